@@ -36,10 +36,12 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 		}
 		return l.Sink(e)
 	}
+
 	err := tarReader{&c, true}.archive(ctx, r)
 	if !whiteouts {
 		l.Done = c.Done
 	}
+
 	return err
 }
 
@@ -56,6 +58,7 @@ func (c tarReader) whiteout(name string) error {
 	case gone == "", gone == ".", gone == "..":
 		return fmt.Errorf("%w: %q is a whiteout of no name", stream.ErrHostile, name)
 	}
+
 	return c.Add(stream.Entry{Path: path.Join(dir, gone), Whiteout: true})
 }
 

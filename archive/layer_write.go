@@ -50,9 +50,11 @@ func (l *layerWriter) change(c tree.Change) error {
 			return nil
 		}
 	}
+
 	if c.Before != nil && c.Before.IsDir() && (c.After == nil || !c.After.IsDir()) {
 		l.gone = c.Path
 	}
+
 	p, ok := l.inside(c.Path.String())
 	switch n := c.After; {
 	case !ok:
@@ -67,6 +69,7 @@ func (l *layerWriter) change(c tree.Change) error {
 	case n.IsDir() || n.Nlink < 2:
 		return l.put(l.entry(p, n, ""))
 	}
+
 	// All names of a file are written, so that they are one file in the image, too.
 	l.linked[c.After.Ino] = true
 	names, err := l.Now.Paths(l.Source, c.After)
@@ -78,6 +81,7 @@ func (l *layerWriter) change(c tree.Change) error {
 			first = cmp.Or(first, p)
 		}
 	}
+
 	return err
 }
 
@@ -99,15 +103,18 @@ func (l *layerWriter) put(e stream.Entry) error {
 		if err == nil {
 			err = l.put(l.entry(dir, n, ""))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	if e.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if l.written[e.Path] && e.Path != "." {
 			return nil
 		}
 		l.written[e.Path] = true
 	}
+
 	return l.Add(e)
 }

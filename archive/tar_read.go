@@ -42,6 +42,7 @@ type tarReader struct {
 func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 	marked := &endMark{r: plain}
 	in := tar.NewReader(marked)
+
 	for {
 		h, err := in.Next()
 		if err == io.EOF && (marked.seen() || c.layer) {
@@ -50,12 +51,15 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 			}
 			return nil
 		}
+
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
+
 		if err != nil {
 			return fmt.Errorf("reading the archive: %w", notTar(err, c.Done.Files == 0))
 		}
+
 		body := stream.WithContext(ctx, in)
 		if err := tarEntry(c, body, h); err != nil {
 			return fmt.Errorf("reading the archive: %w", err)
@@ -63,6 +67,7 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 		if _, err := io.Copy(io.Discard, body); err != nil {
 			return fmt.Errorf("reading the archive: %w", notTar(err, false))
 		}
+
 		marked.zeros = 0
 	}
 }
@@ -85,6 +90,7 @@ func (m *endMark) Read(p []byte) (int, error) {
 	} else {
 		m.zeros += n
 	}
+
 	return n, err
 }
 
@@ -103,6 +109,7 @@ func drain(r io.Reader) error {
 	case errors.As(err, &bz) && strings.Contains(string(bz), "magic"):
 		return nil
 	}
+
 	return err
 }
 
@@ -130,11 +137,14 @@ func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 	if c.layer && isWhiteout(name) {
 		return c.whiteout(name)
 	}
+
 	m, err := tarMeta(name, h)
 	if err != nil {
 		return err
 	}
+
 	e := stream.Entry{Path: name, Meta: c.Own(m)}
+
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 		e.Mode |= unix.S_IFREG
@@ -156,9 +166,11 @@ func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 			return fmt.Errorf("%w: %q is device %d:%d", stream.ErrHostile, name, h.Devmajor, h.Devminor)
 		}
 		e.Rdev = uint32(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)))
+
 	default:
 		return c.LeaveOut(name, fmt.Errorf("%q is of the unknown type %q", name, h.Typeflag))
 	}
+
 	return c.Add(e)
 }
 
@@ -168,15 +180,19 @@ func tarMeta(name string, h *tar.Header) (stream.Meta, error) {
 	if !h.AccessTime.IsZero() {
 		m.Atime = filetime.OfTime(h.AccessTime)
 	}
+
 	if h.Uid < 0 || h.Uid >= stream.NoID || h.Gid < 0 || h.Gid >= stream.NoID {
 		return m, fmt.Errorf("%w: %q belongs to %d:%d", stream.ErrHostile, name, h.Uid, h.Gid)
 	}
+
 	m.UID, m.GID = uint32(h.Uid), uint32(h.Gid)
 	for k, v := range h.PAXRecords {
 		if key, ok := strings.CutPrefix(k, paxXattr); ok {
 			m.Xattrs = append(m.Xattrs, tree.Xattr{Name: key, Value: []byte(v)})
 		}
 	}
+
 	stream.SortXattrs(m.Xattrs)
+
 	return m, nil
 }

@@ -26,6 +26,7 @@ const (
 func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 	var parts []content.Part
 	var data []io.Reader
+
 	for off := int64(0); off < e.Size; {
 		at, err := c.SeekData(t.src.Files, off, content.SeekBlock)
 		if errors.Is(err, content.ErrNoData) {
@@ -34,12 +35,15 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 		if err == nil {
 			off, err = c.SeekHole(t.src.Files, at, content.SeekBlock)
 		}
+
 		if err != nil || len(parts) > maxSparseMap/4 {
 			return // a copy of the whole file reports what cannot be read
 		}
+
 		parts = append(parts, content.Part{Off: at, N: off - at})
 		data = append(data, io.NewSectionReader(c.Reader(t.src.Files), at, off-at))
 	}
+
 	if len(sparseMap(parts, e.Size)) <= maxSparseMap {
 		e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(t.ctx, io.MultiReader(data...))
 	}
@@ -53,8 +57,10 @@ func sparseMap(parts []content.Part, size int64) []byte {
 	for _, p := range parts {
 		fmt.Fprintf(&b, "%d\n%d\n", p.Off, p.N)
 	}
+
 	fmt.Fprintf(&b, "%d\n0\n", size)
 	b.Write(make([]byte, padding(int64(b.Len()))))
+
 	return b.Bytes()
 }
 
@@ -75,6 +81,7 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	for key, value := range map[string]string{"major": "1", "minor": "0", "name": h.Name, "realsize": strconv.FormatInt(e.Size, 10)} {
 		h.PAXRecords[writablePrefix+key] = value
 	}
+
 	dir, name := path.Split(h.Name)
 	h.Name = path.Join(dir, "GNUSparseFile.0", name) // for programs that do not know the format
 
@@ -88,15 +95,18 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	if err := t.tar.Flush(); err != nil { // the padding of the file before
 		return err
 	}
+
 	all := io.MultiReader(&head, bytes.NewReader(list), e.Data, bytes.NewReader(make([]byte, padding(h.Size))))
 	want := int64(head.Len()) + h.Size + padding(h.Size)
 	n, err := io.CopyBuffer(struct{ io.Writer }{t.w}, all, t.buf)
 	if err == nil && n != want {
 		err = io.ErrUnexpectedEOF
 	}
+
 	if err != nil {
 		return fmt.Errorf("copying %q: %w", e.Path, err)
 	}
+
 	return nil
 }
 
@@ -107,6 +117,7 @@ func renameRecords(head []byte) error {
 	if err != nil {
 		return fmt.Errorf("the extended header is malformed: %w", err)
 	}
+
 	for rest := head[block : block+size]; len(rest) > 0; {
 		number, record, _ := bytes.Cut(rest, []byte(" "))
 		n, err := strconv.Atoi(string(number))
@@ -116,7 +127,9 @@ func renameRecords(head []byte) error {
 		if bytes.HasPrefix(record, []byte(writablePrefix)) {
 			copy(record, sparsePrefix)
 		}
+
 		rest = rest[n:]
 	}
+
 	return nil
 }

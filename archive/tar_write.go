@@ -34,6 +34,7 @@ func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State
 		if n.Nlink > 1 && !n.IsDir() {
 			first[n.Ino] = cmp.Or(first[n.Ino], path)
 		}
+
 		return t.Add(e)
 	}))
 }
@@ -54,6 +55,7 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry 
 	if t.owner != nil && e.GID == t.owner.GID {
 		e.GID = 0
 	}
+
 	if n.IsRegular() && first == "" {
 		e.Holes = n.Size() - n.Content.Allocated()
 		e.Size, e.Data = n.Size(), stream.WithContext(t.ctx, n.Content.Reader(t.src.Files))
@@ -61,6 +63,7 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry 
 			t.sparse(&e, n.Content)
 		}
 	}
+
 	return e
 }
 
@@ -97,6 +100,7 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	if err == nil {
 		err = t.Close()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("writing the archive: %w", err)
 	}
@@ -121,18 +125,22 @@ func (t *TarSink) Add(e stream.Entry) error {
 		kind, ok = tar.TypeLink, true
 		e.Target = e.Hardlink
 	}
+
 	if !ok {
 		t.skip(e.Path, "tar has no sockets")
 		return nil
 	}
+
 	if e.Sparse {
 		e.Holes = 0
 	}
+
 	if t.holes += e.Holes; t.holes > maxHoles {
 		t.holes -= e.Holes
 		t.skip(e.Path, fmt.Sprintf("an archive would hold its %d bytes of holes as zeros; copy it with `cp --sparse=always`", e.Holes))
 		return nil
 	}
+
 	t.Files++
 	t.Bytes += e.Size
 	h := &tar.Header{
@@ -142,6 +150,7 @@ func (t *TarSink) Add(e stream.Entry) error {
 	if e.Atime != 0 {
 		h.AccessTime = filetime.Time(e.Atime)
 	}
+
 	for _, x := range e.Xattrs {
 		if strings.Contains(x.Name, "=") {
 			t.skip(e.Path, "tar cannot hold the attribute "+x.Name)
@@ -149,6 +158,7 @@ func (t *TarSink) Add(e stream.Entry) error {
 			h.PAXRecords[paxXattr+x.Name] = string(x.Value)
 		}
 	}
+
 	switch kind {
 	case tar.TypeDir:
 		h.Name += "/"
@@ -157,21 +167,26 @@ func (t *TarSink) Add(e stream.Entry) error {
 	case tar.TypeChar, tar.TypeBlock:
 		h.Devmajor, h.Devminor = int64(unix.Major(uint64(e.Rdev))), int64(unix.Minor(uint64(e.Rdev)))
 	}
+
 	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
 		h.PAXRecords["hdrcharset"] = "BINARY" // libarchive refuses such names without it
 	}
+
 	if e.Sparse {
 		return t.addSparse(h, e)
 	}
 	if err := t.tar.WriteHeader(h); err != nil || kind != tar.TypeReg {
 		return err
 	}
+
 	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(e.Data, e.Size), t.buf)
 	if err == nil && n != e.Size {
 		err = io.ErrUnexpectedEOF
 	}
+
 	if err != nil {
 		return fmt.Errorf("copying %q: %w", e.Path, err)
 	}
+
 	return nil
 }

@@ -25,14 +25,17 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if err := s.failed.err(); err != nil {
 		return err
 	}
+
 	if from == nil {
 		if err := s.packs.checkRoom(int64(len(rec))); err != nil {
 			return err
 		}
 	}
+
 	if err := s.packs.rotate(int64(len(rec))); err != nil {
 		return err
 	}
@@ -47,6 +50,7 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	l := h.loc(p.id, off)
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	p.end += int64(len(rec))
 	if from != nil {
 		now, ok, err := s.index.findLocked(h.hash)
@@ -54,13 +58,17 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 			p.garbage = true // no place refers to the appended record
 			return err
 		}
+
 		s.index.subtract(now)
 	}
+
 	if damaged != nil {
 		s.index.subtract(*damaged)
 		s.index.unmarkDamaged(h.hash)
 	}
+
 	s.index.add(h.hash, l)
+
 	return nil
 }
 
@@ -72,11 +80,14 @@ func (ps *packSet) checkRoom(n int64) error {
 	if a.bytesSinceCheck < appendInterval && a.pack != nil && !a.mustCheckSpace {
 		return nil
 	}
+
 	if err := ps.space.forObjects(n); err != nil {
 		a.mustCheckSpace = true
 		return err
 	}
+
 	a.bytesSinceCheck, a.mustCheckSpace = 0, false
+
 	return nil
 }
 
@@ -87,12 +98,15 @@ func (ps *packSet) rotate(n int64) error {
 	if a.pack != nil && a.pack.end+n <= max(ps.packSize, packHeaderSize+n) {
 		return nil
 	}
+
 	p, err := ps.create()
 	if err != nil {
 		return errs.Full(err)
 	}
+
 	ps.markFull(a.pack)
 	a.pack = p
+
 	return nil
 }
 
@@ -103,14 +117,17 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 		return err
 	}
 	defer ps.releaseFile(p)
+
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
 			// The next record would follow half a record.
 			return ps.failed.set(errors.Join(err, terr))
 		}
+
 		return err
 	}
+
 	return nil
 }
 
@@ -123,11 +140,13 @@ func (ps *packSet) sync() error {
 	ends := map[*pack]int64{} // of the packs with bytes that are not on disk
 	packs := ps.all()
 	ps.locatorMu.Lock()
+
 	for _, p := range packs {
 		if p.synced < p.end {
 			ends[p] = p.end
 		}
 	}
+
 	ps.locatorMu.Unlock()
 
 	for p, end := range ends {
@@ -135,6 +154,7 @@ func (ps *packSet) sync() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -149,6 +169,7 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 		return err
 	}
 	defer ps.releaseFile(p)
+
 	if err := f.Sync(); err != nil {
 		if ps.get(p.id) == nil {
 			return nil
@@ -160,5 +181,6 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 	p.synced = max(p.synced, end)
 	ps.locatorMu.Unlock()
 	ps.releaseFull(p)
+
 	return nil
 }

@@ -59,10 +59,12 @@ func (d *Damage) Error() string {
 	case d.Length == 0: // a copy of the manifest
 		return d.Pack + ": " + d.Reason
 	}
+
 	in := d.Pack
 	if strings.HasSuffix(in, packExt) {
 		in = "pack " + in
 	}
+
 	return fmt.Sprintf("%s in %s at %d: %s", what, in, d.Offset, d.Reason)
 }
 

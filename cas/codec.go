@@ -36,6 +36,7 @@ func newCodec() *codec {
 	if err = errors.Join(err, derr); err != nil {
 		panic(err) // the options above are wrong
 	}
+
 	c := &codec{enc: enc, dec: dec}
 	c.bufs.New = func() any { return new([]byte) }
 	return c
@@ -54,6 +55,7 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	if cap(b) < headerSize {
 		b = make([]byte, 0, headerSize+len(plain)+recordAlign)
 	}
+
 	b = b[:headerSize]
 	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash}
 	if len(plain) >= minCompress && !looksRandom(plain) {
@@ -62,9 +64,11 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 			h.flags |= flagZstd
 		}
 	}
+
 	if h.flags&flagZstd == 0 {
 		b = append(b[:headerSize], plain...)
 	}
+
 	h.stored = uint32(len(b) - headerSize)
 	var zero [recordAlign]byte
 	b = append(b, zero[:h.size()-int64(len(b))]...)
@@ -79,11 +83,13 @@ func looksRandom(b []byte) bool {
 	if len(b) < minEstimate {
 		return false
 	}
+
 	for _, at := range []int{0, (len(b) - sampleSize) / 2, len(b) - sampleSize} {
 		if compress.Estimate(b[at:at+sampleSize]) > maxRandom {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -102,12 +108,14 @@ func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, e
 		if cap(dst) < int(plain) {
 			dst = make([]byte, 0, plain)
 		}
+
 		var err error
 		dst, err = c.dec.DecodeAll(stored, dst[:0])
 		if err != nil {
 			return dst, err
 		}
 	}
+
 	if len(dst) != int(plain) {
 		return dst, errors.New("length does not match the header")
 	}

@@ -78,8 +78,10 @@ func (s placeSet) add(p place) bool {
 	if e.marked&bit != 0 {
 		return false
 	}
+
 	e.marked |= bit
 	s.set(p, e)
+
 	return true
 }
 
@@ -129,11 +131,14 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 	if err := s.beginCall(true); err != nil {
 		return nil, err
 	}
+
 	r := &Recording{s: s}
+
 	if err := s.gc.recording.Acquire(ctx, 1); err != nil {
 		s.life.RUnlock()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
+
 	r.c = s.startRecording()
 
 	if before != nil {
@@ -142,10 +147,12 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 			return nil, fmt.Errorf("gc: %w", err)
 		}
 	}
+
 	if err := s.gc.running.Acquire(ctx, 1); err != nil {
 		r.stop()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
+
 	return r, nil
 }
 
@@ -198,9 +205,11 @@ type sweeper struct {
 func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) error {
 	defer s.space.startDraining()()
+
 	if err := s.failed.err(); err != nil {
 		return err
 	}
+
 	if incomplete {
 		// An object that mark names may be missing, so Keep does not detect a damaged index. The
 		// objects that such an index lacks would be removed.
@@ -213,6 +222,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	if err := mark(keeper); err != nil {
 		return err
 	}
+
 	keeper.keepLeaves()
 	if keeper.err != nil {
 		return keeper.err
@@ -231,7 +241,9 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	if err := s.index.flush(); err != nil {
 		return err
 	}
+
 	s.index.compact()
+
 	return nil
 }
 
@@ -242,14 +254,18 @@ func (s *Store) startRecording() *collector {
 	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
+
 	packs := s.packs.all()
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	for _, p := range packs {
 		c.limits[p.id] = p.end
 		c.infos[p.id] = p.info
 	}
+
 	s.gc.current = c
+
 	return c
 }
 
@@ -265,14 +281,17 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 	}
 
 	counted := false // countCollection was called
+
 	for _, p := range packs {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		end, old := s.c.limits[p.id]
 		s.index.mu.Lock()
 		clean := !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
 		s.index.mu.Unlock()
+
 		if old && !clean {
 			if !counted {
 				if err := s.countCollection(); err != nil {
@@ -280,15 +299,18 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 				}
 				counted = true
 			}
+
 			if err := s.sweepPack(ctx, p, end); err != nil {
 				return fmt.Errorf("sweep pack %s: %w", p.name(), err)
 			}
 		}
+
 		done += end
 		if progress != nil {
 			progress(done, total)
 		}
 	}
+
 	return nil
 }
 
@@ -300,11 +322,13 @@ func (s *sweeper) countCollection() error {
 	n := collectionCount(s.manifest) + 1
 	s.index.writing.Lock() // a flush would write the number of the manifest
 	defer s.index.writing.Unlock()
+
 	b := s.index.db.Batch(s.space.forIndex)
 	b.Put([]byte{keyHead}, indexHead(n))
 	if err := b.Commit(); err != nil {
 		return err
 	}
+
 	return s.commit([]MetaOp{collectionCountOp(n)})
 }
 

@@ -32,12 +32,15 @@ func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 		return err
 	}
 	defer s.life.RUnlock()
+
 	var last loc
+
 	for {
 		l, ok, err := s.index.find(h)
 		if err == nil && !ok {
 			err = ErrNotFound
 		}
+
 		if err != nil {
 			return fmt.Errorf("get object %s: %w", h, err)
 		}
@@ -85,8 +88,10 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 		if err = readExactly(f, stored, l.off+headerSize); err == nil {
 			dst, err = c.expand(l.flags, l.plain, stored, dst)
 		}
+
 		c.release(bp)
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +99,7 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 	if Sum(dst) != h {
 		return nil, errHash
 	}
+
 	return dst, nil
 }
 
@@ -118,10 +124,12 @@ func (x *locator) reportDamage(h Hash, l loc, cause error) error {
 	if !first {
 		return e
 	}
+
 	x.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
 	if err := x.saveMarks(); err != nil { // the next flush tries again
 		x.log.Warn("cannot write down which object is damaged", "object", h, "err", err)
 	}
+
 	return e
 }
 
@@ -151,10 +159,12 @@ func (ps *packSet) readStored(h Hash, l loc) (Stored, error) {
 		return Stored{}, err
 	}
 	defer ps.releaseFile(p)
+
 	raw := make([]byte, l.size())
 	if err := readExactly(f, raw, l.off); err != nil {
 		return Stored{}, err
 	}
+
 	hdr, err := decodeHeader(raw, l.pack, l.off)
 	if err != nil {
 		return Stored{}, err
@@ -162,6 +172,7 @@ func (ps *packSet) readStored(h Hash, l loc) (Stored, error) {
 	if hdr.hash != h || hdr.size() != l.size() || crc32.Checksum(raw[headerSize:], crcTable) != hdr.crc {
 		return Stored{}, errors.New("the record's checksum does not match")
 	}
+
 	return Stored{hdr.kind, hdr.flags, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
 }
 
@@ -196,5 +207,6 @@ func (e *Expander) expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
 	if Sum(plain) != h {
 		return nil, errHash
 	}
+
 	return plain, nil
 }

@@ -49,8 +49,10 @@ func hashGroup(b []byte, chunks uint64) guts.Node {
 	if len(b) == groupSize {
 		return guts.CompressBuffer((*[groupSize]byte)(b), groupSize, &guts.IV, chunks, 0)
 	}
+
 	buf := groupBuffers.Get().(*[groupSize]byte)
 	defer groupBuffers.Put(buf)
+
 	return guts.CompressBuffer(buf, copy(buf[:], b), &guts.IV, chunks, 0)
 }
 
@@ -63,6 +65,7 @@ func ParseHash(s string) (Hash, error) {
 	if _, err := hex.Decode(h[:], []byte(s)); err != nil {
 		return Hash{}, fmt.Errorf("hash %q: %w", s, err)
 	}
+
 	return h, nil
 }
 

@@ -43,6 +43,7 @@ func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 	if err != nil && k.err == nil {
 		k.err = fmt.Errorf("look for object %s: %w", h, err)
 	}
+
 	return err == nil && (!ok || k.s.c.keepMarked(l))
 }
 
@@ -68,6 +69,7 @@ func (k *Keeper) keepLeaves() {
 		if ok {
 			k.keepPlace(h, l, true, nil)
 		}
+
 		return ok
 	})
 
@@ -77,6 +79,7 @@ func (k *Keeper) keepLeaves() {
 				k.keepPlace(left[0], loc{}, false, nil)
 				left = left[1:]
 			}
+
 			if len(left) > 0 && left[0] == h {
 				k.keepPlace(h, l, true, nil)
 				left = left[1:]
@@ -86,6 +89,7 @@ func (k *Keeper) keepLeaves() {
 			k.keepPlace(h, loc{}, false, err)
 		}
 	}
+
 	k.leaves = k.leaves[:0]
 }
 

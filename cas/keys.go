@@ -55,6 +55,7 @@ func decodeLoc(b []byte) (loc, bool) {
 		kind:   Kind(b[24]),
 		flags:  b[25],
 	}
+
 	aligned := l.off >= packHeaderSize && l.off <= maxPackSize && l.off%recordAlign == 0
 	return l, aligned && checkLengths(l.kind, l.flags, l.plain, l.stored) == nil
 }
@@ -125,9 +126,12 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 		if !ok || len(k) != 9 {
 			return x.db.Unreadable(errIndexValue)
 		}
+
 		m[binary.BigEndian.Uint64(k[1:])] = i
+
 		return nil
 	})
+
 	return m, err
 }
 
@@ -137,10 +141,12 @@ func (x *locator) storedPack(id uint64) (packInfo, error) {
 	if !ok {
 		return packInfo{covered: packHeaderSize}, err
 	}
+
 	i, ok := decodePackInfo(v)
 	if !ok {
 		return packInfo{}, x.db.Unreadable(errIndexValue)
 	}
+
 	return i, nil
 }
 
@@ -151,7 +157,9 @@ func (x *locator) storedObjects(fn func(Hash, loc)) error {
 		if !ok || len(k) != 1+len(Hash{}) {
 			return x.db.Unreadable(errIndexValue)
 		}
+
 		fn(Hash(k[1:]), l)
+
 		return nil
 	})
 }
@@ -165,5 +173,6 @@ func (x *locator) findStored(h Hash) (l loc, ok bool, err error) {
 	if l, ok = decodeLoc(v); !ok {
 		return loc{}, false, x.db.Unreadable(errIndexValue)
 	}
+
 	return l, true, nil
 }

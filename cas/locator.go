@@ -77,6 +77,7 @@ func (x *locator) find(h Hash) (loc, bool, error) {
 	if ok {
 		return l, true, nil
 	}
+
 	return x.findStored(h)
 }
 
@@ -124,13 +125,16 @@ func (x *locator) flushIfDue() error {
 	}
 	x.writing.Lock()
 	defer x.writing.Unlock()
+
 	if !x.mustFlush() {
 		return nil // another goroutine did it
 	}
+
 	err := x.flushLocked()
 	if errors.Is(err, ErrNoSpace) && len(x.unwritten()) < maxUnflushed {
 		return nil
 	}
+
 	return err
 }
 
@@ -155,6 +159,7 @@ func (x *locator) flushLocked() error {
 		x.endFlush(overlay{}, nil)
 		return nil
 	}
+
 	x.space.refillReserve()
 	err := guard.Do(func() error { // also after a panic the overlay must be put back
 		if err := x.packs.sync(); err != nil {
@@ -166,8 +171,10 @@ func (x *locator) flushLocked() error {
 		x.endFlush(over, dirty)
 		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
+
 	x.endFlush(overlay{}, nil)
 	x.compactLocked(false)
+
 	return nil
 }
 
@@ -195,11 +202,13 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+
 	over := x.fresh
 	x.flushing, x.fresh = over, newOverlay()
 
 	infos := map[uint64]packInfo{}
 	var dirty []*pack
+
 	for _, p := range packs {
 		if !p.dirty {
 			continue
@@ -210,9 +219,11 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 		if p.garbage || p.sweeping {
 			p.info.state = packSweeping
 		}
+
 		infos[p.id] = p.info
 		dirty = append(dirty, p)
 	}
+
 	return over, infos, dirty
 }
 
@@ -221,13 +232,16 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 func (x *locator) endFlush(back overlay, dirty []*pack) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+
 	x.flushing = overlay{}
 	for _, p := range dirty {
 		p.dirty = true
 	}
+
 	if back.objects == nil {
 		return
 	}
+
 	maps.Copy(back.objects, x.fresh.objects)
 	back.bytes += x.fresh.bytes
 	x.fresh = back
@@ -245,6 +259,7 @@ func (x *locator) writeBatch(over overlay, infos map[uint64]packInfo) error {
 	for id, i := range infos {
 		b.Put(packKey(id), i.encode())
 	}
+
 	return b.Commit()
 }
 
@@ -259,11 +274,13 @@ func (s *Store) Stats() Stats {
 	st := Stats{Packs: len(packs)}
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	for _, p := range packs {
 		st.Objects += p.info.objects
 		st.Bytes += p.info.plain
 		st.Stored += p.info.stored
 	}
+
 	return st
 }
 
@@ -274,10 +291,12 @@ func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
 		return err
 	}
 	defer s.life.RUnlock()
+
 	fresh := s.index.unwritten()
 	for h, l := range fresh {
 		fn(h, l.size())
 	}
+
 	err := s.index.storedObjects(func(h Hash, l loc) {
 		if _, ok := fresh[h]; !ok {
 			fn(h, l.size())
@@ -286,5 +305,6 @@ func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
 	if err != nil {
 		return fmt.Errorf("read the sizes of objects: %w", err)
 	}
+
 	return nil
 }

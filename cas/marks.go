@@ -52,6 +52,7 @@ func (x *locator) saveMarksLocked() error {
 			set[h] = l
 		}
 	}
+
 	x.mu.Unlock()
 	if len(changed) == 0 {
 		return nil
@@ -65,12 +66,14 @@ func (x *locator) saveMarksLocked() error {
 			b.Delete(markKey(h))
 		}
 	}
+
 	err := b.Commit()
 	if err != nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		maps.Copy(x.unsaved, changed)
 	}
+
 	return err
 }
 
@@ -82,11 +85,13 @@ func (x *locator) loadMarks() error {
 		if len(k) != 1+len(Hash{}) {
 			return x.db.Unreadable(errIndexValue)
 		}
+
 		if l, ok := decodeLoc(v); ok && len(found) < maxMarks {
 			found[Hash(k[1:])] = l
 		} else {
 			stale[Hash(k[1:])] = true
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -98,14 +103,18 @@ func (x *locator) loadMarks() error {
 		if err != nil {
 			return err
 		}
+
 		if !ok || !now.same(l) {
 			delete(found, h)
 			stale[h] = true
 		}
 	}
+
 	x.mu.Lock()
 	defer x.mu.Unlock()
+
 	maps.Copy(x.damageMarks, found)
 	maps.Copy(x.unsaved, stale)
+
 	return nil
 }

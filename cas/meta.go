@@ -28,6 +28,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 			return fmt.Errorf("commit: %w", err)
 		}
 	}
+
 	if s.o.NoCommit {
 		return errs.ReadOnly
 	}
@@ -35,6 +36,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 		return err
 	}
 	defer s.life.RUnlock()
+
 	if err := s.commit(ops); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -42,6 +44,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 	if err := s.index.flushIfDue(); err != nil {
 		s.log.Warn("cannot write the index", "err", err)
 	}
+
 	return nil
 }
 
@@ -61,6 +64,7 @@ func checkMeta(op MetaOp) error {
 func (s *Store) commit(ops []MetaOp) error {
 	s.commits.Lock()
 	defer s.commits.Unlock()
+
 	if err := s.packs.sync(); err != nil || len(ops) == 0 {
 		return err
 	}
@@ -72,9 +76,11 @@ func (s *Store) commit(ops []MetaOp) error {
 		s.space.releaseReserve()
 		err = s.manifest.Commit(ops...)
 	}
+
 	if errors.Is(err, errs.Failed) {
 		return s.failed.set(err)
 	}
+
 	return errs.Full(err)
 }
 
@@ -84,12 +90,14 @@ func (ps *packSet) syncedUpTo() (at place) {
 	packs := ps.all()
 	ps.locatorMu.Lock()
 	defer ps.locatorMu.Unlock()
+
 	for _, p := range packs {
 		at = place{p.id, p.synced}
 		if p.synced < p.end {
 			break
 		}
 	}
+
 	return at
 }
 
@@ -123,10 +131,12 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 		return nil, err
 	}
 	defer s.life.RUnlock()
+
 	v, ok := s.manifest.Get(key)
 	if !ok {
 		return nil, fmt.Errorf("get metadata %q: %w", key, ErrNotFound)
 	}
+
 	return v, nil
 }
 

@@ -82,9 +82,11 @@ func checkPackHeader(b []byte, id uint64) error {
 	if v := binary.LittleEndian.Uint16(b[8:]); v != packVersion {
 		return errs.New(errs.Format, "pack version %d, this version of amberfs reads version %d", v, packVersion)
 	}
+
 	if binary.LittleEndian.Uint64(b[16:]) != id {
 		return errPackHeader
 	}
+
 	return nil
 }
 
@@ -124,6 +126,7 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list packs: %w", err)
 	}
+
 	for _, i := range infos {
 		id, ok := parsePackName(i.Name)
 		if !ok {
@@ -141,9 +144,11 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 		case err != nil:
 			return nil, err
 		}
+
 		ps.m[id] = p
 		ps.last = max(ps.last, id)
 	}
+
 	return damaged, nil
 }
 
@@ -154,6 +159,7 @@ func (ps *packSet) checkHeader(p *pack) error {
 		return fmt.Errorf("open pack: %w", err)
 	}
 	defer f.Close()
+
 	b := make([]byte, packHeaderSize)
 	n, err := readFull(f, b, 0)
 	if err != nil {
@@ -162,6 +168,7 @@ func (ps *packSet) checkHeader(p *pack) error {
 	if err := checkPackHeader(b[:n], p.id); err != nil {
 		return fmt.Errorf("pack %s: %w", p.name(), err)
 	}
+
 	return nil
 }
 
@@ -190,20 +197,25 @@ func (ps *packSet) hasRecords() bool {
 func (ps *packSet) acquireFile(p *pack) (vfs.File, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+
 	if p.file == nil {
 		flag := os.O_RDWR
 		if ps.readOnly {
 			flag = os.O_RDONLY
 		}
+
 		f, err := ps.fs.OpenFile(p.path, flag, 0)
 		if err != nil {
 			return nil, fmt.Errorf("open pack: %w", err)
 		}
+
 		p.file = f
 		ps.open++
 	}
+
 	p.users++
 	ps.removeIdle(p)
+
 	return p.file, nil
 }
 
@@ -212,9 +224,11 @@ func (ps *packSet) acquireFile(p *pack) (vfs.File, error) {
 func (ps *packSet) releaseFile(p *pack) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+
 	if p.users--; p.users > 0 || p.file == nil {
 		return
 	}
+
 	p.idle = ps.idle.PushBack(p)
 	for ps.open > maxOpenPacks && ps.idle.Len() > 0 {
 		ps.closeFile(ps.idle.Front().Value.(*pack))
@@ -239,6 +253,7 @@ func (ps *packSet) releaseFull(p *pack) {
 	if stored {
 		p.full = false
 	}
+
 	ps.locatorMu.Unlock()
 	if stored {
 		ps.releaseFile(p)
@@ -256,6 +271,7 @@ func (ps *packSet) removeIdle(p *pack) {
 // closeFile closes the pack's file, if it is open. The caller holds packSet.mu.
 func (ps *packSet) closeFile(p *pack) {
 	ps.removeIdle(p)
+
 	if p.file != nil {
 		// All bytes that are needed were synced before, so the error does not matter.
 		_ = p.file.Close()
@@ -278,6 +294,7 @@ func (ps *packSet) create() (*pack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create pack: %w", err)
 	}
+
 	if err := ps.writeHeader(f, id); err != nil {
 		_ = f.Close()
 		_ = ps.fs.Remove(p.path) // if this fails too, an empty pack is left, which is harmless
@@ -288,9 +305,11 @@ func (ps *packSet) create() (*pack, error) {
 	p.info.covered = packHeaderSize
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+
 	p.file, p.users = f, 1
 	ps.open++
 	ps.m[id] = p
+
 	return p, nil
 }
 
@@ -302,6 +321,7 @@ func (ps *packSet) writeHeader(f vfs.File, id uint64) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
+
 	return ps.fs.SyncDir(ps.dir)
 }
 
@@ -309,11 +329,14 @@ func (ps *packSet) writeHeader(f vfs.File, id uint64) error {
 func (ps *packSet) remove(p *pack) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+
 	if err := ps.fs.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove pack: %w", err)
 	}
+
 	delete(ps.m, p.id)
 	ps.closeFile(p)
+
 	return nil
 }
 

@@ -61,6 +61,7 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
+
 	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
 		return nil, guard.Do(func() error {
 			usable, damaged, err := s.findUsable(h)
@@ -68,24 +69,28 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 				// The object is stored again, which costs at most some space.
 				s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
 			}
+
 			if usable {
 				return nil
 			}
 			if rec == nil {
 				build()
 			}
+
 			return s.appendObject(hdr, *rec, nil, damaged)
 		})
 	})
 	if rec != nil {
 		s.codec.release(rec)
 	}
+
 	if err != nil {
 		return h, n, fmt.Errorf("put object %s: %w", h, err)
 	}
 	if err := s.index.flushIfDue(); err != nil {
 		return h, n, fmt.Errorf("put object %s: %w", h, err)
 	}
+
 	return h, n, nil
 }
 
@@ -97,14 +102,17 @@ func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 	if err != nil || !ok {
 		return false, nil, err
 	}
+
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	if s.isUsable(h, l) {
 		if s.gc.current != nil {
 			s.gc.current.keepFound(l)
 		}
 		return true, nil, nil
 	}
+
 	return false, &l, nil
 }
 
@@ -125,11 +133,14 @@ func (s *Store) Has(h Hash) (bool, error) {
 		return false, err
 	}
 	defer s.life.RUnlock()
+
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
+
 	here, _, err := s.findUsable(h)
 	if err != nil {
 		return false, fmt.Errorf("look for object %s: %w", h, err)
 	}
+
 	return here, nil
 }

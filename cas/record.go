@@ -79,6 +79,7 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	if binary.LittleEndian.Uint32(b[60:]) != headerCRC(b, id, off) {
 		return h, errors.New("header checksum does not match")
 	}
+
 	h.kind = Kind(b[4])
 	h.flags = b[5]
 	h.plain = binary.LittleEndian.Uint32(b[8:])
@@ -91,6 +92,7 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	if h.stored == 0 {
 		return h, errors.New("free record of no length")
 	}
+
 	return h, nil
 }
 

@@ -26,15 +26,18 @@ func (s *recovery) recover() error {
 	if err != nil {
 		return err
 	}
+
 	head, _, err := s.index.db.Get([]byte{keyHead})
 	if err != nil {
 		return err
 	}
+
 	if len(infos) > 0 {
 		if err := s.compareHead(head); err != nil {
 			return err
 		}
 	}
+
 	if err := s.comparePacks(infos); err != nil {
 		return err
 	}
@@ -45,16 +48,20 @@ func (s *recovery) recover() error {
 			return err
 		}
 	}
+
 	if err := s.index.loadMarks(); err != nil {
 		return err
 	}
+
 	if s.o.ReadOnly {
 		return nil
 	}
 	if err := s.index.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
+
 	s.chooseTail()
+
 	return nil
 }
 
@@ -71,10 +78,12 @@ func (s *recovery) compareHead(head []byte) error {
 	case s.o.ReadOnly || s.o.NoCommit:
 		return nil
 	}
+
 	err := errs.Full(s.manifest.Commit(collectionCountOp(n + 1)))
 	if errors.Is(err, ErrNoSpace) {
 		return nil
 	}
+
 	return err
 }
 
@@ -90,20 +99,24 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 			}
 			continue
 		}
+
 		p.info = i
 		p.garbage = i.state == packSweeping
 		p.info.covered = max(i.covered, packHeaderSize)
 		if p.info.covered > p.size && known {
 			s.sealShort(p, p.info.covered)
 		}
+
 		p.end = min(p.info.covered, max(p.size, packHeaderSize))
 		p.synced = p.end
 	}
+
 	if s.o.ReadOnly {
 		return nil
 	}
 
 	b := s.index.db.Batch(s.space.forIndex)
+
 	for id, i := range infos {
 		switch {
 		case s.packs.get(id) != nil:
@@ -113,9 +126,11 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 			s.log.Error("pack is missing; verify tells what was in it", "pack", packName(id))
 		}
 	}
+
 	if err := b.Commit(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
+
 	return nil
 }
 
@@ -142,6 +157,7 @@ func (s *recovery) recoverPack(p *pack) error {
 	case p.id == s.committed.pack:
 		durable = s.committed.off
 	}
+
 	if durable > p.size {
 		s.sealShort(p, durable)
 		durable = p.size
@@ -163,6 +179,7 @@ func (s *recovery) recoverPack(p *pack) error {
 	if err != nil || s.o.ReadOnly || p.end <= p.synced {
 		return err
 	}
+
 	return s.packs.syncPack(p, p.end)
 }
 
@@ -178,10 +195,13 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 			}
 			return nil
 		}
+
 		if err := s.rewriteTail(p, f, it, torn); err != nil {
 			return err
 		}
+
 		torn = -1
+
 		return s.adopt(p, it)
 	})
 	if err != nil || torn < 0 || s.o.ReadOnly {
@@ -195,6 +215,7 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	if err := f.Sync(); err != nil { // the next commit says that all records before its place are whole
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
+
 	return nil
 }
 
@@ -203,17 +224,20 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 	if s.o.ReadOnly {
 		return nil
 	}
+
 	if torn >= 0 {
 		if err := writeFree(f, p.id, torn, it.off-torn); err != nil {
 			return err
 		}
 	}
+
 	if it.raw == nil {
 		return nil // a free record
 	}
 	if _, err := f.WriteAt(it.raw, it.off); err != nil {
 		return fmt.Errorf("write pack %s: %w", p.name(), errs.Full(err))
 	}
+
 	return nil
 }
 
@@ -226,6 +250,7 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 	if _, err := f.WriteAt(b, off); err != nil {
 		return fmt.Errorf("mark free space: %w", errs.Full(err))
 	}
+
 	return nil
 }
 
@@ -241,6 +266,7 @@ func (s *recovery) adopt(p *pack, it *item) error {
 func (s *recovery) adoptRecord(p *pack, it *item) error {
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	p.end = it.off + it.length
 	p.dirty = true
 	if it.headerBad || !it.isObject() {
@@ -252,6 +278,7 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 	if err != nil {
 		return err
 	}
+
 	if ok {
 		// An interrupted flush may have added the old place, but not counted it in the entry of its pack.
 		q := s.packs.get(old.pack)
@@ -259,7 +286,9 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 			s.index.subtract(old)
 		}
 	}
+
 	s.index.add(it.hash, it.loc(p.id, it.off))
+
 	return nil
 }
 
@@ -269,6 +298,7 @@ func (s *recovery) chooseTail() {
 	if len(packs) == 0 {
 		return
 	}
+
 	if p := packs[len(packs)-1]; !p.sealed && p.end%recordAlign == 0 && p.end < s.o.PackSize {
 		s.packs.tail.pack = p
 		p.users++ // the appender is a user
@@ -283,15 +313,19 @@ func (s *recovery) rebuild() error {
 		}
 		s.index.db = nil
 	}
+
 	dir := s.indexDir()
+
 	for _, p := range s.packs.all() {
 		p.info, p.dirty = packInfo{}, false
 		p.end, p.synced = 0, 0
 	}
+
 	s.index.reset()
 	var err error
 	if s.index.db, err = index.Create(dir, s.log, s.o.Takeover); err != nil {
 		return err
 	}
+
 	return s.recover()
 }

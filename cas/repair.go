@@ -18,10 +18,12 @@ func Repair(dir string, o Options) (RepairResult, error) {
 	if err := r.repairPacks(dir, o); err != nil {
 		return r.res, fmt.Errorf("repair store %s: %w", dir, err)
 	}
+
 	s, err := Open(dir, o) // builds the index
 	if err != nil {
 		return r.res, fmt.Errorf("repair store %s: %w", dir, err)
 	}
+
 	st := s.Stats()
 	r.res.Packs, r.res.Objects = st.Packs, st.Objects
 	return r.res, s.Close()
@@ -39,6 +41,7 @@ func (r *repairer) repairPacks(dir string, o Options) (err error) {
 		return err
 	}
 	defer r.s.abandon()
+
 	damaged, err := r.s.packs.load()
 	if err != nil {
 		return err
@@ -58,11 +61,13 @@ func (r *repairer) repairPacks(dir string, o Options) (err error) {
 			return err
 		}
 	}
+
 	for _, p := range r.s.packs.all() {
 		if err := r.scrub(p); err != nil {
 			return fmt.Errorf("pack %s: %w", p.name(), err)
 		}
 	}
+
 	return nil
 }
 
@@ -74,12 +79,15 @@ func (r *repairer) writePackHeader(p *pack) error {
 		return err
 	}
 	defer r.s.packs.releaseFile(p)
+
 	if _, err := f.WriteAt(encodePackHeader(p.id), 0); err != nil {
 		return fmt.Errorf("write header of pack %s: %w", p.name(), err)
 	}
+
 	p.size = max(p.size, packHeaderSize)
 	r.res.Damage = append(r.res.Damage, Damage{Pack: p.name(), Length: packHeaderSize, Reason: errPackHeader.Error()})
 	r.res.Mended++
+
 	return f.Sync()
 }
 
@@ -90,16 +98,19 @@ func (r *repairer) scrub(p *pack) error {
 		return err
 	}
 	defer r.s.packs.releaseFile(p)
+
 	changed := false
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
 	for off := sc.from; off < sc.to; {
 		it := sc.readItem(off)
 		off += it.length
+
 		if it.damage == "" && it.kind != kindFree { // readItem has not checked the hash
 			if err := r.s.codec.checkBody(&it); err != nil {
 				it.damage = err.Error()
 			}
 		}
+
 		if it.damage == "" {
 			continue
 		}
@@ -110,11 +121,14 @@ func (r *repairer) scrub(p *pack) error {
 		if err := r.isolate(p, f, &it); err != nil {
 			return err
 		}
+
 		sc.buf = nil // the file has changed
 	}
+
 	if !changed {
 		return nil
 	}
+
 	return f.Sync()
 }
 
@@ -124,13 +138,16 @@ func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
 	if err := r.quarantine(p, f, it); err != nil {
 		return fmt.Errorf("quarantine: %w", errs.Full(err))
 	}
+
 	if it.off+it.length >= p.size && it.length%recordAlign != 0 {
 		p.size = it.off
 		if err := f.Truncate(it.off); err != nil {
 			return fmt.Errorf("cut off damaged end: %w", err)
 		}
+
 		return nil
 	}
+
 	return writeFree(f, p.id, it.off, it.length)
 }
 
@@ -140,16 +157,20 @@ func (r *repairer) quarantine(p *pack, f vfs.File, it *item) error {
 	if err := r.s.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+
 	b := make([]byte, min(it.length, headerSize+MaxObject))
+
 	for off := it.off; off < it.off+it.length; off += int64(len(b)) {
 		n, err := readFull(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
 		if err != nil {
 			// The rest of this piece cannot be read, and is not copied.
 			r.s.log.Error("damaged bytes cannot be read", "pack", p.name(), "offset", off, "err", err)
 		}
+
 		if err := vfs.WriteFile(r.s.fs, filepath.Join(dir, fmt.Sprintf("%016x-%012x", p.id, off)), b[:n]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

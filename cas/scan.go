@@ -68,12 +68,14 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 	if int64(cap(s.buf)) < want {
 		s.buf = make([]byte, want)
 	}
+
 	s.buf, s.start = s.buf[:want], off
 	got, err := readFull(s.r, s.buf, off)
 	s.buf = s.buf[:got]
 	if int64(got) >= n {
 		return s.buf[:n], nil
 	}
+
 	return s.buf, err
 }
 
@@ -84,10 +86,12 @@ func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		it := s.readItem(off)
 		if err := fn(&it); err != nil {
 			return err
 		}
+
 		off += it.length
 	}
 	return nil
@@ -102,6 +106,7 @@ func (s *scan) readItem(off int64) item {
 	if err == nil {
 		it.header, err = decodeHeader(b, s.id, off)
 	}
+
 	if err != nil {
 		it.header = header{}
 		it.headerBad = true
@@ -116,9 +121,11 @@ func (s *scan) readItem(off int64) item {
 		if it.kind == kindFree {
 			return it // the pack was cut within free space: no record is missing
 		}
+
 		it.damage = "the pack ends within the record"
 		return it
 	}
+
 	if it.kind == kindFree || !s.bodies {
 		return it
 	}
@@ -132,22 +139,27 @@ func (s *scan) readItem(off int64) item {
 	case crc32.Checksum(it.raw[headerSize:], crcTable) != it.crc:
 		it.damage = "checksum of the bytes does not match"
 	}
+
 	return it
 }
 
 // resync returns the offset of the next intact header after off, or scan.to.
 func (s *scan) resync(off int64) int64 {
 	const sector = 4096
+
 	for off += recordAlign; off < s.to; {
 		b, err := s.window(off, headerSize)
 		if err != nil { // the disk cannot read this sector
 			off = (off/sector + 1) * sector
 			continue
 		}
+
 		if _, err := decodeHeader(b, s.id, off); err == nil {
 			return off
 		}
+
 		off += recordAlign
 	}
+
 	return s.to
 }

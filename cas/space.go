@@ -48,17 +48,22 @@ func (s *space) forObjects(n int64) error { return s.check(n, headroom) }
 func (s *space) forIndex(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if !s.draining {
 		return s.check(n, indexRoom)
 	}
+
 	if err := s.check(n, drainingRoom); err != nil {
 		if s.borrowed+n > index.Memtable {
 			return err
 		}
 		s.borrowed += n
+
 		return nil
 	}
+
 	s.borrowed = 0
+
 	return nil
 }
 
@@ -89,6 +94,7 @@ func (s *space) check(n, keep int64) error {
 	if free < keep+n {
 		return fmt.Errorf("%w: %d KiB free, %d KiB must stay free", ErrNoSpace, free>>10, keep>>10)
 	}
+
 	return nil
 }
 
@@ -98,9 +104,11 @@ func (s *space) startDraining() (stop func()) {
 	if s.check(0, headroom) != nil {
 		s.releaseReserve()
 	}
+
 	s.mu.Lock()
 	s.draining, s.borrowed = true, 0
 	s.mu.Unlock()
+
 	return func() {
 		s.mu.Lock()
 		s.draining = false
@@ -127,6 +135,7 @@ func (s *space) releaseReserve() {
 func (s *space) refillReserve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	i, err := s.fs.Stat(s.reserve)
 	full := err == nil && i.Size == reserveSize && i.Allocated >= reserveSize
 	if s.draining || full || s.check(reserveSize, headroom) != nil {

@@ -54,10 +54,12 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
+
 	if err := s.open(); err != nil {
 		s.abandon()
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
+
 	return s, nil
 }
 
@@ -69,6 +71,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	if o.PackSize == 0 {
 		o.PackSize = defaultPackSize
 	}
+
 	o.PackSize = min(max(o.PackSize, minPackSize), maxPackSize)
 	s := &Store{
 		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: newCodec(), index: newLocator(),
@@ -98,8 +101,10 @@ func (s *Store) openRoot() error {
 			return err
 		}
 	}
+
 	root, err := vfs.OpenBeneath(s.dir)
 	s.fs, s.root = root, root
+
 	return err
 }
 
@@ -113,6 +118,7 @@ func (s *Store) indexDir() string {
 	if b, ok := s.fs.(*vfs.Beneath); ok {
 		return b.Path(dir)
 	}
+
 	return dir
 }
 
@@ -138,11 +144,13 @@ func (s *Store) open() error {
 	if err := s.loadPacks(); err != nil {
 		return err
 	}
+
 	if !s.o.ReadOnly {
 		if err := s.space.forOpening(); err != nil {
 			return err
 		}
 	}
+
 	if err := s.openManifest(); err != nil {
 		return err
 	}
@@ -152,6 +160,7 @@ func (s *Store) open() error {
 	if !s.o.ReadOnly {
 		s.space.refillReserve()
 	}
+
 	return nil
 }
 
@@ -165,14 +174,17 @@ func (s *Store) loadPacks() error {
 		if err := s.fs.MkdirAll(s.packs.dir, 0o700); err != nil {
 			return err
 		}
+
 		return s.fs.SyncDir(s.dir)
 	}
+
 	if err != nil {
 		return err
 	}
 	for _, p := range damaged {
 		s.log.Error("pack header is damaged; verify tells more", "pack", p.name())
 	}
+
 	return nil
 }
 
@@ -194,13 +206,16 @@ func (s *Store) openIndex() (err error) {
 	if s.index.db, err = index.Open(dir, s.log, s.o.Takeover); err == nil {
 		err = (&recovery{Store: s}).recover()
 	}
+
 	if s.o.ReadOnly || !errors.Is(err, index.ErrBroken) && !errors.Is(err, index.ErrRead) {
 		return err
 	}
+
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
 	if s.o.NoCommit && errors.Is(err, index.ErrTable) {
 		s.badIndex = err.Error() // the store was opened to be verified
 	}
+
 	return (&recovery{Store: s}).rebuild()
 }
 
@@ -220,11 +235,13 @@ func (s *Store) closeFiles() error {
 	if s.manifest != nil {
 		err = errors.Join(err, s.manifest.Close())
 	}
+
 	s.packs.close()
 	s.codec.close()
 	if s.root != nil && !errors.Is(err, ErrStuck) { // in that case Badger still uses it
 		err = errors.Join(err, s.root.Close())
 	}
+
 	return err
 }
 
@@ -243,9 +260,11 @@ func (s *Store) Close() error {
 			err = s.packs.sync()
 		}
 	}
+
 	if err = errors.Join(err, s.closeFiles()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
+
 	return nil
 }
 

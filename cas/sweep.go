@@ -20,6 +20,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 	defer s.packs.releaseFile(p)
+
 	before, err := s.fs.Stat(p.path)
 	if err != nil {
 		return err
@@ -35,6 +36,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 	if err := s.dropDead(w); err != nil {
 		return err
 	}
+
 	w.deadRuns() // sets waste, which emptyPack needs
 	s.res.Removed += w.dead
 
@@ -42,6 +44,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 	if err != nil {
 		return err
 	}
+
 	if removed {
 		s.res.FreedBytes += max(before.Allocated-w.moved, 0)
 		return nil
@@ -50,6 +53,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 	if err := s.freeDead(w); err != nil {
 		return err
 	}
+
 	s.index.mu.Lock()
 	p.sweeping, p.dirty = false, true
 	s.index.mu.Unlock()
@@ -57,7 +61,9 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 	if err != nil {
 		return err
 	}
+
 	s.res.FreedBytes += max(before.Allocated-after.Allocated, 0)
+
 	return nil
 }
 
@@ -66,13 +72,16 @@ func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
 	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.end}
 	return sc.run(ctx, func(it *item) error {
 		r := sweepRecord{hash: it.hash, off: it.off, length: it.length, plain: int64(it.plain), free: it.kind == kindFree}
+
 		if it.damage != "" {
 			w.damaged = true
 			if it.headerBad {
 				return nil
 			}
 		}
+
 		w.records = append(w.records, r)
+
 		return nil
 	})
 }
@@ -82,12 +91,15 @@ func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
 func (s *sweeper) dropDead(w *sweepPlan) error {
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
+
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
+
 	info, err := s.index.storedPack(w.p.id)
 	if err != nil {
 		return err
 	}
+
 	b := s.index.db.Batch(s.space.forIndex)
 	defer b.Discard()
 
@@ -95,20 +107,24 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	// this pack: a kill during an earlier dropDead leaves such counts.
 	excess := s.c.infos[w.p.id]
 	var removed []loc
+
 	for i := range w.records {
 		r := &w.records[i]
 		if r.free {
 			continue
 		}
+
 		if s.c.isKept(place{w.p.id, r.off}) { // then the index has the object in this pack
 			excess.subtract(packInfo{objects: 1, plain: r.plain, stored: r.length})
 			w.live += r.length
 			continue
 		}
+
 		l, ok, err := s.index.findStored(r.hash)
 		if err != nil {
 			return err
 		}
+
 		r.dead = true
 		w.dead++
 		if ok && l.pack == w.p.id && l.off == r.off { // otherwise the record is a second copy
@@ -118,9 +134,11 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 			removed = append(removed, l)
 		}
 	}
+
 	if w.damaged { // the excess may be objects that were not listed
 		excess = packInfo{}
 	}
+
 	if w.dead == 0 && excess.objects == 0 {
 		return nil
 	}
@@ -134,15 +152,19 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	for _, l := range removed {
 		w.p.info.remove(l)
 	}
+
 	w.p.info.subtract(excess)
+
 	for h := range s.index.damageMarks {
 		if l := s.index.damageMarks[h]; l.pack == w.p.id && !s.c.isKept(l.place()) && l.off < w.end {
 			s.index.unmarkDamaged(h)
 		}
 	}
+
 	return nil
 }
 
@@ -152,6 +174,7 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.stopAppends(w) {
 		return false, nil
 	}
+
 	if w.live > 0 {
 		if err := s.moveLive(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
@@ -160,6 +183,7 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 			return false, err
 		}
 	}
+
 	return true, s.removePack(w.p)
 }
 
@@ -168,16 +192,20 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 func (s *sweeper) stopAppends(w *sweepPlan) bool {
 	s.packs.tail.mu.Lock()
 	defer s.packs.tail.mu.Unlock()
+
 	if s.packs.tail.pack == w.p {
 		s.packs.markFull(w.p)
 		s.packs.tail.pack = nil
 	}
+
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
+
 	if w.p.end > w.end {
 		w.p.garbage = true
 		return false
 	}
+
 	return true
 }
 
@@ -186,7 +214,9 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err
 	}
+
 	var buf []byte
+
 	for _, r := range w.records {
 		if r.dead || r.free {
 			continue
@@ -197,6 +227,7 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 		if int64(cap(buf)) < r.length {
 			buf = make([]byte, r.length)
 		}
+
 		buf = buf[:r.length]
 		if err := readExactly(w.f, buf, r.off); err != nil {
 			return err
@@ -212,8 +243,10 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 		if err = s.appendObject(&h, buf, &from, nil); err != nil {
 			return err
 		}
+
 		w.moved += h.size()
 	}
+
 	return s.index.flush()
 }
 
@@ -225,6 +258,7 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 			return err
 		}
 	}
+
 	if len(runs) == 0 {
 		return nil
 	}
@@ -247,6 +281,7 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 			return fmt.Errorf("punch hole: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -254,11 +289,14 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 func (s *sweeper) removePack(p *pack) error {
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
+
 	if err := s.packs.remove(p); err != nil {
 		return err
 	}
+
 	b := s.index.db.Batch(s.space.forIndex)
 	b.Delete(packKey(p.id))
+
 	return b.Commit()
 }
 
@@ -301,6 +339,7 @@ func (w *sweepPlan) deadRuns() (list []deadRun) {
 			hasDead = hasDead || w.records[i].dead
 			r.to += w.records[i].length
 		}
+
 		if r.from == r.to {
 			i++ // a live record
 			continue
@@ -313,6 +352,7 @@ func (w *sweepPlan) deadRuns() (list []deadRun) {
 			list = append(list, r)
 		}
 	}
+
 	return list
 }
 

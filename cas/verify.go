@@ -20,18 +20,22 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 		return VerifyResult{}, err
 	}
 	defer s.life.RUnlock()
+
 	if err := s.gc.running.Acquire(ctx, 1); err != nil {
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
 	defer s.gc.running.Release(1)
+
 	v := &verifier{s: s, progress: progress, bad: bad, intact: map[uint64][]uint32{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
 	err := v.run(ctx)
 	if merr := s.index.saveMarks(); merr != nil { // the next flush tries again
 		s.log.Warn("cannot write down which objects are damaged", "err", merr)
 	}
+
 	if err != nil {
 		return v.res, fmt.Errorf("verify: %w", err)
 	}
+
 	return v.res, nil
 }
 
@@ -55,18 +59,23 @@ func (v *verifier) run(ctx context.Context) error {
 
 	packs := v.s.packs.all()
 	v.s.index.mu.Lock()
+
 	for _, p := range packs {
 		v.limits[p.id] = p.end
 		v.total += p.end
 	}
+
 	v.s.index.mu.Unlock()
+
 	for _, p := range packs {
 		if err := v.verifyPack(ctx, p, v.limits[p.id]); err != nil {
 			return err
 		}
+
 		v.intact[p.id] = slices.Clone(v.intact[p.id]) // drops the spare capacity
 		v.res.Packs++
 	}
+
 	return v.verifyIndex(ctx)
 }
 
@@ -100,14 +109,18 @@ func (v *verifier) verifyPack(ctx context.Context, p *pack, limit int64) error {
 		if v.progress != nil {
 			v.progress(v.res.Bytes, max(v.total, v.res.Bytes))
 		}
+
 		if it.damage != "" {
 			v.reportRecord(p, it)
 			return nil
 		}
+
 		if it.kind == kindFree {
 			return nil
 		}
+
 		v.verifyObject(p, it)
+
 		return nil
 	})
 }
@@ -135,8 +148,10 @@ func (v *verifier) markDamaged(h Hash, l loc) {
 	if err != nil || !ok || !now.same(l) {
 		return
 	}
+
 	v.s.index.mu.Lock()
 	defer v.s.index.mu.Unlock()
+
 	v.s.index.markDamaged(h, l)
 }
 
@@ -156,6 +171,7 @@ func (v *verifier) verifyObject(p *pack, it *item) {
 	v.s.index.mu.Lock()
 	unswept := p.garbage || p.sweeping
 	v.s.index.mu.Unlock()
+
 	switch {
 	case err != nil:
 		it.damage = err.Error()
@@ -168,6 +184,7 @@ func (v *verifier) verifyObject(p *pack, it *item) {
 	default:
 		return
 	}
+
 	v.report(itemDamage(p, it))
 }
 
@@ -175,14 +192,17 @@ func (v *verifier) verifyObject(p *pack, it *item) {
 func (c *codec) checkBody(it *item) error {
 	bp := c.bufs.Get().(*[]byte)
 	defer c.release(bp)
+
 	b, err := c.expand(it.flags, it.plain, it.body(), *bp)
 	if err != nil {
 		return err
 	}
+
 	*bp = b
 	if Sum(b) != it.hash {
 		return errHash
 	}
+
 	return nil
 }
 
@@ -197,6 +217,7 @@ func (v *verifier) verifyIndex(ctx context.Context) error {
 	if err := v.s.index.storedObjects(v.verifyPlace); err != nil {
 		v.report(Damage{Pack: "index", Reason: err.Error()})
 	}
+
 	return ctx.Err()
 }
 
@@ -206,6 +227,7 @@ func (v *verifier) verifyPlace(h Hash, l loc) {
 	if _, ok := slices.BinarySearch(v.intact[l.pack], l.place().slot()); ok {
 		return
 	}
+
 	p := v.s.packs.get(l.pack)
 	if limit, ok := v.limits[l.pack]; l.off >= limit && p != nil && (!ok || !p.sealed) {
 		return // put since the pack was read
@@ -213,6 +235,7 @@ func (v *verifier) verifyPlace(h Hash, l loc) {
 	if _, ok := v.reported[h]; ok {
 		return
 	}
+
 	now, ok, err := v.s.index.find(h)
 	if err == nil && (!ok || !now.same(l)) {
 		return // moved or removed since
@@ -223,6 +246,7 @@ func (v *verifier) verifyPlace(h Hash, l loc) {
 	if p == nil {
 		d.Reason = "the pack is missing"
 	}
+
 	v.report(d)
 	v.markDamaged(h, l)
 }

@@ -17,20 +17,25 @@ func (w *writer) writeBinary(f File, before, after string) error {
 	if large := max(Size(f.Before), Size(f.After)); w.o.Binary && large > maxPatch {
 		return errs.New(errs.TooBig, "%q has %d bytes: a binary patch takes files of up to %d GiB; name other paths, or compare without binary", f.Path, large, maxPatch>>30)
 	}
+
 	if !w.o.Binary {
 		if before != "" && after != "" {
 			w.writeIndex(f, before[:7], after[:7])
 		}
+
 		nameA, nameB := names(f)
 		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
+
 		return nil
 	}
+
 	// git apply needs whole ids here, because it checks the result against them.
 	w.writeIndex(f, before, after)
 	w.WriteString("GIT binary patch\n")
 	if err := w.writeLiteral(f.After, f.Path); err != nil {
 		return err
 	}
+
 	return w.writeLiteral(f.Before, f.OldPath)
 }
 
@@ -49,6 +54,7 @@ func (w *writer) writeLiteral(n *tree.Inode, path string) error {
 	if len(lines.buf) > 0 {
 		lines.writeLine(lines.buf)
 	}
+
 	return w.WriteByte('\n')
 }
 
@@ -77,6 +83,7 @@ func (l *base85Lines) Write(p []byte) (int, error) {
 // last group is filled up with zeros.
 func (l *base85Lines) writeLine(p []byte) {
 	l.w.WriteByte(base85Letters[len(p)])
+
 	for four := range slices.Chunk(p, 4) {
 		var word [4]byte
 		copy(word[:], four)
@@ -86,7 +93,9 @@ func (l *base85Lines) writeLine(p []byte) {
 			digits[k] = base85Alphabet[v%85]
 			v /= 85
 		}
+
 		l.w.Write(digits[:])
 	}
+
 	l.w.WriteByte('\n')
 }

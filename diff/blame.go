@@ -61,9 +61,11 @@ func (c *BlameCache) put(key string, edits []edit) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.count += 1 + len(edits); c.edits == nil || c.count > maxCached {
 		c.edits, c.count = make(map[string][]edit), 1+len(edits)
 	}
+
 	c.edits[key] = edits
 }
 
@@ -80,6 +82,7 @@ func pairKey(a, b *tree.Inode) string {
 		}
 		key += m.Key()
 	}
+
 	return key
 }
 
@@ -98,9 +101,12 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		if err := b.load(ctx, n); err != nil {
 			return err
 		}
+
 		b.from = slices.Repeat([]int{version}, len(b.lines))
+
 		return nil
 	}
+
 	edits, err := b.compareNext(ctx, n)
 	if err != nil {
 		return err
@@ -114,7 +120,9 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		from = append(from, slices.Repeat([]int{version}, e.b1-e.b0)...)
 		at = e.a1
 	}
+
 	b.from = append(from, b.from[at:]...)
+
 	return nil
 }
 
@@ -124,28 +132,35 @@ func (b *Blame) compareNext(ctx context.Context, n *tree.Inode) ([]edit, error) 
 	b.Cache.mu.Lock()
 	edits, ok := b.Cache.edits[key]
 	b.Cache.mu.Unlock()
+
 	if ok {
 		b.node, b.loaded = n, false
 		return edits, nil
 	}
+
 	if !b.loaded {
 		if err := b.load(ctx, b.node); err != nil {
 			return nil, err
 		}
 	}
+
 	lines, ids := b.lines, b.ids
 	if err := b.load(ctx, n); err != nil {
 		return nil, err
 	}
+
 	edits, err := (&effort{ctx, fileCost}).compareLines(ids, b.ids)
 	if errors.Is(err, errTooDifferent) {
 		edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	edits = slide(edits, lines, b.lines, ids, b.ids)
 	b.Cache.put(key, edits)
+
 	return edits, nil
 }
 
@@ -157,6 +172,7 @@ func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
 	if err := b.charge(ctx, n); err != nil {
 		return err
 	}
+
 	text, err := read(b.Source, n, "")
 	if err != nil {
 		return err
@@ -167,16 +183,19 @@ func (b *Blame) load(ctx context.Context, n *tree.Inode) error {
 	if b.known == nil {
 		b.known = make(lineIDs)
 	}
+
 	b.node, b.loaded, b.lines = n, true, splitLines(text)
 	before := len(b.known)
 	b.ids = b.known.number(b.lines, func(l []byte) string { return string(l) })
 	b.distinct += int64(len(b.known)-before) * (knownLine + int64(len(text))/int64(max(1, len(b.lines))))
+
 	return nil
 }
 
 // charge reserves the memory for n and its lines.
 func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 	lines, r, buf := int64(1), reader(b.Source, n), make([]byte, 64<<10)
+
 	for {
 		got, err := r.Read(buf)
 		lines += int64(bytes.Count(buf[:got], []byte{'\n'}))
@@ -187,12 +206,14 @@ func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 			return err
 		}
 	}
+
 	b.largest = max(b.largest, n.Size()+loadedLine*lines)
 	need := 2*b.largest + b.distinct + n.Size() + knownLine*lines
 	if more := need - b.charged; more > 0 {
 		b.charged = need
 		return b.Memory.Add(ctx, more)
 	}
+
 	return nil
 }
 
@@ -205,5 +226,6 @@ func (b *Blame) Lines(ctx context.Context) (lines [][]byte, from []int, err erro
 	if !b.loaded {
 		err = b.load(ctx, b.node)
 	}
+
 	return b.lines, b.from, err
 }

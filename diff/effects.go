@@ -49,11 +49,14 @@ func Effects(ctx context.Context, src *tree.Source, a, b *tree.State, o Options,
 		if err := turns.Yield(ctx); err != nil || c.Path == nil {
 			return err
 		}
+
 		at := c.Path.String()
 		if skip(at) {
 			return nil
 		}
+
 		f.add(at, c)
+
 		return o.List.Add(ctx, 2*listedCost+2*int64(len(at)))
 	})
 	if err != nil {
@@ -63,6 +66,7 @@ func Effects(ctx context.Context, src *tree.Source, a, b *tree.State, o Options,
 	if err := f.findMoves(); err != nil {
 		return nil, err
 	}
+
 	return f.effects(), nil
 }
 
@@ -101,6 +105,7 @@ func (f *effectFinder) findMoves() error {
 		if from == nil || from.to != nil || from.Before.Btime != p.After.Btime || from.Before.Type() != p.After.Type() {
 			continue
 		}
+
 		same, err := tree.SameData(f.src, from.Before, p.After)
 		if err != nil {
 			return err
@@ -129,6 +134,7 @@ func (f *effectFinder) effects() []Effect {
 
 	for _, p := range f.paths {
 		above := f.byPath[path.Dir(p.at)]
+
 		switch {
 		case p.from != nil:
 			f.moved(p, add)
@@ -143,9 +149,11 @@ func (f *effectFinder) effects() []Effect {
 			add(p, Effect{Action: Sets})
 		}
 	}
+
 	slices.SortStableFunc(list, func(x, y Effect) int {
 		return slices.Index(actionOrder, x.Action) - slices.Index(actionOrder, y.Action)
 	})
+
 	return list
 }
 
@@ -155,6 +163,7 @@ func (f *effectFinder) count(p, above *effectPath, part bool, index map[*effectP
 		own()
 		return
 	}
+
 	if p.isDir() {
 		index[p] = index[above]
 	} else if i := index[above]; i > 0 {
@@ -176,6 +185,7 @@ func (f *effectFinder) moved(p *effectPath, add func(*effectPath, Effect)) {
 	case !p.same:
 		add(p, Effect{Action: Overwrote})
 	}
+
 	if before == nil && !implied && !p.same {
 		add(p, Effect{Action: Overwrote})
 	}

@@ -79,6 +79,7 @@ func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n
 		if ok {
 			files = append(files, f)
 		}
+
 		return nil
 	})
 	if err != nil && !more {
@@ -103,6 +104,7 @@ func listFiles(ctx context.Context, src *tree.Source, a, b *tree.State, o Option
 		if f, ok := fileOf(c); ok && (o.gitDirs || !inGitDir(c.Path.String())) {
 			files = append(files, f)
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -122,6 +124,7 @@ func fileOf(c tree.Change) (f File, ok bool) {
 	if after == 0 {
 		f.After = nil
 	}
+
 	switch {
 	case before == 0 && after == 0:
 		return f, false
@@ -136,6 +139,7 @@ func fileOf(c tree.Change) (f File, ok bool) {
 	default:
 		return f, false
 	}
+
 	return f, true
 }
 

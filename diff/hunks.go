@@ -58,12 +58,14 @@ func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, from 
 	if from != "" {
 		o.Paths = append(o.Paths, from)
 	}
+
 	files, err := listFiles(ctx, src, a, b, o)
 	for i := range files {
 		if files[i].Path == path {
 			return &files[i], err
 		}
 	}
+
 	return nil, err
 }
 
@@ -81,31 +83,38 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {
 		return t, nil
 	}
+
 	a, b, err := surveys(ctx, src, f, maxText)
 	if err != nil {
 		return t, err
 	}
+
 	t.Binary = a.binary || b.binary
 	t.TooLarge = !t.Binary && !o.Memory.Holds(hunkCost*cost(a, b))
 	if t.Binary || t.TooLarge {
 		return t, nil
 	}
+
 	err = o.compare(ctx, src, f, a, b, hunkCost, func(la, lb [][]byte, edits []edit) {
 		seen := 0
+
 		for h := range hunksOf(la, lb, edits) {
 			if o.Lines > 0 && seen > o.Skip+o.Lines {
 				break // the caller sees by a further hunk that there are more
 			}
+
 			if seen += h.lineCount(); seen <= o.Skip {
 				t.Skipped = seen
 				continue
 			}
+
 			t.Hunks = append(t.Hunks, h.withLines())
 		}
 	})
 	if errors.Is(err, errTooDifferent) {
 		t.TooLarge, err = true, nil
 	}
+
 	return t, err
 }
 
@@ -121,7 +130,9 @@ func (h hunk) digest() string {
 			w.WriteByte('\n')
 		}
 	})
+
 	_ = w.Flush() // writing to a hash cannot fail
+
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
@@ -148,5 +159,6 @@ func (h hunk) withLines() Hunk {
 			out.Lines = append(out.Lines, Line{string(op), string(bytes.TrimSuffix(l, []byte{'\n'}))})
 		}
 	})
+
 	return out
 }

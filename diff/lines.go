@@ -19,6 +19,7 @@ type lineIDs map[string]int32
 // line, which may share the memory of the line.
 func (n lineIDs) number(lines [][]byte, text func([]byte) string) []int32 {
 	ids := make([]int32, len(lines))
+
 	for i, l := range lines {
 		t := text(l)
 		id, ok := n[t]
@@ -26,8 +27,10 @@ func (n lineIDs) number(lines [][]byte, text func([]byte) string) []int32 {
 			id = int32(len(n))
 			n[t] = id
 		}
+
 		ids[i] = id
 	}
+
 	return ids
 }
 
@@ -40,6 +43,7 @@ func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err er
 	if edits, err = e.compareLines(na, nb); err != nil {
 		return nil, nil, nil, err
 	}
+
 	return la, lb, slide(edits, la, lb, na, nb), nil
 }
 
@@ -47,6 +51,7 @@ func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err er
 // result, and joins edits that touch after that.
 func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	var out []edit
+
 	for i := 0; i < len(edits); i++ {
 		e := edits[i]
 		prevA, nextA := 0, len(na)
@@ -56,9 +61,11 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 		if i+1 < len(edits) {
 			nextA = edits[i+1].a0
 		}
+
 		var lines [][]byte
 		var ids []int32
 		var start, end int
+
 		switch {
 		case e.a0 == e.a1:
 			lines, ids, start, end = lb, nb, e.b0, e.b1
@@ -87,6 +94,7 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 			out = out[:len(out)-1]
 			edits[i] = joined
 			i--
+
 		case down > 0 && down == nextA-e.a1 && i+1 < len(edits):
 			edits[i+1].a0, edits[i+1].b0 = e.a0+down, e.b0+down
 		default:
@@ -94,6 +102,7 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 			out = append(out, edit{e.a0 + shift, e.a1 + shift, e.b0 + shift, e.b1 + shift})
 		}
 	}
+
 	return out
 }
 
@@ -115,6 +124,7 @@ func bestShift(lines [][]byte, start, end, up, down int) int {
 			best, bestScore = shift, s
 		}
 	}
+
 	return best
 }
 
@@ -130,6 +140,7 @@ func (s splitScore) compare(o splitScore) int {
 	} else if s.indent < o.indent {
 		sign = -1
 	}
+
 	return indentWeight*sign + s.penalty - o.penalty
 }
 
@@ -143,6 +154,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 	} else {
 		s.penalty += 21 // the end of the file
 	}
+
 	before, blanksBefore := -1, 0
 	for i := at - 1; i >= 0 && blanksBefore < maxBlanks; i-- {
 		if before = indentation(lines[i]); before >= 0 {
@@ -150,6 +162,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 		}
 		blanksBefore++
 	}
+
 	after, blanksAfter := -1, 0
 	for i := at + 1; i < len(lines) && blanksAfter < maxBlanks; i++ {
 		if after = indentation(lines[i]); after >= 0 {
@@ -157,9 +170,11 @@ func (s *splitScore) add(lines [][]byte, at int) {
 		}
 		blanksAfter++
 	}
+
 	if before < 0 && blanksBefore == 0 {
 		s.penalty++ // the start of the file
 	}
+
 	indent := own
 	if own < 0 {
 		blanksAfter++
@@ -167,6 +182,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 	} else {
 		blanksAfter = 0
 	}
+
 	blanks := blanksBefore + blanksAfter
 	s.penalty += -30*blanks + 6*blanksAfter
 	s.indent += indent
@@ -177,6 +193,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 			s.penalty += without
 		}
 	}
+
 	switch {
 	case indent < 0 || before < 0 || indent == before:
 	case indent > before:
@@ -192,6 +209,7 @@ func (s *splitScore) add(lines [][]byte, at int) {
 func indentation(line []byte) int {
 	const maxIndent = 200
 	col := 0
+
 	for _, c := range line {
 		switch c {
 		case ' ':
@@ -202,9 +220,11 @@ func indentation(line []byte) int {
 		default:
 			return col
 		}
+
 		if col >= maxIndent {
 			return maxIndent
 		}
 	}
+
 	return -1
 }

@@ -40,6 +40,7 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 	if err != nil {
 		return err
 	}
+
 	_, lt, et, err := e.compareText(base, theirs)
 	if err != nil {
 		return err
@@ -50,6 +51,7 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 		part(kind, lb[at:to], lo[o:oursTo], lt[t:theirsTo])
 		at, o, t = to, oursTo, theirsTo
 	}
+
 	for at < len(lb) || len(eo)+len(et) > 0 {
 		// Lines up to the next edit of a side are the same in all texts.
 		from := len(lb)
@@ -58,6 +60,7 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 				from = min(from, edits[0].a0)
 			}
 		}
+
 		if n := from - at; n > 0 {
 			add("same", from, o+n, t+n)
 			continue
@@ -66,6 +69,7 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 		// The next part has all edits of both sides that touch each other: no edits of ours and nt of
 		// theirs, up to line to of base.
 		to, no, nt := from, 0, 0
+
 		for more := true; more; {
 			switch {
 			case no < len(eo) && eo[no].a0 <= to:
@@ -89,9 +93,11 @@ func mergeLines(ctx context.Context, base, ours, theirs []byte, part func(kind s
 		case slices.EqualFunc(lo[o:oursTo], lt[t:theirsTo], bytes.Equal):
 			kind = "both"
 		}
+
 		add(kind, to, oursTo, theirsTo)
 		eo, et = eo[no:], et[nt:]
 	}
+
 	return nil
 }
 
@@ -108,10 +114,12 @@ func mergedText(ctx context.Context, base, ours, theirs []byte) (text []byte, cl
 			text = append(text, "<<<<<<< ours\n"...)
 			text = append(endLine(append(text, bytes.Join(o, nil)...)), "=======\n"...)
 			text = append(endLine(append(text, bytes.Join(t, nil)...)), ">>>>>>> theirs\n"...)
+
 		default:
 			text = append(text, bytes.Join(o, nil)...)
 		}
 	})
+
 	return text, clean, err
 }
 
@@ -145,13 +153,16 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 		}
 		all.size, all.lines, all.binary = all.size+s.size, all.lines+s.lines, all.binary || s.binary
 	}
+
 	if all.binary {
 		return nil
 	}
+
 	need := 2 * cost(all, survey{})
 	if !m.Memory.Holds(need) {
 		return nil
 	}
+
 	release, err := m.Memory.Take(ctx, need)
 	if err != nil {
 		return err
@@ -165,6 +176,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 			return fmt.Errorf("merging files: %w", err)
 		}
 	}
+
 	text, clean, err := mergedText(ctx, texts[0], texts[1], texts[2])
 	if errors.Is(err, errTooDifferent) {
 		return nil
@@ -172,11 +184,13 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 	if err != nil {
 		return err
 	}
+
 	if clean && m.Admit != nil {
 		if err := m.Admit(int64(len(text))); err != nil {
 			return err
 		}
 	}
+
 	return merged(threeway.Merged{Text: text, Clean: clean})
 }
 
@@ -184,11 +198,13 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 func surveySide(ctx context.Context, r *io.SectionReader) (s survey, err error) {
 	s.size = r.Size()
 	buf := make([]byte, min(s.size, surveyPiece))
+
 	for at := int64(0); at < s.size; {
 		n, err := r.ReadAt(buf[:min(s.size-at, surveyPiece)], at)
 		if n == 0 {
 			return s, err
 		}
+
 		s.binary = s.binary || at == 0 && isBinary(buf[:n])
 		s.lines += bytes.Count(buf[:n], []byte{'\n'})
 		at += int64(n)
@@ -196,6 +212,7 @@ func surveySide(ctx context.Context, r *io.SectionReader) (s survey, err error) 
 			return s, err
 		}
 	}
+
 	s.lines++
 	return s, nil
 }
@@ -258,6 +275,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if f == nil || max(Size(f.Before), Size(f.After)) > maxText {
 		return nil, ErrNoHunk
 	}
+
 	before, after, err := surveys(ctx, src, *f, maxText)
 	if err != nil || before.binary || after.binary {
 		return nil, errors.Join(err, ErrNoHunk)
@@ -265,6 +283,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if !o.Memory.Holds(hunkCost * cost(before, after)) {
 		return nil, errTooLarge
 	}
+
 	text, found := []byte{}, false
 	err = o.compare(ctx, src, *f, before, after, hunkCost, func(la, lb [][]byte, edits []edit) {
 		for h := range hunksOf(la, lb, edits) {
@@ -292,23 +311,28 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if !n.IsRegular() || Size(n) > maxText {
 		return nil, ErrTouched
 	}
+
 	present, err := surveyOf(ctx, src, n, path, maxText)
 	if err != nil {
 		return nil, err
 	}
+
 	release, err := o.takeMerge(ctx, after, present)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+
 	base, err := read(src, f.After, path)
 	if err != nil {
 		return nil, err
 	}
+
 	ours, err := read(src, n, path)
 	if err != nil {
 		return nil, err
 	}
+
 	text, clean, err := mergedText(ctx, base, ours, text)
 	if err != nil {
 		return nil, err
@@ -316,5 +340,6 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if !clean {
 		return nil, ErrTouched
 	}
+
 	return text, nil
 }

@@ -42,10 +42,12 @@ func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {
 		prefix++
 	}
+
 	suffix := 0
 	for suffix < len(a)-prefix && suffix < len(b)-prefix && a[len(a)-1-suffix] == b[len(b)-1-suffix] {
 		suffix++
 	}
+
 	m := newMyers(e.ctx, a[:len(a)-suffix], b[:len(b)-suffix], prefix)
 	limit := min(fileCost, e.left)
 	m.stepsLeft = limit
@@ -54,9 +56,11 @@ func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	if err := e.ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	if m.stepsLeft <= 0 {
 		return nil, errTooDifferent
 	}
+
 	return m.edits(len(a), len(b)), nil
 }
 
@@ -98,6 +102,7 @@ func sharedLines(lines, other []int32, from int, changed []bool) (kept []int32, 
 	for _, l := range other[from:] {
 		has[l] = true
 	}
+
 	for i, l := range lines[from:] {
 		if int(l) < len(has) && has[l] {
 			kept, index = append(kept, l), append(index, from+i)
@@ -105,6 +110,7 @@ func sharedLines(lines, other []int32, from int, changed []bool) (kept []int32, 
 			changed[from+i] = true
 		}
 	}
+
 	return kept, index
 }
 
@@ -117,15 +123,18 @@ func (m *myers) compare(a0, a1, b0, b1 int) {
 		for a0 < a1 && b0 < b1 && m.a[a1-1] == m.b[b1-1] {
 			a1, b1 = a1-1, b1-1
 		}
+
 		if a0 == a1 || b0 == b1 || m.stepsLeft <= 0 {
 			m.markChanged(a0, a1, b0, b1)
 			return
 		}
+
 		x, y := m.split(a0, a1, b0, b1)
 		if (x == a0 && y == b0) || (x == a1 && y == b1) {
 			m.markChanged(a0, a1, b0, b1)
 			return
 		}
+
 		m.compare(a0, x, b0, y)
 		a0, b0 = x, y
 	}
@@ -151,6 +160,7 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 	odd := (fmid-bmid)&1 != 0
 	limit := max(minRegionCost, int(math.Sqrt(float64(dmax-dmin))))
 	fwd[off+fmid], bwd[off+bmid] = a0, a1
+
 	for cost := 1; ; cost++ {
 		// Extend the range of diagonals while it is inside the region. At the region's border reduce
 		// it, so that only diagonals of the right parity are visited.
@@ -160,21 +170,25 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 		} else {
 			fmin++
 		}
+
 		if fmax < dmax {
 			fmax++
 			fwd[off+fmax+1] = -1
 		} else {
 			fmax--
 		}
+
 		for d := fmax; d >= fmin; d -= 2 {
 			x := fwd[off+d+1]
 			if lower := fwd[off+d-1]; lower >= x {
 				x = lower + 1
 			}
+
 			y := x - d
 			for x < a1 && y < b1 && a[x] == b[y] {
 				x, y = x+1, y+1
 			}
+
 			fwd[off+d] = x
 			if odd && bmin <= d && d <= bmax && bwd[off+d] <= x {
 				return x, y
@@ -188,21 +202,25 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 		} else {
 			bmin++
 		}
+
 		if bmax < dmax {
 			bmax++
 			bwd[off+bmax+1] = math.MaxInt
 		} else {
 			bmax--
 		}
+
 		for d := bmax; d >= bmin; d -= 2 {
 			x := bwd[off+d-1]
 			if upper := bwd[off+d+1]; upper <= x {
 				x = upper - 1
 			}
+
 			y := x - d
 			for x > a0 && y > b0 && a[x-1] == b[y-1] {
 				x, y = x-1, y-1
 			}
+
 			bwd[off+d] = x
 			if !odd && fmin <= d && d <= fmax && x <= fwd[off+d] {
 				return x, y
@@ -230,6 +248,7 @@ func (m *myers) countSteps(steps int) {
 // furthest returns the point of the two searches that is furthest from the start of its search.
 func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) {
 	fbest, fx := -1, 0
+
 	for d := fmax; d >= fmin; d -= 2 {
 		x := min(m.fwd[m.off+d], a1)
 		if x-d > b1 {
@@ -239,7 +258,9 @@ func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) 
 			fbest, fx = x+x-d, x
 		}
 	}
+
 	bbest, bx := math.MaxInt, 0
+
 	for d := bmax; d >= bmin; d -= 2 {
 		x := max(m.bwd[m.off+d], a0)
 		if x-d < b0 {
@@ -249,15 +270,18 @@ func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) 
 			bbest, bx = x+x-d, x
 		}
 	}
+
 	if a1+b1-bbest < fbest-(a0+b0) {
 		return fx, fbest - fx
 	}
+
 	return bx, bbest - bx
 }
 
 // edits returns the marked lines as edits of files with lenA and lenB lines.
 func (m *myers) edits(lenA, lenB int) []edit {
 	var out []edit
+
 	for i, j := 0, 0; i < lenA || j < lenB; {
 		e := edit{a0: i, b0: j}
 		for i < len(m.changedA) && m.changedA[i] {
@@ -266,12 +290,15 @@ func (m *myers) edits(lenA, lenB int) []edit {
 		for j < len(m.changedB) && m.changedB[j] {
 			j++
 		}
+
 		if i > e.a0 || j > e.b0 {
 			e.a1, e.b1 = i, j
 			out = append(out, e)
 			continue
 		}
+
 		i, j = i+1, j+1
 	}
+
 	return out
 }

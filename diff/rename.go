@@ -47,6 +47,7 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 			r.to = append(r.to, i)
 		}
 	}
+
 	for _, step := range []func() error{r.joinEqual, r.joinBasenames, r.joinSimilar} {
 		if len(r.from) == 0 || len(r.to) == 0 {
 			break
@@ -54,9 +55,11 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 		if err := step(); err != nil {
 			return nil, err
 		}
+
 		r.from = slices.DeleteFunc(r.from, func(i int) bool { return files[i].Status == statusJoined })
 		r.to = slices.DeleteFunc(r.to, func(i int) bool { return files[i].Status == Renamed })
 	}
+
 	return slices.DeleteFunc(files, func(f File) bool { return f.Status == statusJoined }), nil
 }
 
@@ -75,8 +78,10 @@ func (r *renamer) joinEqual() error {
 	for _, i := range r.to {
 		sizes[Size(r.files[i].After)] = true
 	}
+
 	byID := make(map[string][]int)
 	common := make(map[int64]bool)
+
 	for _, i := range r.from {
 		if n := Size(r.files[i].Before); sizes[n] {
 			common[n] = true
@@ -87,6 +92,7 @@ func (r *renamer) joinEqual() error {
 			byID[id] = append(byID[id], i)
 		}
 	}
+
 	for _, i := range r.to {
 		if common[Size(r.files[i].After)] {
 			id, err := r.contentID(r.files[i].After, i)
@@ -98,6 +104,7 @@ func (r *renamer) joinEqual() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -111,6 +118,7 @@ func (r *renamer) contentID(n *tree.Inode, i int) (string, error) {
 	if m := n.Content.Sealed(); m != nil {
 		return m.Key(), nil
 	}
+
 	return fmt.Sprintf("%p", n.Content), nil
 }
 
@@ -118,6 +126,7 @@ func (r *renamer) contentID(n *tree.Inode, i int) (string, error) {
 // name, else the first that is not joined.
 func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 	seen := 0
+
 	for _, i := range sources {
 		if r.files[i].Status == statusJoined || !sameKind(r.files[i].Before, r.files[to].After) {
 			continue
@@ -125,12 +134,14 @@ func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
 		if r.baseName(i) == r.baseName(to) {
 			return i, true
 		}
+
 		if seen++; seen == 1 {
 			from = i
 		} else if seen > tooManyIdentical {
 			break
 		}
 	}
+
 	return from, seen > 0
 }
 
@@ -151,10 +162,13 @@ func (r *renamer) joinBasenames() error {
 			if _, ok := m[base]; ok {
 				i = many
 			}
+
 			m[base] = i
 		}
+
 		return m
 	}
+
 	from, to := unique(r.from), unique(r.to)
 	for _, i := range r.from {
 		base := r.baseName(i)
@@ -162,6 +176,7 @@ func (r *renamer) joinBasenames() error {
 		if !ok || j == many || from[base] == many {
 			continue
 		}
+
 		score, err := r.similarity(i, j, minBasenameScore)
 		if err != nil {
 			return err
@@ -170,6 +185,7 @@ func (r *renamer) joinBasenames() error {
 			r.join(i, j, score)
 		}
 	}
+
 	return nil
 }
 
@@ -184,8 +200,10 @@ func (r *renamer) joinSimilar() error {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.base, a.base))
 	}
 	var pairs []pair
+
 	for _, j := range r.to {
 		var kept []pair
+
 		for _, i := range r.from {
 			p := pair{from: i, to: j}
 			var err error
@@ -195,10 +213,12 @@ func (r *renamer) joinSimilar() error {
 			if r.baseName(i) == r.baseName(j) {
 				p.base = 1
 			}
+
 			if len(kept) < candidates {
 				kept = append(kept, p)
 				continue
 			}
+
 			// The new pair gets the place of the worst one, as in git: the place decides which of
 			// equal pairs comes first.
 			worst := 0
@@ -207,18 +227,23 @@ func (r *renamer) joinSimilar() error {
 					worst = k
 				}
 			}
+
 			if order(kept[worst], p) > 0 {
 				kept[worst] = p
 			}
 		}
+
 		pairs = append(pairs, kept...)
 		delete(r.spans, j)
 	}
+
 	slices.SortStableFunc(pairs, order)
+
 	for _, p := range pairs {
 		if p.score >= minScore && r.files[p.from].Status != statusJoined && r.files[p.to].Status != Renamed {
 			r.join(p.from, p.to, p.score)
 		}
 	}
+
 	return nil
 }

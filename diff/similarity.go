@@ -34,9 +34,11 @@ func spansOf(r io.Reader) (spanSet, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	text := !isBinary(head)
 	counts := make(map[uint32]uint32)
 	var acc1, acc2, n uint32
+
 	for {
 		c, err := in.ReadByte()
 		if errors.Is(err, io.EOF) {
@@ -45,11 +47,13 @@ func spansOf(r io.Reader) (spanSet, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if text && c == '\r' { // git ignores the CR of a CRLF in texts
 			if next, _ := in.Peek(1); len(next) > 0 && next[0] == '\n' {
 				continue
 			}
 		}
+
 		old := acc1
 		acc1 = acc1<<7 ^ acc2>>25
 		acc2 = acc2<<7 ^ old>>25
@@ -57,20 +61,25 @@ func spansOf(r io.Reader) (spanSet, error) {
 		if n++; n < pieceMax && c != '\n' {
 			continue
 		}
+
 		counts[(acc1+acc2*0x61)%hashBase] += n
 		n, acc1, acc2 = 0, 0, 0
 	}
+
 	set := make(spanSet, 0, len(counts))
 	for h, b := range counts {
 		set = append(set, span{h, b})
 	}
+
 	slices.SortFunc(set, func(a, b span) int { return int(a.hash) - int(b.hash) })
+
 	return set, nil
 }
 
 // commonBytes returns the number of bytes of s that are in d, too.
 func (s spanSet) commonBytes(d spanSet) int64 {
 	var sum int64
+
 	for len(s) > 0 && len(d) > 0 {
 		switch {
 		case s[0].hash < d[0].hash:
@@ -82,6 +91,7 @@ func (s spanSet) commonBytes(d spanSet) int64 {
 			s, d = s[1:], d[1:]
 		}
 	}
+
 	return sum
 }
 
@@ -91,10 +101,12 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if err := turns.Yield(r.ctx); err != nil {
 		return 0, err
 	}
+
 	a, b := r.files[from], r.files[to]
 	if !a.Before.IsRegular() || !b.After.IsRegular() {
 		return 0, nil
 	}
+
 	sizeA, sizeB := Size(a.Before), Size(b.After)
 	large := max(sizeA, sizeB)
 	delta := large - min(sizeA, sizeB)
@@ -102,14 +114,17 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if large == 0 || large > maxText || float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
 		return 0, nil
 	}
+
 	spansA, err := r.spansAt(from)
 	if err != nil {
 		return 0, err
 	}
+
 	spansB, err := r.spansAt(to)
 	if err != nil {
 		return 0, err
 	}
+
 	return int(spansA.commonBytes(spansB) * maxScore / large), nil
 }
 
@@ -119,20 +134,25 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 	if s, ok := r.spans[i]; ok {
 		return s, nil
 	}
+
 	f := r.files[i]
 	n := f.After
 	if f.Status == Deleted {
 		n = f.Before
 	}
+
 	if r.spanCount > maxSpans {
 		return nil, nil
 	}
+
 	s, err := spansOf(reader(r.src, n))
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", f.Path, err)
 	}
+
 	r.spanCount += len(s)
 	r.spans[i] = s
+
 	return s, nil
 }
 

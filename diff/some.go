@@ -14,10 +14,12 @@ func WithHunks(src *tree.Source, c tree.Change, hunks []Hunk) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := io.ReadAll(c.After.Content.Reader(src.Files))
 	if err != nil {
 		return nil, err
 	}
+
 	return withHunks(string(before), string(after), hunks), nil
 }
 
@@ -29,5 +31,6 @@ func withHunks(before, after string, hunks []Hunk) []byte {
 		out = append(out, strings.Join(b[h.NewStart-1:h.NewStart-1+h.NewLines], "")...)
 		at = h.OldStart - 1 + h.OldLines
 	}
+
 	return append(out, strings.Join(a[at:], "")...)
 }

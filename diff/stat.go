@@ -23,25 +23,31 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 	if err != nil {
 		return err
 	}
+
 	rows := make([]row, 0, len(files))
+
 	for _, f := range files {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
+
 		r, err := countLines(ctx, src, f, o)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, r)
 	}
+
 	if len(rows) == 0 {
 		return nil
 	}
+
 	out := bufio.NewWriter(w)
 	writeStat(out, rows, min(max(cmp.Or(o.Width, defaultWidth), minWidth), maxWidth))
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing the statistics: %w", err)
 	}
+
 	return nil
 }
 
@@ -59,24 +65,30 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
 	}
+
 	if max(Size(f.Before), Size(f.After)) > maxText {
 		return row{r.name, Size(f.After), Size(f.Before), true}, nil
 	}
+
 	a, b, err := surveys(ctx, src, f, maxText)
 	if err != nil {
 		return r, err
 	}
+
 	r.added, r.deleted = int64(b.lines), int64(a.lines)
 	if r.binary = a.binary || b.binary; r.binary {
 		r.added, r.deleted = b.size, a.size
 	}
+
 	if a.id == b.id && f.Status != Type {
 		r.added, r.deleted = 0, 0
 		return r, nil
 	}
+
 	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Holds(cost(a, b)) {
 		return r, nil
 	}
+
 	err = o.compare(ctx, src, f, a, b, 1, func(_, _ [][]byte, edits []edit) {
 		r.added, r.deleted = 0, 0
 		for _, e := range edits {
@@ -87,6 +99,7 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 	if errors.Is(err, errTooDifferent) {
 		return r, nil
 	}
+
 	return r, err
 }
 
@@ -94,6 +107,7 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 // damaged files.
 func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn func(i int, added, removed int64, binary bool)) error {
 	o = o.withEffort(ctx)
+
 	for i, f := range files {
 		r, err := countLines(ctx, src, f, o)
 		if errors.Is(err, errs.Damaged) {
@@ -102,8 +116,10 @@ func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn fu
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return err
 		}
+
 		fn(i, r.added, r.deleted, r.binary)
 	}
+
 	return nil
 }
 
@@ -111,16 +127,20 @@ func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn fu
 func writeStat(w *bufio.Writer, rows []row, width int) {
 	var most, added, deleted int64
 	name, number := 0, 0
+
 	for _, r := range rows {
 		name = max(name, len(r.name))
+
 		if r.binary {
 			number = len("Bin")
 			continue
 		}
+
 		most = max(most, r.added+r.deleted)
 		added += r.added
 		deleted += r.deleted
 	}
+
 	name, number = min(name, width/2), max(number, len(fmt.Sprint(most)))
 	graph := int64(max(width-name-number-6, 6))
 	bar := func(mark string, lines int64) string {
@@ -129,10 +149,12 @@ func writeStat(w *bufio.Writer, rows []row, width int) {
 		}
 		return strings.Repeat(mark, int(min(lines, graph)))
 	}
+
 	for _, r := range rows {
 		if cut := len(r.name) - name; cut > 0 {
 			r.name = "..." + r.name[cut+len("..."):]
 		}
+
 		line := fmt.Sprintf(" %-*s | %*s", name, r.name, number, "Bin")
 		switch {
 		case !r.binary:
@@ -140,8 +162,10 @@ func writeStat(w *bufio.Writer, rows []row, width int) {
 		case r.added != 0 || r.deleted != 0:
 			line += fmt.Sprintf(" %d -> %d bytes", r.deleted, r.added)
 		}
+
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
+
 	total := plural(int64(len(rows)), "file") + " changed"
 	if added > 0 || deleted == 0 {
 		total += ", " + plural(added, "insertion") + "(+)"
@@ -149,6 +173,7 @@ func writeStat(w *bufio.Writer, rows []row, width int) {
 	if deleted > 0 || added == 0 {
 		total += ", " + plural(deleted, "deletion") + "(-)"
 	}
+
 	fmt.Fprintln(w, "", total)
 }
 
@@ -167,6 +192,7 @@ func NameStatus(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.S
 	if err != nil {
 		return err
 	}
+
 	out := bufio.NewWriter(w)
 	for _, f := range files {
 		fmt.Fprintln(out, f)
@@ -174,6 +200,7 @@ func NameStatus(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.S
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing the list of changes: %w", err)
 	}
+
 	return nil
 }
 

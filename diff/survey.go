@@ -35,13 +35,16 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 	if n == nil {
 		return s, nil
 	}
+
 	if s.size > limit {
 		s.id, s.binary = "", true
 		return s, nil
 	}
+
 	h := sha1.New() // git's id is the SHA-1 of this header and the contents
 	fmt.Fprintf(h, "blob %d\x00", s.size)
 	r, buf := reader(src, n), make([]byte, min(s.size, surveyPiece))
+
 	for at := int64(0); at < s.size; {
 		got, err := io.ReadFull(r, buf[:min(s.size-at, surveyPiece)])
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
@@ -50,17 +53,20 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 		if at == 0 {
 			s.binary = isBinary(buf) || s.size > maxText
 		}
+
 		s.lines += bytes.Count(buf[:got], []byte{'\n'})
 		s.ended = buf[got-1] == '\n'
 		h.Write(buf[:got])
 		at += int64(got)
 	}
+
 	if !s.ended {
 		s.lines++
 	}
 	if s.size <= surveyPiece {
 		s.whole = buf
 	}
+
 	s.id = hex.EncodeToString(h.Sum(nil))
 	return s, nil
 }
@@ -83,19 +89,24 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 		return err
 	}
 	defer release()
+
 	before, err := a.data(src, f.Before, f.OldPath)
 	if err != nil {
 		return err
 	}
+
 	after, err := b.data(src, f.After, f.Path)
 	if err != nil {
 		return err
 	}
+
 	la, lb, edits, err := o.effort.compareText(before, after)
 	if err != nil {
 		return err
 	}
+
 	fn(la, lb, edits)
+
 	return nil
 }
 
@@ -125,6 +136,7 @@ func (w *writer) writeReplaced(f File, a, b survey, why string) error {
 	if err := w.writeSide('-', f.Before, f.OldPath, a); err != nil {
 		return err
 	}
+
 	return w.writeSide('+', f.After, f.Path, b)
 }
 
@@ -139,6 +151,7 @@ func (w *writer) writeSide(mark byte, n *tree.Inode, path string, s survey) erro
 	if !s.ended {
 		w.WriteString("\n\\ No newline at end of file\n")
 	}
+
 	return nil
 }
 
@@ -153,12 +166,15 @@ func (m *markWriter) Write(p []byte) (int, error) {
 	if err := turns.Yield(m.w.ctx); err != nil {
 		return 0, err
 	}
+
 	for line := range bytes.Lines(p) {
 		if m.atStart {
 			m.w.WriteByte(m.mark)
 		}
+
 		m.w.Write(line)
 		m.atStart = line[len(line)-1] == '\n'
 	}
+
 	return len(p), nil
 }

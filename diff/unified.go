@@ -13,11 +13,13 @@ func (w *writer) writeHunks(f File, la, lb [][]byte, edits []edit) {
 		return
 	}
 	w.writeNames(f)
+
 	for h := range hunksOf(la, lb, edits) {
 		fmt.Fprintf(w, "@@ -%s +%s @@", hunkRange(h.a0, h.a1), hunkRange(h.b0, h.b1))
 		if len(h.section) > 0 {
 			fmt.Fprintf(w, " %s", h.section)
 		}
+
 		w.WriteByte('\n')
 		h.each(w.writeLines)
 	}
@@ -36,11 +38,13 @@ type hunk struct {
 func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 	return func(yield func(hunk) bool) {
 		section := sections{lines: la, last: -1}
+
 		for len(edits) > 0 {
 			n := 1
 			for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*contextLines {
 				n++
 			}
+
 			first, last := edits[0], edits[n-1]
 			lead, trail := min(contextLines, first.a0), min(contextLines, len(la)-last.a1)
 			around := edit{first.a0 - lead, last.a1 + trail, first.b0 - lead, last.b1 + trail}
@@ -62,6 +66,7 @@ func (h hunk) each(fn func(op byte, lines [][]byte)) {
 		fn('+', h.lb[e.b0:e.b1])
 		at = e.a1
 	}
+
 	fn(' ', h.la[at:h.a1])
 }
 
@@ -118,9 +123,11 @@ func (s *sections) before(line int) []byte {
 			s.last = s.next
 		}
 	}
+
 	if s.last < 0 {
 		return nil
 	}
+
 	const maxSection = 80
 	l := s.lines[s.last]
 	return bytes.TrimRight(l[:min(len(l), maxSection)], " \t\n\v\f\r")

@@ -20,6 +20,7 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 	if err != nil {
 		return err
 	}
+
 	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o}
 	for _, f := range files {
 		if err := turns.Yield(ctx); err != nil {
@@ -29,9 +30,11 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 			return err
 		}
 	}
+
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing the diff: %w", err)
 	}
+
 	return nil
 }
 
@@ -55,6 +58,7 @@ func (w *writer) writeFile(f File) error {
 		if err := w.writeChange(deletion); err != nil {
 			return err
 		}
+
 		return w.writeChange(addition)
 	}
 	return w.writeChange(f)
@@ -64,6 +68,7 @@ func (w *writer) writeFile(f File) error {
 func (w *writer) writeChange(f File) error {
 	before, after := gitMode(f.Before), gitMode(f.After)
 	fmt.Fprintf(w, "diff --git %s %s\n", gitquote.Name("a/"+f.OldPath), gitquote.Name("b/"+f.Path))
+
 	switch {
 	case f.Before == nil:
 		fmt.Fprintf(w, "new file mode %06o\n", after)
@@ -72,10 +77,12 @@ func (w *writer) writeChange(f File) error {
 	case before != after:
 		fmt.Fprintf(w, "old mode %06o\nnew mode %06o\n", before, after)
 	}
+
 	if f.Status == Renamed {
 		fmt.Fprintf(w, "similarity index %d%%\nrename from %s\nrename to %s\n",
 			f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))
 	}
+
 	if f.Before != nil && f.After != nil {
 		// A change of the mode alone has no more lines.
 		same, err := f.Before.Content.Equal(w.src.Files, f.After.Content)
@@ -86,10 +93,12 @@ func (w *writer) writeChange(f File) error {
 			return nil
 		}
 	}
+
 	limit := int64(maxText)
 	if w.o.Binary { // a binary patch needs the ids of larger files, too
 		limit = maxPatch
 	}
+
 	a, b, err := surveys(w.ctx, w.src, f, limit)
 	if err != nil {
 		return err
@@ -97,14 +106,17 @@ func (w *writer) writeChange(f File) error {
 	if a.binary || b.binary {
 		return w.writeBinary(f, a.id, b.id)
 	}
+
 	w.writeIndex(f, a.id[:7], b.id[:7])
 	if f.Before == nil || f.After == nil || !w.o.Memory.Holds(cost(a, b)) {
 		return w.writeReplaced(f, a, b, "")
 	}
+
 	err = w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.writeHunks(f, la, lb, edits) })
 	if errors.Is(err, errTooDifferent) {
 		return w.writeReplaced(f, a, b, " too different to compare by lines")
 	}
+
 	return err
 }
 
@@ -126,5 +138,6 @@ func names(f File) (before, after string) {
 	if f.After != nil {
 		after = gitquote.Name("b/" + f.Path)
 	}
+
 	return before, after
 }

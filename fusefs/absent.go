@@ -58,10 +58,13 @@ func (a *aside) take(answer []byte) cas.Delay {
 	if status < asideStatus {
 		return nil
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	err := a.delays[status-asideStatus]
 	delete(a.delays, status-asideStatus)
+
 	return err
 }
 
@@ -80,6 +83,7 @@ func interruptOf(message []byte) (id uint64, ok bool) {
 func (a *aside) interrupt(id uint64) (waiting bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if !a.interrupted[id] {
 		a.interrupted[id] = true
 		a.count.Add(1)
@@ -87,6 +91,7 @@ func (a *aside) interrupt(id uint64) (waiting bool) {
 			close(ch)
 		}
 	}
+
 	return a.waiting[id] != nil
 }
 
@@ -97,6 +102,7 @@ func (a *aside) answered(id uint64) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.interrupted[id] {
 		delete(a.interrupted, id)
 		a.count.Add(-1)
@@ -109,10 +115,12 @@ func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
 	ch := make(chan struct{})
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.waiting[id] = ch
 	if a.interrupted[id] {
 		close(ch)
 	}
+
 	return ch, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -130,6 +138,7 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 	if size > 0 {
 		r.aside.answered(id)
 	}
+
 	return size, status
 }
 

@@ -66,6 +66,7 @@ func inMode(acl []aclEntry) iter.Seq2[int, *aclEntry] {
 	if hasTag(acl, aclMask) {
 		shifts = map[uint16]int{aclUserObj: 6, aclMask: 3, aclOther: 0}
 	}
+
 	return func(yield func(int, *aclEntry) bool) {
 		for i := range acl {
 			if shift, ok := shifts[acl[i].Tag]; ok && !yield(shift, &acl[i]) {
@@ -102,6 +103,7 @@ func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return parseACL(value)
 }
 
@@ -116,6 +118,7 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 		c.Mode &^= umask & 0o777
 		return err
 	}
+
 	inherited := encodeACL(acl)
 	c.Mode = c.Mode&^0o777 | restrict(acl, c.Mode&0o777)
 	if beyondMode(acl) {
@@ -124,6 +127,7 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 	if c.Mode&syscall.S_IFMT == syscall.S_IFDIR {
 		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclDefault, Value: inherited}) // sorted by name
 	}
+
 	return nil
 }
 
@@ -134,6 +138,7 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	if err != nil {
 		return err
 	}
+
 	was, err := fs.aclOf(id, name)
 	if err != nil {
 		return err
@@ -141,26 +146,32 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	if acl, err = fs.completed(id, acl, was); err != nil {
 		return err
 	}
+
 	value = encodeACL(acl)
 	if name == aclDefault {
 		return forest.SetXattr(id, name, value, flags, false)
 	}
+
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
 		return err
 	}
+
 	mode := a.Mode&07000 | modeOf(acl)
 	if killSgid {
 		mode &^= syscall.S_ISGID
 	}
+
 	if beyondMode(acl) {
 		err = forest.SetXattr(id, name, value, flags, killSgid)
 	} else if err = forest.RemoveXattr(id, name); errors.Is(err, errs.NoAttr) {
 		err = nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	_, err = forest.SetAttr(id, live.SetAttr{Mode: &mode})
 	return err
 }
@@ -175,5 +186,6 @@ func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32)
 	for shift, e := range inMode(acl) {
 		e.Perm = uint16(mode >> shift & 7)
 	}
+
 	return forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
 }

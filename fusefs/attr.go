@@ -62,6 +62,7 @@ func (fs *filesystem) entry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
 	if t, ok := fs.capturedAt(a.ID); ok {
 		a.Mtime = t
 	}
+
 	out.NodeId = uint64(a.ID)
 	fs.fillAttr(&out.Attr, a)
 	out.SetEntryTimeout(cached)
@@ -108,8 +109,10 @@ func (fs *filesystem) again(op string, h *fuse.InHeader, id live.NodeID, out *fu
 	if op == opTmpfile {
 		fs.lookups.disinherit(id)
 	}
+
 	fs.entry(out, live.NodeID(h.NodeId), &a)
 	fs.probes.settled([]live.NodeID{id})
+
 	return fuse.OK
 }
 
@@ -127,6 +130,7 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 	if err != nil {
 		return fs.status(op, dir, err)
 	}
+
 	if control.IsNode(e.Attr.ID) {
 		out.NodeId = uint64(e.Attr.ID)
 		fs.fillAttr(&out.Attr, &e.Attr)
@@ -137,7 +141,9 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 	} else {
 		fs.entry(out, dir, &e.Attr)
 	}
+
 	out.SetEntryTimeout(e.Timeout)
+
 	return fuse.OK
 }
 
@@ -150,6 +156,7 @@ func (fs *filesystem) attr(id live.NodeID) (live.Attr, time.Duration, error) {
 	if t, ok := fs.capturedAt(id); ok {
 		a.Mtime = t
 	}
+
 	return a, cached, err
 }
 
@@ -179,5 +186,6 @@ func (fs *filesystem) request(cancel <-chan struct{}, h *fuse.InHeader) control.
 	if r.Carried != nil { // if it was an edit, its notices come first
 		fs.control.Kernel.Blocking(func() { fs.notify.await(fs.repeated, 0) })
 	}
+
 	return r
 }

@@ -32,6 +32,7 @@ func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
 	b := &n.beneath
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, e := range all {
 		key, view := live.Entry{Parent: e.Parent, Name: e.Name}, e.Parent.View()
 		switch {
@@ -43,12 +44,15 @@ func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
 				b.names = make(map[uint32]map[live.Entry]bool)
 				time.AfterFunc(uncoverRest, n.uncover)
 			}
+
 			if b.names[view] == nil {
 				b.names[view] = make(map[live.Entry]bool)
 			}
+
 			b.names[view][key] = true
 		}
 	}
+
 	return free
 }
 
@@ -57,7 +61,9 @@ func (n *notifier) uncover() {
 	b := &n.beneath
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	began, mounted := time.Now(), n.mountPoints()
+
 	for view, names := range b.names {
 		if len(mounted(view)) > 0 {
 			continue
@@ -69,6 +75,7 @@ func (n *notifier) uncover() {
 			}
 		})
 	}
+
 	if len(b.names) > 0 {
 		time.AfterFunc(max(uncoverRest, 50*time.Since(began)), n.uncover)
 	}
@@ -117,6 +124,7 @@ func inView(s *snapshot.Store, view uint32, all []string) (paths []string) {
 				path = rest
 			}
 		}
+
 		if ws != nil && (ws.View() == view || view == anyView) {
 			paths = append(paths, path)
 		}

@@ -64,12 +64,14 @@ func answerTo(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
 	if status != fuse.OK {
 		return nil, fmt.Errorf("answer the kernel's INIT: %w", unix.Errno(status))
 	}
+
 	return out[:n], nil
 }
 
 // connect answers INIT, or prepares for what follows the answer of a daemon before.
 func (r *readers) connect(before *Connection) (*Connection, error) {
 	c := &Connection{}
+
 	if before != nil {
 		c.Init = before.Init
 	} else {
@@ -80,22 +82,26 @@ func (r *readers) connect(before *Connection) (*Connection, error) {
 		}
 		c.Init = bytes.Clone(in[:n])
 	}
+
 	var err error
 	if c.Answer, err = answerTo(r.ps, c.Init); err != nil {
 		return nil, err
 	}
+
 	if before != nil {
 		if !bytes.Equal(c.Answer, before.Answer) {
 			return nil, errors.New("this program would have answered INIT differently: the kernel was promised other terms")
 		}
 		return c, nil
 	}
+
 	if !c.flag(needed) {
 		return nil, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", c.minor())
 	}
 	if err := send(r.fd, c.Answer); err != nil {
 		return nil, fmt.Errorf("answer the kernel's INIT: %w", err)
 	}
+
 	return c, nil
 }
 
@@ -108,6 +114,7 @@ func (s *Server) resume() error {
 	if err != nil {
 		return err
 	}
+
 	s.readers.resends = newResends(fs.forest, fs.opts)
 	s.readers.resends.settled = fs.probes.settled
 	fs.probes.unanswered = in.Unanswered
@@ -117,14 +124,17 @@ func (s *Server) resume() error {
 			fs.notify.send(incEpoch()) // at once, and with it names that no record has any more
 		}
 	}
+
 	if resent := fs.opts.Resent; resent != nil {
 		s.readers.resends.report = func(unique uint64, answered bool) {
 			s.readers.Blocking(func() { resent(unique, answered) })
 		}
 	}
+
 	fs.notify.send(resend())
 	fs.repeated = fs.notify.put(&fs.notify.trees, func() { fs.repeat(in) })
 	fs.probes.add(in.Orphans...)
+
 	return nil
 }
 
@@ -135,6 +145,7 @@ func (fs *filesystem) repeat(in live.Inheritance) {
 		return
 	}
 	defer fs.notify.edits.Add(-1)
+
 	mounted, names := fs.notify.mountPoints(), make(map[uint32]map[live.Entry]bool)
 	drop := func(inv live.Invalidation) {
 		for i, e := range inv.Entries {
@@ -142,22 +153,27 @@ func (fs *filesystem) repeat(in live.Inheritance) {
 			if names[view] == nil {
 				names[view] = fs.onMounts(view, mounted(view))
 			}
+
 			inv.Entries[i].MountPoint = names[view][live.Entry{Parent: e.Parent, Name: e.Name}]
 		}
+
 		fs.notify.drop(inv)
 	}
 	for _, inv := range in.Notices {
 		drop(inv)
 	}
+
 	for view, names := range in.Stale {
 		fs.opts.Logger.Info("the kernel may have outdated names of a workspace, and drops all", "view", view)
 		var gone live.Invalidation // perhaps no state has them any more
 		for _, name := range names {
 			gone.Entries = append(gone.Entries, live.Entry{Parent: live.Node(view, live.RootIno), Name: name})
 		}
+
 		drop(gone)
 		fs.namesOf(view, drop)
 	}
+
 	fs.forest.Told()
 }
 
@@ -194,10 +210,12 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	n, err := read(fd, b)
 	if err != nil || n < inHeader || s.over.Load() {
 		return n, err
 	}
+
 	switch op, unique := opcode(b[:n]), requestOf(b); {
 	case op == opcodeForget || op == opcodeBatchForget || op == opcodeInterrupt: // they overtake others
 	case unique&resentBit != 0:
@@ -206,6 +224,7 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 		s.over.Store(true)
 		s.settled(s.forest.Settled())
 	}
+
 	return n, nil
 }
 
@@ -222,6 +241,7 @@ func (s *resends) begin(request []byte) (deadly bool) {
 	if s.report != nil {
 		s.report(unique, false)
 	}
+
 	return false
 }
 
@@ -265,9 +285,11 @@ func newProbes(fs *filesystem, fd int) *probes { return &probes{fs: fs, fd: fd} 
 func (p *probes) add(ids ...live.NodeID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.closed || len(ids) == 0 {
 		return
 	}
+
 	p.pending = append(p.pending, ids...)
 	if !p.active {
 		p.active = true
@@ -283,11 +305,13 @@ func (p *probes) run() {
 		if p.closed {
 			p.active = false
 		}
+
 		active := p.active
 		p.mu.Unlock()
 		if !active {
 			return
 		}
+
 		for _, id := range ids {
 			if !p.tooEarly(id) {
 				p.ask(id)
@@ -312,6 +336,7 @@ func (p *probes) settled(known []live.NodeID) {
 	for _, id := range known {
 		delete(p.unanswered, id)
 	}
+
 	early := p.early
 	p.early = nil
 	p.mu.Unlock()
@@ -330,9 +355,11 @@ func (p *probes) ask(id live.NodeID) {
 	if n > 0 && via != several {
 		p.fs.notify.send(expired(via, "/"))
 	}
+
 	if holds(p.fd, id) {
 		return
 	}
+
 	a, err := p.fs.forest.GetAttr(id)
 	unnamed := err != nil || a.Nlink == 0
 	if n > 0 && via == several && !unnamed {

@@ -18,19 +18,23 @@ func errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
+
 	switch {
 	case errors.Is(err, context.Canceled):
 		return syscall.EINTR
 	case errors.Is(err, context.DeadlineExceeded):
 		return syscall.ETIMEDOUT
 	}
+
 	if code, ok := errs.Of(err).Errno(); ok {
 		return code
 	}
+
 	var code syscall.Errno
 	if errors.As(err, &code) && code != 0 {
 		return code
 	}
+
 	return syscall.EIO
 }
 
@@ -44,9 +48,11 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	if delay, ok := errors.AsType[cas.Delay](err); ok {
 		return fs.aside.put(delay)
 	}
+
 	code := errno(err)
 	if (code == syscall.EIO || code == syscall.ENOSPC) && errs.Of(err) != errs.Away { // which the remote reports once
 		fs.opts.Logger.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
+
 	return fuse.Status(code)
 }

@@ -55,6 +55,7 @@ func (r inPlace) Readv(dst [][]byte) (int, fuse.Status) {
 		}
 		n += len(d)
 	}
+
 	return min(n, len(r)), fuse.OK
 }
 
@@ -64,25 +65,31 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 		n, err := fs.control.Write(id, data, int64(in.Offset), fs.request(cancel, &in.InHeader))
 		return uint32(n), fs.status("write", id, err)
 	}
+
 	who, forest := fs.changer(&in.InHeader)
 	if who.PID == 0 && in.WriteFlags&fuse.WRITE_CACHE != 0 {
 		forest = fs.forest // the kernel writes pages of a mapping back
 	}
+
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
 	a, special := fs.special(id, kill)
 	n, err := forest.Write(id, data, int64(in.Offset), kill)
 	if err == nil && special {
 		err = fs.dropSgid(a, &in.InHeader)
 	}
+
 	if err != nil {
 		return 0, fs.status("write", id, err)
 	}
+
 	if special {
 		// The answer to WRITE has no attributes, and the kernel would go on to
 		// run the file with the rights that it lost.
 		fs.notify.dropAttr(id)
 	}
+
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+
 	return uint32(n), fuse.OK
 }
 
@@ -115,12 +122,15 @@ func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
 	if !special {
 		return nil
 	}
+
 	_, forest := fs.changer(who)
 	_, err := forest.SetAttr(id, live.SetAttr{KillPriv: true})
 	if err == nil {
 		err = fs.dropSgid(a, who)
 	}
+
 	fs.notify.dropAttr(id)
+
 	return err
 }
 
@@ -140,11 +150,14 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 	if control.IsNode(id) {
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
+
 	who, forest := fs.changer(&in.InHeader)
 	if err := forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
 		return fs.status("fallocate", id, err)
 	}
+
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+
 	return fs.status("fallocate", id, fs.killPriv(id, &in.InHeader))
 }
 
@@ -162,6 +175,7 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	if control.IsNode(from) || control.IsNode(to) {
 		return 0, fuse.EXDEV // makes the kernel read and write instead
 	}
+
 	h := in.InHeader
 	h.NodeId = in.NodeIdOut
 	who, forest := fs.changer(&h)
@@ -169,10 +183,12 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	if err != nil {
 		return 0, fs.status("copy_file_range", to, err)
 	}
+
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
 	if err = fs.isCopyOf(&h, to, from); err == nil {
 		err = fs.killPriv(to, &h)
 	}
+
 	return uint32(n), fs.status("copy_file_range", to, err)
 }
 
@@ -193,10 +209,12 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	if err := unix.Statfs(fs.opts.Store.Dir(), &s); err != nil {
 		return fuse.ToStatus(err)
 	}
+
 	free, err := fs.opts.Store.Free()
 	if err != nil {
 		return fs.status("statfs", live.NodeID(in.NodeId), err)
 	}
+
 	unit := uint64(cmp.Or(s.Frsize, s.Bsize))
 	out.Bavail = min(uint64(free)/unit, s.Bavail)
 	out.Bfree = s.Bfree - min(s.Bavail-out.Bavail, s.Bfree)
@@ -208,6 +226,7 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 		out.Bavail, out.Blocks = forkSpace(ws, uint64(free), unit)
 		out.Bfree, out.Files, out.Ffree = out.Bavail, 0, 0
 	}
+
 	return fuse.OK
 }
 
@@ -216,14 +235,17 @@ func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64)
 	if free > 0 {
 		free = 1 << (bits.Len64(free) - 1)
 	}
+
 	if ws == nil {
 		return free / unit, free / unit
 	}
+
 	own, limit := ws.Quota().Usage()
 	if limit > 0 {
 		free = min(free, uint64(max(0, limit-own)))
 	} else {
 		own = ws.Status().LogicalBytes
 	}
+
 	return free / unit, (free + uint64(own)) / unit
 }

@@ -54,6 +54,7 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 		aside:         newAside(),
 		generation:    uint64(timeNow()),
 	}
+
 	o.Control.Kernel, o.Control.AllowOther = k, o.AllowOther
 	fs.control = control.New(o.Control)
 	return fs
@@ -89,23 +90,29 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		e, err := fs.control.Lookup(parent, name, fs.request(cancel, h))
 		return fs.controlEntry("lookup", parent, e, err, out)
 	}
+
 	if name == "." || name == ".." || name == "/" {
 		return fs.lookupHandle(parent, name, out)
 	}
+
 	if fs.control.Reserves(parent, name) {
 		a, err := fs.control.Root(parent, name)
 		return fs.controlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cached}, err, out)
 	}
+
 	a, err := fs.forest.Lookup(parent, name)
 	if errors.Is(err, errs.NotExist) {
 		out.NodeId = 0
 		out.SetEntryTimeout(cached)
 		return fuse.OK
 	}
+
 	if err != nil {
 		return fs.status("lookup", parent, err)
 	}
+
 	fs.entry(out, parent, &a)
+
 	return fuse.OK
 }
 
@@ -123,11 +130,14 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 		}
 		id = parent
 	}
+
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
 		return fs.status("lookup", id, err)
 	}
+
 	fs.entry(out, several, &a)
+
 	return fuse.OK
 }
 
@@ -138,6 +148,7 @@ func (fs *filesystem) Forget(nodeid, n uint64) {
 		fs.control.Forget(id, n)
 		return
 	}
+
 	gone, unknown := fs.lookups.forget(id, n)
 	switch {
 	case gone:
@@ -153,8 +164,10 @@ func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.A
 	if err != nil {
 		return fs.status("getattr", id, err)
 	}
+
 	fs.fillAttr(&out.Attr, &a)
 	out.SetTimeout(timeout)
+
 	return fuse.OK
 }
 
@@ -166,8 +179,10 @@ func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.Statx
 	if err != nil {
 		return fs.status("statx", id, err)
 	}
+
 	fs.fillStatx(&out.Statx, &a)
 	out.SetTimeout(timeout)
+
 	return fuse.OK
 }
 
@@ -179,49 +194,60 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if !ok {
 		return fuse.EINVAL
 	}
+
 	if control.IsNode(id) {
 		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
 		if err != nil {
 			return fs.setSame(id, s, err, out)
 		}
+
 		fs.fillAttr(&out.Attr, &a)
+
 		return fuse.OK
 	}
+
 	if fs.isNudge(in) {
 		return fs.GetAttr(nil, &fuse.GetAttrIn{InHeader: in.InHeader}, out)
 	}
 	if bad := fs.maySetAttr(in, &s); bad != fuse.OK {
 		return bad
 	}
+
 	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.outdated(id) {
 		return fuse.Status(unix.ESTALE)
 	}
 	if s.UID != nil && s.GID != nil && fs.copiesUp(id, in.InHeader.Uid) {
 		s.KillPriv = false
 	}
+
 	fs.preserve(id, &s)
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.SetAttr(id, s)
 	if err != nil {
 		return fs.setSame(id, s, err, out)
 	}
+
 	// For chown the kernel sets the flag even for root and group members.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
 		if err = fs.dropSgid(a, &in.InHeader); err == nil {
 			a, err = fs.forest.GetAttr(id)
 		}
+
 		if err != nil {
 			return fs.status("setattr", id, err)
 		}
 	}
+
 	if s.Mode != nil && fs.opts.ACL {
 		if err := fs.chmodACL(forest, id, *s.Mode); err != nil {
 			return fs.status("setattr", id, err)
 		}
 	}
+
 	fs.fillAttr(&out.Attr, &a)
 	out.SetTimeout(cached)
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+
 	return fuse.OK
 }
 
@@ -246,8 +272,10 @@ func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out 
 		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
 		return fs.status("setattr", id, failed)
 	}
+
 	fs.fillAttr(&out.Attr, &a)
 	out.SetTimeout(timeout)
+
 	return fuse.OK
 }
 
@@ -263,6 +291,7 @@ func (fs *filesystem) copiesUp(id live.NodeID, uid uint32) bool {
 	if err != nil || a.UID != uid {
 		return false
 	}
+
 	name, err := fs.forest.Path(id, unix.PathMax)
 	return errors.Is(err, errs.NotExist) || err == nil && strings.HasPrefix(path.Base(name), "#")
 }
@@ -288,22 +317,28 @@ func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 	if g, set := in.GetGID(); set {
 		s.GID = &g
 	}
+
 	if n, set := in.GetSize(); set {
 		size := int64(n)
 		s.Size = &size
 	}
+
 	set := func(valid, now uint32, sec uint64, nsec uint32) *int64 {
 		if in.Valid&valid == 0 {
 			return nil
 		}
+
 		if in.Valid&now != 0 {
 			t := timeNow()
 			return &t
 		}
+
 		t, stored := filetime.Of(int64(sec), int64(nsec))
 		ok = ok && stored
+
 		return &t
 	}
+
 	s.Atime = set(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
 	s.Mtime = set(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
 	s.Ctime = set(fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec)

@@ -39,6 +39,7 @@ func (i *Ids) access(a *live.Attr, acl []aclEntry) uint32 {
 			mask = e.Perm
 		}
 	}
+
 	for _, e := range acl {
 		switch {
 		case e.Tag == aclUser && e.ID == i.UID:
@@ -47,9 +48,11 @@ func (i *Ids) access(a *live.Attr, acl []aclEntry) uint32 {
 			perm, inGroup = perm|e.Perm&mask, true
 		}
 	}
+
 	if inGroup {
 		return uint32(perm)
 	}
+
 	return a.Mode & 7
 }
 
@@ -79,6 +82,7 @@ func (fs *filesystem) shown(a live.Attr) live.Attr {
 	if a.UID != ids.UID && a.Mode&unix.S_IFMT != unix.S_IFLNK && !control.IsNode(a.ID) {
 		a.Mode = a.Mode&^unix.S_IRWXU | fs.access(&a)<<6
 	}
+
 	a.UID, a.GID = ids.UID, ids.GID
 	return a
 }
@@ -109,6 +113,7 @@ func (fs *filesystem) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Statu
 	case now != 0 && fs.access(&a)&unix.W_OK == 0:
 		return fuse.EACCES
 	}
+
 	return fuse.OK
 }
 
@@ -128,10 +133,12 @@ func (fs *filesystem) mayRemove(parent live.NodeID, name string) fuse.Status {
 	if !foreign || dir.Mode&unix.S_ISVTX == 0 {
 		return fuse.OK
 	}
+
 	a, err := fs.forest.Lookup(parent, name)
 	if err == nil && a.UID != fs.opts.Ids.UID {
 		return fuse.EPERM
 	}
+
 	return fuse.OK // else the removal finds the error
 }
 
@@ -141,6 +148,7 @@ func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
 	if !foreign {
 		return fuse.OK
 	}
+
 	const rw = unix.R_OK | unix.W_OK
 	safe := a.Mode&unix.S_IFMT == unix.S_IFREG && a.Mode&unix.S_ISUID == 0 &&
 		a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID|unix.S_IXGRP && fs.access(&a)&rw == rw
@@ -148,6 +156,7 @@ func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
 	if !safe && strings.TrimSpace(string(protected)) == "1" {
 		return fuse.EPERM
 	}
+
 	return fuse.OK
 }
 
@@ -176,6 +185,7 @@ func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
 	if len(hidden) == 0 || !hasTag(acl, aclMask) {
 		return acl
 	}
+
 	all := func(list []aclEntry) (perm uint16) {
 		for _, e := range list {
 			if e.Tag == aclUser || e.Tag == aclGroup || e.Tag == aclGroupObj {
@@ -184,6 +194,7 @@ func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
 		}
 		return perm
 	}
+
 	computed := all(acl)
 	acl = append(slices.Clone(acl), hidden...)
 	for n, e := range acl {
@@ -191,6 +202,8 @@ func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
 			acl[n].Perm = all(acl)
 		}
 	}
+
 	slices.SortStableFunc(acl, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID)) })
+
 	return acl
 }

@@ -38,6 +38,7 @@ const maxCopies = 256
 func (c *copies) update(id live.NodeID, change func(*copied)) copied {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	i := slices.IndexFunc(c.last, func(x copied) bool { return x.id == id })
 	if i < 0 {
 		if i = len(c.last); i == maxCopies {
@@ -45,7 +46,9 @@ func (c *copies) update(id live.NodeID, change func(*copied)) copied {
 		}
 		c.last = append(c.last, copied{id: id})
 	}
+
 	change(&c.last[i])
+
 	return c.last[i]
 }
 
@@ -71,10 +74,12 @@ func (fs *filesystem) isCopyOf(h *fuse.InHeader, id, of live.NodeID) error {
 	if !foreign || err != nil || n.UID != fs.opts.Ids.UID {
 		return err
 	}
+
 	lost := was.Mode &^ fs.shown(was).Mode & unix.S_IWUSR
 	if n.Mode&0o777&^(fs.shown(was).Mode&0o777) != 0 || lost == 0 || n.Mode&unix.S_IWUSR != 0 {
 		return nil // it has others
 	}
+
 	mode := n.Mode | lost
 	_, forest := fs.changer(h)
 	_, err = forest.SetAttr(id, live.SetAttr{Mode: &mode})
@@ -89,6 +94,7 @@ func (fs *filesystem) preserve(id live.NodeID, s *live.SetAttr) {
 	if ids == nil {
 		return
 	}
+
 	owner := s.UID != nil && s.GID != nil && *s.UID == ids.UID && *s.GID == ids.GID
 	c := fs.copies.get(id)
 	was, err := fs.forest.GetAttr(c.of)
@@ -117,6 +123,7 @@ func (fs *filesystem) inherit(h *fuse.InHeader, from live.NodeID, name string, t
 	if err != nil || !fs.copies.get(n.ID).owned {
 		return nil // the rename finds the error
 	}
+
 	was, err := fs.forest.Lookup(to, replaced)
 	if err != nil || was.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT {
 		return nil
@@ -127,16 +134,19 @@ func (fs *filesystem) inherit(h *fuse.InHeader, from live.NodeID, name string, t
 	if was.GID != n.GID && fs.opts.Ids.inGroup(was.GID) {
 		s.GID = &was.GID
 	}
+
 	const permissions = 0o777
 	mode := n.Mode&^permissions | was.Mode&permissions
 	if fs.shown(was).Mode&permissions == n.Mode&permissions && mode != n.Mode {
 		s.Mode = &mode
 	}
+
 	if s.GID != nil || s.Mode != nil {
 		if _, err := forest.SetAttr(n.ID, s); err != nil {
 			return err
 		}
 	}
+
 	return fs.inheritHidden(forest, n.ID, was.ID)
 }
 
@@ -147,11 +157,13 @@ func (fs *filesystem) inheritHidden(forest *live.Forest, id, from live.NodeID) e
 	if err != nil || !slices.ContainsFunc(was, fs.opts.Ids.hides) {
 		return err
 	}
+
 	has, err := fs.aclOf(id, aclAccess)
 	shown := slices.DeleteFunc(slices.Clone(was), fs.opts.Ids.hides)
 	if err != nil || has != nil && !slices.Equal(has, shown) {
 		return err
 	}
+
 	return fs.setACL(forest, id, aclAccess, encodeACL(was), 0, false)
 }
 
@@ -163,16 +175,19 @@ func (fs *filesystem) completed(id live.NodeID, acl, was []aclEntry) ([]aclEntry
 	if fs.opts.Ids == nil || c.of == 0 || !c.owned {
 		return fs.opts.Ids.withHidden(acl, was), nil
 	}
+
 	if was == nil {
 		var err error
 		if was, err = fs.aclOf(c.of, aclAccess); err != nil {
 			return nil, err
 		}
 	}
+
 	of, err := fs.forest.GetAttr(c.of)
 	if err != nil {
 		return nil, err
 	}
+
 	acl = fs.opts.Ids.withHidden(acl, was)
 	if lost := of.Mode &^ fs.shown(of).Mode & unix.S_IRWXU; modeOf(acl) == fs.shown(of).Mode&0o777 {
 		for _, e := range inMode(acl) {
@@ -181,5 +196,6 @@ func (fs *filesystem) completed(id live.NodeID, acl, was []aclEntry) ([]aclEntry
 			}
 		}
 	}
+
 	return acl, nil
 }

@@ -59,12 +59,15 @@ func (l *lookups) since(id live.NodeID) (n uint64, via live.NodeID) {
 func (l *lookups) release(id live.NodeID, n uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if !l.inheritedLocked(id) || l.n[id] > n {
 		return false
 	}
+
 	delete(l.n, id)
 	delete(l.via, id)
 	l.released[id] = struct{}{}
+
 	return true
 }
 
@@ -81,12 +84,14 @@ func (l *lookups) disinherit(id live.NodeID) {
 func (l *lookups) add(id, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.inheritedLocked(id) {
 		if l.n[id] > 0 && l.via[id] != via {
 			via = several
 		}
 		l.via[id] = via
 	}
+
 	l.n[id]++
 }
 
@@ -95,14 +100,18 @@ func (l *lookups) add(id, via live.NodeID) {
 func (l *lookups) forget(id live.NodeID, k uint64) (gone, unknown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.inheritedLocked(id) {
 		return false, true
 	}
+
 	if l.n[id] > k {
 		l.n[id] -= k
 		return false, false
 	}
+
 	delete(l.n, id)
+
 	return true, false
 }
 

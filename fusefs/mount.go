@@ -31,6 +31,7 @@ func mountDirect(o *Options) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open /dev/fuse: %w", err)
 	}
+
 	data := []string{
 		"fd=" + strconv.Itoa(fd),
 		"rootmode=40000",
@@ -42,10 +43,12 @@ func mountDirect(o *Options) (int, error) {
 	if o.AllowOther {
 		data = append(data, "allow_other")
 	}
+
 	if err := unix.Mount(o.Store.Dir(), o.Mountpoint, "fuse.amberfs", o.MountFlags(), strings.Join(data, ",")); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("mount(2): %w", err)
 	}
+
 	return fd, nil
 }
 
@@ -56,10 +59,12 @@ func mountHelper(o *Options) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("make a socket pair: %w", err)
 	}
+
 	ours, theirs := pair[0], os.NewFile(uintptr(pair[1]), "fusermount")
 	defer unix.Close(ours)
 	defer theirs.Close()
@@ -72,7 +77,9 @@ func mountHelper(o *Options) (int, error) {
 	if err := cmd.Run(); err != nil {
 		return -1, fmt.Errorf("%s: %w: %s", bin, err, strings.TrimSpace(stderr.String()))
 	}
+
 	theirs.Close() // so that a helper that sent nothing is an end of file
+
 	return receiveFD(ours)
 }
 
@@ -92,6 +99,7 @@ func helperOptions(o *Options) string {
 			opts = append(opts, f.name)
 		}
 	}
+
 	return strings.Join(opts, ",")
 }
 
@@ -103,13 +111,16 @@ func receiveFD(socket int) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("receive the FUSE device: %w", err)
 	}
+
 	var fds []int
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
 	if err == nil && len(msgs) == 1 {
 		fds, err = unix.ParseUnixRights(&msgs[0])
 	}
+
 	if err != nil || len(fds) != 1 {
 		return -1, errors.New("fusermount3 sent no FUSE device")
 	}
+
 	return fds[0], nil
 }

@@ -19,9 +19,11 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 	if id, ok := fs.carriedOut(h); ok {
 		return fs.again(op, h, id, out)
 	}
+
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
+
 	who, forest := fs.once(h)
 	c.Caller = who
 	if fs.opts.ACL {
@@ -29,18 +31,22 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 			return fs.status(op, parent, err)
 		}
 	}
+
 	create := forest.Create
 	if name == "" {
 		create = func(parent live.NodeID, _ string, c live.Create) (live.Attr, error) { return forest.Tmpfile(parent, c) }
 	}
+
 	a, err := create(parent, name, c)
 	if err != nil {
 		return fs.status(op, parent, err)
 	}
+
 	fs.entry(out, parent, &a)
 	if name != "" {
 		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	}
+
 	return fuse.OK
 }
 
@@ -76,11 +82,13 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
 		return fs.controlEntry("create", id, e, err, &out.EntryOut)
 	}
+
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
 	st := fs.newNode("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
 	if st == fuse.Status(syscall.EEXIST) && in.Flags&syscall.O_EXCL == 0 {
 		return fuse.Status(syscall.ESTALE) // an edit has made the name since the kernel looked it up
 	}
+
 	return st
 }
 
@@ -107,6 +115,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if bad := fs.mayLink(id); bad != fuse.OK {
 		return bad
 	}
+
 	who, forest := fs.once(&in.InHeader)
 	a, err := forest.Link(id, parent, name)
 	if err != nil && fs.outdated(id) {
@@ -115,8 +124,10 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if err != nil {
 		return fs.status("link", id, err)
 	}
+
 	fs.entry(out, parent, &a)
 	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
+
 	return fuse.OK
 }
 
@@ -136,6 +147,7 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
+
 	return fs.remove("rmdir", h, name, (*live.Forest).Rmdir)
 }
 
@@ -147,13 +159,16 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 	if bad := fs.mayRemove(parent, name); bad != fuse.OK {
 		return bad
 	}
+
 	fs.beforeRemoval(parent)
 	who, forest := fs.once(h)
 	id, err := remove(forest, parent, name)
 	if err != nil {
 		return fs.status(op, parent, err)
 	}
+
 	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
+
 	return fuse.OK
 }
 
@@ -165,36 +180,44 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	if _, ok := fs.carriedOut(&in.InHeader); ok {
 		return fuse.OK
 	}
+
 	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
 		return fuse.EPERM
 	}
+
 	if op.View() != np.View() {
 		_, from := fs.opts.Store.Workspace(op.View())
 		if _, to := fs.opts.Store.Workspace(np.View()); !from || !to {
 			return fuse.EROFS // of a snapshot. With EXDEV mv would copy and then fail to remove what it copied.
 		}
 	}
+
 	if bad := cmp.Or(fs.mayRemove(op, from), fs.mayRemove(np, to)); bad != fuse.OK {
 		return bad
 	}
+
 	if in.Flags&unix.RENAME_EXCHANGE == 0 {
 		if err := fs.inherit(&in.InHeader, op, from, np, to); err != nil {
 			return fs.status("rename", op, err)
 		}
 	}
+
 	who, forest := fs.once(&in.InHeader)
 	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)
 	if err != nil {
 		return fs.status("rename", op, err)
 	}
+
 	fs.notify.renamed(np, to)
 	if in.Flags&unix.RENAME_EXCHANGE != 0 {
 		fs.notify.renamed(op, from)
 	}
+
 	fs.event(Event{
 		Caller: who, Action: events.Renamed, Node: replaced,
 		Parent: op, Name: from, NewParent: np, NewName: to,
 	})
+
 	return fuse.OK
 }
 

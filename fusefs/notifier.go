@@ -71,6 +71,7 @@ func (n *notifier) close() {
 		q.closed = true
 		q.mu.Unlock()
 	}
+
 	n.running.Wait()
 	unix.Close(n.fd)
 }
@@ -80,9 +81,11 @@ func (n *notifier) close() {
 func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.closed {
 		return nil
 	}
+
 	before, done := q.last, make(chan struct{})
 	q.last = done
 	n.running.Go(func() {
@@ -90,8 +93,10 @@ func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 		if before != nil {
 			<-before
 		}
+
 		guard.Call(n.log, "notifying the kernel", write)
 	})
+
 	return done
 }
 
@@ -164,6 +169,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 			n.gone(e.Gone)
 		}
 	}
+
 	for _, id := range inv.Inodes {
 		if n.holds(id) {
 			n.send(invalPages(id, 0))
@@ -177,6 +183,7 @@ func (n *notifier) dropNames(entries []live.Entry) {
 		entries = slices.Clone(entries)
 		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(depthOf(a), depthOf(b)) })
 	}
+
 	left := int64(len(entries))
 	defer func() { n.stale.Add(-left) }()
 
@@ -190,6 +197,7 @@ func (n *notifier) dropNames(entries []live.Entry) {
 			// A directory is not reported as removed: @parcel/watcher would crash.
 			n.send(invalEntry(e.Parent, e.Name))
 		}
+
 		n.stale.Add(-1)
 		left--
 	}
@@ -214,6 +222,7 @@ func (n *notifier) settle(entries []live.Entry) {
 			n.send(expired(e.Parent, e.Name))
 		}
 	}
+
 	n.send(incEpoch())
 	n.stale.Add(-int64(len(entries)))
 }
@@ -234,6 +243,7 @@ func waitFor(done <-chan struct{}, most time.Duration) bool {
 	if done == nil {
 		return true
 	}
+
 	select {
 	case <-done:
 		return true
@@ -265,10 +275,12 @@ func notice(code int32, body any, name string) []byte {
 	if name != "" {
 		b = append(append(b, name...), 0)
 	}
+
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
 	// An answer has -errno, a notice its code as it is: go-fuse's
 	// constants are negated codes.
 	binary.NativeEndian.PutUint32(b[4:], uint32(-code))
+
 	return b
 }
 

@@ -28,13 +28,16 @@ func (fs *filesystem) heldBack(request []byte) <-chan struct{} {
 	if op == opcodeCopy {
 		at = copyTo
 	}
+
 	if !changes[op] || len(request) < at+8 {
 		return nil
 	}
+
 	id := live.NodeID(binary.NativeEndian.Uint64(request[at:]))
 	if control.IsNode(id) {
 		return nil // a command
 	}
+
 	return fs.forest.HeldBack(id.View())
 }
 
@@ -75,6 +78,7 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 		case <-r.ended:
 			err = context.Canceled
 		}
+
 		stop()
 		done()
 
@@ -85,6 +89,7 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 		} else {
 			err = then(b, len(b.in))
 		}
+
 		if err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}

@@ -21,6 +21,7 @@ func beforeAnswer(request []byte) {
 	if err != nil || len(wanted) == 0 && changesNothing(request) || !strings.HasPrefix(operations[opcode(request)], string(wanted)) {
 		return
 	}
+
 	if os.Remove(pointFile("answer")) == nil {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		time.Sleep(time.Hour)

@@ -46,6 +46,7 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 	if !severalCPUs || began.Before(p.pausedTill) {
 		return false
 	}
+
 	for last := began; ; {
 		waiting := p.waiting(fd)
 		now := time.Now()
@@ -55,13 +56,16 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 			p.pausedTill = now.Add(pauseFactor * turn)
 			return false
 		}
+
 		if waiting {
 			return last.Equal(began)
 		}
+
 		if asked := now.Sub(began); asked > pollTime {
 			p.pausedTill = now.Add(pauseFactor * asked)
 			return false
 		}
+
 		last = now
 	}
 }

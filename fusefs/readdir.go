@@ -52,6 +52,7 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 	if control.IsNode(id) {
 		return fs.status("readdir", id, fs.control.List(id, off, l.name))
 	}
+
 	if off < offTree {
 		more, err := fs.listDots(id, off, l)
 		if err != nil {
@@ -62,8 +63,10 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 		}
 		off = 0
 	}
+
 	var err error
 	view := id.View()
+
 	if l.plus {
 		err = fs.forest.ReadDirPlus(id, off, func(e tree.Dirent, a *live.Attr, cookie uint64) bool {
 			if a == nil {
@@ -73,7 +76,9 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 			if out == nil {
 				return false
 			}
+
 			fs.entry(out, id, a)
+
 			return true
 		})
 	} else {
@@ -81,6 +86,7 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 			return l.name(e.Name, live.Node(view, e.Ino), e.Type, cookie)
 		})
 	}
+
 	return fs.status("readdir", id, err)
 }
 
@@ -95,16 +101,19 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 			return false, err
 		}
 	}
+
 	if id.Ino() == live.RootIno && fs.opts.SnapdirVisible {
 		if snapshots, forks, ok := fs.control.Dirs(id.View()); ok {
 			ids[offSnapshots], ids[offForks], last = snapshots, forks, offForks
 		}
 	}
+
 	for at := off + 1; at <= last; at++ {
 		if !l.name(dotNames[at], ids[at], syscall.S_IFDIR, at) {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
@@ -117,5 +126,6 @@ func (fs *filesystem) parent(id live.NodeID) (live.NodeID, error) {
 	if dir, ok := fs.control.Parent(id.View()); ok {
 		return dir, nil
 	}
+
 	return id, nil
 }

@@ -106,6 +106,7 @@ func (r *readers) start() {
 		r.total.Add(-1)
 		return
 	}
+
 	// Counted as idle from now on, so that no other is started for the
 	// same reason. The last reader may leave as soon as it sees that: by then
 	// run must know of this one, or it takes the workspace for unmounted.
@@ -114,8 +115,10 @@ func (r *readers) start() {
 	go func() {
 		defer r.wg.Done()
 		defer r.total.Add(-1)
+
 		b := spareBuffers.Get().(*buffers)
 		defer spareBuffers.Put(b)
+
 		(&reader{readers: r, buffers: b, yielded: time.Now()}).loop()
 	}()
 }
@@ -140,25 +143,32 @@ func (r *reader) loop() {
 			r.idle.Add(1)
 			continue
 		}
+
 		if err != nil {
 			if !errors.Is(err, unix.ENODEV) {
 				r.log.Error("reading requests", "err", err)
 			}
+
 			r.end()
+
 			return
 		}
+
 		r.noteCrowd(binary.NativeEndian.Uint32(r.in[inPid:]), atOnce)
+
 		if r.parked.Load() {
 			select {
 			case r.wake <- struct{}{}:
 			default: // another reader woke it
 			}
 		}
+
 		if r.heldBack(r.in[:n]) != nil {
 			r.park(r.in[:n], r.goesOn(r.in[:n]), r.answer)
 		} else if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
+
 		r.progress.Add(1)
 		if r.idle.Load() > 0 && !recently(&r.crowded) {
 			return // the reader in read(2) is enough
@@ -174,6 +184,7 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 		runtime.Gosched()
 		r.yielded = began
 	}
+
 	atOnce = r.idle.Load() == 1 && r.poller.await(r.fd, began)
 	n, err = r.resends.read(r.fd, r.in)
 	atOnce = atOnce || time.Since(began) <= immediate
@@ -182,6 +193,7 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 	if err == nil && n == 0 {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return n, atOnce, err
 }
 
@@ -193,16 +205,19 @@ func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	if client != 0 { // FORGET has no client
 		r.client = client
 	}
+
 	if !atOnce {
 		w.reads, w.clients = 0, 0
 		return
 	}
+
 	if client != last && client != 0 {
 		w.clients++
 	}
 	if w.reads++; w.reads < crowdedReads {
 		return
 	}
+
 	r.crowded.Store(timeNow())
 	if w.clients > 1 {
 		r.mixed.Store(timeNow())
@@ -210,6 +225,7 @@ func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	if r.idle.Load() == 0 && int(r.total.Load()) < runtime.NumCPU() {
 		r.start()
 	}
+
 	w.reads, w.clients = 0, 0
 }
 
@@ -232,6 +248,7 @@ func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 			return nil
 		}
 	}
+
 	r.aside.answered(requestOf(b.in))
 
 	var err error
@@ -240,9 +257,11 @@ func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 	} else if size > 0 { // FORGET and INTERRUPT have no answer
 		err = r.reply(b, n, size)
 	}
+
 	if r.onAnswer != nil {
 		r.onAnswer(answered(b.in[:n], size, time.Since(began)))
 	}
+
 	return err
 }
 
@@ -275,26 +294,32 @@ func (r *readers) watch() {
 	tick := time.Tick(stuckTime) // it runs only while a goroutine waits for it
 	var last uint64
 	quiet := 0
+
 	for {
 		select {
 		case <-r.ended:
 			return
 		case <-tick:
 		}
+
 		now := r.progress.Load()
 		if now != last {
 			last, quiet = now, 0
 			continue
 		}
+
 		if r.idle.Load() == 0 {
 			r.start()
 			continue
 		}
+
 		if quiet++; quiet < idleTicks {
 			continue
 		}
+
 		quiet = 0
 		r.parked.Store(true)
+
 		if r.progress.Load() == last { // else a reader saw no watcher to wake
 			select {
 			case <-r.ended:
@@ -302,6 +327,7 @@ func (r *readers) watch() {
 			case <-r.wake:
 			}
 		}
+
 		r.parked.Store(false)
 	}
 }

@@ -29,6 +29,7 @@ func (r *removals) changed(view uint32) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if k := r.forks[view]; k != nil {
 		k.changed = true
 	}
@@ -41,6 +42,7 @@ const maxMarked = 4096
 func (r *removals) due(view uint32, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	k := r.forks[view]
 	if k != nil && (!k.changed || now.Sub(k.marked) < bookmarkRest) {
 		return false
@@ -48,7 +50,9 @@ func (r *removals) due(view uint32, now time.Time) bool {
 	if r.forks == nil || len(r.forks) >= maxMarked {
 		r.forks = make(map[uint32]*removal)
 	}
+
 	r.forks[view] = &removal{marked: now}
+
 	return true
 }
 
@@ -58,6 +62,7 @@ func (fs *filesystem) beforeRemoval(parent live.NodeID) {
 	if view == live.MainView || !fs.removals.due(view, time.Now()) {
 		return
 	}
+
 	ws, ok := fs.opts.Store.Workspace(view)
 	if !ok || !ws.IsFork() {
 		return

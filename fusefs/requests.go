@@ -46,6 +46,7 @@ func opcode(request []byte) uint32 {
 	if op >= uint32(len(operations)) {
 		return 0
 	}
+
 	return op
 }
 
@@ -59,6 +60,7 @@ func answered(request []byte, size int, took time.Duration) Answered {
 	case op == opcodeWrite && size > outHeader && len(request) >= writeSize+4:
 		a.Written = int(binary.NativeEndian.Uint32(request[writeSize:]))
 	}
+
 	return a
 }
 
@@ -72,5 +74,6 @@ func (s *Server) Counters() map[string]uint64 {
 			m[name] += s.readers.requests[op].Load()
 		}
 	}
+
 	return m
 }

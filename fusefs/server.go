@@ -38,9 +38,11 @@ func Mount(o Options) (s *Server, err error) {
 			_ = mounts.Unmount(o.Mountpoint, false)
 		}
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
 	}
+
 	return s, nil
 }
 
@@ -51,6 +53,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("duplicate the descriptor of /dev/fuse: %w", err)
 	}
+
 	n := &notifier{log: o.Logger, fd: dup}
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
@@ -63,10 +66,12 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 		unix.Close(fd)
 		return nil, err
 	}
+
 	minor := c.minor()
 	if fs.opts.Kept = o.Kept && c.flag(fuse.CAP_HAS_RESEND); fs.opts.Kept {
 		r.answered = fs.answered
 	}
+
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayEpoch = func() bool {
 		return minor >= epochMinor && !fs.overlaid.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
@@ -74,6 +79,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	n.held = fs.lookups.held
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	fs.forest.SetCovered(func(view, pid uint32) []string { return covered(o.Store, o.Mountpoint, view, pid) })
+
 	if before != nil {
 		fs.tookOver = true
 		fs.lookups.inherit(fs.forest.Counters())
@@ -83,6 +89,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 			}
 		}
 	}
+
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.opts.Store.OnReplaced(n.replaced)
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
@@ -94,11 +101,14 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 			o.Changed(fs.watchable(inv.Entries))
 		}
 	})
+
 	s := &Server{fs, r, c, make(chan struct{})}
 	if before != nil {
 		return s, s.resume()
 	}
+
 	raiseReadahead(o.Mountpoint)
+
 	return s, nil
 }
 
@@ -133,9 +143,11 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		o.DisabledCapabilities |= fuse.CAP_EXPORT_SUPPORT
 		o.ExtraCapabilities |= fuse.CAP_NO_EXPORT_SUPPORT
 	}
+
 	if fs.opts.ACL {
 		o.ExtraCapabilities |= fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
 	}
+
 	return o
 }
 
@@ -162,6 +174,7 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 	if fork {
 		dir = forks
 	}
+
 	n := s.fs.notify
 	done := n.put(&n.names, func() { n.send(expired(dir, name)) })
 	if wait {
@@ -183,12 +196,15 @@ func (s *Server) Unmount() error {
 		if err = mounts.Unmount(s.Mountpoint(), false); !errors.Is(err, unix.EBUSY) {
 			break
 		}
+
 		// The last close of a file may still be on its way.
 		time.Sleep(delay)
 	}
+
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w", s.Mountpoint(), err)
 	}
+
 	return nil
 }
 

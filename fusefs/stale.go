@@ -18,6 +18,7 @@ func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
 			views = append(views, before.View)
 		}
 	}
+
 	for _, of := range views {
 		for dirs := []uint64{live.RootIno}; len(dirs) > 0; {
 			dir := live.Node(view, dirs[0])
@@ -29,11 +30,13 @@ func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
 				} else {
 					inv.Inodes = append(inv.Inodes, live.Node(view, e.Ino))
 				}
+
 				return true
 			})
 			if err != nil {
 				fs.opts.Logger.Warn("a directory that the kernel may know as it was", "view", view, "node", dirs[0], "err", err)
 			}
+
 			drop(inv)
 			dirs = dirs[1:]
 		}
@@ -44,6 +47,7 @@ func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
 // mounted.
 func (fs *filesystem) onMounts(view uint32, paths []string) map[live.Entry]bool {
 	names := make(map[live.Entry]bool)
+
 	for _, path := range paths {
 		dir := live.Node(view, live.RootIno)
 		for name := range strings.SplitSeq(path, "/") {
@@ -55,5 +59,6 @@ func (fs *filesystem) onMounts(view uint32, paths []string) map[live.Entry]bool 
 			dir = a.ID
 		}
 	}
+
 	return names
 }

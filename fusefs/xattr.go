@@ -43,6 +43,7 @@ func (fs *filesystem) refuseXattr(name string) fuse.Status {
 	if strings.HasSuffix(name, ".") && strings.Count(name, ".") == 1 {
 		return fuse.EINVAL
 	}
+
 	return fuse.OK
 }
 
@@ -65,10 +66,12 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
 		fs.overlaid.Store(true)
 	}
+
 	id := live.NodeID(h.NodeId)
 	if control.IsNode(id) {
 		return 0, fuse.ENODATA
 	}
+
 	value, err := fs.forest.GetXattr(id, name)
 	if errors.Is(err, errs.NoAttr) {
 		return 0, fuse.ENODATA
@@ -79,6 +82,7 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 	if isACL(name) {
 		value = fs.opts.Ids.shownACL(value)
 	}
+
 	return fit(value, dest)
 }
 
@@ -92,10 +96,12 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 	if control.IsNode(id) {
 		return 0, fuse.OK
 	}
+
 	names, err := fs.forest.ListXattr(id)
 	if err != nil {
 		return 0, fs.status("listxattr", id, err)
 	}
+
 	var list []byte
 	isTrusted := func(name string) bool { return strings.HasPrefix(name, "trusted.") }
 	hidden := slices.ContainsFunc(names, isTrusted) && !process.Admin(int(h.Pid), h.Uid)
@@ -104,6 +110,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 			list = append(append(list, n...), 0)
 		}
 	}
+
 	return fit(list, dest)
 }
 
@@ -132,6 +139,7 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return bad
 	}
+
 	if control.IsNode(id) {
 		return fuse.EPERM
 	}
@@ -141,6 +149,7 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	if _, ok := fs.carriedOut(h); ok {
 		return fuse.OK
 	}
+
 	who, forest := fs.changer(h)
 	if !isACL(name) { // which is several changes, and may be set again
 		who, forest = fs.once(h)
@@ -148,6 +157,8 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	if err := change(forest, id); err != nil {
 		return fs.status(op, id, err)
 	}
+
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
+
 	return fuse.OK
 }

@@ -27,12 +27,14 @@ func (r *hostRepositories) planMerges(g *gitApply) error {
 			d.Conflicts[i] = path.Join(g.work, at)
 		}
 	}
+
 	if err := refusedMerge(g.plan); err != nil {
 		return err
 	}
 	for _, at := range g.plan.Unresolved {
 		r.out.Conflicts = append(r.out.Conflicts, path.Join(g.work, at))
 	}
+
 	return nil
 }
 
@@ -63,5 +65,6 @@ func (r *hostRepositories) planReplaced(g *gitApply) error {
 		}
 		r.out.Merged[path.Join(g.work, name)] = hostdir.MergedFile{Data: text.Data, Exec: text.Exec}
 	}
+
 	return err
 }

@@ -44,11 +44,13 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	if r.git == nil {
 		r.git = gitRunner
 	}
+
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 	if err := r.plan(in.Changes); err != nil {
 		r.close()
 		return hostdir.Repositories{}, err
 	}
+
 	return r.out, nil
 }
 
@@ -57,11 +59,13 @@ func (r *hostRepositories) plan(changes []tree.Change) error {
 	if err != nil {
 		return err
 	}
+
 	for _, at := range roots {
 		g, rest, err := r.planRepo(at, of[at])
 		if err != nil {
 			return fmt.Errorf("the git directory %s: %w", at, err)
 		}
+
 		files = append(files, rest...)
 		if g == nil {
 			continue
@@ -69,11 +73,13 @@ func (r *hostRepositories) plan(changes []tree.Change) error {
 		if g.stays && g.work != "" {
 			files = slices.DeleteFunc(files, func(c tree.Change) bool { _, in := below(c.Path.String(), g.work); return in })
 		}
+
 		if g.plan != nil {
 			if files, err = r.planFiles(g, files); err != nil {
 				return err
 			}
 		}
+
 		if len(g.change.Lines) > 0 || g.plan != nil && !g.plan.Empty() {
 			r.out.Said = append(r.out.Said, g.change)
 			if g.plan != nil {
@@ -81,7 +87,9 @@ func (r *hostRepositories) plan(changes []tree.Change) error {
 			}
 		}
 	}
+
 	r.out.Changes = files
+
 	return nil
 }
 
@@ -92,9 +100,11 @@ func (r *hostRepositories) planFiles(g *gitApply, files []tree.Change) (rest []t
 			return nil, err
 		}
 	}
+
 	if err := r.planMerges(g); err != nil {
 		return nil, err
 	}
+
 	return files, r.planReplaced(g)
 }
 
@@ -105,21 +115,25 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 	if err != nil {
 		return nil, nil, err
 	}
+
 	now, is, hasOne, err := repositoryIn(r.in.Source, r.in.Now, at)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	repo, linked := r.repoAt(at, base)
 	g = &gitApply{change: hostdir.GitChange{Dir: at}}
 	if linked {
 		g.change.Target = repo.Dir
 	}
+
 	switch {
 	case repo == nil && !hadOne && r.inLink(at):
 		g.work, _ = worktreeOf(now)
 		g.stays = true
 		g.change.Lines = []string{"a new repository in that of another place stays in the workspace, with " + cmp.Or(g.work, "its files") + ": `git submodule update --init` makes it here"}
 		return g, nil, nil
+
 	case repo == nil && !hadOne, repo == nil && !hasOne:
 		return nil, changes, nil // it is new in the workspace, or gone on both sides
 	case repo == nil:
@@ -133,14 +147,17 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 		g.change.Lines = []string{"the git directory is gone in the workspace: this one stays as it is"}
 		return g, nil, nil
 	}
+
 	choice := r.in.ChoiceOf(at)
 	if choice.Leave {
 		return nil, nil, nil
 	}
+
 	m := &gitdir.Merge{Git: r.git, Base: base, Theirs: now, Ours: repo, Name: cmp.Or(r.in.Name, "workspace"), Another: !hadOne || was.Ino != is.Ino}
 	if choice.Merge || r.in.Merge {
 		m.Resolve = func(at string) gitdir.Resolution { return r.resolution(path.Join(g.work, at)) }
 	}
+
 	m.TheirFile = func(at string) *gitdir.File { return fileAt(r.in.Source, r.in.Now, path.Join(g.work, at)) }
 	m.Prefer = func(branch string) bool {
 		return m.Resolve == nil && r.in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs
@@ -148,31 +165,38 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 	if !hadOne {
 		m.Base = nil
 	}
+
 	m.Borrowed = r.borrowed(now)
 	if at, ok := worktreeOf(now); ok && !m.Another {
 		repo.Work, g.work = filepath.Join(r.in.Dir.Path(), at), at
 	}
+
 	if _, err := exec.LookPath("git"); err != nil {
 		g.change.Lines = []string{"git is not installed: refs, commits and the index stay in the workspace"}
 		return g, filesIn(at, changes, m, linked), nil
 	}
+
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
+
 	r.temps = append(r.temps, temp)
 	g.plan, err = m.Plan(r.ctx, temp.Path)
 	if errors.Is(err, gitdir.ErrKind) {
 		g.change.Lines = []string{"left in the workspace: " + err.Error()}
 		return g, nil, nil // the configuration says of which kind it is
 	}
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	g.change.Lines, g.change.Commits, g.change.Off = g.plan.Lines, g.plan.Commits, g.plan.Off
 	for _, d := range g.plan.Diverged {
 		g.change.Diverged = append(g.change.Diverged, &d.Diverged)
 	}
+
 	return g, filesIn(at, changes, m, linked), nil
 }
 
@@ -183,7 +207,9 @@ func (r *hostRepositories) borrowed(f treeFiles) map[string]gitdir.Files {
 	if err != nil {
 		return nil
 	}
+
 	out := make(map[string]gitdir.Files)
+
 	for line := range strings.Lines(string(text)) {
 		at := strings.TrimSpace(line)
 		if filepath.IsAbs(at) {
@@ -191,10 +217,12 @@ func (r *hostRepositories) borrowed(f treeFiles) map[string]gitdir.Files {
 		} else {
 			at = path.Join(f.at, "objects", at)
 		}
+
 		if path.Base(at) == "objects" && filepath.IsLocal(at) {
 			out[filepath.Join(r.in.Dir.Path(), at)] = treeFiles{f.src, f.st, path.Dir(at)}
 		}
 	}
+
 	return out
 }
 
@@ -204,11 +232,13 @@ func (r *hostRepositories) inLink(at string) bool {
 	if err != nil {
 		return false
 	}
+
 	for p = p.Dir; p != nil; p = p.Dir {
 		if p.Name == ".git" && r.in.Dir.IsFile(p) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -219,6 +249,7 @@ func (r *hostRepositories) repoAt(at string, base treeFiles) (repo *gitdir.Repo,
 	if err != nil {
 		return nil, false
 	}
+
 	if name, err := r.in.Dir.Resolved(p); err == nil {
 		repo := &gitdir.Repo{Dir: name, Common: name}
 		if gitdir.Is(repo) {
@@ -226,18 +257,22 @@ func (r *hostRepositories) repoAt(at string, base treeFiles) (repo *gitdir.Repo,
 		}
 		return nil, false
 	}
+
 	if p.Name != ".git" {
 		return nil, false
 	}
+
 	above, err := r.in.Dir.Resolved(p.Dir)
 	if err != nil {
 		return nil, false
 	}
+
 	l := linkOutside(above, r.in.Dir.Path())
 	text, err := base.Read(alternatesPath)
 	if l == nil || !l.Trusted || err != nil || string(text) != alternatesOf(l) {
 		return nil, false
 	}
+
 	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, true
 }
 
@@ -257,6 +292,7 @@ func (r *hostRepositories) commit() (skipped []stream.Omission, err error) {
 		if err := g.plan.Commit(r.ctx); err != nil {
 			return skipped, fmt.Errorf("the git directory %s: %w", g.change.Dir, err)
 		}
+
 		g.plan.Refresh(r.ctx)
 		if left := g.plan.Marked(); len(left) > 0 {
 			skipped = append(skipped, stream.Omission{Path: g.change.Dir, Reason: "the merge is not committed: " + strings.Join(left, ", ") + " has conflict markers"})

@@ -35,16 +35,20 @@ func (x *exporter) files(items []item) error {
 	if err != nil {
 		return err
 	}
+
 	ahead := 0
+
 	for i, it := range items {
 		if err := x.ctx.Err(); err != nil {
 			return err
 		}
+
 		if i == ahead {
 			if ahead, err = stream.Prefetch(x.o.Prefetch, x.o.Source, i, len(items), func(i int) *tree.Inode { return items[i].node }); err != nil {
 				return err
 			}
 		}
+
 		x.res.Files++
 		x.reduced(it)
 		if err := x.file(it, convs[i]); err != nil {
@@ -54,6 +58,7 @@ func (x *exporter) files(items []item) error {
 			x.o.Progress(stream.Progress{Files: int64(x.res.Files), Bytes: x.w.bytes})
 		}
 	}
+
 	return nil
 }
 
@@ -64,6 +69,7 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	for i, it := range items {
 		paths[i] = it.path
 	}
+
 	values := make([]string, len(attributeNames))
 	err := x.attrs.ask(paths, 3*len(values), func(i, field int, text string) {
 		if field%3 == 2 { // after the path and the attribute's name
@@ -74,6 +80,7 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking git for attributes: %w", err)
 	}
+
 	return convs, nil
 }
 
@@ -87,30 +94,37 @@ func (x *exporter) file(it item, conv conversion) error {
 	if it.node.Mode&0o100 != 0 && !x.set.noExec {
 		mode = modeExec
 	}
+
 	if size > largestFile {
 		x.res.Files--
 		x.w.remove(it.path)
 		x.leaveOut(it.path, fmt.Sprintf("git has no holes: it would store all %d bytes", size))
 		return nil
 	}
+
 	if x.o.Create && conv != unconverted && size > largestConverted {
 		x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
 		conv = unconverted
 	}
+
 	if conv == converted || size > smallFile && conv == lineEnds {
 		return x.filter(it, mode)
 	}
+
 	content := it.node.Content.Reader(x.o.Source.Files)
 	if size > smallFile {
 		return x.send(it, mode, content, size)
 	}
+
 	data := make([]byte, size)
 	if _, err := io.ReadFull(content, data); err != nil && size > 0 {
 		return fmt.Errorf("reading %q: %w", it.path, err)
 	}
+
 	if conv == lineEnds && bytes.Contains(data, []byte("\r\n")) {
 		return x.filter(it, mode)
 	}
+
 	return x.send(it, mode, bytes.NewReader(data), size)
 }
 
@@ -142,13 +156,16 @@ func (x *exporter) convert() error {
 	if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
 		ids, err = x.convertEach()
 	}
+
 	if err != nil {
 		return fmt.Errorf("converting files as .gitattributes defines: %w", err)
 	}
 	for i, f := range x.filtered {
 		x.w.set(f.mode, ids[i], f.path)
 	}
+
 	x.w.written += len(ids)
+
 	return nil
 }
 
@@ -159,15 +176,18 @@ func (x *exporter) hashFiles(files []filtered, options ...string) ([]string, err
 		names.WriteString(gitquote.Name(f.path))
 		names.WriteByte('\n')
 	}
+
 	out, err := run(x.ctx, x.worktree.workTree(), slices.Concat(x.w.env, x.worktree.env, userLocale()), strings.NewReader(names.String()),
 		slices.Concat(x.worktree.config, []string{"hash-object", "-w", "--stdin-paths"}, options)...)
 	if err != nil {
 		return nil, err
 	}
+
 	ids := strings.Fields(string(out))
 	if len(ids) != len(files) {
 		return nil, fmt.Errorf("%d answers for %d files", len(ids), len(files))
 	}
+
 	return ids, nil
 }
 
@@ -176,17 +196,20 @@ func (x *exporter) hashFiles(files []filtered, options ...string) ([]string, err
 // stored as they are, and reported.
 func (x *exporter) convertEach() ([]string, error) {
 	ids := make([]string, len(x.filtered))
+
 	for i, f := range x.filtered {
 		id, err := x.hashFiles([]filtered{f})
 		if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
 			x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
 			id, err = x.hashFiles([]filtered{f}, "--no-filters")
 		}
+
 		if err != nil {
 			return nil, err
 		}
 		ids[i] = id[0]
 	}
+
 	return ids, nil
 }
 
@@ -201,6 +224,7 @@ func (x *exporter) reduced(it item) {
 			missing = append(missing, fmt.Sprintf("permissions %04o", perm))
 		}
 	}
+
 	if it.node.Nlink > 1 {
 		missing = append(missing, "hard link")
 	}

@@ -41,7 +41,9 @@ func (x *exporter) changes() (*update, error) {
 		if c.Before != nil && !c.Before.IsDir() {
 			gone = append(gone, p)
 		}
+
 		u.add(p)
+
 		return nil
 	})
 	switch {
@@ -50,19 +52,23 @@ func (x *exporter) changes() (*update, error) {
 	case err != nil:
 		return nil, fmt.Errorf("comparing with the export before: %w", err)
 	}
+
 	links := x.base.Links
 	for _, l := range x.base.Skipped {
 		if dir, ok := strings.CutSuffix(l.Path, "/.git"); ok {
 			links = append(links, dir) // it may be one now
 		}
 	}
+
 	for _, link := range links {
 		u.links[link] = true
 		u.add(link)
 	}
+
 	for _, p := range append(gone, links...) {
 		x.w.remove(p)
 	}
+
 	return u, nil
 }
 

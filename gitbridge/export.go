@@ -92,15 +92,18 @@ type Result struct {
 // it meanwhile; after an error nothing has. A full disk is syscall.ENOSPC.
 func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	trust := trustData
+
 	switch {
 	case o.Create:
 		trust = trustNone
 		if err := initOwn(ctx, o.Repo); err != nil {
 			return nil, err
 		}
+
 	case o.TrustConfig:
 		trust = trustAll
 	}
+
 	repo, err := openRepository(ctx, o.Repo, trust)
 	if err != nil {
 		return nil, err
@@ -111,14 +114,17 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if err := repo.checkRef(ctx, o.Ref); err != nil {
 		return nil, err
 	}
+
 	previous, err := repo.readRef(ctx, o.Ref)
 	if err != nil {
 		return nil, err
 	}
+
 	set, err := repo.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	x := &exporter{
 		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
 		nested: nested{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []stream.Omission{}, Reduced: []stream.Omission{}},
@@ -126,10 +132,12 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
 	}
+
 	res, err := x.export()
 	if err != nil {
 		return nil, err
 	}
+
 	res.Ref, res.Previous = o.Ref, previous
 	if previous != res.Commit {
 		err := repo.updateRef(ctx, o.Ref, previous, res.Commit, "amberfs: snapshot "+o.Info.Name)
@@ -139,10 +147,12 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 				err = nil
 			}
 		}
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return res, nil
 }
 
@@ -189,24 +199,30 @@ func (x *exporter) lookUpCommits() error {
 	for _, b := range x.o.Bases {
 		ask = append(ask, b.Commit)
 	}
+
 	ask = slices.DeleteFunc(ask, func(id string) bool { return !x.repo.isID(id) })
 	if len(ask) == 0 {
 		return nil
 	}
+
 	out, err := x.repo.ask(x.ctx, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"), "cat-file", "--batch-check")
 	if err != nil {
 		return fmt.Errorf("looking for the commits before: %w", err)
 	}
+
 	has := make(map[string]bool)
 	for line := range strings.Lines(string(out)) {
 		if id, kind, ok := strings.Cut(line, " "); ok && strings.HasPrefix(kind, "commit ") {
 			has[id] = true
 		}
 	}
+
 	if i := slices.IndexFunc(x.o.Info.Parents, func(id string) bool { return has[id] }); i >= 0 && !x.o.NoParent {
 		x.parent = x.o.Info.Parents[i]
 	}
+
 	fingerprint := x.repo.fingerprint(x.set, x.o.Gitignore)
+
 	for _, b := range x.o.Bases {
 		e, ok := x.records.load(b.Commit)
 		if !ok || !has[b.Commit] || e.Fingerprint != fingerprint {
@@ -215,9 +231,11 @@ func (x *exporter) lookUpCommits() error {
 		if x.before, err = b.State(); err != nil {
 			return fmt.Errorf("reading an earlier snapshot: %w", err)
 		}
+
 		x.base = &e
 		break
 	}
+
 	return nil
 }
 
@@ -233,28 +251,33 @@ func (x *exporter) export() (res *Result, err error) {
 		return nil, err
 	}
 	defer q.remove()
+
 	m := &meter{admit: x.o.Admit, most: x.o.Most, look: func() (int64, error) { _, n, err := q.written(); return n, err }}
 	defer func() {
 		if err != nil {
 			_ = m.settle(0) // Admit refuses no negative number
 		}
 	}()
+
 	w, err := newWriter(x.ctx, x.repo, q, m)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
+
 	x.w = w
 	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set, m); err != nil {
 		return nil, err
 	}
 	defer x.close()
+
 	if err := x.write(); err != nil {
 		return nil, noSpace(err)
 	}
 	if err := q.release(m); err != nil {
 		return nil, noSpace(err)
 	}
+
 	return &x.res, nil
 }
 
@@ -266,9 +289,11 @@ func (x *exporter) write() (err error) {
 	if err == nil {
 		x.attrs, err = x.worktree.start(x.ctx, attributes...)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	res := &x.res
 	if x.base != nil {
 		if x.update, err = x.changes(); err != nil {
@@ -276,6 +301,7 @@ func (x *exporter) write() (err error) {
 		}
 		res.Incremental = x.update != nil
 	}
+
 	root, err := x.o.State.Resolve(x.o.Source, "")
 	if err != nil {
 		return fmt.Errorf("reading the snapshot: %w", err)
@@ -286,10 +312,12 @@ func (x *exporter) write() (err error) {
 	if err := x.convert(); err != nil {
 		return err
 	}
+
 	if res.Incremental {
 		res.Skipped = append(res.Skipped, x.unseen(x.base.Skipped)...)
 		res.Reduced = append(res.Reduced, x.unseen(x.base.Reduced)...)
 	}
+
 	byPath := func(a, b stream.Omission) int { return strings.Compare(a.Path, b.Path) }
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
@@ -304,15 +332,18 @@ func (x *exporter) write() (err error) {
 	if res.Commit, res.Tree, err = x.w.commit(c); err != nil {
 		return err
 	}
+
 	res.Written = x.w.written
 	if res.Incremental {
 		if res.Files, err = x.countFiles(res.Tree); err != nil {
 			return err
 		}
 	}
+
 	// Without the record the next export is slower, nothing else.
 	_ = x.records.save(res.Commit, exported{
 		x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
+
 	return nil
 }
 
@@ -328,6 +359,7 @@ func (x *exporter) message() string {
 	if info.ID != "" {
 		fmt.Fprintf(&b, "Snapshot-Id: %s\n", info.ID)
 	}
+
 	fmt.Fprintf(&b, "Snapshot-Time: %s\n", info.Time.UTC().Format(time.RFC3339Nano))
 	if n := len(x.res.Skipped); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Skipped: %d\n", n)
@@ -335,10 +367,12 @@ func (x *exporter) message() string {
 	if n := len(x.res.Reduced); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Reduced: %d\n", n)
 	}
+
 	if len(info.Authors) > 1 {
 		for _, name := range info.Authors {
 			fmt.Fprintf(&b, "Co-authored-by: %s\n", identityOf(name))
 		}
 	}
+
 	return b.String()
 }

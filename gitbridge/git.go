@@ -54,6 +54,7 @@ func environment(extra ...string) []string {
 	})
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none") // a missing object is not fetched
+
 	return append(env, extra...)
 }
 
@@ -84,6 +85,7 @@ func command(ctx context.Context, dir string, env []string, args ...string) *exe
 		// if dir lies in a mount that this process serves, both wait forever.
 		all = append(all, "-C", dir)
 	}
+
 	cmd := exec.CommandContext(ctx, "git", append(all, args...)...)
 	cmd.Dir = "/"
 	cmd.Env = environment(env...)
@@ -100,6 +102,7 @@ func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ..
 	if err := cmd.Run(); err != nil {
 		return out.Bytes(), gitError(ctx, args, errs.String(), err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -121,6 +124,7 @@ func withoutFilters(ctx context.Context, dir string) (options []string, err erro
 	if err != nil && exitCode(err) != 1 { // 1: none
 		return nil, err
 	}
+
 	for _, key := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		if strings.Contains(key, "=") {
 			return nil, fmt.Errorf("%s: the configuration of git has a filter with = in its name: %s", dir, key)
@@ -133,6 +137,7 @@ func withoutFilters(ctx context.Context, dir string) (options []string, err erro
 			options = append(options, "-c", key+"="+value)
 		}
 	}
+
 	return options, nil
 }
 
@@ -160,15 +165,18 @@ func subcommand(args []string) []string {
 // complaint is what git said, without the prefixes and hints.
 func complaint(stderr string) string {
 	var lines []string
+
 	for _, l := range strings.Split(stderr, "\n") {
 		l = strings.TrimSpace(l)
 		if l == "" || strings.HasPrefix(l, "hint:") || strings.HasPrefix(l, "warning:") ||
 			strings.HasPrefix(l, "fast-import: dumping crash report") {
 			continue
 		}
+
 		l = strings.TrimPrefix(strings.TrimPrefix(l, "fatal: "), "error: ")
 		lines = append(lines, l)
 	}
+
 	return strings.Join(lines, "; ")
 }
 
@@ -202,13 +210,16 @@ func start(ctx context.Context, dir string, env []string, args ...string) (p *pr
 	if err == nil {
 		p.in, err = p.cmd.StdinPipe()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
+
 	p.out = bufio.NewReaderSize(out, 64<<10)
 	if err := p.cmd.Start(); err != nil {
 		return nil, gitError(ctx, args, "", err)
 	}
+
 	return p, nil
 }
 
@@ -243,5 +254,6 @@ func (p *process) fail(err error) error {
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()
 	}
+
 	return err
 }

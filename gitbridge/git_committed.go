@@ -23,29 +23,36 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 	if err != nil {
 		return nil, err
 	}
+
 	holds := make(map[string]bool) // directories with a change that stays
 	leaves := make(map[string]bool)
+
 	for _, c := range changes {
 		at, ok := below(c.Path.String(), work)
 		if isDirChange(c) {
 			continue
 		}
+
 		if ok && committed(at, fileOf(src, c.After)) {
 			leaves[c.Path.String()] = true
 			continue
 		}
+
 		for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
 			holds[dir.String()] = true
 		}
 	}
+
 	var out []tree.Change
 	for _, c := range changes {
 		at := c.Path.String()
 		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || removed && c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
 			continue
 		}
+
 		out = append(out, c)
 	}
+
 	return out, nil
 }
 
@@ -90,6 +97,7 @@ func fileOf(src *tree.Source, n *tree.Inode) *gitdir.File {
 		if idLen > sha1.Size {
 			h = sha256.New()
 		}
+
 		if n.IsSymlink() {
 			fmt.Fprintf(h, "blob %d\x00%s", len(n.Target), n.Target)
 		} else if n.IsRegular() {
@@ -98,7 +106,9 @@ func fileOf(src *tree.Source, n *tree.Inode) *gitdir.File {
 				return ""
 			}
 		}
+
 		return hex.EncodeToString(h.Sum(nil))
 	}
+
 	return f
 }

@@ -24,6 +24,7 @@ func MergeConfigs(lines threeway.Merger) threeway.Merger {
 			if text, err := mergeConfig(ctx, in); err == nil {
 				return merged(threeway.Merged{Text: text, Clean: true})
 			}
+
 			for _, side := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} { // git cannot read one, or is not installed
 				if _, err := side.Seek(0, io.SeekStart); err != nil {
 					return err
@@ -41,14 +42,17 @@ func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer func() { _ = temp.Remove() }() // else another process does
+
 	base, err := readConfig(ctx, filepath.Join(temp.Path, "base"), in.Base)
 	if err != nil {
 		return nil, err
 	}
+
 	theirs, err := readConfig(ctx, filepath.Join(temp.Path, "theirs"), in.Theirs)
 	if err != nil {
 		return nil, err
 	}
+
 	file := filepath.Join(temp.Path, "ours")
 	ours, err := readConfig(ctx, file, in.Ours)
 	if err != nil {
@@ -57,6 +61,7 @@ func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
 
 	all := maps.Clone(base)
 	maps.Copy(all, theirs)
+
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if slices.Equal(base[name], theirs[name]) || !slices.Equal(base[name], ours[name]) {
 			continue
@@ -68,12 +73,14 @@ func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
 		for _, value := range theirs[name] {
 			calls = append(calls, []string{"--add", name, value})
 		}
+
 		for _, args := range calls {
 			if _, err := run(ctx, "", nil, nil, append([]string{"config", "--file", file}, args...)...); err != nil {
 				return nil, err
 			}
 		}
 	}
+
 	return os.ReadFile(file)
 }
 
@@ -83,11 +90,14 @@ func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[s
 	if err == nil {
 		err = os.WriteFile(file, text, 0o600)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := run(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
 	settings := make(map[string][]string)
+
 	for setting := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		name, value, ok := strings.Cut(setting, "\n")
 		if !ok {
@@ -97,5 +107,6 @@ func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[s
 			settings[name] = append(settings[name], value)
 		}
 	}
+
 	return settings, err
 }

@@ -23,11 +23,13 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 		if err == nil && differs {
 			err = errDiffers
 		}
+
 		return err
 	})
 	if errors.Is(err, errDiffers) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
@@ -50,17 +52,21 @@ func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	rel, below := strings.CutPrefix(c.Path.String(), at+"/")
 	if at == "" || !below || gitdir.IsFile(rel) {
 		return true, nil
 	}
+
 	if _, known := g.same[at]; !known {
 		was, is := treeFiles{g.dirs.src, g.dirs.base, at}, treeFiles{g.dirs.src, g.dirs.now, at}
 		if g.same[at], err = gitdir.Same(was, is); err != nil {
 			return false, err
 		}
+
 		g.same[at] = g.same[at] && (!g.logs || gitdir.SameLog(was, is))
 	}
+
 	return !g.same[at], nil
 }
 

@@ -42,6 +42,7 @@ func (f treeFiles) Read(name string) ([]byte, error) {
 	case n.Size() > most:
 		return nil, fmt.Errorf("%s is too large", path.Join(f.at, name))
 	}
+
 	return io.ReadAll(n.Content.Reader(f.src.Files))
 }
 
@@ -50,10 +51,12 @@ func (f treeFiles) List(name string) (out []gitdir.Name, err error) {
 	if err != nil || n == nil || !n.IsDir() {
 		return nil, err
 	}
+
 	err = n.Dir.List(f.src, 0, func(e tree.Dirent, _ uint64) bool {
 		out = append(out, gitdir.Name{Name: e.Name, Dir: e.Type == unix.S_IFDIR})
 		return true
 	})
+
 	return out, err
 }
 
@@ -62,9 +65,11 @@ func (f treeFiles) Save(name string, to io.Writer) error {
 	if err == nil && (n == nil || !n.IsRegular()) {
 		err = fs.ErrNotExist
 	}
+
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(to, n.Content.Reader(f.src.Files))
 	return err
 }
@@ -82,12 +87,14 @@ func isGitDir(src *tree.Source, st *tree.State, n *tree.Inode) (bool, error) {
 	if n == nil || !n.IsDir() {
 		return false, nil
 	}
+
 	for name, kind := range map[string]uint32{"objects": unix.S_IFDIR, "refs": unix.S_IFDIR, "HEAD": unix.S_IFREG} {
 		e, ok, err := n.Dir.Lookup(src, name)
 		if err != nil || !ok || e.Type != kind {
 			return false, err
 		}
 	}
+
 	return true, nil
 }
 
@@ -104,6 +111,7 @@ func (g *gitDirs) of(p string) (dir string, err error) {
 		if i < len(p) && p[i] != '/' {
 			continue
 		}
+
 		if is, err := g.is(p[:i]); err != nil {
 			return "", err
 		} else if is {
@@ -117,6 +125,7 @@ func (g *gitDirs) is(p string) (bool, error) {
 	if is, ok := g.known[p]; ok {
 		return is, nil
 	}
+
 	is := false
 	for _, st := range []*tree.State{g.base, g.now} {
 		_, _, one, err := repositoryIn(g.src, st, p)
@@ -125,7 +134,9 @@ func (g *gitDirs) is(p string) (bool, error) {
 		}
 		is = is || one
 	}
+
 	g.known[p] = is
+
 	return is, nil
 }
 
@@ -133,20 +144,25 @@ func (g *gitDirs) is(p string) (bool, error) {
 func byRepository(src *tree.Source, base, now *tree.State, changes []tree.Change) (files []tree.Change, roots []string, of map[string][]tree.Change, err error) {
 	dirs := gitDirs{src, base, now, make(map[string]bool)}
 	of = make(map[string][]tree.Change)
+
 	for _, c := range changes {
 		at, err := dirs.of(c.Path.String())
 		if err != nil {
 			return nil, nil, nil, err
 		}
+
 		if at == "" {
 			files = append(files, c)
 			continue
 		}
+
 		if of[at] == nil {
 			roots = append(roots, at)
 		}
+
 		of[at] = append(of[at], c)
 	}
+
 	return files, roots, of, nil
 }
 
@@ -169,10 +185,12 @@ func worktreeOf(f treeFiles) (at string, ok bool) {
 	if err != nil {
 		return "", false
 	}
+
 	to := gitdir.Worktree(string(text))
 	if to == "" || strings.HasPrefix(to, "/") {
 		return "", false
 	}
+
 	at = path.Join(f.at, to)
 	return at, at != ".." && !strings.HasPrefix(at, "../")
 }

@@ -44,20 +44,24 @@ func (HostGit) Linked(dir, root string) *hostdir.Linked {
 	if l == nil {
 		return nil
 	}
+
 	out := &hostdir.Linked{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
 	if !l.Trusted {
 		out.Err = fmt.Errorf("the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", l.Dir, hostdir.ErrNotBack, l.Dir)
 		return out
 	}
+
 	common, err := readRegular(filepath.Join(l.Common, "config"))
 	if err != nil {
 		out.Err = fmt.Errorf("the repository %s, whose settings cannot be read: %w", l.Dir, err)
 		return out
 	}
+
 	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // of a sparse checkout; else there is none
 	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
 		out.Made = append(out.Made, hostdir.Made{Name: dir})
 	}
+
 	out.Made = append(out.Made, hostdir.Made{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.Made{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
 	return out
 }
@@ -71,21 +75,25 @@ func (HostGit) Ignored(ctx context.Context, file string, paths []string) (out []
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := os.MkdirTemp("", "amberfs-ignore-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+
 	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(patterns), 0o600); err != nil {
 		return nil, err
 	}
 	if out, err := command(ctx, dir, nil, "init", "-q", ".").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("git: %w: %s", err, bytes.TrimSpace(out))
 	}
+
 	p, err := start(ctx, dir, nil, ignorer...)
 	if err != nil {
 		return nil, err
 	}
+
 	out = make([]bool, len(paths))
 	const pattern, fields = 2, 4
 	err = p.ask(paths, fields, func(i, field int, text string) {
@@ -93,10 +101,12 @@ func (HostGit) Ignored(ctx context.Context, file string, paths []string) (out []
 			out[i] = text != "" && !strings.HasPrefix(text, "!")
 		}
 	})
+
 	const noneMatched = 1
 	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
 		err = werr
 	}
+
 	return out, err
 }
 

@@ -36,6 +36,7 @@ func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Opt
 	if from.TrustConfig {
 		trust = trustAll
 	}
+
 	repo, err := openRepository(ctx, from.Repo, trust)
 	if err != nil {
 		return "", err
@@ -43,11 +44,13 @@ func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Opt
 	if id, err = repo.resolve(ctx, from.Rev); err != nil {
 		return "", err
 	}
+
 	treeish, err := repo.resolve(ctx, id+"^{commit}")
 	isCommit := err == nil
 	if errors.Is(err, ErrNoRevision) {
 		treeish, err = repo.resolve(ctx, id+"^{tree}")
 	}
+
 	if errors.Is(err, ErrNoRevision) {
 		return "", fmt.Errorf("%s: %w: %q is a file, not a tree", from.Repo, ErrNoRevision, from.Rev)
 	}
@@ -57,6 +60,7 @@ func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Opt
 	if err := repo.read(ctx, treeish, isCommit, sink, o); err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
+
 	return treeish, nil
 }
 
@@ -71,6 +75,7 @@ func gitMeta(o stream.Options, mode uint32, mtime int64) stream.Meta {
 	default:
 		m.Mode |= 0o666 &^ o.Umask
 	}
+
 	return o.Own(m)
 }
 
@@ -82,15 +87,18 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	if err != nil {
 		return err
 	}
+
 	temp, err := scratch.New(scratch.Import)
 	if err != nil {
 		return fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer temp.Remove()
+
 	dir := temp.Path
 	if err := initBare(ctx, dir, r.format); err != nil {
 		return err
 	}
+
 	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e stream.Entry) error {
 		if strings.EqualFold(path.Base(e.Path), ".git") { // only a forged tree has it
 			return fmt.Errorf("%w: the tree has the path %q", stream.ErrHostile, e.Path)
@@ -98,10 +106,12 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 		if !isCommit {
 			e.Mtime = 0 // it would be that of the call
 		}
+
 		e.Meta = gitMeta(o, e.Mode, e.Mtime)
 		if commit, ok := commits[e.Path]; ok {
 			return submodule(o, e, commit, sink)
 		}
+
 		return sink(e)
 	}, o)
 }
@@ -118,6 +128,7 @@ func readArchive(ctx context.Context, dir string, env []string, treeish string, 
 	if err := archive.ReadTar(ctx, p.out, sink, o); err != nil {
 		return p.fail(err)
 	}
+
 	return p.wait()
 }
 
@@ -128,7 +139,9 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *stream.C
 	if err != nil {
 		return nil, err
 	}
+
 	commits := make(map[string]string)
+
 	for {
 		line, err := p.out.ReadString(0)
 		if err == io.EOF && line == "" {
@@ -137,6 +150,7 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *stream.C
 		if err = errors.Join(err, c.Count()); err != nil {
 			return nil, p.fail(err)
 		}
+
 		head, name, _ := strings.Cut(strings.TrimSuffix(line, "\x00"), "\t")
 		if commit, ok := strings.CutPrefix(head, "160000 commit "); ok {
 			commits[name] = commit
@@ -149,6 +163,7 @@ func submodule(o stream.Options, dir stream.Entry, commit string, sink stream.Si
 	if o.Skip != nil {
 		o.Skip(dir.Path, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}
+
 	top := dir.Path
 	for _, d := range []string{"", "/.git", "/.git/objects", "/.git/refs"} {
 		dir.Path = top + d
@@ -156,6 +171,7 @@ func submodule(o stream.Options, dir stream.Entry, commit string, sink stream.Si
 			return err
 		}
 	}
+
 	for file, text := range map[string]string{
 		"HEAD":        commit + "\n",
 		"description": "Only the commit of this submodule is known. For its files, put a clone in place of this directory.\n",
@@ -165,5 +181,6 @@ func submodule(o stream.Options, dir stream.Entry, commit string, sink stream.Si
 			return err
 		}
 	}
+
 	return nil
 }

@@ -33,11 +33,13 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 	if out.Changes, roots, of, err = byRepository(in.Source, in.Base, in.Theirs, in.Changes); err != nil {
 		return out, err
 	}
+
 	for _, at := range roots {
 		rest, err := r.repo(at, of[at])
 		if err != nil {
 			return out, fmt.Errorf("the git directory %s: %w", at, err)
 		}
+
 		out.Changes = append(out.Changes, rest...)
 		work, ok := worktreeOf(treeFiles{in.Source, in.Theirs, at})
 		if r.plan == nil || !ok {
@@ -47,11 +49,13 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 		for _, at := range r.plan.Unresolved {
 			out.Conflicts = append(out.Conflicts, path.Join(work, at))
 		}
+
 		if r.plan.Parted {
 			if out.Changes, err = withoutCommitted(ctx, in.Source, r.plan, work, out.Changes, true); err != nil {
 				return out, err
 			}
 		}
+
 		if out.Changes, err = r.follow(work, out.Changes); err != nil {
 			return out, err
 		}
@@ -59,8 +63,10 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 			return out, err
 		}
 	}
+
 	out.Edits, out.Said = r.edits, r.said
 	threeway.SortChanges(out.Changes)
+
 	return out, nil
 }
 
@@ -99,10 +105,12 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 	if err != nil {
 		return nil, err
 	}
+
 	theirs, now, hasOne, err := repositoryIn(in.Source, in.Theirs, at)
 	if err != nil {
 		return nil, err
 	}
+
 	ours, _, receives, err := repositoryIn(in.Source, in.Ours, at)
 	switch {
 	case err != nil:
@@ -120,6 +128,7 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 		r.say(at, []string{"the git directory is gone there: this one stays as it is"}, nil)
 		return nil, nil
 	}
+
 	if hadOne && in.FromDirectory {
 		// The copy of a directory that nobody has changed becomes as the directory is, even if another
 		// repository is there now.
@@ -128,12 +137,14 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 			return changes, err
 		}
 	}
+
 	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name}
 	m.Prefer = func(branch string) bool { return in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs && !in.Merge }
 	m.Another = !hadOne || !in.FromDirectory && was.Ino != now.Ino
 	if !hadOne {
 		m.Base = nil
 	}
+
 	if work, ok := worktreeOf(theirs); ok {
 		m.TheirFile = func(p string) *gitdir.File { return fileAt(in.Source, in.Theirs, path.Join(work, p)) }
 		m.OurFile = func(p string) *gitdir.File { return fileAt(in.Source, in.Ours, path.Join(work, p)) }
@@ -141,23 +152,28 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 			m.Resolve = func(p string) gitdir.Resolution { return resolutions[in.Rule(path.Join(work, p))] }
 		}
 	}
+
 	if m.Another = m.Another && in.Rule(at) != threeway.KeepOurs; in.Rule(at) == threeway.KeepOurs && !hadOne {
 		return nil, nil
 	}
+
 	if hadOne {
 		if same, err := gitdir.Same(base, theirs); err != nil || same {
 			return filesIn(at, changes, m, false), err
 		}
 	}
+
 	if _, err := exec.LookPath("git"); err != nil {
 		r.say(at, []string{"git is not installed: refs, commits and the index are left out"}, nil)
 		return filesIn(at, changes, m, false), nil
 	}
+
 	err = r.bring(at, m, ours)
 	if errors.Is(err, gitdir.ErrKind) {
 		r.say(at, []string{"left out: " + err.Error()}, nil)
 		return nil, nil
 	}
+
 	return filesIn(at, changes, m, false), err
 }
 
@@ -179,18 +195,22 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 		return err
 	}
 	defer release()
+
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
 		return fmt.Errorf("making a temporary directory: %w", err)
 	}
+
 	r.temps = append(r.temps, temp)
 	if r.in.FromDirectory {
 		m.Alternates = alternatesIn(m.Theirs, ours)
 	}
+
 	c, err := gitdir.NewCopy(ours, filepath.Join(temp.Path, "copy"), m.Alternates)
 	if err != nil {
 		return err
 	}
+
 	m.Ours = c.Repo
 	if r.plan, err = m.Plan(r.ctx, filepath.Join(temp.Path, "plan")); err != nil {
 		return err
@@ -198,6 +218,7 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 	if err := refusedMerge(r.plan); err != nil {
 		return err
 	}
+
 	r.say(at, r.plan.Lines, r.plan.Commits)
 	if r.in.DryRun || r.plan.Empty() {
 		return nil
@@ -205,9 +226,11 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 	if err = r.plan.AddObjects(r.ctx); err == nil {
 		err = r.plan.Commit(r.ctx)
 	}
+
 	if err != nil {
 		return noSpace(err)
 	}
+
 	changed, gone, err := c.Changed(ours)
 	for _, name := range changed {
 		file := filepath.Join(c.Repo.Dir, name)
@@ -216,11 +239,14 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 				return err
 			}
 		}
+
 		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name), Open: func() (io.ReadCloser, error) { return os.Open(file) }})
 	}
+
 	for _, name := range gone {
 		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name)})
 	}
+
 	return err
 }
 
@@ -229,6 +255,7 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, error) {
 	behind, err := r.plan.Behind(r.ctx)
 	followed := make(map[string]bool)
+
 	for rel, asCommitted := range behind {
 		at := path.Join(work, rel)
 		var has [3]*tree.Inode
@@ -237,19 +264,23 @@ func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, er
 				return nil, err
 			}
 		}
+
 		base, ours, theirs := has[0], has[1], has[2]
 
 		other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
 		if other(ours) || other(theirs) || sameFile(r.in.Source, base, ours) || sameFile(r.in.Source, ours, theirs) || !asCommitted(fileOf(r.in.Source, ours)) {
 			continue
 		}
+
 		edit := threeway.Edit{Path: at}
 		if theirs != nil {
 			edit.Mode = theirs.Mode
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(r.in.Source.Files)), nil }
 		}
+
 		r.edits, followed[at] = append(r.edits, edit), true
 	}
+
 	return slices.DeleteFunc(changes, func(c tree.Change) bool { return followed[c.Path.String()] }), err
 }
 
@@ -257,6 +288,7 @@ func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, er
 func (r *gitSides) merge(work string, changes []tree.Change) ([]tree.Change, error) {
 	texts, err := r.plan.Texts(r.ctx)
 	merged := make(map[string]bool)
+
 	for rel, text := range texts {
 		edit := threeway.Edit{Path: path.Join(work, rel)}
 		merged[edit.Path] = true
@@ -265,11 +297,14 @@ func (r *gitSides) merge(work string, changes []tree.Change) ([]tree.Change, err
 			if n, err := r.in.Ours.At(r.in.Source, edit.Path); err == nil && n != nil && n.IsRegular() {
 				mode = n.Mode
 			}
+
 			edit.Mode = threeway.Executable(mode, text.Exec)
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
 		}
+
 		r.edits = append(r.edits, edit)
 	}
+
 	return slices.DeleteFunc(changes, func(c tree.Change) bool { return merged[c.Path.String()] }), err
 }
 
@@ -290,10 +325,12 @@ func alternatesIn(theirs, ours gitdir.Files) (out []string) {
 	if terr != nil || oerr != nil {
 		return nil
 	}
+
 	for _, dir := range strings.Fields(string(t)) {
 		if filepath.IsAbs(dir) && slices.Contains(strings.Fields(string(o)), dir) {
 			out = append(out, dir)
 		}
 	}
+
 	return out
 }

@@ -33,6 +33,7 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer temp.Remove()
+
 	work, gitDir := filepath.Join(temp.Path, "tree"), filepath.Join(temp.Path, "git")
 	if err := writeRules(work, rules); err != nil {
 		return nil, fmt.Errorf("copying %s: %w", IgnoreFile, err)
@@ -45,6 +46,7 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 	if err != nil {
 		return nil, err
 	}
+
 	const pattern, fields = 2, 4
 	ignored := make(map[string]bool)
 	err = p.ask(paths, fields, func(i, field int, text string) {
@@ -52,19 +54,23 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 			ignored[paths[i]] = true
 		}
 	})
+
 	const noneMatched = 1
 	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
 		err = werr
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
+
 	return ignored, nil
 }
 
 // rulesAbove returns the .gitignore files in the directories above some paths, by their paths.
 func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]byte, error) {
 	rules, seen, size := make(map[string][]byte), make(map[string]bool), int64(0)
+
 	for _, p := range paths {
 		for dir := path.Dir(strings.TrimSuffix(p, "/")); !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
@@ -75,6 +81,7 @@ func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]
 			if size += n.Size(); size > mostRules {
 				return nil, nil
 			}
+
 			text, err := io.ReadAll(n.Content.Reader(src.Files))
 			if err != nil {
 				return nil, fmt.Errorf("reading %q: %w", path.Join(dir, IgnoreFile), err)
@@ -82,6 +89,7 @@ func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]
 			rules[path.Join(dir, IgnoreFile)] = text
 		}
 	}
+
 	return rules, nil
 }
 
@@ -90,6 +98,7 @@ func writeRules(dir string, files map[string][]byte) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -104,6 +113,7 @@ func writeRules(dir string, files map[string][]byte) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -47,6 +47,7 @@ func (m *meter) take() error {
 	if m.written, err = m.look(); err != nil {
 		return err
 	}
+
 	m.unseen = 0
 	more := m.need() - m.taken
 	if more <= 0 {
@@ -55,7 +56,9 @@ func (m *meter) take() error {
 	if err := m.admit(more); err != nil {
 		return err
 	}
+
 	m.taken += more
+
 	return nil
 }
 
@@ -71,6 +74,7 @@ func (m *meter) settle(bytes int64) error {
 	if err == nil {
 		m.taken = bytes
 	}
+
 	return err
 }
 
@@ -111,10 +115,12 @@ func (q *quarantine) written() (objects []string, bytes int64, err error) {
 		if err != nil {
 			return errs.Except(err, fs.ErrNotExist)
 		}
+
 		bytes += st.Size()
 		if isObject(d.Name()) {
 			objects = append(objects, name[len(q.name)+1:])
 		}
+
 		return nil
 	})
 	return objects, bytes, err

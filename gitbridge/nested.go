@@ -26,10 +26,13 @@ func (n *nested) lookup(name string) (*tree.Inode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	at, links := []*tree.Inode{root}, 0 // from the root on
+
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
 		c, dir := todo[0], at[len(at)-1]
 		todo = todo[1:]
+
 		switch {
 		case c == "" || c == ".":
 			continue
@@ -41,6 +44,7 @@ func (n *nested) lookup(name string) (*tree.Inode, error) {
 		case !dir.IsDir():
 			return nil, nil
 		}
+
 		child, err := n.state.Lookup(n.src, dir, c)
 		if errors.Is(err, tree.ErrNotExist) {
 			return nil, nil
@@ -48,18 +52,22 @@ func (n *nested) lookup(name string) (*tree.Inode, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if !child.IsSymlink() {
 			at = append(at, child)
 			continue
 		}
+
 		if links++; links > 40 {
 			return nil, nil
 		}
+
 		if strings.HasPrefix(child.Target, "/") {
 			return nil, errOutside
 		}
 		todo = append(strings.Split(child.Target, "/"), todo...)
 	}
+
 	return at[len(at)-1], nil
 }
 
@@ -69,10 +77,12 @@ func (n *nested) read(name string, limit int64) (string, error) {
 	if err != nil || node == nil || !node.IsRegular() {
 		return "", err
 	}
+
 	text, err := io.ReadAll(io.LimitReader(node.Content.Reader(n.src.Files), limit))
 	if err != nil {
 		return "", fmt.Errorf("reading %q: %w", name, err)
 	}
+
 	return string(text), nil
 }
 
@@ -84,12 +94,14 @@ func (n *nested) gitDir(dir string) (string, error) {
 	if err != nil || node == nil {
 		return "", err
 	}
+
 	if node.IsRegular() {
 		const longest = 1 << 20
 		text, err := n.read(at, longest+1)
 		if err != nil {
 			return "", err
 		}
+
 		target, ok := strings.CutPrefix(text, "gitdir: ")
 		target = strings.TrimRight(target, "\r\n")
 		if !ok || target == "" || len(text) > longest {
@@ -100,18 +112,22 @@ func (n *nested) gitDir(dir string) (string, error) {
 		}
 		at = dir + "/" + target
 	}
+
 	if head, err := n.head(at); err != nil || head == "" {
 		return "", err
 	}
+
 	common, err := n.commonDir(at)
 	if err != nil {
 		return "", err
 	}
+
 	for _, sub := range []string{at, common + "/objects", common + "/refs"} {
 		if node, err := n.lookup(sub); err != nil || node == nil || !node.IsDir() {
 			return "", err
 		}
 	}
+
 	return at, nil
 }
 
@@ -130,6 +146,7 @@ func (n *nested) commonDir(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	text = strings.TrimRight(text, "\r\n")
 	switch {
 	case text == "":
@@ -137,6 +154,7 @@ func (n *nested) commonDir(dir string) (string, error) {
 	case strings.HasPrefix(text, "/"):
 		return "", errOutside
 	}
+
 	return dir + "/" + text, nil
 }
 
@@ -146,6 +164,7 @@ func (n *nested) commit(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	text, err := n.head(dir)
 	const maxSymrefs = 5
 	for range maxSymrefs {
@@ -155,12 +174,14 @@ func (n *nested) commit(dir string) (string, error) {
 		if id := objectID(text); id != "" {
 			return id, nil
 		}
+
 		ref, ok := symref(text)
 		if !ok {
 			return "", nil
 		}
 		text, err = n.ref(common, ref)
 	}
+
 	return "", nil
 }
 
@@ -170,12 +191,14 @@ func (n *nested) ref(common, ref string) (string, error) {
 	if err != nil || text != "" {
 		return text, err
 	}
+
 	packed, err := n.read(common+"/packed-refs", 64<<20)
 	for line := range strings.SplitSeq(packed, "\n") {
 		if id, name, ok := strings.Cut(line, " "); ok && name == ref {
 			return id, nil
 		}
 	}
+
 	return "", err
 }
 

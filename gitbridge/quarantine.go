@@ -28,6 +28,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing to %s: %w", r.dir, err)
 	}
+
 	q := &quarantine{objects, "tmp_objdir-amberfs-" + rand.Text(), r}
 	at, err := os.Lstat(r.objects)
 	opened, oerr := objects.Stat(".")
@@ -37,9 +38,11 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("writing to %s: %w", r.dir, err), objects.Close())
 	}
+
 	return q, nil
 }
 
@@ -67,6 +70,7 @@ func (q *quarantine) release(m *meter) error {
 	if err := m.settle(bytes); err != nil {
 		return err
 	}
+
 	for _, indexes := range []bool{false, true} {
 		for _, rel := range objects {
 			if strings.HasSuffix(rel, ".idx") != indexes {
@@ -77,6 +81,7 @@ func (q *quarantine) release(m *meter) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -96,6 +101,7 @@ func (q *quarantine) move(rel string) error {
 	if err = q.objects.Mkdir(dir, top.Mode().Perm()); err == nil {
 		err = q.objects.Chmod(dir, top.Mode())
 	}
+
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -105,6 +111,7 @@ func (q *quarantine) move(rel string) error {
 	if _, err := q.objects.Lstat(rel); err == nil {
 		return nil // the same object: its name is its hash
 	}
+
 	return q.objects.Rename(q.name+"/"+rel, rel)
 }
 

@@ -41,11 +41,13 @@ func (r records) load(commit string) (e exported, ok bool) {
 		return e, false
 	}
 	defer above.Close()
+
 	f, err := above.File(filepath.Join(r.dir, commit), os.O_RDONLY, 0)
 	if err != nil {
 		return e, false
 	}
 	defer f.Close()
+
 	err = gob.NewDecoder(bufio.NewReader(io.LimitReader(f, maxRecord))).Decode(&e)
 	return e, err == nil
 }
@@ -59,23 +61,28 @@ func (r records) save(commit string, e exported) error {
 		return err
 	}
 	defer above.Close()
+
 	if err := above.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
+
 	// An export mostly starts from the one before it, so all older records are removed at once.
 	if old, err := above.ReadDir(r.dir); err == nil && len(old) >= maxRecords {
 		for _, e := range old {
 			_ = above.Remove(filepath.Join(r.dir, e.Name))
 		}
 	}
+
 	name := filepath.Join(r.dir, commit)
 	f, err := above.File(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
+
 	w := bufio.NewWriter(f)
 	if err := errors.Join(gob.NewEncoder(w).Encode(e), w.Flush(), f.Close()); err != nil {
 		return err
 	}
+
 	return above.Rename(name+".new", name)
 }

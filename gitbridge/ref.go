@@ -35,22 +35,26 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 	if !strings.HasPrefix(ref, "refs/") {
 		return fmt.Errorf("%w: %q: give the whole name, such as %sNAME", ErrBadRef, ref, userRefs)
 	}
+
 	if _, err := r.git(ctx, nil, "check-ref-format", ref); err != nil {
 		if exitCode(err) != 1 {
 			return err
 		}
 		return fmt.Errorf("%w: %q is not a name that git allows", ErrBadRef, ref)
 	}
+
 	for _, t := range taken {
 		if ref == strings.TrimSuffix(t, "/") || strings.HasPrefix(ref, t) {
 			return fmt.Errorf("%w: %q: branches, tags and remotes are not written; use a ref such as %sNAME", ErrBadRef, ref, userRefs)
 		}
 	}
+
 	for ; ref != "."; ref = path.Dir(ref) {
 		if err := r.noLinks(filepath.Join(r.gitDir, ref), filepath.Join(r.gitDir, "logs", ref)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -61,6 +65,7 @@ func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for line := range strings.Lines(out) {
 		switch fields := strings.Fields(line); {
 		case fields[1] != ref:
@@ -70,6 +75,7 @@ func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 			return fields[0], nil
 		}
 	}
+
 	return "", nil
 }
 
@@ -78,10 +84,12 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 	if old == "" {
 		old = r.zeroID()
 	}
+
 	_, err := r.git(ctx, nil, "update-ref", "--no-deref", "-m", reason, ref, id, old)
 	if err == nil {
 		return nil
 	}
+
 	var g *GitError
 	if errors.As(err, &g) {
 		switch {
@@ -92,6 +100,7 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 			return fmt.Errorf("%w: %q: another ref is in its way: %s", ErrBadRef, ref, g.Stderr)
 		}
 	}
+
 	return fmt.Errorf("moving %s: %w", ref, err)
 }
 
@@ -104,26 +113,31 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (drop
 	if err := initOwn(ctx, dir); err != nil {
 		return false, err
 	}
+
 	repo, err := openRepository(ctx, dir, trustNone)
 	if err != nil {
 		return false, err
 	}
+
 	out, err := repo.git(ctx, nil, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return false, fmt.Errorf("listing the refs of %s: %w", dir, err)
 	}
+
 	var input strings.Builder
 	for _, ref := range strings.Fields(out) {
 		if drop(ref) {
 			fmt.Fprintf(&input, "delete %s\n", ref)
 		}
 	}
+
 	if input.Len() == 0 {
 		return false, nil
 	}
 	if _, err := repo.ask(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
 		return true, fmt.Errorf("deleting refs of %s: %w", dir, err)
 	}
+
 	return true, nil
 }
 
@@ -137,5 +151,6 @@ func Prune(ctx context.Context, dir string) error {
 	if _, err := repo.git(ctx, nil, "gc", "--prune=now", "--quiet"); err != nil {
 		return fmt.Errorf("freeing objects of %s: %w", dir, err)
 	}
+
 	return nil
 }

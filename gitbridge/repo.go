@@ -70,6 +70,7 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNotRepository, err)
 	}
@@ -79,19 +80,23 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	if err := checkFiles(ctx, abs, t); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
+
 	env := append(t.env(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(abs))
 	out, err := run(ctx, abs, env, nil, "rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects")
 	if err != nil {
 		return nil, openError(dir, err)
 	}
+
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	if len(lines) != 3 {
 		return nil, fmt.Errorf("%s: git rev-parse answered %q", dir, out)
 	}
+
 	r := &repository{trust: t, dir: dir, gitDir: lines[0], objects: lines[2], format: lines[1]}
 	if !filepath.IsAbs(r.objects) {
 		r.objects = filepath.Join(abs, r.objects)
 	}
+
 	return r, r.inPlace(abs)
 }
 
@@ -126,12 +131,14 @@ func openError(dir string, err error) error {
 	if !errors.As(err, &g) {
 		return err
 	}
+
 	switch {
 	case strings.Contains(g.Stderr, "dubious ownership"):
 		return fmt.Errorf("%s: %w: if you trust it, run: git config --global --add safe.directory %s", dir, ErrUnsafe, dir)
 	case strings.Contains(g.Stderr, "not a git repository"):
 		return fmt.Errorf("%s: %w: name the root of a working tree or a bare repository", dir, ErrNotRepository)
 	}
+
 	return fmt.Errorf("%s: %w: %s", dir, ErrNotRepository, g.Stderr)
 }
 
@@ -153,14 +160,17 @@ func initOwn(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the store's git repository: %w", err)
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("opening the store's git repository: %w", err)
 	}
 	defer root.Close()
+
 	if err := plain(root); err != nil {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
+
 	making.Lock()
 	defer making.Unlock()
 
@@ -171,10 +181,12 @@ func initOwn(ctx context.Context, dir string) error {
 			return fmt.Errorf("making the store's git repository: %w", err)
 		}
 	}
+
 	err = root.WriteFile("config.new", []byte(ownConfig), 0o600)
 	if err = errors.Join(err, root.Rename("config.new", "config")); err != nil {
 		return fmt.Errorf("configuring the store's git repository: %w", err)
 	}
+
 	return nil
 }
 
@@ -201,6 +213,7 @@ func plain(root *os.Root) error {
 		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces those, and writes to none
 			return nil
 		}
+
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -208,6 +221,7 @@ func plain(root *os.Root) error {
 		if err == nil && !vfs.Own(info) {
 			err = fmt.Errorf("%w: %s has other hard links", ErrForeign, name)
 		}
+
 		return err
 	})
 }

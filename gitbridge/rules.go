@@ -45,10 +45,12 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	for _, name := range []string{infoAttributes, infoExclude} {
 		files[name] = filepath.Join(filepath.Dir(r.objects), name) // worktrees share it
 	}
+
 	setting := make(map[string]string)
 	for key, name := range userFiles {
 		files[name], setting[name] = r.userFile(ctx, s, key, name), key+": "
 	}
+
 	s.rules = make(map[string]string)
 	for name, file := range files {
 		text, err := readRegular(file)
@@ -57,6 +59,7 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 		}
 		s.rules[name] = string(text)
 	}
+
 	return nil
 }
 
@@ -80,6 +83,7 @@ func configFile(name string) string {
 	if home, err := os.UserHomeDir(); err == nil {
 		return filepath.Join(home, ".config/git", name)
 	}
+
 	return ""
 }
 
@@ -89,11 +93,13 @@ func configs() []string {
 	if home, err := os.UserHomeDir(); err == nil {
 		files = append(files, filepath.Join(home, ".gitconfig"))
 	}
+
 	for _, kv := range environment() {
 		if name, file, _ := strings.Cut(kv, "="); name == "GIT_CONFIG_SYSTEM" || name == "GIT_CONFIG_GLOBAL" {
 			files = append(files, file)
 		}
 	}
+
 	return files
 }
 
@@ -109,6 +115,7 @@ func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	for _, name := range names {
 		fmt.Fprintf(h, "%d\n%s", len(s.rules[name]), s.rules[name])
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -119,13 +126,16 @@ func readRegular(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err == nil {
 		err = regular(name, info, largestRules)
 	}
+
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, err
 	}
+
 	return io.ReadAll(io.LimitReader(f, largestRules))
 }
 
@@ -137,6 +147,7 @@ func regular(name string, info fs.FileInfo, most int64) error {
 	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
 		return nil
 	}
+
 	return fmt.Errorf("%s: %w", name, ErrNotRegular)
 }
 
@@ -150,6 +161,7 @@ var (
 // repository are not noticed.
 func checkFiles(ctx context.Context, abs string, t trust) error {
 	dirs := []string{abs}
+
 	if info, err := os.Stat(filepath.Join(abs, ".git")); err == nil {
 		dirs[0] = filepath.Join(abs, ".git")
 		if !info.IsDir() {
@@ -160,9 +172,11 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 			dirs = []string{l.Dir, l.Common}
 		}
 	}
+
 	if text, err := readSmall(filepath.Join(dirs[0], "commondir")); err == nil {
 		dirs = append(dirs, gitdir.Resolved(dirs[0], strings.TrimRight(text, "\r\n")))
 	}
+
 	seen := make(map[string]bool)
 	if t != trustNone {
 		for _, file := range configs() {
@@ -171,26 +185,31 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 			}
 		}
 	}
+
 	for _, dir := range dirs {
 		if err := checkObjects(filepath.Join(dir, "objects"), seen); err != nil {
 			return err
 		}
+
 		for _, name := range opened {
 			if err := checkFile(filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
+
 		for _, name := range walked {
 			if err := checkBelow(filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
+
 		for _, name := range []string{"config", "config.worktree"} {
 			if err := checkConfig(ctx, filepath.Join(dir, name), seen); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -226,16 +245,19 @@ func checkObjects(dir string, seen map[string]bool) error {
 			}
 		}
 	}
+
 	list := filepath.Join(dir, "info/alternates")
 	text, err := readRegular(list)
 	if errors.Is(err, ErrNotRegular) {
 		return err
 	}
+
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
 		if name, err := strconv.Unquote(line); err == nil {
 			line = name
 		}
+
 		if line == "" || line[0] == '#' {
 			continue
 		}
@@ -246,6 +268,7 @@ func checkObjects(dir string, seen map[string]bool) error {
 			return fmt.Errorf("%s: %w", list, err)
 		}
 	}
+
 	return nil
 }
 
@@ -262,6 +285,7 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 	if !bytes.Contains(bytes.ToLower(text), []byte("include")) {
 		return nil
 	}
+
 	out, err := run(ctx, "", trustNone.env(), nil, "config", "--file", file, "--no-includes", "--type=path", "-z",
 		"--get-regexp", `^include(if\..*)?\.path$`)
 	var g *GitError
@@ -271,6 +295,7 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 	if err != nil {
 		return err
 	}
+
 	for _, kv := range strings.Split(string(out), "\x00") {
 		key, path, _ := strings.Cut(kv, "\n")
 		if path != "" && !filepath.IsAbs(path) {
@@ -280,5 +305,6 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 			return fmt.Errorf("%s in %s: %w", key, file, err)
 		}
 	}
+
 	return nil
 }

@@ -32,6 +32,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
 	}
+
 	var entries []tree.Dirent
 	err := n.Dir.List(x.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
 		if hasRules(e.Name) || x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
@@ -42,6 +43,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	if err != nil {
 		return fmt.Errorf("reading directory %q: %w", dir, err)
 	}
+
 	slices.SortFunc(entries, func(a, b tree.Dirent) int { return strings.Compare(a.Name, b.Name) })
 	items := make([]item, len(entries))
 	for i, e := range entries {
@@ -50,6 +52,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
 	}
+
 	// git needs the rules before it is asked about files. Rules that did not change since an earlier
 	// export apply to files that did. git does not follow links to rules.
 	for _, it := range items {
@@ -59,9 +62,11 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			}
 		}
 	}
+
 	if u := x.update; u != nil {
 		items = slices.DeleteFunc(items, func(it item) bool { return !u.paths[it.path] })
 	}
+
 	items = slices.DeleteFunc(items, func(it item) bool {
 		if path.Base(it.path) != ".git" {
 			return false
@@ -69,12 +74,15 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 		if dir != "" { // of the root it is the user's own repository
 			x.leaveOut(it.path, "git leaves out everything named .git")
 		}
+
 		return true
 	})
 	if items, err = x.notIgnored(items); err != nil {
 		return err
 	}
+
 	var files, dirs []item
+
 	for _, it := range items {
 		name := path.Base(it.path)
 		switch {
@@ -89,16 +97,19 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			x.leaveOut(it.path, "git has no "+cmp.Or(kind, "devices"))
 		}
 	}
+
 	if x.update == nil && len(files) >= largeDir {
 		err = x.w.tree(dir, func() error { return x.files(files) })
 	} else {
 		err = x.files(files)
 	}
+
 	for _, it := range dirs {
 		if err == nil {
 			err = x.subdir(it)
 		}
 	}
+
 	return err
 }
 
@@ -113,10 +124,12 @@ func (x *exporter) subdir(it item) error {
 	if err == nil && gitDir != "" {
 		commit, err = x.nested.commit(gitDir)
 	}
+
 	if gitDir != "" || errors.Is(err, errOutside) {
 		x.links[it.path] = true
 		x.w.remove(it.path) // files of the earlier export, when it was not a repository
 	}
+
 	switch {
 	case errors.Is(err, errOutside):
 		x.leaveOut(it.path, "nested repository whose git directory is not in the snapshot")
@@ -128,21 +141,27 @@ func (x *exporter) subdir(it item) error {
 			x.leaveOut(it.path, "git has no empty directories")
 			return nil
 		}
+
 		u := x.update
 		if u != nil && u.links[it.path] {
 			x.update = nil // its files are not in the tree
 		}
+
 		err := x.dir(it.path, it.node)
 		x.update = u
+
 		return err
 	}
+
 	if len(commit) != x.repo.idLength() {
 		x.leaveOut(it.path, "nested repository without a commit")
 		return nil
 	}
+
 	x.w.set(modeGitlink, commit, it.path)
 	x.res.Files++
 	x.leaveOut(it.path, "nested repository: only a link to its commit "+commit+" is recorded")
+
 	return nil
 }
 
@@ -156,8 +175,10 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 		return items, nil
 	}
 	paths := make([]string, len(items))
+
 	for i, it := range items {
 		paths[i] = it.path
+
 		// Patterns that end in a slash match directories only.
 		if it.node.IsDir() {
 			if err := x.worktree.mkdir(it.path); err != nil {
@@ -165,6 +186,7 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 			}
 		}
 	}
+
 	const source, line, pattern, name = 0, 1, 2, 3
 	kept := items[:0]
 	err := x.ignorer.ask(paths, name+1, func(i, field int, text string) {
@@ -175,6 +197,8 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
+
 	x.res.Ignored += len(items) - len(kept)
+
 	return kept, nil
 }

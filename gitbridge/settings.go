@@ -22,20 +22,24 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of %s: %w", r.dir, err)
 	}
+
 	s := &settings{all: out, values: make(map[string]string)}
 	for _, kv := range strings.Split(strings.TrimSuffix(out, "\x00"), "\x00") {
 		key, value, ok := strings.Cut(kv, "\n")
 		if !ok {
 			value = "true" // a key alone
 		}
+
 		s.values[key] = value
 	}
+
 	s.noExec = !s.flag("core.filemode", true)
 	s.autoCRLF = s.values["core.autocrlf"] == "input" || s.flag("core.autocrlf", false)
 	s.names = nameRules{ntfs: s.flag("core.protectntfs", true), hfs: s.flag("core.protecthfs", false)}
 	if err := r.readRules(ctx, s); err != nil {
 		return nil, err
 	}
+
 	s.author, s.committer = r.identity(ctx, "GIT_AUTHOR_IDENT"), r.identity(ctx, "GIT_COMMITTER_IDENT")
 	return s, nil
 }
@@ -55,11 +59,13 @@ func (s *settings) flag(key string, unset bool) bool {
 	if !ok {
 		return unset
 	}
+
 	switch strings.ToLower(v) {
 	case "true", "yes", "on":
 		return true
 	case "", "false", "no", "off":
 		return false
 	}
+
 	return strings.Trim(v, "0") != ""
 }

@@ -33,10 +33,12 @@ func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
+
 	s := &attrWorktree{dir: temp.Path, temp: temp, meter: m}
 	if err := s.prepare(ctx, r, set); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), temp.Remove())
 	}
+
 	return s, nil
 }
 
@@ -48,17 +50,21 @@ func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings
 			return err
 		}
 	}
+
 	for key, name := range userFiles {
 		file := filepath.Join(s.dir, name)
 		if err := os.WriteFile(file, []byte(set.rules[name]), 0o600); err != nil {
 			return err
 		}
+
 		s.config = append(s.config, "-c", key+"="+file)
 	}
+
 	s.env = append(r.trust.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+s.workTree(), "GIT_INDEX_FILE="+filepath.Join(s.dir, "index"))
 	if err := os.Mkdir(s.workTree(), 0o700); err != nil {
 		return err
 	}
+
 	s.root, err = os.OpenRoot(s.workTree())
 	return err
 }
@@ -75,15 +81,18 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 			s.config = append(s.config, "-c", key+"="+value)
 		}
 	}
+
 	if err := initBare(ctx, dir, r.format); err != nil || r.trust == trustNone {
 		return err
 	}
+
 	err := os.Mkdir(filepath.Join(dir, "info"), 0o700)
 	for _, name := range []string{infoAttributes, infoExclude} {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), []byte(set.rules[name]), 0o600)
 		}
 	}
+
 	return err
 }
 
@@ -107,14 +116,17 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 	if err := s.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
+
 	f, err := s.root.Create(name)
 	if err == nil {
 		_, err = io.Copy(struct{ io.Writer }{f}, metered{r, func(n int64) error { return s.meter.spool(2 * n) }})
 		err = errors.Join(err, f.Close())
 	}
+
 	if err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
+
 	return nil
 }
 
@@ -132,12 +144,14 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 		in.WriteString(p)
 		in.WriteByte(0)
 	}
+
 	// git answers while it reads: writing has to go on meanwhile, or both wait.
 	sent := make(chan error, 1)
 	go func() {
 		_, err := p.in.Write(in.Bytes())
 		sent <- err
 	}()
+
 	for i := range paths {
 		for k := range perPath {
 			text, err := p.out.ReadString(0)
@@ -147,9 +161,11 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 			answer(i, k, strings.TrimSuffix(text, "\x00"))
 		}
 	}
+
 	if err := <-sent; err != nil {
 		return p.fail(err)
 	}
+
 	return nil
 }
 
@@ -180,5 +196,6 @@ func conversionOf(values []string, auto bool) conversion {
 	case given(text), text == "unspecified" && (given(crlf) || given(eol) || crlf == "unspecified" && auto):
 		return lineEnds
 	}
+
 	return unconverted
 }

@@ -42,6 +42,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary file: %w", err)
 	}
+
 	os.Remove(spool.Name())
 	// Without deltas an export is fast, and git gc makes better ones. Above the threshold git does
 	// not have a whole file in memory.
@@ -50,6 +51,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
+
 	// Without ReadFrom of p.in, an error of the bufio.Writer is always one of git.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
 	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(spooled{spool, m}, 64<<10)}, nil
@@ -57,10 +59,12 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 
 func (w *writer) close() {
 	w.spool.Close()
+
 	if !w.ended {
 		_ = w.p.fail(context.Canceled)
 		w.ended = true
 	}
+
 	// git writes a crash report to the repository.
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
 }
@@ -88,6 +92,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes instead of %d", n, size)
 	}
+
 	return mark, err
 }
 
@@ -120,6 +125,7 @@ func (w *writer) tree(dir string, fill func() error) error {
 	if err != nil || len(files) == 0 {
 		return err
 	}
+
 	sent := make(chan error, 1)
 	go func() { // git answers while it reads
 		for _, f := range files {
@@ -127,6 +133,7 @@ func (w *writer) tree(dir string, fill func() error) error {
 		}
 		sent <- w.in.Flush()
 	}()
+
 	var list bytes.Buffer
 	for _, f := range files {
 		id, err := w.p.out.ReadString('\n')
@@ -135,15 +142,19 @@ func (w *writer) tree(dir string, fill func() error) error {
 		}
 		fmt.Fprintf(&list, "%06o blob %s\t%s\x00", f.mode, strings.TrimSpace(id), f.name)
 	}
+
 	if err := <-sent; err != nil {
 		return w.fail(err)
 	}
+
 	// The contents are in a pack that is not finished.
 	id, err := w.repo.ask(w.p.ctx, w.env, &list, "mktree", "-z", "--missing")
 	if err != nil {
 		return fmt.Errorf("making the tree of %q: %w", dir, err)
 	}
+
 	fmt.Fprintf(w.lines, "M 040000 %s %s\n", bytes.TrimSpace(id), cmp.Or(gitquote.Name(dir), `""`))
+
 	return nil
 }
 
@@ -168,19 +179,23 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if err == nil {
 		_, err = w.spool.Seek(0, io.SeekStart)
 	}
+
 	if err != nil {
 		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
+
 	const branch = "refs/amberfs-export"
 	fmt.Fprintf(w.in, "commit %s\nmark :%d\nauthor %s %d +0000\ncommitter %s %[4]d +0000\ndata %[6]d\n%[7]s\n",
 		branch, commitMark, c.author, max(c.time.Unix(), 0), c.committer, len(c.message), c.message)
 	if c.parent != "" {
 		fmt.Fprintf(w.in, "from %s\n", c.parent)
 	}
+
 	fmt.Fprintln(w.in, "deleteall")
 	if c.tree != "" {
 		fmt.Fprintf(w.in, "M 040000 %s \"\"\n", c.tree)
 	}
+
 	_, err = io.Copy(w.in, w.spool)
 	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
 	if err == nil {
@@ -189,21 +204,26 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if err == nil {
 		id, err = w.p.out.ReadString('\n')
 	}
+
 	root := ""
 	if err == nil {
 		root, err = w.p.out.ReadString('\n')
 	}
+
 	if err != nil {
 		return "", "", w.fail(err)
 	}
+
 	w.ended = true
 	if err := w.p.wait(); err != nil {
 		return "", "", err
 	}
+
 	id = strings.TrimSpace(id)
 	fields := strings.Fields(root)
 	if len(fields) < 3 || !w.repo.isID(id) || !w.repo.isID(fields[2]) {
 		return "", "", fmt.Errorf("git fast-import answered %q and %q", id, root)
 	}
+
 	return id, fields[2], nil
 }

@@ -88,6 +88,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	defer host.close()
+
 	// One apply of this user at a time. Without a lock a change by another one is noticed when a path
 	// gets its name.
 	how := unix.LOCK_EX
@@ -97,6 +98,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	if host.locked, err = lockDir(ctx, host.root, how, o.Waiting); err != nil {
 		return nil, err
 	}
+
 	host.src, host.states = o.Source, []*tree.State{o.Base, o.Now}
 	pl := &planner{
 		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
@@ -104,6 +106,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 		files: make(hostFiles), lost: make(map[fileKind][]*tree.Inode),
 	}
 	defer func() { pl.repos.close() }()
+
 	if err := pl.planAll(); err != nil {
 		return nil, err
 	}
@@ -113,11 +116,13 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	if err := pl.lookAround(); err != nil || o.DryRun {
 		return pl.res, err
 	}
+
 	w := newWriter(ctx, host, o, pl.res)
 	w.files, w.repos = pl.files, pl.repos
 	for _, d := range pl.steps {
 		w.steps = append(w.steps, d.step)
 	}
+
 	return pl.res, w.run()
 }
 
@@ -152,11 +157,13 @@ func Explain(err error, res *Applied) error {
 		}
 		return err
 	}
+
 	e := errs.Fail(errs.Conflict, "%s changed in %s and in the workspace; nothing was changed", english.Plural(len(res.Conflicts), "path", "paths"), res.Dir).
 		WithHint("%s", threeway.DecideHint("decide with --prefer dir (--ours) or --prefer workspace (--theirs)", res.Conflicts))
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()
 	}
+
 	e.Err = err
 	return e
 }

@@ -51,11 +51,13 @@ func (d *dirReader) linked(at string, l *Linked, was *tree.Inode) error {
 		return d.LeaveOut(at, fmt.Errorf("%q names %w", at, l.Err))
 	}
 	var names []string
+
 	for _, m := range l.Made {
 		var st unix.Stat_t
 		if err := unix.Stat(l.Own, &st); err != nil {
 			return err
 		}
+
 		e := stream.Entry{Path: path.Join(at, m.Name)}
 		e.Meta = d.Own(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Ctim), Mtime: 1})
 		if m.Text != nil {
@@ -64,14 +66,17 @@ func (d *dirReader) linked(at string, l *Linked, was *tree.Inode) error {
 		if err := d.add(e); err != nil {
 			return err
 		}
+
 		names = append(names, m.Name)
 	}
+
 	return d.linkedPart(at, ".", l, was, names...)
 }
 
 // linkedPart reads a part of a directory elsewhere. made are names that are there.
 func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made ...string) error {
 	names := made
+
 	for _, from := range slices.Compact([]string{l.Own, l.Common}) {
 		parent, err := os.Open(filepath.Join(from, rel))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -80,6 +85,7 @@ func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made 
 		if err != nil {
 			return d.LeaveOut(at, fmt.Errorf("%q: %w", path.Join(at, rel), reason(err)))
 		}
+
 		entries, err := parent.Readdirnames(-1)
 		for _, e := range entries {
 			name := path.Join(rel, e)
@@ -88,6 +94,7 @@ func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made 
 			if err != nil || !mixed && !copied || slices.Contains(names, e) {
 				continue
 			}
+
 			names = append(names, e)
 			var then *tree.Inode
 			if then, err = d.beforeIn(was, e); err == nil && mixed {
@@ -96,12 +103,15 @@ func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made 
 				err = d.entry(path.Join(at, name), parent, e, then)
 			}
 		}
+
 		parent.Close()
 		if err != nil {
 			return err
 		}
 	}
+
 	slices.Sort(names)
+
 	return d.gone(path.Join(at, rel), was, names)
 }
 
@@ -111,11 +121,13 @@ func (d *dirReader) mixedDir(at, name string, parent *os.File, l *Linked, was *t
 	if err := unix.Fstat(int(parent.Fd()), &st); err != nil {
 		return err
 	}
+
 	e := stream.Entry{Path: path.Join(at, name), Meta: d.Own(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Mtime: 1})}
 	if was == nil || !was.IsDir() {
 		if err := d.add(e); err != nil {
 			return err
 		}
 	}
+
 	return d.linkedPart(at, name, l, was)
 }

@@ -47,11 +47,13 @@ func openHost(dir string) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	h := &host{root: fd, dir: -1, alias: map[string]string{}, opened: map[uint64]*openedDir{}}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		h.path, err = os.Readlink(procPath(fd))
 	}
+
 	h.temps = fmt.Sprintf("%s%x-", tempPrefix, st.Ino)
 
 	var system unix.Statfs_t
@@ -82,12 +84,15 @@ func (h *host) open(p *tree.Path) (int, error) {
 	if h.dir >= 0 && h.at == p.String() {
 		return h.dir, nil
 	}
+
 	fd, err := h.walk(p)
 	if err != nil {
 		return -1, err
 	}
+
 	h.forget()
 	h.dir, h.at = fd, p.String()
+
 	return fd, nil
 }
 
@@ -101,11 +106,13 @@ func (h *host) walk(p *tree.Path) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(above)
+
 	var fd int
 	err = h.opening(above, p.Dir, func() (err error) {
 		fd, err = unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
+
 	return fd, err
 }
 
@@ -160,6 +167,7 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 	if p != nil {
 		above = p.Dir
 	}
+
 	dir, err := h.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return place{unreachable: err}, nil
@@ -167,17 +175,20 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 	if err == nil {
 		err = h.opening(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
 	}
+
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return place{}, nil
 	case err != nil:
 		return at, fmt.Errorf("looking at %q: %w", p.Short(), err)
 	}
+
 	if at.exists = true; at.isDir() {
 		mode := at.st.Mode
 		at.st.Mode, _ = h.closedMode(p, mode)
 		at.open = at.st.Mode != mode
 	}
+
 	return at, nil
 }
 
@@ -217,11 +228,13 @@ func (h *host) readlink(p *tree.Path) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	buf := make([]byte, stream.MaxPath+1)
 	n, err := unix.Readlinkat(dir, p.Name, buf)
 	if err != nil {
 		return "", fmt.Errorf("reading the link %q: %w", p.Short(), err)
 	}
+
 	return string(buf[:n]), nil
 }
 
@@ -248,10 +261,12 @@ func (h *host) read(p *tree.Path) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b, err := io.ReadAll(io.LimitReader(f, threeway.MaxMerged+1))
 	if err == nil && len(b) > threeway.MaxMerged {
 		err = unix.EFBIG
 	}
+
 	return b, errors.Join(reason(err), f.Close())
 }
 
@@ -263,16 +278,20 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 		now, err := h.look(p)
 		return err == nil && timeOf(now.st.Mtim) == n.Mtime, err
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
 	}
 	defer f.Close()
+
 	then := n.Content.Reader(src.Files)
 	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
+
 	for off := int64(0); ; {
 		if off, err = h.nextData(src, f, n, off); err != nil || off >= n.Size() {
 			return err == nil, err
 		}
+
 		i, ierr := f.ReadAt(x, off)
 		j, jerr := then.ReadAt(y, off)
 		if !bytes.Equal(x[:i], y[:j]) {
@@ -281,11 +300,13 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 		if k := errs.ScriptKind(jerr); k == errs.NotExist || k == errs.Damaged {
 			return false, nil // the file changed before the import had read it
 		}
+
 		for _, err := range []error{ierr, jerr} {
 			if err != nil && !errors.Is(err, io.EOF) {
 				return false, fmt.Errorf("reading %q: %w", p.Short(), reason(err))
 			}
 		}
+
 		off += int64(i)
 		if ierr != nil || jerr != nil {
 			return ierr != nil && jerr != nil, nil
@@ -301,10 +322,12 @@ func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) 
 	} else if err != nil {
 		return off, nil // all is data
 	}
+
 	then, err := n.Content.SeekData(src.Files, off, 1)
 	if errors.Is(err, content.ErrNoData) {
 		then, err = n.Size(), nil
 	}
+
 	return min(here, then), err
 }
 
@@ -314,6 +337,7 @@ func (h *host) below(p *tree.Path) (out []*tree.Path, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), h.temps) {
 			continue // it is swept
@@ -322,12 +346,14 @@ func (h *host) below(p *tree.Path) (out []*tree.Path, err error) {
 		if out = append(out, at); !e.IsDir() {
 			continue
 		}
+
 		more, err := h.below(at)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, more...)
 	}
+
 	return out, nil
 }
 
@@ -341,14 +367,17 @@ func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
 			return err
 		})
 	}
+
 	if err == nil {
 		f := os.NewFile(uintptr(fd), p.Short())
 		entries, err = f.ReadDir(-1)
 		err = errors.Join(reason(err), f.Close())
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), err)
 	}
+
 	return entries, nil
 }
 
@@ -357,11 +386,13 @@ func (h *host) xattrs(p *tree.Path) ([]tree.Xattr, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fd, err := unix.Openat(dir, nameOf(p), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
+
 	return readXattrs(procPath(fd), make([]byte, 64<<10))
 }
 

@@ -42,22 +42,27 @@ func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 	if err := unix.Fstat(dir, &st); err != nil || h.opened[st.Ino] != nil {
 		return false, err
 	}
+
 	left := st.Mode&openMode == openMode
 	if !left && (os.Geteuid() == 0 || st.Mode&unfinished == unfinished) || !mayChmod(&st) {
 		return false, nil
 	}
+
 	mode, known := h.closedMode(p, st.Mode)
 	if !known {
 		return false, nil // the next access fails
 	}
+
 	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return false, err
 	}
+
 	h.opened[st.Ino] = &openedDir{fd: fd, mode: mode & 0o7777}
 	if left {
 		return false, nil
 	}
+
 	return true, unix.Chmod(procPath(fd), mode&0o7777|openMode)
 }
 
@@ -76,6 +81,7 @@ func (h *host) opening(dir int, p *tree.Path, do func() error) error {
 	if is, oerr := h.openUp(dir, p); oerr != nil || !is {
 		return errors.Join(err, oerr)
 	}
+
 	return do()
 }
 
@@ -87,8 +93,11 @@ func (h *host) closeUp() (err error) {
 				err = cerr
 			}
 		}
+
 		_ = unix.Close(o.fd)
 	}
+
 	clear(h.opened)
+
 	return err
 }

@@ -28,11 +28,13 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (*dirLock, error)
 	if err != nil {
 		return nil, nil
 	}
+
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, nil
 		}
+
 		l := &dirLock{f}
 		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
 		case err == nil && l.named():
@@ -44,11 +46,14 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (*dirLock, error)
 			f.Close()
 			return nil, nil
 		}
+
 		f.Close()
+
 		if waiting != nil {
 			waiting()
 			waiting = nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -62,10 +67,12 @@ func lockName(fd int) (string, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return "", err
 	}
+
 	state, err := env.StateDir()
 	if err != nil {
 		return "", err
 	}
+
 	locks := filepath.Join(state, "locks")
 	return filepath.Join(locks, fmt.Sprintf("%x-%x", st.Dev, st.Ino)), os.MkdirAll(locks, 0o700)
 }
@@ -84,5 +91,6 @@ func (l *dirLock) release() {
 	if unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && l.named() {
 		_ = os.Remove(l.file.Name()) // an empty file that stays does no harm
 	}
+
 	l.file.Close()
 }

@@ -57,10 +57,12 @@ func (pl *planner) planAll() error {
 	}); err != nil {
 		return err
 	}
+
 	left, err := pl.leftOut(changes)
 	if err != nil {
 		return err
 	}
+
 	pl.res.LeftOut = topmost(left, changes)
 	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
 
@@ -68,19 +70,23 @@ func (pl *planner) planAll() error {
 	if changes, err = pl.planGit(changes); err != nil {
 		return err
 	}
+
 	apart, err := pl.planWhole(whole)
 	if err != nil {
 		return err
 	}
+
 	changes = threeway.SortChanges(append(changes, apart...))
 	if err := pl.findFiles(changes); err != nil {
 		return err
 	}
+
 	for _, c := range slices.Concat(top, changes) {
 		if err := pl.plan(c); err != nil {
 			return err
 		}
 	}
+
 	return pl.planReplaced()
 }
 
@@ -88,6 +94,7 @@ func (pl *planner) planAll() error {
 func (pl *planner) result() error {
 	res := pl.res
 	var paths []graft.PathChange
+
 	for _, d := range pl.steps {
 		d.was, d.all = pl.baseOf(d), d.forced
 		if d.action == keep {
@@ -96,22 +103,28 @@ func (pl *planner) result() error {
 		if !d.forced {
 			res.Plan = append(res.Plan, Planned{Change: d.change})
 		}
+
 		paths = append(paths, graft.PathChangeOf(graft.StepOf(d.change)))
 	}
+
 	if len(pl.blocked) > 0 {
 		res.Conflicts = pl.blocked
 		return fmt.Errorf("%w: %w", ErrConflict, errBlocked)
 	}
+
 	if pl.refused {
 		return ErrConflict
 	}
+
 	for _, d := range pl.steps {
 		if d.action != keep {
 			res.count(d.step)
 		}
 	}
+
 	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
 	res.Paths, res.Changed = append(res.Paths, paths...), len(paths)
+
 	return nil
 }
 
@@ -124,14 +137,17 @@ func (pl *planner) baseOf(d *decision) *tree.Inode {
 	if d.here != nil {
 		return d.here
 	}
+
 	if f := pl.files[n.Ino]; f != nil && !n.IsDir() {
 		if was = f.was; was == nil && d.sameFile {
 			was = d.change.Before // other numbers, after a refresh
 		}
 	}
+
 	if was == nil || was.Type() != n.Type() {
 		return nil
 	}
+
 	return was
 }
 
@@ -140,34 +156,44 @@ func (pl *planner) plan(c tree.Change) error {
 	if inSet(c.Path, pl.excluded) {
 		return nil
 	}
+
 	if c.After != nil && c.After.Type() == unix.S_IFSOCK {
 		pl.res.skip(c.Path, "sockets are not applied") // one is useless without its program
 		return nil
 	}
+
 	at, err := pl.host.look(c.Path)
 	if err != nil {
 		return err
 	}
+
 	d := &decision{step: &step{change: c, seen: at, text: pl.repos.Merged[c.Path.String()].Data}}
 	if inSet(c.Path, pl.whole) {
 		if err := pl.planIn(d); err != nil {
 			return err
 		}
+
 		pl.add(d)
+
 		return nil
 	}
+
 	if only := minor(c) && c.What&tree.Links == 0; !only && pl.choose(d) {
 		return nil
 	}
+
 	conflict, err := pl.judge(d)
 	if err != nil || conflict && minor(c) {
 		return err
 	}
+
 	if conflict && !pl.conflict(d, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
 		pl.excluded[c.Path.String()] = true
 		return nil
 	}
+
 	pl.add(d)
+
 	return nil
 }
 
@@ -194,44 +220,54 @@ func (pl *planner) judge(d *decision) (conflict bool, err error) {
 		if above == nil || above.change.After == nil || !above.change.After.IsDir() {
 			return true, nil
 		}
+
 		d.action = actionFor(c)
+
 		return false, nil
 	}
+
 	if c.Before != nil && c.Before.IsDir() && c.After != nil && c.After.IsDir() && at.isDir() {
 		d.sameFile = true
 		return pl.judgeAttrs(d, c.Before)
 	}
+
 	if f := pl.files.of(d.step); f != nil && f.at != nil && at.exists && at.id() == f.id {
 		d.sameFile = true
 		return pl.judgeAttrs(d, cmp.Or(f.was, c.Before))
 	}
+
 	if is, err := pl.isApplied(d); err != nil || is {
 		if is && pl.files.of(d.step) != nil {
 			d.action = write // another file with the same bytes
 		}
 		return false, err
 	}
+
 	if c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() && !at.exists {
 		d.action = actionFor(c) // an interrupted run removed what was there
 		return false, nil
 	}
+
 	files := pl.areFiles(d) && !minor(c)
 	if !files || !pl.goesOn(d) {
 		same, err := pl.host.same(pl.o.Source, c.Path, at, c.Before)
 		if err != nil {
 			return false, err
 		}
+
 		if same {
 			d.action = actionFor(c)
 			return false, nil
 		}
 	}
+
 	switch {
 	case files:
 		return pl.mergeFile(d)
 	case c.Before != nil:
 		return true, nil
 	}
+
 	clean, err := pl.mergeText(d)
 	return !clean, err
 }
@@ -243,24 +279,29 @@ func (pl *planner) planReplaced() error {
 	for _, d := range pl.steps {
 		removed[d.change.Path.String()] = d.action == remove
 	}
+
 	steps := pl.steps
 	pl.steps = nil
 	for _, d := range steps {
 		if inSet(d.change.Path, pl.excluded) {
 			continue
 		}
+
 		if d.action == write && d.seen.isDir() {
 			below, err := pl.host.below(d.change.Path)
 			if err != nil {
 				return err
 			}
+
 			if slices.ContainsFunc(below, func(p *tree.Path) bool { return !removed[p.String()] }) && !pl.conflict(d, true) {
 				pl.excluded[d.change.Path.String()] = true
 				continue
 			}
 		}
+
 		pl.steps = append(pl.steps, d)
 	}
+
 	return nil
 }
 
@@ -269,10 +310,12 @@ func inSet(p *tree.Path, set map[string]bool) bool {
 	if len(set) == 0 {
 		return false
 	}
+
 	for ; p != nil; p = p.Dir {
 		if set[p.String()] {
 			return true
 		}
 	}
+
 	return false
 }

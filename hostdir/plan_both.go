@@ -39,6 +39,7 @@ func (pl *planner) mergeFile(d *decision) (conflict bool, err error) {
 	if err := pl.readHere(d, c.Before); err != nil {
 		return false, err
 	}
+
 	m, err := threeway.MergeFile(c.Before, d.here, c.After, func(x, y *tree.Inode) (bool, error) { return pl.sameData(d, x, y) })
 	if err != nil {
 		return false, err
@@ -46,14 +47,18 @@ func (pl *planner) mergeFile(d *decision) (conflict bool, err error) {
 	if !m.OK || m.Taken && !pl.goesOn(d) {
 		return true, nil
 	}
+
 	pl.takeAttrs(d, m.Node)
+
 	if m.Lines {
 		clean, err := pl.mergeText(d)
 		return !clean, err
 	}
+
 	if m.Changed {
 		d.action = write
 	}
+
 	return false, nil
 }
 
@@ -67,10 +72,12 @@ func (pl *planner) sameData(d *decision, x, y *tree.Inode) (bool, error) {
 	default:
 		return tree.SameData(pl.o.Source, x, y)
 	}
+
 	same, err := pl.host.sameData(pl.o.Source, d.change.Path, d.seen, y)
 	if err == nil && !same && y == d.change.Before {
 		same, err = pl.halfWritten(d.step)
 	}
+
 	return same, err
 }
 
@@ -82,6 +89,7 @@ func (pl *planner) mergeText(d *decision) (clean bool, err error) {
 	if pl.o.MergeLines == nil || c.After == nil || !d.seen.exists || inSet(p, pl.whole) || !c.After.IsRegular() || d.seen.st.Mode&unix.S_IFMT != unix.S_IFREG || max(d.seen.st.Size, c.After.Size()) > threeway.MaxMerged {
 		return false, nil
 	}
+
 	ours, err := pl.host.file(p)
 	if errors.Is(err, unix.EACCES) {
 		return false, nil
@@ -98,23 +106,28 @@ func (pl *planner) mergeText(d *decision) (clean bool, err error) {
 	if d.text != nil {
 		in.Theirs = section(d.text)
 	}
+
 	err = pl.o.MergeLines(pl.ctx, in, func(m threeway.Merged) error {
 		if pl.mergedBytes += int64(len(m.Text)); pl.mergedBytes > maxMergedTexts {
 			return nil
 		}
+
 		if clean = m.Clean; clean {
 			pl.takeText(d, m.Text)
 		} else {
 			d.marked = m.Text
 		}
+
 		return nil
 	})
 	if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged) {
 		return false, nil // the base's version cannot be read
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
 	}
+
 	return clean, nil
 }
 
@@ -139,11 +152,14 @@ func (pl *planner) readHere(d *decision, was *tree.Inode) error {
 	if d.sameFile && tree.SameXattrs(was, d.change.After) {
 		return nil // they stay
 	}
+
 	has, err := pl.host.xattrs(d.change.Path)
 	if errors.Is(err, unix.EACCES) {
 		return nil
 	}
+
 	d.here.Xattrs = has
+
 	return err
 }
 
@@ -167,14 +183,17 @@ func (pl *planner) judgeAttrs(d *decision, was *tree.Inode) (conflict bool, err 
 	if err := pl.readHere(d, was); err != nil {
 		return false, err
 	}
+
 	merged, changed, ok := threeway.MergeAttrs(was, d.here, n, threeway.RefuseConflicts)
 	if !ok {
 		return true, nil
 	}
+
 	if changed {
 		d.action = attributes
 		pl.takeAttrs(d, merged)
 	}
+
 	return false, nil
 }
 
@@ -209,18 +228,22 @@ func (pl *planner) halfWritten(s *step) (bool, error) {
 	if dir, err := pl.host.dirOf(c.Path); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
 		return false, err
 	}
+
 	f, err := pl.host.file(c.Path)
 	if err != nil {
 		return false, errs.Except(err, unix.EACCES)
 	}
 	defer f.Close()
+
 	was, now := c.Before.Content.Reader(pl.o.Source.Files), c.After.Content.Reader(pl.o.Source.Files)
 	var here, x, y [64 << 10]byte
+
 	for off := int64(0); off < st.Size; off += int64(len(here)) {
 		n, err := f.ReadAt(here[:], off)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, err
 		}
+
 		i, err := was.ReadAt(x[:], off)
 		j, jerr := now.ReadAt(y[:], off)
 		for _, err := range []error{err, jerr} {
@@ -228,11 +251,13 @@ func (pl *planner) halfWritten(s *step) (bool, error) {
 				return false, nil
 			}
 		}
+
 		for k, b := range here[:n] {
 			if (k >= i || b != x[k]) && (k >= j || b != y[k]) {
 				return false, nil
 			}
 		}
 	}
+
 	return true, nil
 }

@@ -29,6 +29,7 @@ func ChooseDirs(choices map[string]Choice, plan []Planned) {
 			left[dir] = left[dir] || c.Leave
 		}
 	}
+
 	for _, p := range plan {
 		name := p.Path.String()
 		if _, chosen := choices[name]; !chosen {
@@ -53,11 +54,13 @@ func (pl *planner) choose(d *decision) (leave bool) {
 	if d.choice.Leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() {
 		pl.excluded[c.Path.String()] = true // with all below
 	}
+
 	if d.choice.Text != nil && c.After != nil {
 		n := *c.After
 		n.Mtime = time.Now().UnixNano()
 		c.After, d.text = &n, d.choice.Text
 	}
+
 	return d.choice.Leave
 }
 
@@ -70,6 +73,7 @@ func (pl *planner) isApplied(d *decision) (bool, error) {
 	if !at.exists || at.st.Mode != c.After.Mode || at.st.Size != int64(len(d.text)) {
 		return false, nil
 	}
+
 	has, err := pl.host.read(c.Path)
 	return bytes.Equal(has, d.text), err
 }
@@ -84,6 +88,7 @@ func (pl *planner) conflict(d *decision, blocked bool) (written bool) {
 		pl.takeText(d, d.marked)
 		return true
 	}
+
 	switch cmp.Or(d.choice.Conflicts, pl.o.Conflicts) {
 	case threeway.RefuseConflicts:
 		pl.refused = true
@@ -94,5 +99,6 @@ func (pl *planner) conflict(d *decision, blocked bool) (written bool) {
 		pl.force(d)
 		return true
 	}
+
 	return false
 }

@@ -41,7 +41,9 @@ func (pl *planner) findFiles(changes []tree.Change) error {
 	if err := pl.findLost(changes); err != nil {
 		return err
 	}
+
 	taken := make(map[fileID]bool)
+
 	for _, find := range []func(*hostFile, *tree.Path, *tree.Inode) (bool, error){pl.findKept, pl.findEqual} {
 		for _, c := range changes {
 			if c.After == nil || c.After.IsDir() {
@@ -52,9 +54,11 @@ func (pl *planner) findFiles(changes []tree.Change) error {
 				f = &hostFile{}
 				pl.files[c.After.Ino] = f
 			}
+
 			if f.at != nil {
 				continue
 			}
+
 			found, err := find(f, c.Path, c.After)
 			switch {
 			case err != nil:
@@ -66,6 +70,7 @@ func (pl *planner) findFiles(changes []tree.Change) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -76,25 +81,30 @@ func (pl *planner) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, err
 	if err != nil {
 		return false, err
 	}
+
 	was, err := pl.inBase(n, kept)
 	if err != nil || was == nil {
 		return false, err
 	}
+
 	f.was = was
 	same, err := tree.SameData(pl.o.Source, was, n)
 	if err != nil || !same {
 		return false, err
 	}
+
 	names, err := pl.o.Base.Paths(pl.o.Source, was)
 	if err != nil {
 		return false, err
 	}
+
 	slices.SortFunc(names, func(x, y string) int {
 		if i, j := slices.Contains(kept, x), slices.Contains(kept, y); i != j {
 			return map[bool]int{true: -1, false: 1}[i]
 		}
 		return 0
 	})
+
 	return pl.findAt(f, names, was)
 }
 
@@ -110,7 +120,9 @@ func (pl *planner) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 	if err != nil && !errors.Is(err, tree.ErrNoInode) {
 		return nil, err
 	}
+
 	var version *tree.Inode
+
 	for _, name := range names {
 		was, err := pl.o.Base.At(pl.o.Source, name)
 		if err != nil {
@@ -119,6 +131,7 @@ func (pl *planner) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 		if was == nil {
 			continue
 		}
+
 		now, err := pl.o.Now.Get(pl.o.Source, was.Ino)
 		if err != nil && !errors.Is(err, tree.ErrNoInode) {
 			return nil, err
@@ -126,6 +139,7 @@ func (pl *planner) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 		if was.Type() != n.Type() || now != nil && now.Btime == was.Btime {
 			continue
 		}
+
 		same, err := tree.SameData(pl.o.Source, was, n)
 		if err != nil || same {
 			return was, err
@@ -135,11 +149,13 @@ func (pl *planner) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
 			version = cmp.Or(version, was)
 		}
 	}
+
 	for _, was := range pl.lost[kindOf(n, true)] {
 		if same, err := tree.SameData(pl.o.Source, was, n); err != nil || same {
 			return was, err
 		}
 	}
+
 	return version, nil
 }
 
@@ -189,14 +205,17 @@ func (pl *planner) findEqual(f *hostFile, p *tree.Path, n *tree.Inode) (bool, er
 			return false, err
 		}
 	}
+
 	found, err := pl.findAt(f, names, n)
 	if !found || err != nil || f.was == nil {
 		return found, err
 	}
+
 	there, err := pl.o.Base.At(pl.o.Source, f.at.String())
 	if there != nil && there.Ino != f.was.Ino {
 		f.was = nil // another file with these bytes, which gets all attributes
 	}
+
 	return true, err
 }
 
@@ -207,6 +226,7 @@ func (pl *planner) findAt(f *hostFile, names []string, n *tree.Inode) (bool, err
 		if err != nil {
 			return false, err
 		}
+
 		at, err := pl.host.look(p)
 		if err == nil && at.exists {
 			var same bool
@@ -215,6 +235,7 @@ func (pl *planner) findAt(f *hostFile, names []string, n *tree.Inode) (bool, err
 				return true, nil
 			}
 		}
+
 		if err != nil && !errors.Is(err, unix.EACCES) {
 			return false, err
 		}

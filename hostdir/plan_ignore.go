@@ -22,6 +22,7 @@ func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 	left := make(map[string]bool)
 	var written []tree.Change
 	forks := forkEntries(changes)
+
 	for _, c := range changes {
 		switch p := c.Path.String(); {
 		case inSet(c.Path, forks), leadsToFork(c):
@@ -38,27 +39,33 @@ func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 			}
 			left[p] = true
 		}
+
 		written = append(written, c)
 	}
+
 	leaveDirs(left, written, changes)
 	if pl.o.Everything || len(changes) == 0 || pl.o.Git == nil {
 		return left, nil
 	}
+
 	paths := make([]string, len(changes))
 	for i, c := range changes {
 		if paths[i] = c.Path.String(); c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			paths[i] += "/"
 		}
 	}
+
 	ignored, err := pl.o.Git.Ignored(pl.ctx, filepath.Join(pl.res.Dir, ignoreName), paths)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", ignoreName, err)
 	}
+
 	for i, is := range ignored {
 		if is {
 			left[changes[i].Path.String()] = true
 		}
 	}
+
 	return left, nil
 }
 
@@ -73,6 +80,7 @@ func leaveDirs(left map[string]bool, written, changes []tree.Change) {
 			dirs[dir.String()] = true
 		}
 	}
+
 	for _, c := range slices.Backward(changes) { // a directory after its entries
 		p := c.Path.String()
 		isNew := c.Before == nil && c.After != nil && c.After.IsDir()
@@ -92,6 +100,7 @@ func topmost(left map[string]bool, changes []tree.Change) []string {
 			out = append(out, c.Path.Short())
 		}
 	}
+
 	return out
 }
 
@@ -104,6 +113,7 @@ func forkEntries(changes []tree.Change) map[string]bool {
 			out[m[1]] = true
 		}
 	}
+
 	return out
 }
 
@@ -119,6 +129,7 @@ func leadsToFork(c tree.Change) bool {
 	if !path.IsAbs(to) {
 		to = path.Join(path.Dir(c.Path.String()), to)
 	}
+
 	return strings.HasPrefix(to, naming.ForksDir+"/")
 }
 
@@ -128,11 +139,14 @@ func (pl *planner) wroteForAgents(c tree.Change) (bool, error) {
 	if pl.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {
 		return false, nil
 	}
+
 	wrote := pl.o.Wrote(c.Path.String())
 	if wrote == nil {
 		return false, nil
 	}
+
 	var sides [2][]byte
+
 	for i, n := range []*tree.Inode{c.Before, c.After} {
 		if n == nil || !n.IsRegular() || n.Size() > most {
 			continue
@@ -142,5 +156,6 @@ func (pl *planner) wroteForAgents(c tree.Change) (bool, error) {
 			return false, fmt.Errorf("reading %q: %w", c.Path.Short(), err)
 		}
 	}
+
 	return wrote(sides[0], sides[1]), nil
 }

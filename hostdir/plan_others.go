@@ -27,18 +27,22 @@ func (pl *planner) lookAround() error {
 	if err != nil {
 		return err
 	}
+
 	var mounted []string
 	files := make(map[fileID]string)
+
 	for _, d := range pl.steps {
 		s := d.step
 		if s.action <= attributes || !s.seen.exists {
 			continue
 		}
+
 		p := s.change.Path
 		if mounts[p.String()] {
 			mounted = append(mounted, p.Short())
 			pl.note(p.Short(), "a mount point, which apply cannot replace")
 		}
+
 		if s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			files[s.seen.id()] = p.String()
 		}
@@ -46,19 +50,23 @@ func (pl *planner) lookAround() error {
 			pl.note(p.Short(), "it has another name outside of the directory, which keeps the old contents")
 		}
 	}
+
 	for id, text := range usersOf(files) {
 		p, err := tree.ParsePath(files[id])
 		if err == nil {
 			pl.note(p.Short(), text)
 		}
 	}
+
 	if err := pl.noteUnlike(); err != nil {
 		return err
 	}
+
 	slices.SortStableFunc(pl.res.Notes, func(x, y stream.Omission) int { return cmp.Compare(x.Path, y.Path) })
 	if len(mounted) == 0 || pl.o.DryRun {
 		return nil
 	}
+
 	return errs.Fail(errs.Busy, "%s in %s: a mount point cannot be replaced; nothing was changed", quotedList(mounted), pl.res.Dir).
 		WithHint("unmount it, or leave it out by %s", ignoreName)
 }
@@ -76,6 +84,7 @@ func quotedList(paths []string) string {
 	if more := len(paths) - len(out); more > 0 {
 		out = append(out, fmt.Sprintf("%d more", more))
 	}
+
 	return strings.Join(out, ", ")
 }
 
@@ -85,12 +94,14 @@ func (pl *planner) mountPoints() (map[string]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for mount points in %s: %w", pl.res.Dir, err)
 	}
+
 	points := make(map[string]bool)
 	for _, m := range all {
 		if rel, err := filepath.Rel(pl.host.path, m.Mountpoint); err == nil && rel != "." {
 			points[rel] = true
 		}
 	}
+
 	return points, nil
 }
 
@@ -111,18 +122,21 @@ func usersOf(files map[fileID]string) map[fileID]string {
 	if len(files) == 0 {
 		return out
 	}
+
 	lockers(files, func(id fileID, pid int) { out[id] = lockedBy + program(pid) })
 
 	names := make(map[string]bool)
 	for _, p := range files {
 		names[filepath.Base(p)] = true
 	}
+
 	processes, _ := filepath.Glob("/proc/[0-9]*") // without /proc, nothing is known
 	for _, proc := range processes {
 		pid, err := strconv.Atoi(filepath.Base(proc))
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
+
 		fds, _ := os.ReadDir(proc + "/fd") // it ended, or is another user's
 		for _, fd := range fds {
 			at := proc + "/fd/" + fd.Name()
@@ -131,6 +145,7 @@ func usersOf(files map[fileID]string) map[fileID]string {
 			if target, err := os.Readlink(at); err != nil || !names[filepath.Base(target)] || unix.Stat(at, &st) != nil {
 				continue
 			}
+
 			id := fileID{st.Dev, st.Ino}
 			switch {
 			case files[id] == "":
@@ -141,6 +156,7 @@ func usersOf(files map[fileID]string) map[fileID]string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -165,6 +181,7 @@ func lockers(files map[fileID]string, found func(fileID, int)) {
 	for id := range files {
 		byIno[id.ino] = append(byIno[id.ino], id)
 	}
+
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		const numbered, pidField, fileField = "->", 4, 5
@@ -172,11 +189,13 @@ func lockers(files map[fileID]string, found func(fileID, int)) {
 		if len(fields) <= fileField {
 			continue
 		}
+
 		var major, minor uint32
 		var ino uint64
 		if n, _ := fmt.Sscanf(fields[fileField], "%x:%x:%d", &major, &minor, &ino); n != 3 {
 			continue
 		}
+
 		pid, _ := strconv.Atoi(fields[pidField]) // -1 for a lock of an open file
 		for _, id := range byIno[ino] {
 			// Btrfs and overlayfs have other devices for their files than for themselves.

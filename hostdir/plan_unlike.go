@@ -28,23 +28,28 @@ func (pl *planner) noteUnlike() error {
 		return nil
 	}
 	seen := make(map[copyKind][]*decision)
+
 	for _, s := range pl.steps {
 		n, was := s.change.After, s.change.Before
 		if s.action != keep && n != nil && pl.isTakenOver(s) {
 			pl.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
 		}
+
 		if s.action == keep || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
 			continue
 		}
+
 		if k, ok := kindOfCopy(n); ok {
 			seen[k] = append(seen[k], s)
 		} else if was != nil && was.GID != n.GID && inGroup(int(was.GID)) {
 			pl.note(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
 		}
 	}
+
 	if len(seen) == 0 {
 		return nil
 	}
+
 	return pl.o.Base.Walk(pl.ctx, pl.o.Source, func(p *tree.Path, n *tree.Inode) error {
 		shown := *n
 		shown.Mode = seenMode(n)
@@ -52,6 +57,7 @@ func (pl *planner) noteUnlike() error {
 		if n.IsDir() {
 			timed = seen[copyKind{mode: kind.mode, mtime: n.Mtime}]
 		}
+
 		for _, s := range append(timed, seen[kind]...) {
 			text, err := pl.unlike(s.change.After, n, &shown)
 			if err != nil {
@@ -61,6 +67,7 @@ func (pl *planner) noteUnlike() error {
 				pl.note(s.change.Path.Short(), fmt.Sprintf("a copy of %s, %s", p.Short(), text))
 			}
 		}
+
 		return nil
 	})
 }
@@ -105,6 +112,7 @@ func seenMode(n *tree.Inode) uint32 {
 	case inGroup(int(n.GID)):
 		return n.Mode&^unix.S_IRWXU | n.Mode>>group&other<<owner
 	}
+
 	return n.Mode&^unix.S_IRWXU | n.Mode&other<<owner
 }
 
@@ -117,6 +125,7 @@ func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
 			return "", err
 		}
 	}
+
 	const acl = "system.posix_acl_access"
 	switch {
 	case !same:
@@ -130,5 +139,6 @@ func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
 	case slices.Contains(threeway.ChangedXattrs(of, n), acl) && hasXattr(of, acl):
 		return "without its access control list, which the run does not show", nil
 	}
+
 	return "", nil
 }

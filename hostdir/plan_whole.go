@@ -26,22 +26,27 @@ func (pl *planner) planWhole(whole []threeway.Whole) (changes []tree.Change, err
 		if err != nil {
 			return nil, err
 		}
+
 		if !disputed {
 			changes = append(changes, w.Changes...)
 			continue
 		}
+
 		p, err := tree.ParsePath(w.Dir)
 		if err != nil {
 			return nil, err
 		}
+
 		c, err := pl.changeTo(p)
 		if err != nil {
 			return nil, err
 		}
+
 		d := &decision{step: &step{change: c}}
 		if pl.choose(d) || !pl.conflict(d, false) {
 			continue
 		}
+
 		all, err := pl.replaceAll(w)
 		if err != nil {
 			return nil, err
@@ -58,6 +63,7 @@ func (pl *planner) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, st := range []*tree.State{pl.o.Base, pl.o.Now} {
 		more, err := threeway.Below(pl.o.Source, st, w.Dir)
 		if err != nil {
@@ -65,18 +71,22 @@ func (pl *planner) replaceAll(w threeway.Whole) (all []tree.Change, err error) {
 		}
 		paths = append(paths, more...)
 	}
+
 	slices.SortFunc(paths, tree.ComparePaths)
+
 	for _, name := range slices.Compact(paths) {
 		p, err := tree.ParsePath(name)
 		if err != nil {
 			return nil, err
 		}
+
 		c, err := pl.changeTo(p)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, c)
 	}
+
 	return all, nil
 }
 
@@ -86,14 +96,17 @@ func (pl *planner) planIn(d *decision) error {
 	if err != nil {
 		return err
 	}
+
 	p := d.change.Path
 	if conflict && d.seen.unreachable != nil && !errors.Is(d.seen.unreachable, unix.ENOENT) {
 		pl.blocked = append(pl.blocked, p.Short())
 	}
+
 	if conflict {
 		d.replace()
 		d.forced = d.text == nil // a merge of git has the changes of both sides
 	}
+
 	return nil
 }
 
@@ -106,6 +119,7 @@ func (pl *planner) planGit(changes []tree.Change) ([]tree.Change, error) {
 	if pl.repos, err = pl.o.Git.Plan(pl.ctx, RepositorySides{&pl.o, changes, Receiver{pl}}); err != nil {
 		return nil, err
 	}
+
 	pl.res.Git, pl.res.Conflicts = pl.repos.Said, pl.repos.Conflicts
 	pl.refused = len(pl.repos.Conflicts) > 0
 	return pl.takeFiles(pl.repos.Changes)
@@ -118,16 +132,19 @@ func (pl *planner) takeFiles(changes []tree.Change) ([]tree.Change, error) {
 	for _, c := range changes {
 		known[c.Path.String()] = true
 	}
+
 	for _, name := range slices.Concat(pl.repos.Take, slices.Collect(maps.Keys(pl.repos.Merged))) {
 		p, err := tree.ParsePath(name)
 		if err != nil {
 			return nil, err
 		}
+
 		for ; p != nil && !pl.whole[p.String()]; p = p.Dir {
 			c, err := pl.changeTo(p)
 			if err != nil {
 				return nil, err
 			}
+
 			at, aerr := pl.host.look(p)
 			file, isMerged := pl.repos.Merged[p.String()]
 			if isMerged {
@@ -138,11 +155,13 @@ func (pl *planner) takeFiles(changes []tree.Change) ([]tree.Change, error) {
 			} else if c.Before == nil && c.After == nil || (c.After == nil || c.After.IsDir()) && aerr == nil && at.isDir() {
 				break
 			}
+
 			if pl.whole[p.String()] = true; isMerged || !known[p.String()] {
 				changes = append(changes, c)
 			}
 		}
 	}
+
 	return threeway.SortChanges(changes), nil
 }
 
@@ -161,6 +180,7 @@ func (pl *planner) mergedFile(p *tree.Path, file MergedFile, there *tree.Inode) 
 	if err != nil {
 		return nil, err
 	}
+
 	if isFile := at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG; isFile {
 		n.Mode, n.UID, n.GID = at.st.Mode, at.st.Uid, at.st.Gid
 		if n.Xattrs, err = pl.host.xattrs(p); err != nil && !errors.Is(err, unix.EACCES) {
@@ -169,6 +189,7 @@ func (pl *planner) mergedFile(p *tree.Path, file MergedFile, there *tree.Inode) 
 	} else if above, err := pl.host.look(p.Dir); err == nil && above.exists {
 		n.UID, n.GID = above.st.Uid, above.st.Gid
 	}
+
 	n.Mode = threeway.Executable(n.Mode, file.Exec)
 	return n, nil
 }
@@ -183,9 +204,11 @@ func (pl *planner) changeTo(p *tree.Path) (c tree.Change, err error) {
 	if c.After, err = pl.o.Now.At(pl.o.Source, p.String()); err != nil || c.Before != nil || c.After != nil {
 		return c, err
 	}
+
 	at, err := pl.host.look(p)
 	if at.exists {
 		c.Before = &tree.Inode{Ino: at.st.Ino, Mode: at.st.Mode, Nlink: 1}
 	}
+
 	return c, err
 }

@@ -51,6 +51,7 @@ func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirRead
 			d.exclude[fileID{st.Dev, st.Ino}] = true
 		}
 	}
+
 	return d
 }
 
@@ -60,9 +61,11 @@ func (d *dirReader) read(dir string) error {
 	if derr := d.delivered(); derr != nil {
 		err = derr
 	}
+
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
+
 	return nil
 }
 
@@ -73,14 +76,17 @@ func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
 	if err != nil || root == nil || root.Dir.Len() == 0 {
 		return false, err
 	}
+
 	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
+
 	if _, err := f.Readdirnames(1); err != io.EOF {
 		return false, err
 	}
+
 	at := birthTime(int(f.Fd()))
 	return at == 0 || at != root.Btime, nil
 }
@@ -112,39 +118,47 @@ func (d *dirReader) root(dir string) error {
 		return reason(err)
 	}
 	defer f.Close()
+
 	if d.git != nil {
 		if d.top, err = os.Readlink(procPath(int(f.Fd()))); err != nil {
 			return reason(err)
 		}
 	}
+
 	// Wait for the end of an apply, which would be read half done.
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
+
 	lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
 	if err != nil && d.ctx.Err() != nil {
 		return d.ctx.Err()
 	}
 	defer lock.release()
+
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
 	}
+
 	e, opened, err := d.open(".", int(f.Fd()), &st)
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
+
 	var was *tree.Inode
 	if d.before != nil {
 		if was, err = d.before.Get(d.src, tree.RootIno); err != nil {
 			return err
 		}
 	}
+
 	if was == nil || !unchanged(was, int(f.Fd()), &st) {
 		if err := d.add(e); err != nil {
 			return err
 		}
 	}
+
 	return d.dir(".", opened, was)
 }
 
@@ -153,13 +167,16 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
+
 	if f == nil {
 		return nil // a stub
 	}
+
 	names, err := f.Readdirnames(-1)
 	if err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err)))
 	}
+
 	slices.Sort(names)
 	names = slices.DeleteFunc(names, func(name string) bool { return d.isLeft(at, name) })
 	for _, name := range names {
@@ -167,10 +184,12 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 		if err == nil {
 			err = d.entry(path.Join(at, name), f, name, then)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return d.gone(at, was, names)
 }
 
@@ -182,6 +201,7 @@ func (d *dirReader) isLeft(at, name string) bool {
 	if d.Skip != nil {
 		d.Skip(path.Join(at, name), ErrInterrupted)
 	}
+
 	return true
 }
 
@@ -200,22 +220,27 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
 	}
 	defer unix.Close(fd)
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
 	}
+
 	id, isDir := fileID{st.Dev, st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && d.exclude[id] {
 		return nil
 	}
+
 	if name == ".git" && !isDir && d.top != "" {
 		if l := d.linkedIn(int(parent.Fd())); l != nil {
 			return d.linked(at, l, was)
 		}
 	}
+
 	if isDir && was != nil && was.Mode&unfinished != unfinished && st.Mode == was.Mode|openMode {
 		st.Mode = was.Mode // what opened it was killed
 	}
+
 	same := was != nil && unchanged(was, fd, &st)
 	if same && !isDir {
 		return nil
@@ -223,39 +248,48 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	if d.before != nil && len(at) > stream.MaxPath {
 		return d.LeaveOut(at, fmt.Errorf("%.40q… is over %d bytes long", at, stream.MaxPath))
 	}
+
 	linked := st.Nlink > 1 && !isDir
 	if old, ok := d.links[id]; ok && linked {
 		return d.add(stream.Entry{Path: at, Hardlink: old})
 	}
+
 	e, f, err := d.open(at, fd, &st)
 	if err != nil {
 		stub := d.stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
 		if err = d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
 			return err
 		}
+
 		e.Data, e.Sparse, e.Parts = bytes.NewReader(nil), e.Size > 0, nil
 		e.Ctime = 0 // it is read the next time
 	}
+
 	if isDir && f != nil {
 		defer f.Close()
 	}
+
 	if same {
 		return d.dir(at, f, was)
 	}
+
 	if isDir {
 		err = d.add(e)
 	} else {
 		err = d.addFile(e, f)
 	}
+
 	if err != nil {
 		return err
 	}
 	if linked {
 		d.links[id] = at
 	}
+
 	if isDir {
 		return d.dir(at, f, was)
 	}
+
 	return nil
 }
 
@@ -275,8 +309,10 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 		}
 		return err
 	})
+
 	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
 	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: readTime(st), Btime: birthTime(fd)})
+
 	switch kind {
 	case unix.S_IFLNK:
 		n, err := unix.Readlinkat(fd, "", d.buf[:])
@@ -286,6 +322,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 		if e.Size = st.Size; err != nil {
 			return e, nil, err
 		}
+
 		e.Data = io.LimitReader(stream.WithContext(d.ctx, f), st.Size)
 		if st.Blocks*512 < st.Size { // else it has no holes
 			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
@@ -293,6 +330,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 			}
 		}
 	}
+
 	return e, f, err
 }
 
@@ -319,9 +357,11 @@ func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() err
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		needs = openMode
 	}
+
 	if unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
 		return err
 	}
+
 	err = do()
 	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
 }
@@ -335,6 +375,7 @@ func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing extended attributes: %w", err)
 	}
+
 	for _, name := range strings.Split(string(buf[:n]), "\x00") {
 		if name == "" {
 			continue // behind the last one
@@ -348,7 +389,9 @@ func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
 		}
 		xs = append(xs, tree.Xattr{Name: name, Value: slices.Clone(buf[:n])})
 	}
+
 	stream.SortXattrs(xs)
+
 	return xs, nil
 }
 

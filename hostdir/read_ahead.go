@@ -42,6 +42,7 @@ func (d *dirReader) deliver() {
 			if a.ready != nil {
 				<-a.ready
 			}
+
 			if d.err.Load() == nil {
 				if err := d.Checker.Add(a.Entry); errors.Is(err, io.ErrUnexpectedEOF) {
 					err = fmt.Errorf("%q became shorter while it was read: %w", a.Path, err)
@@ -50,6 +51,7 @@ func (d *dirReader) deliver() {
 					d.err.Store(&err)
 				}
 			}
+
 			if a.file != nil {
 				a.file.Close()
 			}
@@ -77,11 +79,13 @@ func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 // addFile is add for an entry whose data comes from a file, which it closes.
 func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
 	a := &ahead{Entry: e, file: f}
+
 	if f != nil && e.DataSize() <= smallSize {
 		a.ready = make(chan struct{})
 		d.readers <- struct{}{}
 		go func() {
 			defer func() { <-d.readers; close(a.ready) }()
+
 			b := make([]byte, e.DataSize())
 			n, err := io.ReadFull(e.Data, b)
 			if a.Data = bytes.NewReader(b[:n]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -89,7 +93,9 @@ func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
 			}
 		}()
 	}
+
 	d.queue <- a
+
 	return d.failed()
 }
 

@@ -77,6 +77,7 @@ func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) 
 	if err != nil || !ok {
 		return nil, err
 	}
+
 	return d.before.Get(d.src, e.Ino)
 }
 
@@ -94,6 +95,7 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 	}); err != nil {
 		return err
 	}
+
 	for _, name := range gone {
 		if len(path.Join(at, name)) > stream.MaxPath {
 			continue // it is not in the copy
@@ -102,6 +104,7 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -112,9 +115,11 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	if is == nil {
 		is = c.Before
 	}
+
 	if is.IsDir() || minor(c) {
 		return false, false
 	}
+
 	_, _, inGit = threeway.InGit(c.Path.String())
 	return !inGit, inGit
 }

@@ -14,26 +14,33 @@ import (
 // dataOf returns where a file has data, and a reader of that; nil for a file without holes.
 func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
 	parts, readers := []content.Part{}, []io.Reader{}
+
 	for at := int64(0); at < size; {
 		begin, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			break
 		}
+
 		end := size
 		if err == nil && len(parts) < stream.MaxParts-1 {
 			end, err = unix.Seek(int(f.Fd()), begin, unix.SEEK_HOLE)
 		}
+
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if end = min(end, size); begin < end {
 			parts = append(parts, content.Part{Off: begin, N: end - begin})
 			readers = append(readers, io.NewSectionReader(f, begin, end-begin))
 		}
+
 		at = end
 	}
+
 	if len(parts) == 1 && parts[0].N == size {
 		return nil, nil, nil
 	}
+
 	return parts, io.MultiReader(readers...), nil
 }

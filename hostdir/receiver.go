@@ -16,6 +16,7 @@ func (r Receiver) Below(dir string) (out []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	at, err := r.pl.host.look(p)
 	if err != nil || !at.exists {
 		return nil, err
@@ -23,10 +24,12 @@ func (r Receiver) Below(dir string) (out []string, err error) {
 	if out = append(out, dir); !at.isDir() {
 		return out, nil
 	}
+
 	below, err := r.pl.host.below(p)
 	for _, p := range below {
 		out = append(out, p.String())
 	}
+
 	return out, err
 }
 
@@ -35,10 +38,12 @@ func (r Receiver) Has(name string, n *tree.Inode) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	at, err := r.pl.host.look(p)
 	if err != nil {
 		return false, err
 	}
+
 	return r.pl.host.same(r.pl.o.Source, p, at, n)
 }
 
@@ -67,6 +72,7 @@ func (r Receiver) IsBase(name string) bool {
 	if err != nil {
 		return false
 	}
+
 	at, err := r.pl.host.look(p)
 	was, berr := r.pl.o.Base.At(r.pl.o.Source, name)
 	if err != nil || berr != nil {
@@ -75,5 +81,6 @@ func (r Receiver) IsBase(name string) bool {
 	if was == nil || !at.exists {
 		return was == nil && !at.exists
 	}
+
 	return at.st.Mode == was.Mode && at.st.Size == was.Size() && at.st.Mtim.Nano() == was.Mtime
 }

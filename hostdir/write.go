@@ -43,9 +43,11 @@ func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writ
 // Until the last file is written, nothing has changed.
 func (w *writer) run() error {
 	defer w.discard()
+
 	if err := w.stageAll(); err != nil {
 		return err
 	}
+
 	for _, s := range w.steps {
 		if s.action != keep {
 			if err := w.check(s); err != nil {
@@ -53,15 +55,18 @@ func (w *writer) run() error {
 			}
 		}
 	}
+
 	if w.repos.AddObjects != nil {
 		if err := w.repos.AddObjects(); err != nil {
 			return err
 		}
 	}
+
 	// A file must be on disk before its name.
 	if err := unix.Syncfs(w.host.root); err != nil {
 		return fmt.Errorf("writing %s to disk: %w", w.res.Dir, err)
 	}
+
 	all := w.res.Paths
 	w.res.Paths = []graft.PathChange{}
 	err := w.commit()
@@ -70,14 +75,17 @@ func (w *writer) run() error {
 		skipped, err = w.repos.Commit()
 		w.res.Skipped = append(w.res.Skipped, skipped...)
 	}
+
 	if serr := unix.Syncfs(w.host.root); err == nil && serr != nil {
 		err = fmt.Errorf("writing %s to disk: %w", w.res.Dir, serr)
 	}
+
 	w.res.Changed = len(w.res.Paths)
 	if err == nil {
 		w.res.Paths = all // in the order of paths
 		return nil
 	}
+
 	w.res.Partial = true
 	w.res.Files = 0
 	for _, s := range w.steps {
@@ -85,6 +93,7 @@ func (w *writer) run() error {
 			w.res.count(s)
 		}
 	}
+
 	return fmt.Errorf("%w; %d of %d changes were applied: run it again for the rest", err, w.res.Changed, len(all))
 }
 
@@ -97,11 +106,14 @@ func (w *writer) stageAll() error {
 			}
 		}
 	}
+
 	ahead := 0
+
 	for i, s := range w.steps {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
+
 		if i >= ahead {
 			var err error
 			if ahead, err = stream.Prefetch(w.o.Prefetch, w.o.Source, i, len(w.steps), func(i int) *tree.Inode {
@@ -113,6 +125,7 @@ func (w *writer) stageAll() error {
 				return err
 			}
 		}
+
 		if err := w.sweepAbove(s); err != nil {
 			return err
 		}
@@ -123,17 +136,20 @@ func (w *writer) stageAll() error {
 			w.o.Progress(stream.Progress{Files: int64(i + 1)})
 		}
 	}
+
 	for _, s := range slices.Backward(w.steps) {
 		if s.action == makeDir {
 			err := w.finishDir(s)
 			if err == nil {
 				err = w.openDir(s)
 			}
+
 			if err != nil {
 				return err
 			}
 		}
 	}
+
 	return w.ctx.Err()
 }
 
@@ -147,6 +163,7 @@ func (w *writer) commit() error {
 	if err := w.moveAll(room); err != nil {
 		return err
 	}
+
 	for _, s := range slices.Backward(w.steps) {
 		if inSet(s.change.Path, room) {
 			if err := w.remove(s); err != nil {
@@ -154,22 +171,27 @@ func (w *writer) commit() error {
 			}
 		}
 	}
+
 	for _, s := range w.staged {
 		if err := w.place(s); err != nil {
 			return err
 		}
 	}
+
 	for _, s := range slices.Backward(w.steps) {
 		if err := w.remove(s); err != nil {
 			return err
 		}
 	}
+
 	for _, s := range w.steps {
 		if err := w.finish(s); err != nil {
 			return err
 		}
 	}
+
 	w.restoreTimes()
+
 	for _, s := range slices.Backward(w.steps) {
 		switch c := s.change; {
 		case c.After == nil || !c.After.IsDir():
@@ -178,15 +200,18 @@ func (w *writer) commit() error {
 				return err
 			}
 			w.reach(s, done)
+
 		case s.action != keep: // a rename into it may have changed its time
 			if err := w.setTime(s); err != nil {
 				return err
 			}
 		}
 	}
+
 	if err := w.host.closeUp(); err != nil {
 		return fmt.Errorf("setting the mode of a directory: %w", err)
 	}
+
 	return nil
 }
 
@@ -195,6 +220,7 @@ func (w *writer) reach(s *step, to state) {
 	if s.action != keep && s.state < placed && to >= placed {
 		w.res.Paths = append(w.res.Paths, graft.PathChangeOf(graft.StepOf(s.change)))
 	}
+
 	s.state = max(s.state, to)
 	if w.reached != nil {
 		w.reached(s)
@@ -214,6 +240,7 @@ func (w *writer) check(s *step) error {
 	if w.differs(s, now) {
 		return w.changedMeanwhile(s)
 	}
+
 	return nil
 }
 
@@ -225,12 +252,14 @@ func (w *writer) differs(s *step, now place) bool {
 	if w.copiedUp(s) {
 		now.st.Dev, now.st.Ino = s.seen.st.Dev, s.seen.st.Ino
 	}
+
 	switch written, touched := w.touched[now.st.Ino]; {
 	case written:
 		return !now.isFile(s.seen)
 	case touched:
 		now.st.Ctim = s.seen.st.Ctim
 	}
+
 	return s.seen.changed(now)
 }
 
@@ -258,23 +287,28 @@ func (w *writer) remove(s *step) error {
 	if err := w.begin(s); err != nil {
 		return err
 	}
+
 	dir, err := w.host.dirOf(c.Path)
 	if err != nil {
 		return err
 	}
+
 	if s.seen.isDir() {
 		err = unix.Unlinkat(dir, c.Path.Name, unix.AT_REMOVEDIR)
 	} else {
 		err = w.removeSeen(dir, s)
 	}
+
 	if errors.Is(err, unix.ENOTEMPTY) {
 		return nil // it has files that only the directory has
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
 	}
+
 	w.reach(s, done)
 	w.host.forget()
+
 	return nil
 }
 
@@ -286,6 +320,7 @@ func (w *writer) place(s *step) error {
 	if err := w.begin(s); err != nil {
 		return err
 	}
+
 	p := s.change.Path
 	dir, err := w.host.dirOf(p)
 	switch {
@@ -299,16 +334,20 @@ func (w *writer) place(s *step) error {
 			w.touched[s.seen.st.Ino] = true
 			err = w.changeAttrs(s)
 		}
+
 	default:
 		err = w.put(dir, s)
 	}
+
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
 	}
+
 	s.temp = ""
 	delete(w.host.alias, p.String())
 	w.host.forget()
 	w.reach(s, placed)
+
 	return nil
 }
 
@@ -318,6 +357,7 @@ func (w *writer) finish(s *step) error {
 	if c.After == nil || c.After.IsDir() && s.seen.isDir() {
 		return nil
 	}
+
 	f := w.files.of(s)
 	known := f != nil && f.at != nil && s.how != overwrite
 	switch {
@@ -328,17 +368,21 @@ func (w *writer) finish(s *step) error {
 		}
 		f.set = true
 		return w.setTime(s) // it is the same but for the time
+
 	case s.action == attributes || s.how == stays:
 		if err := w.begin(s); err != nil {
 			return err
 		}
 		fallthrough
+
 	case known:
 		if err := w.changeAttrs(s); err != nil {
 			return err
 		}
 	}
+
 	w.reach(s, done)
+
 	return nil
 }
 
@@ -356,6 +400,7 @@ func (w *writer) discard() {
 			_ = removeBelow(dir, s.temp) // the next run tries again
 		}
 	}
+
 	if len(w.res.Paths) == 0 {
 		w.restoreTimes()
 	}

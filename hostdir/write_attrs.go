@@ -21,12 +21,14 @@ func (w *writer) mayChangeAttrs(s *step) error {
 	if uid == 0 {
 		return nil
 	}
+
 	was := s.was
 	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
 	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
 	if !owner && !group && (st.Uid == uint32(uid) || w.onlyUserXattrs(s, was)) {
 		return nil
 	}
+
 	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
 }
 
@@ -52,14 +54,17 @@ func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode
 	if err == nil {
 		err = own(dir, name, was, n, has)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
+
 	proc, mode := procPath(fd), n.Mode&0o7777
 	if was != nil && was.Mode == n.Mode {
 		mode = has.st.Mode & 0o7777
@@ -67,14 +72,17 @@ func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode
 	if err := w.setXattrs(proc, p, was, n, has); err != nil {
 		return err
 	}
+
 	if now, err := statAt(dir, name); !n.IsSymlink() && (err != nil || now.st.Mode&0o7777 != mode) {
 		if err := unix.Chmod(proc, mode); err != nil {
 			return err
 		}
 	}
+
 	if was != nil && was.Mtime == n.Mtime {
 		return nil
 	}
+
 	return setMtime(dir, name, n.Mtime)
 }
 
@@ -97,13 +105,16 @@ func own(dir int, name string, was, n *tree.Inode, has place) error {
 	if n.GID != has.st.Gid && (was == nil || was.GID != n.GID) {
 		gid = int(n.GID)
 	}
+
 	if uid < 0 && gid < 0 {
 		return nil
 	}
+
 	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	if !root && was == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
 		return nil // it keeps the group that the directory gave it
 	}
+
 	return err
 }
 
@@ -120,10 +131,12 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has pl
 			return !strings.HasPrefix(x.Name, "system.posix_acl") && !hasXattr(n, x.Name)
 		})}
 	}
+
 	names := threeway.ChangedXattrs(was, n)
 	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
 		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call does
 	}
+
 	for _, name := range names {
 		var err error
 		if v, ok := n.Xattr(name); !ok {
@@ -131,11 +144,13 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has pl
 		} else {
 			err = unix.Setxattr(proc, name, v, 0)
 		}
+
 		if err != nil {
 			w.res.skip(p, "extended attribute "+name+": "+err.Error())
 			w.res.Incomplete = true
 		}
 	}
+
 	return nil
 }
 
@@ -155,6 +170,7 @@ func setMtime(dir int, name string, mtime int64) error {
 		_ = unix.UtimesNanoAt(dir, name, now, unix.AT_SYMLINK_NOFOLLOW)
 		return nil
 	}
+
 	return err
 }
 
@@ -164,9 +180,11 @@ func (w *writer) setTime(s *step) error {
 	if err == nil {
 		err = setMtime(dir, name, c.After.Mtime)
 	}
+
 	if err != nil {
 		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)
 	}
+
 	return nil
 }
 
@@ -175,18 +193,22 @@ func (w *writer) changeAttrs(s *step) error {
 	if s.was == nil && !s.all {
 		return nil
 	}
+
 	if f := w.files[s.change.After.Ino]; f != nil && !s.change.After.IsDir() {
 		if f.set && !w.isApart(s, f) {
 			return nil
 		}
 		f.set = true
 	}
+
 	dir, err := w.host.dirOf(s.change.Path)
 	if err == nil {
 		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, s.was, s.change.After)
 	}
+
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)
 	}
+
 	return nil
 }

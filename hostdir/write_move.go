@@ -26,6 +26,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 		return false, err
 	}
 	defer unix.Close(from)
+
 	switch err = unix.Linkat(from, f.at.Name, dir, tmp, 0); {
 	case err == nil:
 		w.touch(f.id.ino)
@@ -35,9 +36,11 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 	case !cannotLink(err):
 		return false, err
 	}
+
 	if errors.Is(err, unix.EXDEV) || f.was == nil {
 		return false, nil // it is a file of its own
 	}
+
 	names, err := w.o.Base.Paths(w.o.Source, f.was)
 	for _, name := range names {
 		if source := w.leaving(name, f); source != nil && err == nil {
@@ -47,6 +50,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 			return true, nil
 		}
 	}
+
 	return false, err
 }
 
@@ -93,19 +97,23 @@ func (w *writer) move(s *step) error {
 			return err
 		}
 	}
+
 	var other *step
 	for _, x := range w.staged {
 		if x != s && x.state < placed && x.how == moveName && x.temp == "" && x.from.String() == s.change.Path.String() {
 			other = x
 		}
 	}
+
 	if err := w.moveTo(s, other != nil); err != nil {
 		return err
 	}
+
 	w.files[s.change.After.Ino].at = s.change.Path
 	if other != nil {
 		other.from = s.from
 	}
+
 	switch {
 	case source.change.After == nil:
 		w.reach(source, placed)
@@ -115,6 +123,7 @@ func (w *writer) move(s *step) error {
 		w.files[other.change.After.Ino].at = other.change.Path
 		w.reach(other, placed)
 	}
+
 	return nil
 }
 
@@ -124,10 +133,12 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 		return err
 	}
 	defer unix.Close(from)
+
 	to, err := w.host.dirOf(s.change.Path)
 	if err != nil {
 		return err
 	}
+
 	switch name := s.change.Path.Name; {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
@@ -136,6 +147,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
 			s.temp = temp
 		}
+
 	case s.seen.exists:
 		err = unix.Renameat(from, s.from.Name, to, name)
 	default:
@@ -143,8 +155,10 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 			err = unix.Renameat(from, s.from.Name, to, name)
 		}
 	}
+
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
 		return w.changedMeanwhile(s)
 	}
+
 	return err
 }

@@ -26,14 +26,18 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	if n.UID != s.seen.st.Uid || n.GID != s.seen.st.Gid || !n.IsRegular() || s.temp == "" {
 		return fmt.Errorf("changing its owner or group: %w", unix.EPERM)
 	}
+
 	at, err := w.host.dirOf(s.change.Path)
 	if err == nil {
 		err = unix.Faccessat(at, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
 	}
+
 	if err != nil {
 		return fmt.Errorf("it is another user's: %w", err)
 	}
+
 	w.markOverwrite(s)
+
 	return nil
 }
 
@@ -55,6 +59,7 @@ func (w *writer) inPlace(s *step) bool {
 	if f := w.files.of(s); f != nil && f.at != nil {
 		return false // another name of it was overwritten
 	}
+
 	dir, err := w.host.dirOf(c.Path)
 	return err == nil && lockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
 }
@@ -73,14 +78,17 @@ func (w *writer) newContent(dir int, s *step) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = os.Remove(f.Name())
 	if err == nil {
 		err = w.fill(f, s)
 	}
+
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -91,14 +99,17 @@ func (w *writer) overwriteFile(dir int, s *step) error {
 		return err
 	}
 	defer from.Close()
+
 	to, err := openIn(dir, s.change.Path.Name, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
+
 	err = copyOver(to, from)
 	if err = errors.Join(err, to.Close()); err != nil || s.temp == "" {
 		return reason(err)
 	}
+
 	return unix.Unlinkat(dir, s.temp, 0)
 }
 
@@ -108,30 +119,37 @@ func copyOver(to, from *os.File) error {
 	if err != nil {
 		return err
 	}
+
 	parts, _, err := dataOf(from, st.Size())
 	if err != nil || parts == nil {
 		parts = []content.Part{{N: st.Size()}} // all is data
 	}
+
 	at := int64(0)
+
 	for _, p := range parts {
 		err := punchHole(to, at, p.Off-at)
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(to, p.Off), io.NewSectionReader(from, p.Off, p.N))
 		}
+
 		if err != nil {
 			return err
 		}
 		at = p.Off + p.N
 	}
+
 	if err := to.Truncate(st.Size()); err != nil {
 		return err
 	}
+
 	if at < st.Size() { // a hole at the end: beyond the size, so that its last block is freed too
 		const block = 64 << 10
 		if err := errors.Join(punchHole(to, at, st.Size()-at+block), to.Truncate(st.Size())); err != nil {
 			return err
 		}
 	}
+
 	return to.Sync()
 }
 
@@ -143,6 +161,7 @@ func punchHole(f *os.File, at, n int64) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		_, err = io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(zeros{}, n))
 	}
+
 	return err
 }
 

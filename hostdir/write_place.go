@@ -40,6 +40,7 @@ func (w *writer) restoreTimes() {
 		if err != nil || t.time == nil {
 			continue
 		}
+
 		time := *t.time
 		if n := w.completed(t); n != nil {
 			time = filetime.Timespec(n.Mtime)
@@ -60,14 +61,17 @@ func (w *writer) completed(t *touchedDir) *tree.Inode {
 	if err != nil || !n.IsDir() {
 		return nil
 	}
+
 	entries, err := w.host.list(t.path)
 	if err != nil {
 		return nil
 	}
+
 	var here, there []string
 	for _, e := range entries {
 		here = append(here, e.Name())
 	}
+
 	err = n.Dir.List(w.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
 		there = append(there, e.Name)
 		return true
@@ -77,6 +81,7 @@ func (w *writer) completed(t *touchedDir) *tree.Inode {
 	if err != nil || !slices.Equal(here, there) {
 		return nil
 	}
+
 	return n
 }
 
@@ -84,6 +89,7 @@ func (w *writer) completed(t *touchedDir) *tree.Inode {
 // planned. Another file, such as one that an editor has just saved, stays.
 func (w *writer) put(dir int, s *step) error {
 	name := s.change.Path.Name
+
 	if !s.seen.exists {
 		err := unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EEXIST) {
@@ -92,8 +98,10 @@ func (w *writer) put(dir int, s *step) error {
 		if cannotRename2(err) {
 			return unix.Renameat(dir, s.temp, dir, name)
 		}
+
 		return err
 	}
+
 	ours, err := w.exchange(dir, s)
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -103,6 +111,7 @@ func (w *writer) put(dir int, s *step) error {
 	case err != nil:
 		return err
 	}
+
 	out, err := statAt(dir, s.temp)
 	if err == nil && w.isSeen(s, out) {
 		if err = unlink(dir, s.temp, out); !errors.Is(err, unix.ENOTEMPTY) {
@@ -110,18 +119,21 @@ func (w *writer) put(dir int, s *step) error {
 		}
 		err = nil // a file was created in it meanwhile
 	}
+
 	if err == nil {
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
 	}
 	if err == nil {
 		out, err = statAt(dir, s.temp)
 	}
+
 	if err == nil && out.key() == ours.key() {
 		return w.changedMeanwhile(s)
 	}
 	if err == nil { // another program replaced the name again: the newest file gets it
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
 	}
+
 	kept := s.temp
 	s.temp = "" // another program's file has that name, and must not be removed
 	return w.keptError(dir, kept, s, err)
@@ -133,18 +145,22 @@ func (w *writer) exchange(dir int, s *step) (ours place, err error) {
 	if ours, err = statAt(dir, s.temp); err != nil {
 		return ours, err
 	}
+
 	key := ours.key()
 	if s.how == moveName {
 		key = "" // it has no other name, so it is never swept
 	}
+
 	temp := w.replacedName(key, w.host.seenKey(s.seen))
 	if err := unix.Renameat(dir, s.temp, dir, temp); err != nil {
 		return ours, err
 	}
+
 	s.temp = temp
 	if p := s.change.Path.String(); w.host.alias[p] != "" {
 		w.host.alias[p] = temp
 	}
+
 	return ours, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
 }
 
@@ -155,9 +171,11 @@ func (w *writer) putOver(dir int, s *step) error {
 			return err
 		}
 	}
+
 	if err := unix.Renameat(dir, s.temp, dir, s.change.Path.Name); err != nil {
 		return err
 	}
+
 	// A rename onto another name of the same file does nothing.
 	return errs.Except(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
 }
@@ -182,6 +200,7 @@ func (w *writer) removeSeen(dir int, s *step) error {
 	case err != nil:
 		return err
 	}
+
 	out, err := statAt(dir, temp)
 	if err == nil && w.isSeen(s, out) {
 		return unix.Unlinkat(dir, temp, 0)
@@ -189,9 +208,11 @@ func (w *writer) removeSeen(dir int, s *step) error {
 	if err == nil {
 		err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
 	}
+
 	if err == nil {
 		return w.changedMeanwhile(s)
 	}
+
 	return w.keptError(dir, temp, s, err)
 }
 
@@ -248,6 +269,7 @@ func (w *writer) mayTouch(s *step) error {
 	if err != nil {
 		return err
 	}
+
 	var x, above unix.Statx_t
 	if err := unix.Statx(dir, nameOf(p), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &x); err != nil {
 		return fmt.Errorf("looking at %q: %w", p.Short(), err)
@@ -255,14 +277,17 @@ func (w *writer) mayTouch(s *step) error {
 	if err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &above); err != nil {
 		return fmt.Errorf("looking at what has %q: %w", p.Short(), err)
 	}
+
 	const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 	if x.Attributes&fixed != 0 || s.action != attributes && above.Attributes&fixed != 0 {
 		return fmt.Errorf("%q cannot be changed: lsattr shows why, and chattr -ia ends it: %w", p.Short(), unix.EPERM)
 	}
+
 	uid := uint32(os.Geteuid())
 	again := s.change.Before != nil && s.change.After != nil && s.change.Before.Ino == s.change.After.Ino // see keepOwner
 	if !again && above.Mode&unix.S_ISVTX != 0 && uid != 0 && uid != x.Uid && uid != above.Uid {
 		return fmt.Errorf("%q is another user's, in a directory where only he may remove it: %w", p.Short(), unix.EPERM)
 	}
+
 	return nil
 }

@@ -28,6 +28,7 @@ func (w *writer) stage(s *step) error {
 	if err == nil {
 		w.reach(s, staged)
 	}
+
 	return err
 }
 
@@ -36,14 +37,17 @@ func (w *writer) prepare(s *step) error {
 	if err := w.mayTouch(s); err != nil {
 		return err
 	}
+
 	if s.action == attributes {
 		return w.mayChangeAttrs(s)
 	}
+
 	if s.seen.isDir() && s.action != makeDir {
 		if err := w.sweep(c.Path); err != nil {
 			return err
 		}
 	}
+
 	if s.action == remove {
 		return w.mayChange(c.Path)
 	}
@@ -53,6 +57,7 @@ func (w *writer) prepare(s *step) error {
 			return err
 		}
 	}
+
 	switch {
 	case s.action == makeDir && w.isUnread(c):
 		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
@@ -64,13 +69,16 @@ func (w *writer) prepare(s *step) error {
 		w.staged = append(w.staged, s)
 		return nil
 	}
+
 	dir, name, err := w.beside(s)
 	if err == nil {
 		err = w.write(dir, name, s)
 	}
+
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
+
 	return nil
 }
 
@@ -93,11 +101,14 @@ func (w *writer) beside(s *step) (dir int, name string, err error) {
 		dir, err = w.host.dirOf(p)
 		return dir, p.Name, err
 	}
+
 	if dir, err = w.enter(p.Dir); err != nil {
 		return dir, "", err
 	}
+
 	s.temp = w.tempName()
 	w.staged = append(w.staged, s)
+
 	return dir, s.temp, nil
 }
 
@@ -121,12 +132,14 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 	if at, lerr := statAt(dir, name); err == nil && lerr == nil && at.st.Mode&unfinished != unfinished {
 		err = chmodIn(dir, name, mode) // a default ACL removed a part of it
 	}
+
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
 	if s.temp != "" {
 		w.host.alias[s.change.Path.String()] = s.temp
 	}
+
 	return nil
 }
 
@@ -141,6 +154,7 @@ func (w *writer) stageParents(p *tree.Path) error {
 	if err := w.stageParents(p.Dir); err != nil {
 		return err
 	}
+
 	return w.stageDir(&step{change: tree.Change{Path: p}, action: makeDir, state: staged}, 0o777)
 }
 
@@ -153,9 +167,11 @@ func (w *writer) mayChange(p *tree.Path) error {
 	if err == nil {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
+
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", p.Short(), err)
 	}
+
 	return nil
 }
 
@@ -168,10 +184,12 @@ func removeBelow(dir int, name string) error {
 	if !errors.Is(err, unix.EISDIR) {
 		return err
 	}
+
 	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir))
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(root.RemoveAll(name), root.Close())
 }
 
@@ -186,10 +204,12 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 			w.unstage(s)
 			return nil
 		}
+
 		if done, err := w.linkKept(dir, tmp, s, f); done || err != nil {
 			return err
 		}
 	}
+
 	file := w.files[n.Ino]
 	if to := file.first; to != nil && len(n.Links) > 1 && bytes.Equal(to.text, s.text) {
 		from, err := w.host.walk(to.change.Path.Dir)
@@ -197,11 +217,14 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
 			_ = unix.Close(from) // of a path alone
 		}
+
 		if err == nil || !cannotLink(err) {
 			return err
 		} // else it is a file of its own
 	}
+
 	file.first = s
+
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		if err := w.writeFile(dir, tmp, s); err != nil {
@@ -216,10 +239,12 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 			return err
 		}
 	}
+
 	err := w.setAttrs(dir, tmp, c.Path, nil, n)
 	if err == nil && w.isAgain(s) {
 		err = w.keepOwner(dir, tmp, s, n)
 	}
+
 	return err
 }
 
@@ -246,6 +271,7 @@ func (w *writer) fill(f *os.File, s *step) error {
 func (w *writer) copyData(f *os.File, c *content.Content) error {
 	src := w.o.Source.Files
 	r := c.Reader(src)
+
 	for end := int64(0); end < c.Size(); {
 		begin, err := c.SeekData(src, end, content.SeekBlock)
 		if errors.Is(err, content.ErrNoData) {
@@ -257,10 +283,12 @@ func (w *writer) copyData(f *os.File, c *content.Content) error {
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(f, begin), stream.WithContext(w.ctx, io.NewSectionReader(r, begin, end-begin)))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return f.Truncate(c.Size())
 }
 
@@ -273,23 +301,28 @@ func (w *writer) finishDir(s *step) error {
 		}
 		return w.setTime(s)
 	}
+
 	var was *tree.Inode
 	if s.action == attributes {
 		was = s.was
 	}
+
 	n := *c.After
 	if !s.seen.isDir() && n.Mode&unfinished != unfinished {
 		n.Mode |= openMode // files in it may get their names later
 	}
+
 	dir, name, err := w.entry(s)
 	if err == nil {
 		err = w.setAttrs(dir, name, c.Path, was, &n)
 	}
+
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
 	}
 	if o := w.host.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.After.Mode) {
 		o.set = true
 	}
+
 	return nil
 }

@@ -56,31 +56,38 @@ func (w *writer) sweep(p *tree.Path) error {
 	if t.swept {
 		return nil
 	}
+
 	dir, err := w.host.open(p)
 	if err != nil {
 		return err
 	}
+
 	t.swept = true
 	if at, err := statAt(dir, "."); err == nil {
 		t.time = &at.st.Mtim
 	}
+
 	if w.host.locked == nil {
 		return nil
 	}
+
 	entries, err := w.host.list(p)
 	if errors.Is(err, unix.EACCES) {
 		return nil // it can be written, but not listed
 	}
+
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), w.host.temps)
 		if !ok {
 			continue
 		}
+
 		t.interrupted = true
 		if err := w.sweepOne(p, dir, e.Name(), rest); err != nil {
 			return err
 		}
 	}
+
 	return err
 }
 
@@ -93,12 +100,14 @@ func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	if err != nil {
 		return err
 	}
+
 	if !strings.Contains(rest, ".") || strings.HasPrefix(rest, at.key()+".") {
 		if err := w.touchBelow(dir, name, at); err != nil {
 			return err
 		}
 		return removeBelow(dir, name)
 	}
+
 	moved := at
 	moved.st.Ino = 0 // see seenKey
 	if strings.Contains(rest, "."+at.key()+".") || w.host.overlay && strings.Contains(rest, "."+moved.key()+".") {
@@ -107,8 +116,10 @@ func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 			return err
 		}
 	}
+
 	kept, err := setAside(dir, name)
 	w.res.skip(p.Entry(kept), "an apply that was interrupted took it from its place: it is another program's")
+
 	return err
 }
 
@@ -123,6 +134,7 @@ func (w *writer) touchBelow(dir int, name string, at place) error {
 		if err == nil && !e.IsDir() && unix.Lstat(p, &st) == nil {
 			w.touch(st.Ino)
 		}
+
 		return err
 	})
 }
@@ -135,12 +147,14 @@ func (w *writer) sweepAbove(s *step) error {
 			return err
 		}
 	}
+
 	if s.action != keep || s.seen.unreachable != nil || s.change.Path == nil {
 		return nil
 	}
 	if s.isThere() {
 		w.touchedDir(s.change.Path.Dir).interrupted = true
 	}
+
 	_, err := w.enter(s.change.Path.Dir)
 	return err
 }
@@ -153,6 +167,7 @@ func (w *writer) enter(p *tree.Path) (dir int, err error) {
 	if err == nil {
 		err = w.sweep(p)
 	}
+
 	return dir, err
 }
 

@@ -49,6 +49,7 @@ func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("encrypt: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -58,10 +59,12 @@ func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	plain, err := age.Decrypt(bytes.NewReader(raw), keys...)
 	if err != nil {
 		return nil, decryptError(err)
 	}
+
 	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
 }
 
@@ -72,6 +75,7 @@ var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no available key d
 func (r *Remote) identities() ([]age.Identity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.o.Identities == nil {
 		keys, err := readIdentities()
 		if err != nil {
@@ -79,9 +83,11 @@ func (r *Remote) identities() ([]age.Identity, error) {
 		}
 		r.o.Identities = keys
 	}
+
 	if len(r.o.Identities) == 0 {
 		return nil, errNoIdentity
 	}
+
 	return r.o.Identities, nil
 }
 
@@ -95,6 +101,7 @@ func decryptError(err error) error {
 	case errs.Of(err) != "", errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("decrypt: %w", err)
 	}
+
 	return errs.New(errs.Damaged, "decrypt: %w", err)
 }
 
@@ -110,6 +117,7 @@ func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOn
 		r.dropCached(o, true, 0, 0)
 		b, err = r.readDecrypted(ctx, o, cachedOnly, off, n)
 	}
+
 	return b, err
 }
 
@@ -119,11 +127,13 @@ func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, cachedOnly
 	if err != nil {
 		return nil, err
 	}
+
 	buf := make([]byte, n)
 	got, err := ra.ReadAt(buf, off)
 	if err != nil && (err != io.EOF || got == 0) {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptError(err))
 	}
+
 	return buf[:got], nil
 }
 
@@ -169,12 +179,15 @@ func (r *Remote) decrypter(ctx context.Context, o backend.Object, cachedOnly boo
 	if ra, ok := r.readers.Load(readerKey{o.Name, cachedOnly}); ok {
 		return ra.(io.ReaderAt), nil
 	}
+
 	raw := ciphertextReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetcher(o, cachedOnly)}
 	ra, _, err := age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptError(err))
 	}
+
 	r.readers.Store(readerKey{o.Name, cachedOnly}, ra)
+
 	return ra, nil
 }
 
@@ -213,6 +226,7 @@ func readIdentities() ([]age.Identity, error) {
 		}
 		name = filepath.Join(dir, identityFile)
 	}
+
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !given {
 		return nil, nil
@@ -221,9 +235,11 @@ func readIdentities() ([]age.Identity, error) {
 		return nil, fmt.Errorf("%s: %w", identityVariable, err)
 	}
 	defer f.Close()
+
 	ids, err := age.ParseIdentities(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: it contains no age key", name) // the error may quote the key
 	}
+
 	return ids, nil
 }

@@ -84,6 +84,7 @@ func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	if err := r.b.Delete(ctx, "ref/"+name); err != nil {
 		return err
 	}
+
 	return r.b.Put(ctx, key, []byte("removed"), backend.PutOptions{})
 }
 
@@ -102,6 +103,7 @@ func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 		if uuid.Validate(nonce) == nil {
 			out = append(out, refEntry{i.Key, nonce, name, i.Size > 0, i.Modified})
 		}
+
 		return nil
 	})
 	return out, err
@@ -122,16 +124,19 @@ func (r *Remote) readNewestList(ctx context.Context, v *refScan) (usable bool, e
 	case err != nil:
 		return false, nil //nolint:nilerr // the caller reads each ref
 	}
+
 	v.refs, v.listedObjects = refs, l.Objects
 	exists := map[string]bool{}
 	for _, e := range v.entries {
 		exists[e.key] = true
 	}
+
 	for _, key := range l.Done {
 		if exists[key] {
 			v.listedEntries = append(v.listedEntries, key)
 		}
 	}
+
 	return true, nil
 }
 
@@ -141,11 +146,13 @@ func (v *refScan) pendingEntries() (out []refEntry) {
 	for _, key := range v.listedEntries {
 		listed[key] = true
 	}
+
 	for _, e := range v.entries {
 		if !listed[e.key] {
 			out = append(out, e)
 		}
 	}
+
 	return out
 }
 
@@ -158,8 +165,10 @@ func (r *Remote) takeEntries(v *refScan) (unread []string) {
 	for _, e := range v.pendingEntries() {
 		changed[e.name] = append(changed[e.name], e)
 	}
+
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
+
 	r.pushed.newestList = max(r.pushed.newestList, v.number)
 	for name, by := range changed {
 		own, ok := r.pushed.refs[name]
@@ -169,11 +178,13 @@ func (r *Remote) takeEntries(v *refScan) (unread []string) {
 			unread = append(unread, name)
 		}
 	}
+
 	for name, own := range r.pushed.refs {
 		if changed[name] == nil || own.listBefore != v.number { // a newer list may include the push
 			delete(r.pushed.refs, name)
 		}
 	}
+
 	return unread
 }
 
@@ -197,6 +208,7 @@ func (r *Remote) settleEntries(ctx context.Context, v *refScan) {
 			v.changes++
 		}
 	}
+
 	if len(v.listedEntries) > r.maxUnlisted {
 		r.deleteOldKeys(ctx, v)
 	}
@@ -218,5 +230,6 @@ func (r *Remote) deleteOldKeys(ctx context.Context, v *refScan) {
 			old = append(old, i.Key)
 		}
 	}
+
 	_ = backend.DeleteAll(ctx, r.b, old)
 }

@@ -71,11 +71,13 @@ func (r *Remote) GC(ctx context.Context) (Collected, error) {
 	if r.b.Collects() {
 		steps = []func(context.Context) error{c.readMarks, c.readRefs}
 	}
+
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return c.result, fmt.Errorf("collection: %w", err)
 		}
 	}
+
 	return c.result, nil
 }
 
@@ -101,18 +103,22 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 		c.scan, err = c.r.beginScan(ctx, true)
 		return err
 	}
+
 	if err := c.r.b.Put(ctx, nowKey, nil, backend.PutOptions{}); err != nil {
 		return err
 	}
+
 	for {
 		if c.scan, err = c.r.beginScan(ctx, true); err != nil {
 			return err
 		}
+
 		for _, i := range c.scan.gc {
 			if i.Key == nowKey {
 				c.now = i.Modified
 			}
 		}
+
 		c.marks, err = c.r.readMarks(ctx, c.scan.gc, seenPrefix, condemnedPrefix, removedPrefix)
 		if !errors.Is(err, backend.ErrNotFound) {
 			return err
@@ -137,6 +143,7 @@ func (c *gcRun) readObjects(ctx context.Context) error {
 		c.addNamedObjects()
 		prefixes = randomPrefixes(len(c.objects))
 	}
+
 	for _, prefix := range prefixes {
 		if err := c.r.b.List(ctx, prefix, func(i backend.Info) error {
 			c.objects[i.Key[len("obj/"):]] = i.Size
@@ -145,7 +152,9 @@ func (c *gcRun) readObjects(ctx context.Context) error {
 			return err
 		}
 	}
+
 	c.result.Objects = len(c.objects)
+
 	return nil
 }
 
@@ -158,6 +167,7 @@ func (c *gcRun) addNamedObjects() {
 			}
 		}
 	}
+
 	for _, o := range c.scan.listedObjects {
 		c.objects[o.Name] = o.Size
 	}
@@ -172,6 +182,7 @@ func randomPrefixes(n int) (prefixes []string) {
 	for _, part := range rand.Perm(parts)[:listedParts] {
 		prefixes = append(prefixes, fmt.Sprintf("obj/%0*x", digits, part))
 	}
+
 	return prefixes
 }
 
@@ -195,13 +206,16 @@ func (c *gcRun) readRefs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if !ref.Expires.IsZero() && time.Since(ref.Expires) > expiryMargin {
 			c.result.Expired++
 			delete(c.scan.refs, name)
 			return c.r.b.Delete(ctx, "ref/"+name)
 		}
+
 		c.result.Snapshots++
 		c.markLive(ref.Objects)
+
 		return nil
 	})
 }
@@ -230,6 +244,7 @@ func (c *gcRun) readHolds(ctx context.Context) error {
 	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
 		return err
 	}
+
 	var mu sync.Mutex
 	return forEach(ctx, infos, func(ctx context.Context, i backend.Info) error {
 		if c.now.Sub(i.Modified) >= holdTime {
@@ -239,13 +254,17 @@ func (c *gcRun) readHolds(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", i.Key, err)
 		}
+
 		var h hold
 		if err := json.Unmarshal(raw, &h); err != nil {
 			return fmt.Errorf("%s: %w", i.Key, err)
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
+
 		c.markLive(h.Objects)
+
 		return nil
 	})
 }
@@ -262,10 +281,12 @@ func (c *gcRun) removeCondemned(ctx context.Context) error {
 				return err
 			}
 		}
+
 		if err := c.r.b.Delete(ctx, m.key()); err != nil {
 			return err
 		}
 	}
+
 	for _, m := range c.dueMarks(removedPrefix) {
 		if c.hasMark(condemnedPrefix, m.id) {
 			continue
@@ -274,6 +295,7 @@ func (c *gcRun) removeCondemned(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -305,9 +327,11 @@ func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
 	forget := func(name string, removed int, size int64) error {
 		mu.Lock()
 		defer mu.Unlock()
+
 		c.result.Removed += removed
 		c.result.Bytes += size
 		delete(c.objects, name)
+
 		return nil
 	}
 
@@ -318,6 +342,7 @@ func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
 		mu.Lock()
 		key, size := backend.Object{Name: name}.Key(), c.objects[name]
 		mu.Unlock()
+
 		if size == noSize {
 			info, err := c.r.b.Stat(ctx, key)
 			if errors.Is(err, backend.ErrNotFound) {
@@ -328,9 +353,11 @@ func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
 			}
 			size = info.Size
 		}
+
 		if err := c.r.b.Delete(ctx, key); err != nil {
 			return err
 		}
+
 		return forget(name, 1, size)
 	})
 }
@@ -366,7 +393,9 @@ func (c *gcRun) unreferenced(names []string) (out []string) {
 			out = append(out, o)
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -379,5 +408,6 @@ func (c *gcRun) writeMark(ctx context.Context, key string, objects []string) err
 	if err != nil {
 		return fmt.Errorf("encode mark: %w", err)
 	}
+
 	return c.r.b.Put(ctx, key, raw, backend.PutOptions{IfAbsent: true})
 }

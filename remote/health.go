@@ -60,12 +60,14 @@ func (r *Remote) Away() time.Time {
 // remote answered; backend.ErrAway after the timeout; errClosed; the error of ctx.
 func (h *health) retry(ctx context.Context, fn func(context.Context) error) error {
 	caller := ctx
+
 	if h.timeout > 0 {
 		began := time.Now()
 		h.mu.Lock()
 		if !h.since.IsZero() { // the timeout of a read during an outage begins with the outage
 			began = h.since
 		}
+
 		h.mu.Unlock()
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, began.Add(h.timeout))
@@ -101,6 +103,7 @@ func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) er
 	h.mu.Lock()
 	reachable, recovered := h.reachable, h.recovered
 	h.mu.Unlock()
+
 	if recovered != nil {
 		select {
 		case <-recovered:
@@ -115,12 +118,15 @@ func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(reachable, cancel)()
+
 	slow := time.AfterFunc(slowAfter, h.startProbing)
 	defer slow.Stop()
+
 	err := fn(ctx)
 	if err != nil && reachable.Err() != nil {
 		return backend.ErrAway
 	}
+
 	return err
 }
 
@@ -137,6 +143,7 @@ func (h *health) startProbing() {
 // probeUntilAnswered probes the remote until it answers or is closed. It sets the state of health.
 func (h *health) probeUntilAnswered() {
 	began := time.Now()
+
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(h.closed, probeTime)
 		err := h.probe(ctx)
@@ -145,13 +152,16 @@ func (h *health) probeUntilAnswered() {
 		if h.closed.Err() != nil {
 			return
 		}
+
 		if !late && !errors.Is(err, backend.ErrAway) {
 			h.setAnswered()
 			return
 		}
+
 		if n == awayAfter {
 			h.setAway(began)
 		}
+
 		if pause(h.closed, probeEvery) != nil {
 			return
 		}
@@ -176,6 +186,7 @@ func (h *health) setAnswered() {
 		h.reachable, h.cancelReads = context.WithCancel(h.closed)
 		close(recovered)
 	}
+
 	h.mu.Unlock()
 	if recovered != nil {
 		h.report(false, since)

@@ -81,9 +81,11 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	for n, o := range l.Objects {
 		number[o] = n
 	}
+
 	for _, known := range refs {
 		bare := *known.ref
 		one := listedRef{Sum: known.sum, Ref: &bare, Encrypted: bare.Encrypted}
+
 		for _, o := range bare.Objects {
 			n, exists := number[o]
 			if !exists {
@@ -91,8 +93,10 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 				number[o] = n
 				l.Objects = append(l.Objects, o)
 			}
+
 			one.Objects = append(one.Objects, n)
 		}
+
 		bare.Objects = nil
 		l.Refs = append(l.Refs, one)
 	}
@@ -101,11 +105,13 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	if err != nil || len(raw) > maxListing {
 		return nil, errors.Join(err, fmt.Errorf("a listing of %d bytes", len(raw)))
 	}
+
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}
 	defer enc.Close()
+
 	return enc.EncodeAll(raw, nil), nil
 }
 
@@ -116,29 +122,35 @@ func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
 		return nil, nil, err
 	}
 	defer dec.Close()
+
 	if raw, err = dec.DecodeAll(raw, nil); err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}
+
 	var l listing
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}
 
 	refs := map[string]knownRef{}
+
 	for _, one := range l.Refs {
 		if one.Ref == nil {
 			continue
 		}
+
 		for _, n := range one.Objects {
 			if n < 0 || n >= len(l.Objects) {
 				return nil, nil, errors.New("listing: an object that it has not")
 			}
 			one.Ref.Objects = append(one.Ref.Objects, l.Objects[n])
 		}
+
 		if one.Ref.Encrypted = one.Encrypted; one.Ref.Check() == nil {
 			refs[one.Ref.Name] = knownRef{sum: one.Sum, ref: one.Ref}
 		}
 	}
+
 	return &l, refs, nil
 }
 
@@ -149,11 +161,13 @@ func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[str
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if f, ferr := r.Format(ctx); ferr == nil && len(f.Recipients) > 0 || isEncrypted(raw) {
 		if raw, err = r.decryptAll(raw); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	return decodeListing(raw)
 }
 
@@ -165,10 +179,12 @@ func (r *Remote) writeListing(ctx context.Context, v *refScan) {
 		l.Objects, l.Done = v.listedObjects, v.settledEntries
 		key, o.IfAbsent = listKey(v.number+1), true
 	}
+
 	raw, err := encodeListing(l, v.refs)
 	if err != nil {
 		return
 	}
+
 	raw, err = v.format.encrypt(raw)
 	if err != nil || len(raw) > backend.MaxValue || r.b.Put(ctx, key, raw, o) != nil {
 		return
@@ -176,11 +192,13 @@ func (r *Remote) writeListing(ctx context.Context, v *refScan) {
 
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
+
 	for name, pushed := range r.pushed.refs {
 		if v.refs[name].sum == pushed.sum {
 			delete(r.pushed.refs, name)
 		}
 	}
+
 	r.pushed.listed = len(v.refs)
 	if v.format.Entries {
 		r.pushed.newestList = max(r.pushed.newestList, v.number+1)
@@ -192,6 +210,7 @@ func (r *Remote) writeListing(ctx context.Context, v *refScan) {
 func (r *Remote) notePushed(ref *object.Ref, raw []byte, listBefore int) {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
+
 	r.pushed.lastRef, r.pushed.lastTime = ref, time.Now()
 	if r.pushed.noSums {
 		return
@@ -199,6 +218,7 @@ func (r *Remote) notePushed(ref *object.Ref, raw []byte, listBefore int) {
 	if r.pushed.refs == nil {
 		r.pushed.refs = map[string]knownRef{}
 	}
+
 	r.pushed.refs[ref.Name] = knownRef{md5Sum(raw), ref, listBefore}
 }
 
@@ -222,5 +242,6 @@ func (r *Remote) UpdateList(ctx context.Context) error {
 	if !due || r.b.Collects() {
 		return nil
 	}
+
 	return r.Refs(ctx, func(string, *object.Ref, error) error { return nil })
 }

@@ -49,6 +49,7 @@ func (r *Remote) readMarks(ctx context.Context, keys []backend.Info, stages ...s
 			}
 		}
 	}
+
 	for i := range out {
 		raw, err := backend.Get(ctx, r.b, out[i].key())
 		if err != nil {
@@ -58,6 +59,7 @@ func (r *Remote) readMarks(ctx context.Context, keys []backend.Info, stages ...s
 			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -67,11 +69,13 @@ func (r *Remote) readCondemned(ctx context.Context) (map[string]bool, error) {
 	if r.b.Collects() {
 		return out, nil
 	}
+
 	marks, err := r.listMarks(ctx, condemnedPrefix, removedPrefix)
 	for _, m := range marks {
 		for _, o := range m.objects {
 			out[o] = true
 		}
 	}
+
 	return out, err
 }

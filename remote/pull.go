@@ -33,6 +33,7 @@ func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
 	if err := s.Fetch(ctx, cas.KindTree); err != nil {
 		return fmt.Errorf("reading the tree: %w", err)
 	}
+
 	data, pages, err := s.listMissing(ctx, p)
 	if err != nil {
 		return err
@@ -42,11 +43,14 @@ func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
 	for _, w := range slices.Concat(data, pages) {
 		total += int64(w.entry.Stored)
 	}
+
 	done := meter{report: p.Progress, total: total}
 	if err := s.pullData(ctx, data, p, &done); err != nil {
 		return err
 	}
+
 	slices.Reverse(pages) // the walk visits a page before the pages that it refers to
+
 	return s.putItems(ctx, pages, p, &done)
 }
 
@@ -69,6 +73,7 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 		if _, ok := seen[h]; ok {
 			return false
 		}
+
 		seen[h] = struct{}{}
 
 		// The walk also continues below a record that the store has: see Pull.
@@ -76,6 +81,7 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 		if err != nil {
 			failed = errors.Join(failed, err)
 		}
+
 		if has || err != nil {
 			return true
 		}
@@ -85,16 +91,19 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 			failed = fmt.Errorf("object %s: %w", h, ErrIncomplete)
 			return false
 		}
+
 		if e.Kind == cas.KindTree {
 			pages = append(pages, pullItem{h, e})
 		} else {
 			data = append(data, pullItem{h, e})
 		}
+
 		return true
 	})
 	if err = errors.Join(failed, err); err != nil {
 		return nil, nil, fmt.Errorf("walking over the snapshot: %w", err)
 	}
+
 	return data, pages, nil
 }
 
@@ -105,13 +114,16 @@ func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *
 	for i, w := range data {
 		entries[i] = w.entry
 	}
+
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
+
 	for _, joined := range joinRanges(entries, cache.BlockSize) {
 		n := 0
 		for n < len(data) && data[n].entry.Object == joined.object && data[n].entry.End() <= joined.end {
 			n++
 		}
+
 		part := data[:n]
 		data = data[n:]
 		g.Go(func() error {
@@ -122,6 +134,7 @@ func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *
 			return s.putItems(ctx, part, p, done)
 		})
 	}
+
 	return g.Wait()
 }
 
@@ -135,6 +148,7 @@ func (s *Snapshot) putItems(ctx context.Context, all []pullItem, p Pull, done *m
 		if _, err := p.Put(w.entry.Kind, b); err != nil {
 			return err
 		}
+
 		done.add(int64(w.entry.Stored))
 	}
 	return nil

@@ -69,19 +69,23 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 	if result, err := u.confirmBase(ctx); err != nil || result != nil {
 		return result, err
 	}
+
 	var err error
 	if u.format, err = r.Format(ctx); err != nil {
 		return nil, err
 	}
+
 	// An attempt reads the marks while it sends objects, since the marks rarely contain its objects.
 	for range attempts {
 		if err := u.attempt(ctx); err != nil {
 			return nil, err
 		}
+
 		if u.noneCondemned(u.objects) && !elapsed(u.marksRead, maxMarkAge) {
 			return u.publish(ctx)
 		}
 	}
+
 	return nil, fmt.Errorf("the push took so long that a collection came between; run it again: %w", backend.ErrChanged)
 }
 
@@ -104,14 +108,17 @@ func (u *pushRun) attempt(ctx context.Context) error {
 		}
 		return nil
 	})
+
 	g.Go(func() error {
 		if err := u.planSend(gctx); err != nil {
 			return err
 		}
 		return u.send(gctx)
 	})
+
 	err := g.Wait()
 	u.condemned = condemned
+
 	return err
 }
 
@@ -164,6 +171,7 @@ func (u *pushRun) confirmBase(ctx context.Context) (*Pushed, error) {
 	if name == u.p.Ref.Name && !u.p.Force {
 		return nil, nameTaken(ref)
 	}
+
 	if name == u.p.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
 		// The remote is on a disk that ignores case.
 		return nil, fmt.Errorf("%s has the name %s there, which the place does not tell from %s: %w", ref.Name, ref.Name, name, ErrExists)
@@ -171,9 +179,11 @@ func (u *pushRun) confirmBase(ctx context.Context) (*Pushed, error) {
 	if u.p.Full {
 		return nil, nil
 	}
+
 	u.base = u.r.Snapshot(ref)
 	index, err := u.base.Load(ctx)
 	u.baseIndex = index
+
 	return nil, err
 }
 
@@ -206,9 +216,11 @@ func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
 		u.r.notePushed(&ref, raw, u.listBefore)
 		return done, nil
 	}
+
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		return nil, err
 	}
+
 	return u.resolveRef(ctx, done, err)
 }
 
@@ -218,6 +230,7 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error 
 	if err != nil {
 		return err
 	}
+
 	renamed := *ref
 	renamed.Name = as
 	raw, err := renamed.Encode()
@@ -230,10 +243,12 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error 
 	if err := r.writeEntry(ctx, f, renamed.Nonce, as); err != nil {
 		return err
 	}
+
 	err = r.b.Put(ctx, "ref/"+as, raw, backend.PutOptions{IfAbsent: true, Keeps: ref.Objects})
 	if errors.Is(err, backend.ErrChanged) { // an earlier call copied it
 		return nil
 	}
+
 	return err
 }
 
@@ -243,6 +258,7 @@ func (u *pushRun) resolveRef(ctx context.Context, done *Pushed, cause error) (*P
 	if cause == nil {
 		time.Sleep(settleTime)
 	}
+
 	found, err := u.r.Ref(ctx, done.Ref.Name)
 	switch {
 	case err != nil:
@@ -252,5 +268,6 @@ func (u *pushRun) resolveRef(ctx context.Context, done *Pushed, cause error) (*P
 	case found.ID == done.Ref.ID:
 		return &Pushed{Ref: found, Unchanged: true}, nil
 	}
+
 	return nil, nameTaken(found)
 }

@@ -26,6 +26,7 @@ func (u *pushRun) planSend(ctx context.Context) error {
 		if u.base != nil {
 			_, has = u.baseIndex.Find(h)
 		}
+
 		if has && !merge {
 			return false // the base also has all records that h refers to
 		}
@@ -36,6 +37,7 @@ func (u *pushRun) planSend(ctx context.Context) error {
 		} else {
 			u.toSend = append(u.toSend, h)
 		}
+
 		return true
 	})
 	if err != nil {
@@ -48,6 +50,7 @@ func (u *pushRun) planSend(ctx context.Context) error {
 	case u.base != nil:
 		u.objects = append(u.objects, u.base.Ref.Objects...)
 	}
+
 	return nil
 }
 
@@ -85,6 +88,7 @@ func (u *pushRun) send(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
 	var data, pages object.Pack
+
 	for _, h := range u.toSend {
 		rec, err := u.p.Stored(gctx, h)
 		if err != nil {
@@ -98,6 +102,7 @@ func (u *pushRun) send(ctx context.Context) error {
 		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > objectSize {
 			u.sendFull(gctx, g, into)
 		}
+
 		into.Add(h, rec)
 	}
 
@@ -110,6 +115,7 @@ func (u *pushRun) send(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	return u.sendHead(ctx, &data, &pages)
 }
 
@@ -150,6 +156,7 @@ func (u *pushRun) sendHead(ctx context.Context, data, pages *object.Pack) error 
 			return nil
 		}
 	}
+
 	data.Append(pages)
 	place := u.reserveObject()
 	u.addEntries(data.Entries, place)
@@ -166,6 +173,7 @@ func (u *pushRun) upload(ctx context.Context, p *object.Pack, place int, head bo
 	if err != nil {
 		return err
 	}
+
 	o := backend.Named(encrypted)
 	if u.condemned[o.Name] {
 		// Equal bytes have the name of an object that a collection is about to remove.
@@ -182,25 +190,30 @@ func (u *pushRun) upload(ctx context.Context, p *object.Pack, place int, head bo
 		}
 		exists = err == nil && info.Size == o.Size
 	}
+
 	if !exists {
 		if err := u.r.b.Put(ctx, o.Key(), encrypted, backend.PutOptions{}); err != nil {
 			return err
 		}
 	}
+
 	if head {
 		u.r.o.Cache.Put(o, 0, encrypted)
 	}
 
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	u.objects[place] = o
 	u.recordsSent += len(p.Entries)
 	if !exists {
 		u.objectsSent++
 		u.bytesSent += o.Size
 	}
+
 	if u.p.Progress != nil {
 		u.p.Progress(u.recordsSent, len(u.toSend), u.bytesSent)
 	}
+
 	return nil
 }

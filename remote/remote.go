@@ -91,9 +91,11 @@ func Open(url string, o Options) (*Remote, error) {
 	if o.Note == nil {
 		o.Note = func(bool, time.Time) {}
 	}
+
 	r := &Remote{b: b, o: o, expand: cas.NewExpander(), maxUnlisted: fewRefs}
 	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), report: o.Note}
 	r.health.start()
+
 	return r, nil
 }
 
@@ -132,10 +134,12 @@ func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
 			return nil, err
 		}
 	}
+
 	ref, err := object.DecodeRef(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	ref.Encrypted = encrypted // the value in the ref may be forged
 	return ref, nil
 }
@@ -145,11 +149,13 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	if _, err := cas.ParseHash(name); err != nil {
 		return r.Ref(ctx, name)
 	}
+
 	var found *object.Ref
 	err := r.Refs(ctx, func(_ string, ref *object.Ref, err error) error {
 		if err == nil && ref.ID == name {
 			found = ref
 		}
+
 		if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
 			return err
 		}
@@ -161,6 +167,7 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	if found == nil {
 		return nil, fmt.Errorf("a snapshot with the id %s: %w", name, backend.ErrNotFound)
 	}
+
 	return found, nil
 }
 
@@ -177,15 +184,18 @@ func (r *Remote) Remove(ctx context.Context, names ...string) error {
 			return err
 		}
 	}
+
 	f, err := r.Format(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if err := r.removeRef(ctx, f, name); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -211,6 +221,7 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if f := r.format.Load(); f != nil {
 		return f, nil
 	}
+
 	raw, err := backend.Get(ctx, r.b, "format")
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, fmt.Errorf("%s: %w", r.URL(), ErrNoRemote)
@@ -218,16 +229,20 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f, err := decodeFormat(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.URL(), err)
 	}
+
 	if r.o.Recipients != nil {
 		if err := r.o.Recipients(r.URL(), f.Recipients); err != nil {
 			return nil, err
 		}
 	}
+
 	r.format.Store(f)
+
 	return f, nil
 }
 
@@ -239,19 +254,23 @@ func decodeFormat(raw []byte) (*Format, error) {
 	if !bytes.HasPrefix(line, []byte("amberfs remote ")) {
 		return nil, fmt.Errorf("%w: its key format is not an amberfs remote's", ErrForeign)
 	}
+
 	entries := string(line)+"\n" == entriesLine
 	if string(line)+"\n" != formatLine && !entries {
 		return nil, object.ErrNewer
 	}
+
 	f := Format{Entries: entries}
 	if err := json.Unmarshal(rest, &f); err != nil {
 		return nil, fmt.Errorf("%w: format: %w", object.ErrMalformed, err)
 	}
+
 	for _, s := range f.Recipients {
 		if _, err := age.ParseX25519Recipient(s); err != nil {
 			return nil, fmt.Errorf("%w: format: a recipient that is none", object.ErrMalformed)
 		}
 	}
+
 	return &f, nil
 }
 
@@ -264,17 +283,21 @@ func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string
 			return nil, errs.New(errs.Invalid, "%q is no recipient of age (age-keygen prints one): %w", s, err)
 		}
 	}
+
 	f, err := r.Format(ctx)
 	if errors.Is(err, ErrNoRemote) {
 		f, err = r.setUp(ctx, recipients, warn)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if len(recipients) > 0 && !sameSet(f.Recipients, recipients) {
 		return nil, errs.New(errs.Exist, "%s is set up already, for %s: recipients are given when a remote is new",
 			r.URL(), cmp.Or(strings.Join(f.Recipients, ", "), "no recipients, so that nothing there is encrypted"))
 	}
+
 	return f, nil
 }
 
@@ -287,6 +310,7 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	if err := r.checkEmpty(ctx); err != nil {
 		return nil, err
 	}
+
 	problem, err := backend.Probe(ctx, r.b)
 	if err != nil {
 		return nil, fmt.Errorf("trying out %s: %w", r.URL(), err)
@@ -306,10 +330,12 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	if err != nil {
 		return nil, fmt.Errorf("encode format: %w", err)
 	}
+
 	err = r.b.Put(ctx, "format", append([]byte(line), raw...), backend.PutOptions{IfAbsent: true})
 	if err != nil && !errors.Is(err, backend.ErrChanged) {
 		return nil, err
 	}
+
 	return r.Format(ctx)
 }
 
@@ -320,6 +346,7 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 		return nil
 	}
 	found := ""
+
 	for _, prefix := range []string{"obj/", "ref/"} {
 		err := r.b.List(ctx, prefix, func(i backend.Info) error {
 			found = i.Key
@@ -329,9 +356,11 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if found == "" {
 		return nil
 	}
+
 	return fmt.Errorf("%s: %w: it holds %s, but no amberfs remote was set up there; choose another prefix", r.URL(), ErrForeign, found)
 }
 

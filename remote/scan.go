@@ -45,6 +45,7 @@ func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, re
 	if r.listingDue(v) {
 		r.writeListing(ctx, v)
 	}
+
 	return v.forEach(fn)
 }
 
@@ -55,12 +56,14 @@ func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error
 			return err
 		}
 	}
+
 	for name, known := range v.refs {
 		ref := *known.ref
 		if err := fn(name, &ref, nil); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -85,6 +88,7 @@ func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 	if r.b.Collects() {
 		return v, nil
 	}
+
 	f, err := r.Format(ctx)
 	switch {
 	case err == nil:
@@ -99,15 +103,18 @@ func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 			return nil, err
 		}
 	}
+
 	if v.format.Entries || gc {
 		err := r.b.List(ctx, "gc/", func(i backend.Info) error { v.gc = append(v.gc, i); return nil })
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	for _, i := range v.gc {
 		v.number = max(v.number, listNumber(i.Key))
 	}
+
 	return v, nil
 }
 
@@ -124,7 +131,9 @@ func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
 		ref, raw, err := r.readRef(ctx, name)
 		mu.Lock()
 		defer mu.Unlock()
+
 		delete(v.refs, name)
+
 		switch {
 		case err == nil:
 			sum := md5Sum(raw)
@@ -133,11 +142,13 @@ func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
 				v.sumsMatch = v.sumsMatch || matches
 				v.changes++
 			}
+
 		case errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) || ctx.Err() != nil:
 			return err
 		case !errors.Is(err, backend.ErrNotFound): // a ref that is not found was just removed
 			v.unreadable[name] = err
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -147,11 +158,14 @@ func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
 	if v.format.Entries {
 		r.settleEntries(ctx, v)
 	}
+
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
+
 	if len(v.refs) > r.maxUnlisted && !v.sumsMatch && !v.format.Entries {
 		r.pushed.noSums, r.pushed.refs = true, nil
 	}
+
 	return nil
 }
 
@@ -168,6 +182,7 @@ func (r *Remote) unreadRefs(ctx context.Context, v *refScan, all bool) ([]string
 	if usable && !all {
 		return r.takeEntries(v), nil
 	}
+
 	return r.compareSums(ctx, v)
 }
 
@@ -178,6 +193,7 @@ func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, 
 	if err := r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
 		return nil, err
 	}
+
 	known := v.refs
 	v.refs, v.sums = map[string]knownRef{}, map[string]string{}
 	if !v.format.Entries && len(infos) > r.maxUnlisted && !r.b.Collects() {
@@ -188,6 +204,7 @@ func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, 
 
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
+
 	for _, i := range infos {
 		name := strings.TrimPrefix(i.Key, "ref/")
 		v.sums[name] = i.Sum
@@ -195,12 +212,14 @@ func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, 
 		if own, pushed := r.pushed.refs[name]; pushed && own.sum == i.Sum {
 			ref, ok = own, true
 		}
+
 		if ok && i.Sum != "" && i.Sum == ref.sum {
 			v.refs[name], v.sumsMatch = ref, true
 		} else {
 			unread = append(unread, name)
 		}
 	}
+
 	return unread, nil
 }
 
@@ -220,6 +239,7 @@ func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	ref, err := r.decodeRef(raw)
 	if err != nil {
 		return nil, nil, fmt.Errorf("snapshot %s on the remote: %w", name, err)
@@ -228,5 +248,6 @@ func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte,
 	if !strings.EqualFold(ref.Name, name) {
 		ref.Name = name
 	}
+
 	return ref, raw, nil
 }

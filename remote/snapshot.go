@@ -50,17 +50,22 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 		return nil, err
 	}
 	defer s.loading.Release(1)
+
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
+
 	x, err := s.readIndexes(ctx)
 	if errors.Is(err, errs.Damaged) { // readIndexes has dropped the damaged part from the cache
 		x, err = s.readIndexes(ctx)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("index of snapshot %s: %w", s.Ref.Name, err)
 	}
+
 	s.index.Store(x)
+
 	return x, nil
 }
 
@@ -76,7 +81,9 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 		b, err := s.read(ctx, section.Object, false, section.Offset, section.Size(), 0)
 		mu.Lock()
 		defer mu.Unlock()
+
 		raw[section] = b
+
 		return err
 	}); err != nil {
 		return nil, err
@@ -89,6 +96,7 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 			return nil, err
 		}
 	}
+
 	return &x, nil
 }
 
@@ -116,10 +124,12 @@ func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	if !ok {
 		return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
+
 	if _, b, err := s.readExpanded(context.Background(), h, e, true, 0, dst); err == nil {
 		s.ahead.next(&e)
 		return b, nil
 	}
+
 	return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
 		_, err := s.Get(ctx, h, nil)
 		return err
@@ -137,15 +147,18 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 	if err != nil {
 		return rec, dst[:0], err
 	}
+
 	e, ok := x.Find(h)
 	if !ok {
 		return rec, dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
+
 	rec, plain, err = s.readExpanded(ctx, h, e, false, s.ahead.next(&e), dst)
 	if errors.Is(err, cas.ErrDamaged) { // perhaps only in the cache, after a power cut
 		s.r.dropCached(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
 		rec, plain, err = s.readExpanded(ctx, h, e, false, 0, dst)
 	}
+
 	return rec, plain, err
 }
 
@@ -156,9 +169,11 @@ func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry,
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
+
 	if err != nil {
 		return cas.Stored{}, dst[:0], fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
 	}
+
 	rec := cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}
 	plain, err := s.r.expand.Expand(h, rec, dst)
 	return rec, plain, err
@@ -208,6 +223,7 @@ func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 			out[n].end = max(out[n].end, e.End())
 			continue
 		}
+
 		out = append(out, byteRange{e.Object, int64(e.Offset), e.End()})
 	}
 	return slices.Clip(out)
@@ -226,12 +242,14 @@ type readAhead struct {
 func (a *readAhead) next(e *object.Entry) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	follows := e.Object == a.object && int64(e.Offset) >= a.end && int64(e.Offset) < a.end+cache.BlockSize
 	if follows {
 		a.size = min(max(2*a.size, int64(e.Stored)), aheadMost)
 	} else {
 		a.size = 0
 	}
+
 	a.object, a.end = e.Object, e.End()
 	return a.size
 }
@@ -255,9 +273,11 @@ func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	if _, err := r.Format(ctx); err != nil {
 		return err
 	}
+
 	raw, err := json.Marshal(hold{Objects: s.Ref.Objects})
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
+
 	return r.b.Put(ctx, "hold/"+id, raw, backend.PutOptions{})
 }

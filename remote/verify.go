@@ -43,11 +43,13 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		if err != nil {
 			return report(name, err)
 		}
+
 		ref.Name = name
 		refs = append(refs, ref)
 		for _, o := range ref.Objects {
 			objects[o] = nil
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -57,6 +59,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	if err := r.verifyObjects(ctx, objects, deep, progress); err != nil {
 		return sum, err
 	}
+
 	for o := range objects {
 		sum.Objects++
 		sum.Bytes += o.Size
@@ -67,6 +70,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 			return sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
+
 	return sum, nil
 }
 
@@ -77,16 +81,20 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 	for _, o := range all {
 		m.total += o.Size
 	}
+
 	var mu sync.Mutex
 	return forEach(ctx, all, func(ctx context.Context, o backend.Object) error {
 		err := r.verifyObject(ctx, o, deep)
 		if err != nil && !isDamage(err) {
 			return err
 		}
+
 		m.add(o.Size)
 		mu.Lock()
 		defer mu.Unlock()
+
 		objects[o] = err
+
 		return nil
 	})
 }
@@ -98,6 +106,7 @@ func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects ma
 			return err
 		}
 	}
+
 	_, err := r.Snapshot(ref).Load(ctx)
 	return err
 }
@@ -126,6 +135,7 @@ func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) 
 	if !deep {
 		return nil
 	}
+
 	data, err := r.b.GetRange(ctx, o.Key(), 0, o.Size)
 	if err != nil {
 		return err
@@ -133,6 +143,7 @@ func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) 
 	if backend.Named(data) != o {
 		return fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
 	}
+
 	return nil
 }
 

@@ -39,6 +39,7 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 	case r.Caller.PID == 0:
 		return 0, errs.Fail(errs.Perm, "the process cannot be seen by the daemon: a name for all such can be registered in a fork only")
 	}
+
 	id := process.Of(int(r.Caller.PID))
 	for up := a.Up; id > 1; up-- {
 		if a.PID == 0 && up <= 0 || a.PID != 0 && id == int(a.PID) {
@@ -50,5 +51,6 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 		}
 		id = st.Parent
 	}
+
 	return 0, errs.Fail(errs.NotExist, "the caller has no such ancestor")
 }

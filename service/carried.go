@@ -12,6 +12,7 @@ import (
 // returns an error that says that the operation took effect.
 func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error) {
 	c := r.Carried
+
 	switch a := args.(type) {
 	case snapshot.CaptureOptions:
 		if c.Captured.Name != "" {
@@ -33,6 +34,7 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 			}
 			return Forked{Name: c.Forked, Snapshot: f.BeganFrom(), Path: s.forkPath(r, c.Forked)}, nil
 		}
+
 	case Rename:
 		return r.Workspace.Find(a.To)
 	case RenameFork:
@@ -46,6 +48,7 @@ func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error)
 	case SetPolicy:
 		return r.Workspace.Policy(), nil
 	}
+
 	return nil, errs.Fail(errs.Failed, "the daemon ended after it carried out %q and before it answered", OpOf(args).Name).
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
@@ -59,5 +62,6 @@ func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.Cap
 	if err != nil {
 		return r.Carried.Captured, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", r.Carried.Captured.Name, err)
 	}
+
 	return sealed, nil
 }

@@ -58,10 +58,12 @@ func (s *Service) changed(ctx context.Context, r *Request, a Changed) (WhatChang
 		}
 		d.Snapshot = made.Name
 	}
+
 	err = s.compare(r, d.Since, d.Snapshot, func(from, to *tree.State) error { return s.effects(ctx, r, from, to, &d) })
 	if len(d.Effects)+len(d.Git) > 0 {
 		d.Undo = s.undoOf(r, d.Since)
 	}
+
 	return d, err
 }
 
@@ -78,6 +80,7 @@ func (s *Service) lookOf(r *Request, look string) (name string, first bool) {
 		}
 		newest = cmp.Or(newest, i.Name)
 	}
+
 	return cmp.Or(newest, "base"), true
 }
 
@@ -91,13 +94,16 @@ func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State,
 		if !ok || gitdir.IsFile(rel) {
 			return false
 		}
+
 		if _, known := repos[repo]; !known {
 			was, err := from.At(src, repo)
 			is, nerr := to.At(src, repo)
 			repos[repo] = err == nil && nerr == nil && was != nil && is != nil && was.IsDir() && is.IsDir()
 		}
+
 		return repos[repo]
 	}
+
 	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.list(s)}, inGit)
 	if err != nil {
 		return err
@@ -115,11 +121,13 @@ func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State,
 			d.Git = append(d.Git, gitquote.Readable(repo)+": "+w)
 		}
 	}
+
 	slices.Sort(d.Git)
 
 	for _, e := range list {
 		d.Effects = append(d.Effects, effectOf(e))
 	}
+
 	return s.markIgnored(ctx, to, d.Effects)
 }
 
@@ -129,28 +137,35 @@ func (s *Service) markIgnored(ctx context.Context, st *tree.State, list []PathEf
 	const most = 10_000 // more paths are not looked up, and count as not ignored
 	var paths []string
 	at := make(map[string]*PathEffect)
+
 	for i := range list {
 		e := &list[i]
 		if e.Action != string(diff.Creates) && e.Action != string(diff.Overwrote) || len(paths) == most {
 			continue
 		}
+
 		p := e.bytes()
 		if e.Dir {
 			p += "/"
 		}
+
 		paths, at[p] = append(paths, p), e
 	}
+
 	if len(paths) == 0 {
 		return nil
 	}
+
 	ignored, err := gitbridge.Ignored(ctx, s.Store.Source(), st, paths)
 	if err != nil {
 		s.Log.Debug("asking git what is ignored", "err", err) // without git all paths are listed
 		return nil
 	}
+
 	for p := range ignored {
 		at[p].Ignored = true
 	}
+
 	return nil
 }
 
@@ -164,10 +179,12 @@ func (s *Service) undoOf(r *Request, since string) string {
 		}
 		by = append(by, i.Actors...)
 	}
+
 	slices.Sort(by)
 	if by = slices.Compact(by); len(by) > 1 && slices.Contains(by, r.Caller.Actor) {
 		return "amberfs undo --by " + r.Caller.Actor + " --since " + since
 	}
+
 	return "amberfs restore " + since
 }
 
@@ -179,6 +196,7 @@ func effectOf(e diff.Effect) PathEffect {
 	if b, a := e.Change.Before, e.Change.After; b != nil && a != nil {
 		out.Note = attributeNote(b, a)
 	}
+
 	return out
 }
 
@@ -205,6 +223,7 @@ func attributeNote(before, after *tree.Inode) string {
 	if before.IsRegular() && after.IsRegular() && before.Content.Size() > 0 && after.Content.Size() == 0 {
 		notes = append(notes, "emptied")
 	}
+
 	return strings.Join(notes, ", ")
 }
 

@@ -18,6 +18,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	if err != nil {
 		return Claimed{}, err
 	}
+
 	forks := r.Workspace.Forks()
 	o := snapshot.ForkOptions{Name: a.Label, TTL: a.TTL, Caller: r.Caller}
 	if isRemote(a.From) && forks.Claimed(a.Label) {
@@ -26,9 +27,11 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	} else {
 		o.Snapshot, err = s.localName(ctx, r, a.From)
 	}
+
 	if err != nil {
 		return Claimed{}, err
 	}
+
 	got, err := forks.Claim(o)
 	if err != nil {
 		return Claimed{}, err
@@ -36,6 +39,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	if o.Newer {
 		got.Tier, got.From = snapshot.Newer, o.Snapshot
 	}
+
 	return Claimed{Path: s.forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
 }
 
@@ -50,9 +54,11 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 		s.Log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
 	}
+
 	if ref.Claim != a.Label { // a common starting point of many labels
 		return "", nil
 	}
+
 	fork, err := r.Workspace.Forks().Named(a.Label)
 	if err != nil {
 		return s.catchUpEnded(ctx, r, a, ref)
@@ -60,6 +66,7 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 	if slices.Contains(fork.Lineage(), ref.ID) {
 		return "", nil
 	}
+
 	in := *r
 	in.Workspace, in.op = fork, nil
 	name := ""
@@ -71,9 +78,11 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 		if name, err = s.localNameOf(&in, ref); err != nil {
 			return err
 		}
+
 		_, err = s.restore(ctx, &in, snapshot.RestoreOptions{Name: name})
 		return err
 	})
+
 	return name, err
 }
 
@@ -93,6 +102,7 @@ func (s *Service) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *re
 	if !ok {
 		return "", nil
 	}
+
 	left, err := r.Workspace.Snapshots().WaitSealed(ctx, left.Name)
 	switch {
 	case err != nil:
@@ -102,6 +112,7 @@ func (s *Service) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *re
 	case !slices.Contains(ref.Lineage, left.ID):
 		return "", errDiverged(a)
 	}
+
 	return s.localNameOf(r, ref)
 }
 

@@ -32,6 +32,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 	defer release()
+
 	ours, err := now.At(s.Store.Source(), string(a.Path))
 	if err != nil {
 		return out, err
@@ -39,15 +40,18 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 	if a.By != "" {
 		return s.undoConflict(ctx, r, a, ours)
 	}
+
 	f, err := r.Workspace.Forks().Named(a.Fork)
 	if err != nil {
 		return out, err
 	}
+
 	err = s.compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
 		base, err := from.At(s.Store.Source(), string(a.Path))
 		if err != nil {
 			return err
 		}
+
 		theirs, err := to.At(s.Store.Source(), string(a.Path))
 		if err != nil {
 			return err
@@ -55,9 +59,11 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		if base == nil && ours == nil && theirs == nil {
 			return errNoPath(string(a.Path))
 		}
+
 		out, err = s.compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
 		return err
 	})
+
 	return out, err
 }
 
@@ -67,6 +73,7 @@ func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours
 	if err != nil {
 		return out, err
 	}
+
 	err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
 		out, err = s.compareSides(ctx, r, left, ours, without, ours)
 		return err
@@ -74,6 +81,7 @@ func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours
 	if errors.Is(err, threeway.ErrConflict) {
 		out, err = Conflicting{Binary: true, Parts: []diff.Part{}}, nil
 	}
+
 	return out, err
 }
 
@@ -86,18 +94,22 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 	out.Parts = []diff.Part{}
 	var texts [3][]byte
 	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
+
 	for i, n := range [3]*tree.Inode{base, ours, theirs} {
 		if *sizes[i] = -1; n == nil {
 			out.Binary = true
 			continue
 		}
+
 		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSide {
 			out.Binary = true
 		} else if texts[i], err = io.ReadAll(n.Content.Reader(s.Store.Source().Files)); err != nil {
 			return out, err
 		}
+
 		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
 	}
+
 	if out.Binary {
 		return out, nil
 	}
@@ -108,13 +120,16 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 		out.Binary = true
 		return out, nil
 	}
+
 	if err != nil {
 		return out, err
 	}
 	defer release()
+
 	if out.Of, err = threeway.Digest(s.Store.Source(), digested...); err != nil {
 		return out, err
 	}
+
 	out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
 	return out, err
 }

@@ -62,12 +62,14 @@ func (s *Service) lastBackup(to string) BackupState {
 func (s *Service) Backup(ctx context.Context) {
 	var next time.Time
 	var last policy.Push
+
 	for ctx.Err() == nil {
 		changed := s.Store.Changed()
 		p := s.Store.Main().Policy().Push
 		if p != last { // a new policy takes effect at once
 			last, next = p, time.Time{}
 		}
+
 		due := p.Remote != "" && p.IntervalSeconds > 0
 		if due && !time.Now().Before(next) {
 			wait := time.Duration(p.IntervalSeconds) * time.Second
@@ -76,6 +78,7 @@ func (s *Service) Backup(ctx context.Context) {
 				s.backupFailed(p, err)
 				wait = min(wait, backupRetry)
 			}
+
 			next, due = time.Now().Add(wait), err != nil
 		}
 
@@ -85,6 +88,7 @@ func (s *Service) Backup(ctx context.Context) {
 		if due {
 			retry = time.After(time.Until(next))
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -92,6 +96,7 @@ func (s *Service) Backup(ctx context.Context) {
 			continue
 		case <-changed:
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(backupTick):
@@ -116,6 +121,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	if err != nil {
 		return err
 	}
+
 	main := s.Store.Main()
 	if p.Only == policy.PushAll {
 		_, err := main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
@@ -123,12 +129,15 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 			return err
 		}
 	}
+
 	var damaged error
 	sent := s.Remotes.Sent(to)
+
 	for _, i := range slices.Backward(main.List()) {
 		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
 			continue
 		}
+
 		switch err := s.backUpOne(ctx, p, to, i); {
 		case errors.Is(err, catalogue.ErrNotFound):
 			continue // deleted since it was listed
@@ -137,15 +146,18 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 		case err != nil:
 			return remoteFailed(p.Remote, err)
 		}
+
 		if err := s.Remotes.SetSent(to, i.Seq); err != nil {
 			return err
 		}
 	}
+
 	if damaged == nil {
 		st := s.lastBackup(p.Remote)
 		st.Error = ""
 		s.backup.Store(&st)
 	}
+
 	return damaged
 }
 
@@ -163,13 +175,17 @@ func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remot
 		if ferr != nil {
 			return ferr
 		}
+
 		as := fmt.Sprintf("%.100s-%.8s", there.Name, there.ID)
 		done, err = s.pushOne(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	s.backup.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
+
 	return nil
 }
 
@@ -196,6 +212,7 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 		if err != nil {
 			return nil, nil, err
 		}
+
 		c.Remotes = k
 		c.mountedBefore = !to.First
 		start, err := c.startState(ctx, to.First)
@@ -203,10 +220,12 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 			c.Close()
 			return nil, nil, err
 		}
+
 		if err := k.Load(); err != nil {
 			c.Close()
 			return nil, nil, err
 		}
+
 		return k, start, nil
 	}
 }
@@ -220,9 +239,11 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 		_, err := c.Remotes.Remote(url)
 		return nil, err
 	}
+
 	if !first {
 		return nil, nil
 	}
+
 	ref := c.Remotes.From()
 	if ref == nil && c.From != "" {
 		var err error
@@ -233,13 +254,16 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 			}
 			return nil, errs.Fail(errs.NotExist, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
 		}
+
 		if err != nil {
 			return nil, remoteFailed(url, err)
 		}
 	}
+
 	if ref == nil {
 		return nil, nil
 	}
+
 	return &snapshot.Start{ID: ref.State(), Info: InfoOf(ref)}, nil
 }
 
@@ -274,6 +298,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	if c.mountedBefore {
 		c.Remotes.Probe()
 	}
+
 	for ctx.Err() == nil {
 		err := c.Remotes.Prefetch(ctx, prefetch)
 		if err != nil && !errors.Is(err, backend.ErrAway) && ctx.Err() == nil {
@@ -285,6 +310,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 		if early <= 0 && !errors.Is(err, backend.ErrAway) {
 			err = c.Remotes.Hold(ctx, held)
 		}
+
 		wait := known.HoldAgain
 		switch {
 		case errors.Is(err, backend.ErrAway):
@@ -292,6 +318,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 		case early > 0:
 			wait = early
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-c.Remotes.Added():
@@ -322,6 +349,7 @@ func (s *Service) localName(ctx context.Context, r *Request, from string) (strin
 	if err != nil {
 		return "", err
 	}
+
 	return s.localNameOf(r, ref)
 }
 
@@ -332,15 +360,18 @@ func (s *Service) remoteRef(ctx context.Context, r *Request, from string, again 
 	if at == 0 || at == len(from)-1 {
 		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
 	}
+
 	there, err := s.remote(r, from[:at])
 	if err != nil {
 		return nil, err
 	}
+
 	if again {
 		if err := s.Remotes.Forget(ctx, there, from[at+1:]); err != nil {
 			return nil, err
 		}
 	}
+
 	ref, err := s.Remotes.Source(ctx, there, from[at+1:])
 	return ref, remoteFailed(from[:at], err)
 }
@@ -360,6 +391,7 @@ func (s *Service) localNameOf(r *Request, ref *remote.Ref) (string, error) {
 // caller holds s.adding.
 func (s *Service) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
 	defer s.Store.Importing()()
+
 	info := InfoOf(ref)
 	info.Name = naming.Local(info.Name)
 	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
@@ -367,6 +399,7 @@ func (s *Service) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error)
 	} else if err != nil {
 		return "", err
 	}
+
 	info, err := r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
 	return info.Name, err
 }

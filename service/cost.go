@@ -37,6 +37,7 @@ func (r *Request) budget(s *Service, p Pool) *budget.Budget {
 	if r.op != nil && r.op.Charges&p == 0 {
 		panic(r.op.Name + " does not say that it charges this pool")
 	}
+
 	switch {
 	case p == Lists:
 		return s.Lists.Of(r.Workspace.Tenant())
@@ -45,6 +46,7 @@ func (r *Request) budget(s *Service, p Pool) *budget.Budget {
 	case r.Workspace.IsFork():
 		return s.Git.Of(r.Workspace.Tenant())
 	}
+
 	return s.mainGit // requests in main do not wait for those in forks
 }
 
@@ -57,9 +59,11 @@ func (o *Op) carryOut(s *Service, ctx context.Context, r *Request, args any) (re
 	if !r.Workspace.IsFork() {
 		ctx = turns.First(ctx)
 	}
+
 	err = s.Turns.Do(ctx, func(ctx context.Context) error {
 		result, err = o.run(s, ctx, r, args)
 		return err
 	})
+
 	return result, err
 }

@@ -27,6 +27,7 @@ func (d *door) Accept() (net.Conn, error) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err
 		}
+
 		d.mu.Lock()
 		shut := d.shut
 		d.mu.Unlock()
@@ -130,10 +131,13 @@ func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for one := range c.active {
 		paths = append(paths, strings.TrimPrefix(one.path, "/v1/"))
 	}
+
 	slices.Sort(paths)
+
 	return paths, len(c.fresh) > 0, c.changed
 }
 
@@ -147,11 +151,13 @@ func (srv *Server) Drain(ctx context.Context) (running []string) {
 	srv.door.shutOut()
 	srv.http.SetKeepAlivesEnabled(false) // clients with an unused connection connect again
 	late := time.After(freshTime)
+
 	for waitFresh := true; ; {
 		running, fresh, changed := srv.calls.running()
 		if len(running) == 0 && (!fresh || !waitFresh) {
 			return nil
 		}
+
 		select {
 		case <-changed:
 		case <-late:

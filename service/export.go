@@ -31,10 +31,12 @@ const (
 func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ctx, stop := s.whileAlive(ctx, r.Workspace)
 	defer stop()
+
 	done, err := s.exportTo(ctx, r, a)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+
 	return done, err
 }
 
@@ -44,25 +46,31 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 	if err != nil {
 		return ExportDone{}, err
 	}
+
 	e, err := newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return ExportDone{}, err
 	}
+
 	e.info.Actors = s.authors(e.info.Actors)
 	defer e.releaseAll()
+
 	release, err := r.budget(s, Gits).Take(ctx, exportMemory)
 	if err != nil {
 		return ExportDone{}, err
 	}
 	defer release()
+
 	if err := s.exporting.Acquire(ctx, 1); err != nil {
 		return ExportDone{}, err
 	}
 	defer s.exportEnded()
+
 	most := int64(0)
 	if r.Workspace.IsFork() {
 		most = maxExport
 	}
+
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
@@ -71,10 +79,12 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 	if err != nil {
 		return ExportDone{}, err
 	}
+
 	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // DropExports may have looked before the ref was written
 		s.pruning.Store(true)
 		return ExportDone{}, errForkEnded
 	}
+
 	_, err = s.exported(ctx, r, Exported{Name: e.info.Name, Repo: filepath.Join(s.Store.Dir(), gitDir), Ref: done.Ref, Commit: done.Commit})
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
 }
@@ -91,6 +101,7 @@ func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 		}
 		return a.Ref, nil
 	}
+
 	own := fmt.Sprintf("%s%d/", forkRefs, ws.View())
 	switch {
 	case a.Ref == "":
@@ -98,6 +109,7 @@ func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 	case !strings.HasPrefix(a.Ref, own):
 		return "", errs.Fail(errs.Perm, "a fork writes refs below %s only, not %s", own, a.Ref)
 	}
+
 	return a.Ref, nil
 }
 
@@ -145,11 +157,14 @@ func (s *Service) DropExports(ctx context.Context) error {
 	if dropped {
 		s.pruning.Store(true)
 	}
+
 	if err != nil || !s.pruning.Load() || !s.exporting.TryAcquire(allExports) {
 		return err
 	}
 	defer s.exporting.Release(allExports)
+
 	s.pruning.Store(false)
+
 	return gitbridge.Prune(ctx, repo)
 }
 
@@ -192,15 +207,18 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*arch
 	if _, err := r.Workspace.Find(a.Name); err != nil {
 		return nil, err // Held would take an empty name for the present state
 	}
+
 	st, release, err := r.Workspace.Held(a.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+
 	done, err := archive.WriteTar(ctx, r.Out, s.Store.Source(), st)
 	if err != nil {
 		return done, err
 	}
+
 	done.Skipped = done.Skipped[:min(len(done.Skipped), maxSkipped)]
 	return done, nil
 }
@@ -214,6 +232,7 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 		return None{}, err
 	}
 	defer e.releaseAll()
+
 	e.info.Actors = s.authors(e.info.Actors)
 	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
@@ -222,7 +241,9 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	if err := r.Item(out); err != nil {
 		return None{}, err
 	}
+
 	<-ctx.Done()
+
 	return None{}, nil
 }
 
@@ -237,12 +258,14 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 	defer releaseBase()
 
 	var now *tree.State
+
 	if a.Name == "" {
 		st, release, err := r.Workspace.SealPresent(ctx)
 		if err != nil {
 			return None{}, err
 		}
 		defer release()
+
 		now = st
 	} else {
 		named, err := waitStored(ctx, r.Workspace, a.Name)
@@ -250,12 +273,16 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 			return None{}, err
 		}
 		defer named.release()
+
 		now = named.state
 	}
+
 	if err := r.Item(OpenedChanges{Base: idOf(base), Now: idOf(now)}); err != nil {
 		return None{}, err
 	}
+
 	<-ctx.Done()
+
 	return None{}, nil
 }
 
@@ -289,10 +316,12 @@ func holdStored(ws *snapshot.Workspace, info info.Info) (s storedSnapshot, err e
 	if s.state, s.release, err = ws.Held(info.Name); err != nil {
 		return s, err
 	}
+
 	if _, ok := s.state.ID(); !ok {
 		s.release()
 		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", info.Name)
 	}
+
 	return s, nil
 }
 
@@ -314,6 +343,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 	if err != nil {
 		return nil, err
 	}
+
 	e, info := &exportSource{storedSnapshot: one}, one.info
 
 	// A snapshot that was exported before is its own best base.
@@ -327,9 +357,11 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 			for _, c := range slices.Backward(before.GitCommits) {
 				e.parents = append(e.parents, c)
 			}
+
 			if !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
 				continue
 			}
+
 			s, err := holdStored(ws, before)
 			if err != nil {
 				continue // it was deleted since it was listed
@@ -337,6 +369,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 			e.bases = append(e.bases, s)
 		}
 	}
+
 	e.parents = e.parents[:min(len(e.parents), maxParents)]
 	return e, nil
 }
@@ -356,6 +389,7 @@ func (e *exportSource) gitBases() []gitbridge.Base {
 			out = append(out, gitbridge.Base{Commit: commit, State: func() (*tree.State, error) { return b.state, nil }})
 		}
 	}
+
 	return out
 }
 
@@ -367,15 +401,18 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	if up == nil {
 		return nil, info.Info{}
 	}
+
 	base, err := ws.Find(snapshotBase)
 	if err != nil {
 		return nil, base
 	}
+
 	for i := range up.Snapshots().Newest() {
 		if i.Name == base.Parent || base.Parent == "" && !i.Created.After(base.Created) {
 			return up, info.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}
 	}
+
 	return up, info.Info{}
 }
 
@@ -387,6 +424,7 @@ func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 	for _, i := range list {
 		byName[i.Name] = i
 	}
+
 	var out []info.Info
 	seen := map[uint64]bool{one.Seq: true}
 	add := func(i info.Info) {
@@ -400,11 +438,14 @@ func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 		if !ok || up.Seq >= at.Seq {
 			break
 		}
+
 		add(up)
 		at = up
 	}
+
 	for _, i := range list {
 		add(i)
 	}
+
 	return out
 }

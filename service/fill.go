@@ -39,6 +39,7 @@ func (o FillOptions) dirOptions() hostdir.ReadOptions {
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
+
 	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
 		if o.Found == nil {
@@ -51,11 +52,13 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 		if text := scan.report(); text != "" {
 			o.Found(text)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return s.Main().Begin(st, daemonCaller())
 }
 

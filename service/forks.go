@@ -30,21 +30,25 @@ func (s *Service) fork(ctx context.Context, r *Request, a snapshot.ForkOptions) 
 	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
 		return Forked{}, err
 	}
+
 	if a.As != "" {
 		if err := actors.Check(a.As); err != nil {
 			return Forked{}, err
 		}
 	}
+
 	a.Caller = r.Caller
 	f, err := r.Workspace.Forks().New(a)
 	if err != nil {
 		return Forked{}, err
 	}
+
 	if a.As != "" {
 		if err := s.Store.Actors().Register(0, r.Caller.UID, f.View(), a.As); err != nil {
 			return Forked{}, err
 		}
 	}
+
 	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, a.Name)}, nil
 }
 
@@ -80,9 +84,11 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 			return DeletedFork{}, err
 		}
 	}
+
 	if a.Discard {
 		return DeletedFork{Name: a.Name}, r.Workspace.Forks().Discard(a.Name, r.Caller)
 	}
+
 	last, err := r.Workspace.Forks().End(a.Name, r.Caller)
 	return DeletedFork{Name: a.Name, Snapshot: last.Name}, err
 }
@@ -95,16 +101,20 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	const countTime = time.Second
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
+
 	out := ForkList{Forks: []ForkState{}}
+
 	for _, i := range r.Workspace.Forks().List() {
 		f := ForkState{ForkInfo: i}
 		if i.Expires != nil {
 			f.TTL = max(0, time.Until(*i.Expires)).Round(time.Second).String()
 		}
+
 		ws, err := r.Workspace.Forks().Named(i.Name)
 		if err != nil {
 			continue // it ended since it was listed
 		}
+
 		f.Run = s.runOf(counting, ws, i.Name)
 		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(base, now *tree.State) error {
 			if f.Run != nil {
@@ -112,17 +122,21 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 			}
 			return s.countFork(counting, &f, base, now)
 		})
+
 		f.More = f.More || err != nil
 		if counting.Err() == nil {
 			f.Last = s.lastActor(ws)
 		}
+
 		for i := range ws.Snapshots().Newest() {
 			if f.Check = i.Labels["check"]; f.Check != "" {
 				break
 			}
 		}
+
 		out.Forks = append(out.Forks, f)
 	}
+
 	return out, ctx.Err()
 }
 
@@ -136,13 +150,16 @@ func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.S
 	for _, changed := range files[:min(len(files), 3)] {
 		f.Paths = append(f.Paths, changed.Path)
 	}
+
 	if err != nil || all == 0 || len(files) > 0 {
 		return err
 	}
+
 	same, err := gitbridge.Unchanged(ctx, s.Store.Source(), base, now, false)
 	if !same {
 		f.Changed = 1
 	}
+
 	return err
 }
 
@@ -154,6 +171,7 @@ func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Works
 		return err
 	}
 	defer release()
+
 	git := gitbridge.NewGitDiffer(s.Store.Source(), from, to)
 	return tree.Diff(ctx, s.Store.Source(), from, to, tree.DiffOptions{}, func(c tree.Change) error {
 		switch file, inGit := hostdir.ChangedFile(c); {
@@ -165,11 +183,13 @@ func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Works
 			if differs {
 				f.Run.InGit++
 			}
+
 		case file:
 			if f.Changed++; f.Changed <= 3 {
 				f.Paths = append(f.Paths, c.Path.String())
 			}
 		}
+
 		if f.Changed+f.Run.InGit >= maxForkChanges {
 			return errCounted
 		}
@@ -185,15 +205,18 @@ var errCounted = errors.New("maxForkChanges changes were counted")
 // that label, but can pull some. A run that changed after it was applied is kept.
 func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
 	var run *Run
+
 	for i := range ws.Snapshots().Newest() {
 		if state := i.Labels[RunLabel]; state != "" && i.Kind != info.KindPull {
 			run = &Run{State: state, Command: i.Message, Used: i.Created}
 			if state == RunApplied && s.changedSince(ctx, ws, i.Name) {
 				run.State = RunKept
 			}
+
 			break
 		}
 	}
+
 	switch {
 	case run == nil:
 	case s.addJoined(name, 0) > 0:
@@ -201,6 +224,7 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 	case run.State == RunRunning: // it was killed
 		run.State = RunKept
 	}
+
 	return run
 }
 
@@ -223,6 +247,7 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 		name = cmp.Or(e.Actor, e.Command, name)
 		return nil
 	})
+
 	return name
 }
 
@@ -230,6 +255,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 	if err := s.refuseWorktree(r.Workspace, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
+
 	a.Merge, a.Git, a.Caller, a.List = gitbridge.MergeConfigs(r.textMerger(s).Merge), r.merger(s).Repositories, r.Caller, r.list(s)
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
@@ -239,6 +265,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 		e.Result = done
 		return done, e
 	}
+
 	return done, staleDecision(err)
 }
 
@@ -249,22 +276,27 @@ func (s *Service) refuseWorktree(ws *snapshot.Workspace, name string) error {
 	if err != nil {
 		return err
 	}
+
 	git := func(ws *snapshot.Workspace) (*tree.Inode, error) {
 		st, release, err := ws.Held("")
 		if err != nil {
 			return nil, err
 		}
 		defer release()
+
 		return st.At(s.Store.Source(), ".git")
 	}
+
 	ours, err := git(ws)
 	if err != nil || ours == nil || !ours.IsDir() {
 		return err
 	}
+
 	theirs, err := git(fork)
 	if err != nil || theirs == nil || !theirs.IsRegular() {
 		return err
 	}
+
 	return errs.Fail(errs.Conflict, "the fork %s is a worktree of git; nothing was changed", name).
 		WithHint("commit in it, and merge its branch with git")
 }
@@ -281,14 +313,18 @@ func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error
 	if err != nil || d <= 0 || d > maxFreeze {
 		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
 	}
+
 	until := time.Now().Add(d)
 	s.freezes.Lock()
 	defer s.freezes.Unlock()
+
 	if !s.Store.Forest().Freeze(d) {
 		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
+
 	s.reportFreeze(until)
 	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
+
 	return Frozen{Until: until}, nil
 }
 
@@ -305,14 +341,17 @@ func (s *Service) reportFreeze(until time.Time) {
 func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	s.freezes.Lock()
 	defer s.freezes.Unlock()
+
 	ended := s.Freezing.Ended
 	thawed := s.Store.Forest().Thaw()
 	s.reportFreeze(time.Time{})
 	s.Log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
+
 	if !thawed && !ended.IsZero() {
 		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), s.Freezing.Reason).
 			WithHint("programs may have written since: what was copied may not fit together, so freeze and copy again")
 	}
+
 	return Thawed{Thawed: thawed}, nil
 }
 
@@ -330,6 +369,7 @@ func forkNames(ws *snapshot.Workspace) []string {
 func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 	ws := s.Store.Main()
 	at := ""
+
 	for name := range strings.SplitSeq(names, "/") {
 		if name == "" {
 			continue
@@ -341,5 +381,6 @@ func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 		}
 		ws = next
 	}
+
 	return ws, nil
 }

@@ -24,8 +24,10 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 		}
 		a.Paths = changed
 	}
+
 	list := r.budget(s, Lists).Charge()
 	defer list.Release()
+
 	return None{}, s.compare(r, a.A, a.B, func(from, to *tree.State) error {
 		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(s, Texts), List: list, Paths: limitTo(a.Paths...)}
 		switch a.Format {
@@ -36,6 +38,7 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 		case "name-status":
 			return diff.NameStatus(ctx, r.Out, s.Store.Source(), from, to, o)
 		}
+
 		return errs.Fail(errs.Invalid, "there is no diff format %q", a.Format)
 	})
 }
@@ -47,16 +50,19 @@ func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State)
 		_, err := r.Workspace.Find(a) // the error for an empty name
 		return err
 	}
+
 	from, release, err := s.holdState(r, a)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	to, release, err := s.holdState(r, b)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	return fn(from, to)
 }
 
@@ -68,15 +74,18 @@ const inForks = naming.ForksDir + "/"
 // .forks/F/.snapshots/S. The state's objects are protected from gc until release is called.
 func (s *Service) holdState(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
+
 	for {
 		rest, ok := strings.CutPrefix(name, inForks)
 		if !ok {
 			break
 		}
+
 		if !r.Caller.Direct {
 			return nil, nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
 				WithHint("compare the files below %s", naming.ForksDir)
 		}
+
 		fork, in, _ := strings.Cut(rest, "/")
 		next, err := ws.Forks().Named(fork)
 		if err != nil {
@@ -84,9 +93,11 @@ func (s *Service) holdState(r *Request, name string) (st *tree.State, release fu
 		}
 		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
 	}
+
 	if name == "" {
 		return ws.Seen(r.Caller)
 	}
+
 	return ws.Held(name)
 }
 
@@ -94,6 +105,7 @@ func (s *Service) holdState(r *Request, name string) (st *tree.State, release fu
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
 	list := r.list(s)
+
 	if a.By != "" {
 		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
@@ -101,6 +113,7 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		}
 		a.Paths = changed
 	}
+
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		var files []diff.File
 		if a.Quick && a.Limit > 0 {
@@ -109,12 +122,14 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 				return err
 			}
 		}
+
 		if !d.More {
 			files, err = diff.Files(ctx, s.Store.Source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
 			if err != nil {
 				return err
 			}
 		}
+
 		d.Files = len(files)
 		if a.Limit > 0 {
 			files = files[:min(a.Limit, len(files))]
@@ -122,11 +137,14 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		for _, f := range files {
 			d.Paths = append(d.Paths, diffedFile(f))
 		}
+
 		if !a.Lines || d.More {
 			return nil
 		}
+
 		return s.countLines(ctx, r, files, d.Paths)
 	})
+
 	return d, err
 }
 
@@ -136,6 +154,7 @@ func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File,
 	const maxCounted, countTime = 300, time.Second / 2
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
+
 	o := diff.Options{Memory: r.budget(s, Texts)}
 	err := diff.Lines(counting, s.Store.Source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
@@ -145,6 +164,7 @@ func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File,
 	if counting.Err() != nil {
 		return ctx.Err()
 	}
+
 	return err
 }
 
@@ -162,13 +182,16 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
 	before, release, err := r.Workspace.Held(snapshotBase)
 	defer func() { release() }()
+
 	if err != nil {
 		return h, err
 	}
+
 	node, err := before.At(s.Store.Source(), h.Path)
 	if err != nil {
 		return h, err
 	}
+
 	found, intervals := node != nil, r.Workspace.Snapshots().Intervals()
 
 	// step compares the path in a state with the path in the state before, and adds an entry.
@@ -177,6 +200,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if node, err = state.At(s.Store.Source(), h.Path); err != nil {
 			return err
 		}
+
 		switch {
 		case was == nil && node == nil:
 		case was == nil:
@@ -188,12 +212,14 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 			if err != nil {
 				return err
 			}
+
 			if differs {
 				e.Action = "modified"
 			} else if a.All {
 				e.Action = "unchanged"
 			}
 		}
+
 		if before = state; e.Action == "" {
 			return nil
 		}
@@ -206,11 +232,14 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		for len(intervals) > 0 && intervals[len(intervals)-1].To.Name != e.Snapshot {
 			intervals = intervals[:len(intervals)-1]
 		}
+
 		if len(intervals) > 0 && !dir && e.Action != "unchanged" {
 			// It fails if a snapshot was deleted during the comparison: then the actors are unknown.
 			e.Actors, _ = s.actorsOf(r, intervals[len(intervals)-1], was, node)
 		}
+
 		h.Entries = append(h.Entries, e)
+
 		return nil
 	}
 
@@ -223,31 +252,39 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if err := errors.Join(chargeInfo(ctx, r.list(s), info), turns.Yield(ctx)); err != nil {
 			return h, err
 		}
+
 		state, releaseState, err := r.Workspace.Held(info.Name)
 		if err != nil {
 			return h, err
 		}
+
 		releaseBefore := release
 		release = func() { releaseState(); releaseBefore() }
 		e := HistoryEntry{Snapshot: info.Name, Seq: info.Seq, ID: info.ID, Created: info.Created, Message: info.Message}
 		if err := step(state, e); err != nil {
 			return h, err
 		}
+
 		releaseBefore()
 		release = releaseState
 		r.progress(Progress{What: "comparing snapshots", Done: int64(len(infos) - i), Total: int64(len(infos))})
 	}
+
 	now, releaseNow, err := r.Workspace.Held("")
 	defer releaseNow()
+
 	if err != nil {
 		return h, err
 	}
 	if err := step(now, HistoryEntry{Created: time.Now()}); err != nil {
 		return h, err
 	}
+
 	if !found && len(h.Entries) == 0 {
 		return h, errNoPath(h.Path)
 	}
+
 	slices.Reverse(h.Entries)
+
 	return h, nil
 }

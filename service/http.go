@@ -69,10 +69,12 @@ func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("taking over the socket: %w", err)
 	}
+
 	path, release, err := socketPath(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	return s.serveOn(l.(*net.UnixListener), func() {
 		_ = unix.Unlink(path) // the listener does not know its name
 		release()
@@ -87,10 +89,13 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		srv.handled.Add(1)
 		defer srv.handled.Done()
+
 		call, r := srv.calls.add(r)
 		defer call.remove()
+
 		mux.ServeHTTP(w, r)
 	}
+
 	srv.http = &http.Server{
 		Handler:           http.HandlerFunc(counted),
 		ReadHeaderTimeout: time.Minute,
@@ -102,14 +107,17 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 			if err != nil {
 				s.Log.Warn("socket", "err", err)
 			}
+
 			return context.WithValue(ctx, peerKey{}, peer)
 		},
 	}
+
 	go func() {
 		if err := srv.http.Serve(srv.door); !errors.Is(err, http.ErrServerClosed) {
 			s.Log.Error("serving the socket", "err", err)
 		}
 	}()
+
 	return srv
 }
 
@@ -130,15 +138,18 @@ func (srv *Server) Close() error {
 	srv.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
+
 	err := srv.http.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = srv.http.Close()
 	}
+
 	srv.handled.Wait()
 	srv.release()
 	if err != nil {
 		return fmt.Errorf("closing the socket: %w", err)
 	}
+
 	return nil
 }
 
@@ -153,6 +164,7 @@ func (s *Service) handler() http.Handler {
 			mux.HandleFunc("GET /v1/"+o.Name, serve)
 		}
 	}
+
 	mux.HandleFunc("POST "+joinPath, s.join)
 	mux.HandleFunc("POST "+upgradePath, s.upgrade)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -163,10 +175,12 @@ func (s *Service) handler() http.Handler {
 			writeJSON(w, http.StatusMethodNotAllowed, err)
 			return
 		}
+
 		e := *errs.ErrorOf(err)
 		e.Kind = errs.NotExist
 		writeError(w, &e)
 	})
+
 	return mux
 }
 
@@ -177,6 +191,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		writeError(w, err)
 		return
 	}
+
 	a := &answer{
 		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
 		reports: o.Output == "" && r.Header.Get("Accept") == Events,
@@ -187,6 +202,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		exemptCall(r)
 	}
 	defer req.Done()
+
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
 	result, err := s.do(r.Context(), req, o, args)
 	a.finish(result, err)
@@ -208,22 +224,27 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if there, here := r.Header.Get(DeviceHeader), s.device(); there != "" && here != "" && there != here {
 		return nil, nil, errs.Fail(errs.Perm, "the mount is not that of the daemon of its store, which is at %s; nothing was done", s.Mountpoint).
 			WithHint("a mount can name any store: unmount it, or go to %s", s.Mountpoint)
 	}
+
 	args, err := o.bind(r)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	ws, err := s.workspace(r.URL.Query().Get(workspaceParam))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	command, err := url.QueryUnescape(r.Header.Get(CommandHeader))
 	if err != nil {
 		return nil, nil, errs.Fail(errs.Invalid, "the header %s is malformed: %w", CommandHeader, err)
 	}
+
 	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
 	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
@@ -281,10 +302,12 @@ func (a *answer) writeHead(contentType string) {
 func (a *answer) Write(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	a.writeHead(a.op.Output)
 	if err := a.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return a.w.Write(p)
 }
 
@@ -311,6 +334,7 @@ func (a *answer) writeEvent(name string, v any) error {
 	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.flush {
 		return err
 	}
+
 	return a.out.Flush()
 }
 
@@ -318,10 +342,12 @@ func (a *answer) writeEvent(name string, v any) error {
 func (a *answer) progress(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	now := time.Now()
 	if !a.reports || now.Sub(a.last) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
 		return
 	}
+
 	a.last = now
 	_ = a.writeEvent("progress", p) // if the client has closed the connection, the request's context ends
 }
@@ -344,10 +370,12 @@ func (a *answer) finish(result any, err error) {
 		if events {
 			return
 		}
+
 		name := ResultTrailer
 		if err != nil {
 			name, result = ErrorTrailer, errs.ErrorOf(err)
 		}
+
 		b, err := json.Marshal(result)
 		if err != nil {
 			return

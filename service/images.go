@@ -50,10 +50,12 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 		if err != nil {
 			return "", cmp.Or(ctx.Err(), fmt.Errorf("reading the image: %w", err))
 		}
+
 		d, most := digest.Digest(h.Name), int64(math.MaxInt64)
 		if text != nil {
 			most = image.MaxText
 		}
+
 		if want != "" && d != want || h.Size > most {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
 		}
@@ -63,6 +65,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 		if err := blobs.Put(d, t); err != nil || text == nil {
 			return d, err
 		}
+
 		return d, blobs.Decode(d, text)
 	}
 
@@ -76,9 +79,11 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 	if _, err := next(m.Config.Digest, &c); err != nil {
 		return nil, err
 	}
+
 	if len(m.Layers) != len(c.RootFS.DiffIDs) {
 		return nil, fmt.Errorf("the image has %d layers, and its configuration has %d", len(m.Layers), len(c.RootFS.DiffIDs))
 	}
+
 	im.Digest, im.Config, im.Platform = manifest.String(), m.Config.Digest.String(), image.PlatformName(c.Platform)
 	im.Entrypoint, im.Cmd, im.Env, im.User, im.WorkingDir = c.Config.Entrypoint, c.Config.Cmd, c.Config.Env, c.Config.User, c.Config.WorkingDir
 
@@ -89,6 +94,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 		if _, err := next(d.Digest, nil); err != nil {
 			return nil, err
 		}
+
 		for _, whiteouts := range []bool{true, false} {
 			if whiteouts && i == 0 {
 				continue // the first layer has nothing to delete
@@ -107,6 +113,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 	if _, err := t.Next(); err != io.EOF {
 		return nil, fmt.Errorf("reading the image: %w", cmp.Or(err, errors.New("more comes than its layers")))
 	}
+
 	_, err = io.Copy(io.Discard, in)
 	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(s.Store.Dir()))
 }
@@ -119,18 +126,22 @@ func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest,
 		return err
 	}
 	defer f.Close()
+
 	plain, err := decompress.Reader(f)
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
+
 	sum := digest.Canonical.Digester()
 	if err := layers.Read(ctx, io.TeeReader(plain, sum.Hash()), whiteouts); err != nil {
 		return err
 	}
+
 	if sum.Digest() != diff {
 		return fmt.Errorf("its contents have the digest %s, and the configuration says %s: %w", sum.Digest(), diff, image.ErrDigest)
 	}
+
 	return nil
 }
 
@@ -140,18 +151,21 @@ func (s *Service) sweepImages() {
 		return // an import runs, and calls sweepImages at its end
 	}
 	defer s.images.Unlock()
+
 	keep := make(map[digest.Digest]bool)
 	for _, i := range s.Store.Images() {
 		for _, d := range append([]string{i.Digest, i.Config}, i.Layers...) {
 			keep[digest.Digest(d)] = true
 		}
 	}
+
 	// The deletion of the snapshots must survive a power cut before their blobs are deleted.
 	err := s.Store.Sync()
 	if err != nil {
 		s.Log.Warn("removing layers of images", "err", err)
 		return
 	}
+
 	if err := s.blobs().KeepOnly(keep); err != nil {
 		s.Log.Warn("removing layers of images", "err", err)
 	}
@@ -168,6 +182,7 @@ func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 			return ws, at, err
 		}
 	}
+
 	for ; ws != nil; ws, at = forkPoint(ws) {
 		for _, before := range ancestors(ws, at) {
 			if before.Image != nil {
@@ -175,6 +190,7 @@ func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 			}
 		}
 	}
+
 	return nil, info.Info{}, nil
 }
 
@@ -191,12 +207,14 @@ func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 			ws, i, err = up, there, nil
 		}
 	}
+
 	if err != nil {
 		return ws, i, err
 	}
 	if i.Image == nil {
 		return ws, i, errs.Fail(errs.Invalid, "%s is not a snapshot that `amberfs import --image` took", name)
 	}
+
 	return ws, i, nil
 }
 
@@ -207,36 +225,44 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 	if err != nil {
 		return out, err
 	}
+
 	o := archive.LayerOptions{Source: s.Store.Source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
 	if o.Now, release, err = r.Workspace.Held(now.Name); err != nil {
 		return out, err
 	}
 	defer release()
+
 	find, name := imageOf, a.Name
 	if a.Base != "" {
 		find, name = imageAt, a.Base
 	}
+
 	ws, base, err := find(r.Workspace, name)
 	if err != nil {
 		return out, err
 	}
+
 	out.Created = now.Created
+
 	if im := base.Image; im != nil {
 		if im.Merged {
 			return out, errs.Fail(errs.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.Name, im.Ref).
 				WithHint("import the image into an empty directory, or name another --base")
 		}
+
 		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*stream.Owner)(im.Owner)
 		if o.Base, release, err = ws.Held(base.Name); err != nil {
 			return out, err
 		}
 		defer release()
 	}
+
 	done, err := archive.WriteLayer(ctx, r.Out, o)
 	if err != nil {
 		return out, err
 	}
+
 	out.Files, out.Bytes, out.Skipped = done.Files, done.Bytes, done.Skipped[:min(len(done.Skipped), maxSkipped)]
 	return out, nil
 }

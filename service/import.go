@@ -26,6 +26,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	if err != nil {
 		return Imported{}, err
 	}
+
 	in := bufio.NewReader(r.In)
 	if _, err := in.Peek(1); err != nil { // reserve no memory while the client has sent nothing
 		return Imported{}, err
@@ -37,6 +38,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		return Imported{}, err
 	}
 	defer release()
+
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
 
@@ -53,6 +55,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		defer s.images.RUnlock()
 		g.Top = rest == ""
 	}
+
 	g.Tree, err = build(ctx, s.Store, at, func(b *importer.Builder) error {
 		switch a.From {
 		case FromTar:
@@ -73,12 +76,15 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 
 	// From here on, the hold of the tree protects its objects.
 	defer s.Store.Hold(g.Tree)()
+
 	finished()
 	done, err := r.Workspace.Graft(ctx, g)
 	if err != nil {
 		return Imported{}, err
 	}
+
 	s.Log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
+
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
@@ -101,6 +107,7 @@ func (s *Service) abandonImport(ctx context.Context, err error) error {
 	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {
 		s.Log.Warn("gc after an import that did not fit", "err", err)
 	}
+
 	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
@@ -111,10 +118,12 @@ func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*im
 	if err := read(b); err != nil {
 		return nil, err
 	}
+
 	st, err := b.Finish()
 	if err != nil {
 		return nil, err
 	}
+
 	return st, s.CAS().Commit()
 }
 
@@ -124,6 +133,7 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
 		return "", "", errs.Fail(errs.Invalid, "%s is a name that amberfs reserves", top)
 	}
+
 	st, release, err := ws.Held("")
 	if err != nil {
 		return "", "", err
@@ -143,10 +153,12 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 		default:
 			return "", "", err
 		}
+
 		rest = path.Join(path.Base(base), rest)
 		if base = path.Dir(base); base == "." {
 			base = ""
 		}
 	}
+
 	return "", rest, nil
 }

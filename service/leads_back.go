@@ -50,6 +50,7 @@ func (l *pathScan) scanLink(e *stream.Entry) {
 	if !in {
 		return
 	}
+
 	rel = strings.TrimSuffix(rel, "/")
 	if _, err := os.Lstat(filepath.Join(l.dir, rel)); l.relink && err == nil {
 		if to, err := filepath.Rel(path.Dir("/"+e.Path), "/"+rel); err == nil {
@@ -58,6 +59,7 @@ func (l *pathScan) scanLink(e *stream.Entry) {
 			return
 		}
 	}
+
 	l.links++
 }
 
@@ -69,20 +71,24 @@ func (l *pathScan) scanFile(e *stream.Entry) error {
 	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > most && !script || !pathFiles[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
 		return nil
 	}
+
 	begin := make([]byte, min(e.Size, most))
 	if script && !pathFiles[name] {
 		begin = begin[:min(len(begin), 256)] // the line with its interpreter
 	}
+
 	n, err := io.ReadFull(e.Data, begin)
 	begin = begin[:n]
 	e.Data = io.MultiReader(bytes.NewReader(begin), e.Data)
 	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
 		return err
 	}
+
 	first, _, _ := bytes.Cut(begin, []byte("\n"))
 	if script && !pathFiles[name] && !bytes.HasPrefix(first, []byte("#!"+l.dir+"/")) || !bytes.Contains(begin, []byte(l.dir)) {
 		return nil
 	}
+
 	switch dir := path.Dir(e.Path); {
 	case name == "pyvenv.cfg":
 		l.virtualenvs[dir] = true
@@ -95,6 +101,7 @@ func (l *pathScan) scanFile(e *stream.Entry) error {
 			l.firstOther = e.Path
 		}
 	}
+
 	return nil
 }
 
@@ -106,20 +113,24 @@ func (l *pathScan) report() string {
 			parts = append(parts, text)
 		}
 	}
+
 	add(l.relinked, count(l.relinked, "symbolic link")+" made relative")
 	add(l.links, count(l.links, "symbolic link"))
 	for env := range l.virtualenvs {
 		add(1, "the virtual environment "+env+" (programs that it runs change "+l.dir+")")
 	}
+
 	add(l.worktrees, count(l.worktrees, "linked worktree"))
 	add(l.others, fmt.Sprintf("%s with absolute paths, such as %s", count(l.others, "file"), l.firstOther))
 	if len(parts) == 0 {
 		return ""
 	}
+
 	text := "in the copy, this leads back into " + l.dir + ":\n\t" + strings.Join(parts, "\n\t") +
 		"\n\t`amberfs run --from` has no such paths: there the copy is at the same path"
 	if l.links > 0 && !l.relink {
 		text += "\n\t--relink makes the links relative"
 	}
+
 	return text
 }

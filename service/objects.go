@@ -21,6 +21,7 @@ func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error
 	}
 	out := bufio.NewWriterSize(r.Out, 256<<10)
 	var object []byte
+
 	for _, text := range a.Hashes {
 		h, err := cas.ParseHash(text)
 		if err != nil {
@@ -29,10 +30,12 @@ func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error
 		if object, err = s.Store.Object(h, object); err != nil {
 			return None{}, err
 		}
+
 		out.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(object))))
 		if _, err := out.Write(object); err != nil {
 			return None{}, err
 		}
 	}
+
 	return None{}, out.Flush()
 }

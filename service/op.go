@@ -108,9 +108,11 @@ func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, err
 	if o.Result.Kind() == reflect.Pointer {
 		o.Result = o.Result.Elem()
 	}
+
 	o.run = func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
 		return run(s, ctx, r, args.(A))
 	}
+
 	return &o
 }
 
@@ -127,6 +129,7 @@ func findOp(name string) (*Op, error) {
 		}
 		known = append(known, o.Name)
 	}
+
 	return nil, withSuggestion(errs.Fail(errs.Invalid, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
 }
 
@@ -138,6 +141,7 @@ func OpOf(args any) *Op {
 			return o
 		}
 	}
+
 	panic("no operation takes " + t.String())
 }
 

@@ -41,6 +41,7 @@ func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, err
 	if a.Lines <= 0 || a.Lines > hunkLines {
 		a.Lines = hunkLines
 	}
+
 	o := diff.Options{Memory: r.budget(s, Texts), Skip: max(0, a.Cursor), Lines: a.Lines}
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		out.Text, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), o)
@@ -55,24 +56,29 @@ func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, err
 func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines
+
 	for _, h := range hunks {
 		skip := max(0, cursor-seen)
 		seen += len(h.Lines)
+
 		if skip < len(h.Lines) && room > 0 {
 			h = sliceHunk(h, skip, min(len(h.Lines), skip+room))
 			room -= len(h.Lines)
 			part = append(part, h)
 		}
 	}
+
 	if cursor+lines < seen {
 		next = cursor + lines
 	}
+
 	return part, next
 }
 
 // sliceHunk returns the lines from up to to of a hunk as a hunk, with their line numbers.
 func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
 	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section, ID: h.ID}
+
 	for i, l := range h.Lines[:to] {
 		before, after := 1, 1
 		switch l.Op {
@@ -81,18 +87,22 @@ func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
 		case "-":
 			after = 0
 		}
+
 		if i < from {
 			part.OldStart += before
 			part.NewStart += after
 			continue
 		}
+
 		part.OldLines += before
 		part.NewLines += after
 		if len(l.Text) > lineBytes {
 			l.Text = strings.ToValidUTF8(l.Text[:lineBytes], "") + " …"
 		}
+
 		part.Lines = append(part.Lines, l)
 	}
+
 	return part
 }
 
@@ -109,28 +119,34 @@ func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
 		return None{}, err
 	}
 	defer release()
+
 	src := s.Store.Source()
 	n, err := st.Resolve(src, string(a.Path))
 	if err != nil {
 		return None{}, err
 	}
+
 	if n.IsSymlink() {
 		_, err = io.WriteString(r.Out, n.Target)
 		return None{}, err
 	}
+
 	if n.Content == nil {
 		return None{}, errs.Fail(errs.Invalid, "%s is not a file", a.Path)
 	}
 	if a.Offset < 0 || a.Limit < 0 {
 		return None{}, errs.Fail(errs.Invalid, "offset and limit count bytes")
 	}
+
 	length := maxRead
 	if a.Limit > 0 {
 		length = int(min(a.Limit, maxRead))
 	}
+
 	part := io.NewSectionReader(n.Content.Reader(src.Files), a.Offset, int64(length))
 	if _, err := io.Copy(r.Out, part); err != nil {
 		return None{}, fmt.Errorf("reading %s: %w", a.Path, err)
 	}
+
 	return None{}, nil
 }

@@ -29,16 +29,20 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, err
 	}
 	defer release()
+
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
+
 	id, _ := base.ID()
 	if a.Base != "" && a.Base != id.String() {
 		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
 	}
+
 	b, err := importer.Over(ctx, s.Store.Source(), s.Store.CAS(), importer.At{Top: true}, id)
 	if err != nil {
 		return Refreshed{}, err
 	}
+
 	changed := false
 	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
 		changed = true
@@ -49,9 +53,11 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	}, stream.Options{}); err != nil {
 		return Refreshed{}, s.abandonImport(ctx, err)
 	}
+
 	if !changed {
 		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
 	}
+
 	now, err := b.Finish()
 	if err != nil {
 		return Refreshed{}, s.abandonImport(ctx, err)
@@ -60,6 +66,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, s.abandonImport(ctx, err)
 	}
 	defer s.Store.Hold(now)()
+
 	finished()
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger(s).Merge), Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
@@ -71,5 +78,6 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		e.Result = Refreshed{done}
 		return Refreshed{done}, e
 	}
+
 	return Refreshed{done}, staleDecision(err)
 }

@@ -35,11 +35,13 @@ func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (Added
 	if err := backend.MakeDir(a.URL); err != nil {
 		return AddedRemote{}, err
 	}
+
 	done := AddedRemote{Remote: Remote{Name: a.Name, URL: r.URL()}, Warnings: []string{}}
 	f, err := r.Init(ctx, a.Recipients, func(w string) { done.Warnings = append(done.Warnings, w) })
 	if err != nil {
 		return done, err
 	}
+
 	done.Encrypted = len(f.Recipients) > 0
 	return done, s.Remotes.Add(a.Name, r.URL())
 }
@@ -71,16 +73,19 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 	if a.As != "" && len(a.Snapshots) != 1 {
 		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
+
 	if a.Remote == "" {
 		var err error
 		if a.Remote, err = s.usualRemote(); err != nil {
 			return done, err
 		}
 	}
+
 	to, err := s.remote(r, a.Remote)
 	if err != nil {
 		return done, err
 	}
+
 	for _, name := range a.Snapshots {
 		p, err := s.pushOne(ctx, r, a, to, name)
 		if err != nil {
@@ -88,10 +93,12 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 		}
 		done.Pushed = append(done.Pushed, p)
 	}
+
 	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
 	if err := to.UpdateList(ctx); err != nil {
 		s.Log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
+
 	return done, nil
 }
 
@@ -100,6 +107,7 @@ func (s *Service) usualRemote() (string, error) {
 	if name := s.Store.Main().Policy().Push.Remote; name != "" {
 		return name, nil
 	}
+
 	all := slices.Sorted(maps.Keys(s.Remotes.List()))
 	switch len(all) {
 	case 0:
@@ -107,6 +115,7 @@ func (s *Service) usualRemote() (string, error) {
 	case 1:
 		return all[0], nil
 	}
+
 	return "", errs.Fail(errs.Invalid, "name one of the remotes %s", strings.Join(all, ", "))
 }
 
@@ -138,10 +147,12 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		return Pushed{}, err
 	}
 	defer x.Release()
+
 	as := pushedName(r, x.Info.Name, a.As)
 	if err := naming.Check(as); err != nil && !naming.IsAuto(as) {
 		return Pushed{}, err
 	}
+
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
 		Base: s.Remotes.Base(to), Mark: marker(x.State, s.Store.Source(), x.ActorSets), Stored: s.stored,
@@ -149,6 +160,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
 	}
+
 	start := time.Now()
 	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
 	done, err := to.Push(ctx, p)
@@ -157,18 +169,22 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 			done, err = to.Push(ctx, p)
 		}
 	}
+
 	if err != nil {
 		return Pushed{}, err
 	}
+
 	s.Log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
 	if !done.Unchanged {
 		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
 	}
+
 	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
 	if confinedToFork(r) {
 		out.Objects, out.Bytes = 0, 0 // they depend on the objects of other tenants on the remote
 		return out, nil               // the base of the owner's next push stays a snapshot of the owner
 	}
+
 	return out, s.Remotes.SetBase(to, done.Ref.Name)
 }
 
@@ -179,6 +195,7 @@ func (s *Service) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Re
 	if err != nil {
 		return false, err
 	}
+
 	kept := fmt.Sprintf("%s.%.8s", there.Name, there.ID)
 	if ref.Claim == "" || there.Claim != ref.Claim || !slices.Contains(ref.Lineage, there.ID) || naming.Check(kept) != nil {
 		return false, inUse
@@ -186,6 +203,7 @@ func (s *Service) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Re
 	if err := to.CopyRef(ctx, there, kept); err != nil {
 		return false, err
 	}
+
 	return true, nil
 }
 
@@ -200,6 +218,7 @@ func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	if i.Expires != nil {
 		ref.Expires = *i.Expires
 	}
+
 	return ref
 }
 
@@ -227,10 +246,12 @@ func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, err
 	if a.As != "" && len(a.Snapshots) != 1 {
 		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
+
 	from, err := s.remote(r, a.Remote)
 	if err != nil {
 		return done, err
 	}
+
 	for _, name := range a.Snapshots {
 		info, err := s.pullOne(ctx, r, a, from, name)
 		if err != nil {
@@ -238,6 +259,7 @@ func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, err
 		}
 		done.Pulled = append(done.Pulled, info)
 	}
+
 	return done, nil
 }
 
@@ -247,6 +269,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	info := InfoOf(ref)
 	info.Name = cmp.Or(a.As, naming.Local(ref.Name))
 	if there, err := r.Workspace.Find(info.Name); err == nil && there.ID == ref.ID {
@@ -255,17 +278,21 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	if err := r.Workspace.Remotes().MayPull(info); err != nil {
 		return info, err
 	}
+
 	there := from.Snapshot(ref)
 	finished := s.Store.Importing()
 	defer finished()
+
 	if err := s.copyObjects(ctx, r, there); err != nil {
 		s.Store.Abandon()
 		return info, err
 	}
+
 	info, err = r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
 	if err != nil {
 		return info, err
 	}
+
 	return info, s.Remotes.SetBase(from, ref.Name)
 }
 
@@ -277,6 +304,7 @@ func (s *Service) copyObjects(ctx context.Context, r *Request, there *remote.Sna
 	if err != nil {
 		return err
 	}
+
 	err = there.Pull(ctx, remote.Pull{
 		Mark: marker(st, src, there.Ref.ActorSets), Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
@@ -286,6 +314,7 @@ func (s *Service) copyObjects(ctx context.Context, r *Request, there *remote.Sna
 	if err != nil {
 		return err
 	}
+
 	return store.Commit()
 }
 
@@ -319,20 +348,26 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 	if err != nil {
 		return list, err
 	}
+
 	err = from.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
 		if err != nil && !errors.Is(err, errs.Damaged) && !errors.Is(err, errs.Format) {
 			return err
 		}
+
 		if err != nil {
 			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: info.Info{Name: name}, Problem: err.Error()})
 			return nil
 		}
+
 		list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: InfoOf(ref), Pushed: ref.Pushed})
+
 		return nil
 	})
+
 	slices.SortFunc(list.Snapshots, func(a, b RemoteSnapshot) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Name, b.Name))
 	})
+
 	return list, remoteFailed(a.Remote, err)
 }
 
@@ -359,6 +394,7 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 	if err != nil {
 		return done, err
 	}
+
 	done.Verified, err = at.Verify(ctx, a.Deep, func(name string, err error) {
 		done.Damage = append(done.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
 	}, func(n, total int64) {
@@ -367,11 +403,13 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 	if err != nil {
 		return done, remoteFailed(a.Remote, err)
 	}
+
 	if len(done.Damage) > 0 {
 		e := errs.Fail(errs.Damaged, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).WithHint("push them again with --force --full")
 		e.Result = done
 		return done, e
 	}
+
 	return done, nil
 }
 

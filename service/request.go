@@ -29,6 +29,7 @@ import (
 func (o *Op) bind(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	delete(query, workspaceParam)
+
 	if r.Method != http.MethodPost || o.Input != "" {
 		object, err := o.fromQuery(query)
 		if err != nil {
@@ -36,10 +37,12 @@ func (o *Op) bind(r *http.Request) (any, error) {
 		}
 		return o.decode(object)
 	}
+
 	for name := range query {
 		return nil, errs.Fail(errs.Invalid, "%s: unknown query parameter %q", o.Name, name).
 			WithHint("arguments are the JSON object of the body; workspace is the only query parameter")
 	}
+
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
 		return nil, errs.Fail(errs.Invalid, "reading the request: %w", err)
@@ -47,6 +50,7 @@ func (o *Op) bind(r *http.Request) (any, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return o.decode([]byte("{}"))
 	}
+
 	named, object, err := parse(body)
 	if err != nil {
 		return nil, err
@@ -54,18 +58,21 @@ func (o *Op) bind(r *http.Request) (any, error) {
 	if named != "" && named != o.Name {
 		return nil, errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, named, o.Name)
 	}
+
 	return o.decode(object)
 }
 
 // fromQuery converts the parameters of a query to a JSON object.
 func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 	object := map[string]any{}
+
 	for name, texts := range query {
 		f := FieldNamed(reflect.New(o.Args).Elem(), name)
 		isList := f.IsValid() && f.Kind() == reflect.Slice
 		if len(texts) > 1 && !isList {
 			return nil, errs.Fail(errs.Invalid, "%s: the query parameter %s can be given only once", o.Name, name)
 		}
+
 		switch {
 		case isList:
 			object[name] = naming.BytePaths(texts)
@@ -74,10 +81,12 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 		default: // a number or a bool
 			object[name] = json.RawMessage(texts[0])
 		}
+
 		if _, err := json.Marshal(object[name]); err != nil {
 			return nil, errs.Fail(errs.Invalid, "%s: the query parameter %s is %q", o.Name, name, texts[0])
 		}
 	}
+
 	return json.Marshal(object)
 }
 
@@ -89,6 +98,7 @@ func (o *Op) Query(args any) url.Values {
 			out.Set(jsonName(v.Type().Field(i)), fmt.Sprint(v.Field(i)))
 		}
 	}
+
 	return out
 }
 
@@ -99,12 +109,14 @@ func parse(request []byte) (op string, args []byte, err error) {
 	if err := strictjson.Decode(request, &fields); err != nil {
 		return "", nil, errs.Fail(errs.Invalid, `a request is one JSON object, as {"op":"list","limit":3}: %w`, err)
 	}
+
 	if named, ok := fields["op"]; ok {
 		if err := json.Unmarshal(named, &op); err != nil {
 			return "", nil, errs.Fail(errs.Invalid, `"op" is the name of an operation, not %s`, named)
 		}
 		delete(fields, "op")
 	}
+
 	args, err = json.Marshal(fields)
 	return op, args, err
 }
@@ -115,6 +127,7 @@ func (o *Op) decode(object []byte) (any, error) {
 	if err := strictjson.Decode(object, args.Interface()); err != nil {
 		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
 	}
+
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(object, &given); err != nil {
 		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
@@ -122,6 +135,7 @@ func (o *Op) decode(object []byte) (any, error) {
 	if name := Missing(given, required(o.Args)); name != "" {
 		return nil, errs.Fail(errs.Invalid, "%s: the argument %s is missing", o.Name, name)
 	}
+
 	return args.Elem().Interface(), nil
 }
 
@@ -194,13 +208,16 @@ func (a *Answer) Inline(stream []byte) bool {
 	if !utf8.Valid(stream) {
 		return false
 	}
+
 	if !a.events {
 		a.Text = string(stream)
 		return true
 	}
+
 	for line := range bytes.Lines(stream) {
 		a.Items = append(a.Items, bytes.TrimSpace(line))
 	}
+
 	return true
 }
 
@@ -219,10 +236,12 @@ func ParseCall(request []byte) (args any, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o, err := findOp(name)
 	if err != nil {
 		return nil, err
 	}
+
 	return o.decode(object)
 }
 
@@ -255,18 +274,22 @@ func simplify(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
+
 	for _, t := range s.Types {
 		if t != "null" {
 			s.Type = t
 		}
 	}
+
 	s.Types = nil
 	for _, p := range s.Properties {
 		simplify(p)
 	}
+
 	simplify(s.Items)
 	if a := s.AdditionalProperties; a != nil && a.Not != nil {
 		s.AdditionalProperties = nil
 	}
+
 	simplify(s.AdditionalProperties)
 }

@@ -48,6 +48,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	if r.Caller.Direct || o.Access == Look {
 		return nil
 	}
+
 	owner, sticky, err := s.owner(ctx, r)
 	switch governs := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
 	case err != nil:
@@ -58,6 +59,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 			hint += ", or use " + o.Instead
 		}
 		return errs.Fail(errs.Perm, "%s needs the store's socket, which cannot be reached from here", o.Name).WithHint("%s", hint)
+
 	case o.Access == Own && !r.Caller.OwnsStore():
 		return errs.Fail(errs.Perm, "only the owner of the store can call %s", o.Name)
 	case o.Access == Govern && !governs:
@@ -68,6 +70,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	case governs:
 		return nil
 	}
+
 	switch a := args.(type) {
 	case snapshot.ForkOptions:
 		return refuseRemote(a.Snapshot)
@@ -76,6 +79,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	case Push:
 		return s.mayPush(a)
 	}
+
 	return nil
 }
 
@@ -100,6 +104,7 @@ func (s *Service) mayPush(a Push) error {
 	case a.Force, a.Full:
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can replace snapshots on a remote")
 	}
+
 	return nil
 }
 
@@ -114,6 +119,7 @@ func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, er
 	if err != nil {
 		return false, false, err
 	}
+
 	return a.UID == r.Caller.UID || r.Caller.OwnsStore(), a.Mode&0o1000 != 0, nil
 }
 
@@ -136,19 +142,23 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 
 	// The fork and all forks in it are deleted together.
 	var views []uint32
+
 	for all := []*snapshot.Workspace{f}; len(all) > 0; {
 		f, all = all[0], all[1:]
 		views = append(views, f.View())
+
 		for _, in := range f.Forks().List() {
 			if sub, err := f.Forks().Named(in.Name); err == nil {
 				all = append(all, sub)
 			}
 		}
 	}
+
 	inside := s.Inside(views, a.Rmdir)
 	if len(inside) == 0 {
 		return nil
 	}
+
 	text := plural(len(inside), "process has", "processes have") + " the fork " + a.Name + " as root or working directory"
 	if !confinedToFork(r) { // callers in a fork must not learn about other processes
 		text += ":"
@@ -156,5 +166,6 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)
 		}
 	}
+
 	return errs.Fail(errs.Busy, "%s", text).WithHint("end them first, or use `amberfs fork --delete --force %s`", a.Name)
 }

@@ -119,28 +119,35 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	if err := s.Ready(ctx); err != nil {
 		return nil, err
 	}
+
 	start := time.Now()
 	defer s.showStale(r, o)()
+
 	var result any
 	err := guard.Do(func() (err error) {
 		if r.Carried != nil { // admitted by the previous daemon
 			result, err = s.resume(ctx, r, args)
 			return err
 		}
+
 		if err := s.admit(ctx, r, o, args); err != nil {
 			return err
 		}
+
 		result, err = o.carryOut(s, ctx, r, args)
 		return err
 	})
+
 	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", time.Since(start)}
 	if err != nil && ctx.Err() == nil {
 		level, attrs = slog.LevelInfo, append(attrs, "err", err)
 	}
+
 	s.Log.Log(ctx, level, "request", attrs...)
 	if err != nil {
 		return nil, suggest(r.Workspace, args, s.explain(o, err))
 	}
+
 	return result, nil
 }
 
@@ -166,25 +173,30 @@ func Explain(err error) error {
 func suggest(ws *snapshot.Workspace, args any, err error) error {
 	var known []string
 	var missing func(name string) error
+
 	switch {
 	case errors.Is(err, catalogue.ErrNotFound):
 		for _, i := range ws.List() {
 			known = append(known, i.Name)
 		}
 		missing = func(name string) error { _, err := ws.Find(name); return err }
+
 	case errors.Is(err, catalogue.ErrNoFork):
 		for _, f := range ws.Forks().List() {
 			known = append(known, f.Name)
 		}
 		missing = func(name string) error { _, err := ws.Forks().Named(name); return err }
+
 	default:
 		return err
 	}
+
 	for _, name := range namesIn(reflect.ValueOf(args)) {
 		if e := *errs.ErrorOf(err); missing(name) != nil && Nearest(name, known) != "" {
 			return withSuggestion(&e, name, known, "")
 		}
 	}
+
 	return err
 }
 
@@ -207,6 +219,7 @@ func oneOf(what, value string, known []string) error {
 // namesIn returns the values of the arguments that name snapshots or forks.
 func namesIn(args reflect.Value) []string {
 	var out []string
+
 	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
 		switch f := FieldNamed(args, field); {
 		case !f.IsValid() || f.IsZero():
@@ -216,6 +229,7 @@ func namesIn(args reflect.Value) []string {
 			out = append(out, f.Interface().([]string)...)
 		}
 	}
+
 	return out
 }
 
@@ -230,6 +244,7 @@ func Nearest(name string, known []string) string {
 			best, nearest = d, k
 		}
 	}
+
 	return nearest
 }
 
@@ -239,6 +254,7 @@ func editDistance(a, b string) int {
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		before := row[0]
 		row[0] = i + 1
@@ -247,9 +263,11 @@ func editDistance(a, b string) int {
 			if a[i] != b[j] {
 				cost++
 			}
+
 			before = row[j+1]
 			row[j+1] = min(cost, before+1, row[j]+1)
 		}
 	}
+
 	return row[len(b)]
 }

@@ -29,9 +29,11 @@ func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 		return out, err
 	}
 	defer release()
+
 	if a.Path == "" || a.Path == "." {
 		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
 	}
+
 	n, err := st.At(s.Store.Source(), string(a.Path))
 	switch {
 	case err != nil:
@@ -41,6 +43,7 @@ func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 	case !n.IsDir():
 		return Sized{Files: 1, Bytes: n.FileSize()}, nil
 	}
+
 	t := sizeCounter{st: st, src: s.Store.Source(), list: r.list(s), linked: map[uint64]bool{}}
 	err = t.addTree(ctx, n)
 	return t.Sized, err
@@ -60,6 +63,7 @@ func (t *sizeCounter) addTree(ctx context.Context, top *tree.Inode) error {
 	for dirs := []*tree.Inode{top}; len(dirs) > 0; {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
+
 		for after, more := uint64(0), true; more; {
 			// Names are listed in parts, because a directory may have any number of them.
 			var names []string
@@ -72,6 +76,7 @@ func (t *sizeCounter) addTree(ctx context.Context, top *tree.Inode) error {
 			if err != nil {
 				return err
 			}
+
 			for _, name := range names {
 				n, err := t.st.Lookup(t.src, dir, name)
 				if err != nil {
@@ -101,10 +106,12 @@ func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
 	if several {
 		t.linked[n.Ino] = true
 	}
+
 	t.Files++
 	t.Bytes += n.FileSize()
 	if (several || n.IsDir()) && t.list.Try(cost) != nil {
 		return t.list.All(ctx)
 	}
+
 	return turns.Yield(ctx)
 }

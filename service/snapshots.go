@@ -24,22 +24,27 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
 		return info.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
 	}
+
 	if _, state := a.Labels[RunLabel]; state && !r.Caller.Direct && r.Workspace.Parent() != nil {
 		return info.Info{}, errs.Fail(errs.Perm, "the label %q of a fork has the state of a run, which a program in it cannot set", RunLabel).
 			WithHint("choose another label")
 	}
+
 	info, err := r.Workspace.Capture(a)
 	if errors.Is(err, snapshot.ErrUnchanged) {
 		err = nil
 	}
+
 	if err != nil || !a.Wait {
 		return info, err
 	}
+
 	r.progress(Progress{What: "sealing " + info.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, info.Name)
 	if err != nil {
 		return info, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", info.Name, err)
 	}
+
 	return sealed, nil
 }
 
@@ -48,15 +53,19 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), kindsIn("without", a.Without)); err != nil {
 		return Snapshots{}, err
 	}
+
 	out := Snapshots{Snapshots: []info.Info{}, Head: r.Workspace.Snapshots().Head()}
 	if undo, err := r.Workspace.Find("undo"); err == nil {
 		out.Undo = undo.Name
 	}
+
 	list := r.list(s)
+
 	for i := range r.Workspace.Snapshots().Newest() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}
+
 		if a.matches(i) && !i.Created.Before(since) && (a.Before == 0 || i.Seq < a.Before) {
 			if err := chargeInfo(ctx, list, i); err != nil {
 				return out, err
@@ -64,6 +73,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 			out.Snapshots = append(out.Snapshots, i)
 		}
 	}
+
 	return out, nil
 }
 
@@ -84,9 +94,11 @@ func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
+
 	if list.Try(infoCost+copies*int64(n)) != nil {
 		return list.All(ctx)
 	}
+
 	return nil
 }
 
@@ -97,6 +109,7 @@ func (a List) matches(i info.Info) bool {
 			return false
 		}
 	}
+
 	if a.By != "" && !actors.Among(i.Actors, a.By) {
 		return false
 	}
@@ -108,15 +121,18 @@ func ParseSince(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
+
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}
 	}
+
 	d, err := policy.ParseSpan(text)
 	if err != nil || d < 0 {
 		return time.Time{}, errs.Fail(errs.Invalid, "since is a duration such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
 	}
+
 	return time.Now().Add(-d), nil
 }
 
@@ -127,13 +143,16 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 	if len(a.Names) > maxNames {
 		return out, errs.Fail(errs.Invalid, "names has more than %d names", maxNames)
 	}
+
 	for _, name := range a.Names {
 		info, err := r.Workspace.Find(name)
 		if err != nil {
 			return out, err
 		}
+
 		// If the parent was deleted, compare with the snapshot before, else with the base.
 		sum := Summary{Against: info.Parent}
+
 		if _, err := r.Workspace.Find(info.Parent); err != nil {
 			sum.Against = snapshotBase
 			for i := range r.Workspace.Snapshots().Newest() {
@@ -143,9 +162,11 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 				}
 			}
 		}
+
 		if err := s.compare(r, sum.Against, info.Name, func(from, to *tree.State) error {
 			files, more, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, maxCounted)
 			sum.More = more
+
 			for _, f := range files {
 				switch f.Status {
 				case diff.Added:
@@ -155,16 +176,20 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 				default:
 					sum.Modified++
 				}
+
 				if sum.Bytes += diff.Size(f.After); f.After == nil {
 					sum.Bytes += diff.Size(f.Before)
 				}
 			}
+
 			return err
 		}); err != nil {
 			return out, err
 		}
+
 		out.Summaries[name] = sum
 	}
+
 	return out, nil
 }
 
@@ -180,27 +205,32 @@ func (s *Service) rename(_ context.Context, r *Request, a Rename) (info.Info, er
 	if err := r.Workspace.Snapshots().Rename(old.Name, a.To, r.Caller); err != nil {
 		return old, err
 	}
+
 	return r.Workspace.Find(a.To)
 }
 
 // pin sets or removes the protection of snapshots. It changes none if one of the names is unknown.
 func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 	out, seen := Pinned{Names: []string{}, Pin: a.Pin}, map[string]bool{}
+
 	for _, n := range a.Names {
 		info, err := r.Workspace.Find(n)
 		if err != nil {
 			return Pinned{}, err
 		}
+
 		if !seen[info.Name] {
 			seen[info.Name] = true
 			out.Names = append(out.Names, info.Name)
 		}
 	}
+
 	for _, n := range out.Names {
 		if err := r.Workspace.Snapshots().Amend(n, func(i *info.Info) { i.Pinned = a.Pin }); err != nil {
 			return Pinned{}, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -247,6 +277,7 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 				if a.B == "" {
 					shown = now
 				}
+
 				o := diff.Options{Memory: r.budget(s, Texts)}
 				return diff.WithoutHunk(ctx, s.Store.Source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
@@ -280,12 +311,14 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 		return "", err
 	}
 	defer release()
+
 	differsIn := func(name string) (bool, error) {
 		then, release, err := ws.Held(name)
 		if err != nil {
 			return false, err
 		}
 		defer release()
+
 		return s.differs(ctx, then, now, path)
 	}
 	for info := range ws.Snapshots().Newest() {
@@ -296,19 +329,23 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 			return info.Name, err
 		}
 	}
+
 	then, releaseBase, err := ws.Held(snapshotBase)
 	if err != nil {
 		return "", err
 	}
 	defer releaseBase()
+
 	if n, err := then.At(s.Store.Source(), path); err == nil && n != nil && n.Ino != tree.RootIno {
 		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
 			return snapshotBase, err
 		}
 	}
+
 	if n, _ := now.At(s.Store.Source(), path); n == nil {
 		return "", errNoPath(path)
 	}
+
 	return "", errs.Fail(errs.NotExist, "%s is the same in every snapshot", path).
 		WithHint("see `amberfs history %s`", path)
 }
@@ -337,5 +374,6 @@ func limitTo(paths ...naming.BytePath) []string {
 		}
 		out = append(out, string(p))
 	}
+
 	return out
 }

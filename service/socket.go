@@ -41,10 +41,12 @@ func listen(dir string) (l *net.UnixListener, release func(), err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the socket: %w", err)
 	}
+
 	if l, err = listenAt(path); err != nil {
 		release()
 		return nil, nil, fmt.Errorf("making the socket in %s: %w", dir, err)
 	}
+
 	return l, release, nil
 }
 
@@ -54,14 +56,17 @@ func listenAt(path string) (*net.UnixListener, error) {
 			return nil, err
 		}
 	}
+
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
+
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, err
 	}
+
 	return l, nil
 }
 
@@ -73,6 +78,7 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 		return nil, errs.Fail(errs.ScriptKind(err), "cannot reach the store %s: %w", dir, err)
 	}
 	defer release()
+
 	d := net.Dialer{Timeout: 10 * time.Second}
 	c, err := d.DialContext(ctx, "unix", path)
 	switch {
@@ -88,6 +94,7 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 		e.Err = err
 		return nil, e
 	}
+
 	return nil, errs.Fail(errs.Failed, "cannot reach the daemon of the store %s: %w", dir, err)
 }
 
@@ -97,6 +104,7 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var cred *unix.Ucred
 	var cerr error
 	err = raw.Control(func(fd uintptr) {
@@ -105,6 +113,7 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	if err = errors.Join(err, cerr); err != nil {
 		return nil, fmt.Errorf("asking who is connected: %w", err)
 	}
+
 	return cred, nil
 }
 
@@ -141,15 +150,18 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+
 	if err := s.Ready(r.Context()); err != nil { // the mount is ending
 		writeError(w, errs.Fail(errs.NotExist, "%w", err))
 		return
 	}
+
 	tree, err := s.Joining.Join(r.URL.Query().Get("options"))
 	if err != nil {
 		writeError(w, err)
 		return
 	}
+
 	fork := r.URL.Query().Get("fork")
 	hijacked, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -157,15 +169,18 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		s.Log.Warn("join", "err", err)
 		return
 	}
+
 	c := hijacked.(*net.UnixConn)
 	joined, left := func() {}, func() {}
 	if s.Joining.Hold != nil {
 		joined, left = s.Joining.Hold(c, fork)
 	}
+
 	s.addJoined(fork, 1)
 	if err := s.sendTree(c, tree); err != nil {
 		s.Log.Warn("join", "err", err)
 	}
+
 	joined()
 	go s.awaitLeave(c, fork, left)
 }
@@ -174,11 +189,13 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 func (s *Service) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
 	s.addJoined(fork, -1)
+
 	if s.Joining.Leave() {
 		// The client waits for EOF, which comes when the end of the process closes the connection.
 		s.lastConn.Store(c)
 		return
 	}
+
 	left()
 	c.Close()
 }
@@ -191,8 +208,10 @@ func (s *Service) Rejoin(f *os.File, fork string, left func()) error {
 	if err != nil {
 		return err
 	}
+
 	s.addJoined(fork, 1)
 	go s.awaitLeave(conn.(*net.UnixConn), fork, left)
+
 	return nil
 }
 
@@ -200,9 +219,11 @@ func (s *Service) Rejoin(f *os.File, fork string, left func()) error {
 func (s *Service) addJoined(fork string, n int) (now int) {
 	s.joinedMu.Lock()
 	defer s.joinedMu.Unlock()
+
 	if s.joined == nil {
 		s.joined = make(map[string]int)
 	}
+
 	s.joined[fork] += n
 	return s.joined[fork]
 }
@@ -214,6 +235,7 @@ func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
 		defer tree.Close()
 		rights = unix.UnixRights(int(tree.Fd()))
 	}
+
 	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + url.PathEscape(s.Mountpoint) + "\r\n\r\n"
 	_, _, err := c.WriteMsgUnix([]byte(text), rights, nil)
 	return err
@@ -228,24 +250,29 @@ func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+
 	_, err = fmt.Fprintf(conn, "POST %s?options=%s&fork=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", joinPath, url.QueryEscape(options), url.QueryEscape(fork))
 	if err != nil {
 		return nil, errEnded(dir, err)
 	}
+
 	head, rights := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(4))
 	n, got, _, _, err := conn.ReadMsgUnix(head, rights)
 	if err != nil || n == 0 {
 		return nil, errEnded(dir, err)
 	}
+
 	j := &Joined{Tree: receivedFile(rights[:got])}
 	if err := j.read(head[:n], conn); err != nil {
 		j.Close()
 		return nil, err
 	}
+
 	if j.Conn, err = conn.File(); err != nil {
 		j.Close()
 		return nil, err
 	}
+
 	return j, nil
 }
 
@@ -256,13 +283,16 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 		return err
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		refused := &errs.Error{}
 		if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
 			return errs.Fail(errs.Failed, "reading the daemon's answer: %w", err)
 		}
+
 		return refused
 	}
+
 	j.Mountpoint, err = url.PathUnescape(resp.Header.Get("Mountpoint"))
 	return err
 }
@@ -278,11 +308,14 @@ func receivedFile(rights []byte) *os.File {
 	if err != nil || len(messages) == 0 {
 		return nil
 	}
+
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) == 0 {
 		return nil
 	}
+
 	unix.CloseOnExec(fds[0])
+
 	return os.NewFile(uintptr(fds[0]), "mount")
 }
 

@@ -23,18 +23,22 @@ func (s *Service) showStale(r *Request, o *Op) (stop func()) {
 	go func() {
 		tick := time.NewTicker(staleTick)
 		defer tick.Stop()
+
 		var most int64
+
 		for {
 			select {
 			case <-done:
 				return
 			case <-tick.C:
 			}
+
 			left := s.StaleNames()
 			if most = max(most, left); left > 0 {
 				r.progress(Progress{What: "dropping names from the kernel's cache", Done: most - left, Total: most})
 			}
 		}
 	}()
+
 	return func() { close(done) }
 }

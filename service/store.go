@@ -30,6 +30,7 @@ import (
 // fork gets the status of the fork alone.
 func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
 	st := Status{Status: r.Workspace.Status(), Gateway: s.Store.Actors().Gateway(r.Workspace.View())}
+
 	if confinedToFork(r) {
 		own := st.Status
 		st.Status = info.Status{
@@ -37,17 +38,21 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 			UnsharedBytes: own.UnsharedBytes, UnsharedLimit: own.UnsharedLimit,
 			Frozen: own.Frozen, LastSnapshot: own.LastSnapshot, LastSnapshotAt: own.LastSnapshotAt, Health: own.Health,
 		}
+
 		return st, nil
 	}
+
 	st.Mountpoint, st.Options, st.Version = s.Mountpoint, s.Options, s.Version
 	st.PID, st.Started, st.Uptime = os.Getpid(), s.Started, time.Since(s.Started).Seconds()
 	st.Requests, st.StaleNames = s.Requests(), s.staleNames()
 	if s.Survival != nil {
 		st.Survival = s.Survival()
 	}
+
 	if s.Remotes == nil {
 		return st, nil
 	}
+
 	st.Push = s.backupState()
 	for url, since := range s.Remotes.Away() {
 		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
@@ -55,6 +60,7 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	for name, url := range s.Remotes.Untrusted() {
 		st.Remotes = append(st.Remotes, RemoteState{Name: name, URL: url, State: "untrusted"})
 	}
+
 	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
 	st.FromRemote = s.Remotes.Any()
 	return st, nil
@@ -72,11 +78,14 @@ func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.
 			return wanted, err
 		}
 	}
+
 	p, err := r.Workspace.PatchPolicy(a.Patch, r.Caller)
 	if err != nil {
 		return p, err
 	}
+
 	s.Log.Info("policy", "workspace", r.Workspace.Name(), "uid", r.Caller.UID, "pid", r.Caller.PID)
+
 	return p, nil
 }
 
@@ -85,15 +94,18 @@ func (s *Service) checkPushRemote(r *Request, name string) error {
 	if name == "" || name == r.Workspace.Policy().Push.Remote {
 		return nil
 	}
+
 	if confinedToFork(r) { // callers in a fork must not learn which other remotes there are
 		if err := s.mayPush(Push{Remote: name}); err != nil {
 			return err
 		}
 	}
+
 	if _, ok := s.Remotes.List()[name]; !ok {
 		return errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", name).
 			WithHint("add it first with `amberfs remote add %s URL`", name)
 	}
+
 	return nil
 }
 
@@ -102,8 +114,10 @@ func (s *Service) gc(ctx context.Context, r *Request, _ GC) (Collected, error) {
 	if err != nil {
 		return Collected{}, err
 	}
+
 	s.sweepImages()
 	s.Log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
+
 	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
 }
 
@@ -117,11 +131,13 @@ func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*repair.Rep
 	if err != nil {
 		return nil, err
 	}
+
 	hint := "nothing else is touched; `amberfs verify --repair " + s.Store.Dir() + "` repairs it when it is not mounted"
 	if err := DamageFound(report, hint); err != nil {
 		s.Log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
 		return nil, err
 	}
+
 	return report, nil
 }
 
@@ -136,6 +152,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
 		return None{}, err
 	}
+
 	var last []events.Event
 	send := func(e events.Event) error {
 		switch {
@@ -157,25 +174,30 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if a.New {
 		a.After = max(a.After, s.Events.LastSeq(r.Workspace.View()))
 	}
+
 	if a.Follow {
 		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
 	}
 	if a.Limit < 0 || a.Limit > maxLast {
 		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
 	}
+
 	if list := r.list(s); list.Try(eventCost*int64(a.Limit)) != nil {
 		if err := list.All(ctx); err != nil {
 			return None{}, err
 		}
 	}
+
 	if err := s.Events.Read(r.Workspace.View(), a.After, send); err != nil {
 		return None{}, err
 	}
+
 	for _, e := range last {
 		if err := r.Item(e); err != nil {
 			return None{}, err
 		}
 	}
+
 	return None{}, nil
 }
 
@@ -203,16 +225,19 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
+
 	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
+
 	// Errors of the system are no damage of the store.
 	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
 	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
 	if errs.ScriptKind(err) == errs.Busy || errors.Is(err, errs.Format) || errors.Is(err, cas.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
 		return nil, err
 	}
+
 	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
@@ -221,10 +246,12 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 func RepairStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
+
 	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
+
 	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
 }
 
@@ -240,6 +267,7 @@ func DamageFound(r *repair.Report, hint string) error {
 	} else {
 		e = errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
 	}
+
 	e.Result = r
 	return e
 }

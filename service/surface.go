@@ -109,6 +109,7 @@ func (p Positional) Limits() (least, most int) {
 			return least, -1
 		}
 	}
+
 	return least, most
 }
 
@@ -122,6 +123,7 @@ func (p Positional) set(args reflect.Value, given []string) {
 		if w.Rest {
 			one = given[i:]
 		}
+
 		switch f.Interface().(type) {
 		case []naming.BytePath:
 			f.Set(reflect.ValueOf(naming.BytePaths(one)))
@@ -204,6 +206,7 @@ func (o *Op) FromLine(line string) (any, error) {
 	if least, most := o.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
 		return nil, errs.New(errs.Invalid, "name %s", o.Line.Usage)
 	}
+
 	return o.With(nil, o.Line.Args, words), nil
 }
 
@@ -216,12 +219,15 @@ func parseCreate(line string) (any, error) {
 		if i := strings.IndexAny(line, " \t\r\n"); i >= 0 {
 			name, a.Message = line[:i], strings.TrimSpace(line[i:])
 		}
+
 		a.Name = name
 		return a, nil
 	}
+
 	if err := strictjson.Decode([]byte(line), &a); err != nil {
 		return nil, errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
 	}
+
 	return a, nil
 }
 
@@ -233,6 +239,7 @@ func splitFields(line string) ([]string, error) {
 	var fields []string
 	var b strings.Builder
 	inField, quoted := false, false
+
 	for i := 0; i < len(line); i++ {
 		ch := line[i]
 		switch {
@@ -249,16 +256,19 @@ func splitFields(line string) ([]string, error) {
 				b.Reset()
 			}
 			inField = false
+
 		default:
 			b.WriteByte(ch)
 			inField = true
 		}
 	}
+
 	if quoted {
 		return nil, errs.New(errs.Invalid, "a quote is not closed")
 	}
 	if inField {
 		fields = append(fields, b.String())
 	}
+
 	return fields, nil
 }

@@ -66,6 +66,7 @@ func (f Form) Table(result any) (rows [][]string, fields bool) {
 			rows[i] = []string{rows[i][0] + ":", rows[i][1]}
 		}
 	}
+
 	return rows, f.fields
 }
 
@@ -112,9 +113,11 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	if dry {
 		did, change = would, "would change"
 	}
+
 	if all == 0 {
 		return fmt.Sprintf("%s %s (no files %s)\n", did, to, change)
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (%s %s):\n", did, to, plural(files, "file", "files"), change)
 	for _, c := range paths {
@@ -126,6 +129,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	if inGit > 0 {
 		fmt.Fprintf(&b, "and %d below .git\n", inGit)
 	}
+
 	return b.String()
 }
 

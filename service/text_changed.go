@@ -34,6 +34,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 			rebuilt++
 		}
 	}
+
 	for _, e := range d.Effects {
 		e.Ignored = e.Ignored && (e.Action == string(diff.Creates) || rebuilt > mostIgnored)
 		if e.isLoss() {
@@ -42,6 +43,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 			rest = append(rest, e)
 		}
 	}
+
 	for _, line := range groupLines(lost) {
 		out.WriteString(line + "\n")
 	}
@@ -51,15 +53,19 @@ func changedLines(a Changed, d *WhatChanged) string {
 	for _, g := range d.Git {
 		lines = append(lines, "git "+g)
 	}
+
 	for i, line := range lines {
 		const more = "and %d more lines: amberfs diff --name-status %s\n"
 		if a.ForAgent && out.Len()+len(line)+len(undo)+len(more)+len(d.Since) > agentText {
 			fmt.Fprintf(&out, more, len(lines)-i, d.Since)
 			break
 		}
+
 		out.WriteString(line + "\n")
 	}
+
 	out.WriteString(undo)
+
 	return out.String()
 }
 
@@ -77,6 +83,7 @@ func (e *PathEffect) bytes() string {
 	if err != nil {
 		return e.Path
 	}
+
 	return string(raw)
 }
 
@@ -100,6 +107,7 @@ func groupLines(list []PathEffect) (lines []string) {
 		for n < len(list) && sameGroup(&list[0], &list[n]) {
 			n++
 		}
+
 		lines = append(lines, linesOf(list[:n])...)
 		list = list[n:]
 	}
@@ -123,14 +131,17 @@ func linesOf(list []PathEffect) (lines []string) {
 	if e.Action == string(diff.Creates) {
 		return []string{fmt.Sprintf("added %s %s files", dir, humanize.Comma(int64(len(list))))}
 	}
+
 	var names []string
 	for _, e := range list {
 		names = append(names, gitquote.Readable(path.Base(e.bytes())))
 	}
+
 	line := fmt.Sprintf("%s %d files in %s: %s", e.Action, len(list), dir, strings.Join(names, " "))
 	if e.Note != "" {
 		line += " (" + e.Note + ")"
 	}
+
 	return []string{line}
 }
 
@@ -140,6 +151,7 @@ func (e *PathEffect) line() string {
 	if e.Dir {
 		name += "/"
 	}
+
 	var notes []string
 	switch {
 	case e.Dir && e.Action != string(diff.Renames) && e.Action != string(diff.Sets):
@@ -149,12 +161,14 @@ func (e *PathEffect) line() string {
 	case e.Action == string(diff.Overwrote) && e.OldSize != e.NewSize:
 		notes = append(notes, BytesText(e.OldSize)+" to "+BytesText(e.NewSize))
 	}
+
 	if e.Note != "" {
 		notes = append(notes, e.Note)
 	}
 	if !e.Dir && e.Files > 0 { // it was a directory
 		notes = append(notes, plural(e.Files, "file", "files")+" in it deleted")
 	}
+
 	text := e.Action + " " + name
 	switch {
 	case e.From != "" && e.Action == string(diff.Renames):
@@ -162,9 +176,11 @@ func (e *PathEffect) line() string {
 	case e.From != "":
 		text += " by a rename of " + gitquote.Readable(e.From)
 	}
+
 	if len(notes) > 0 {
 		text += " (" + strings.Join(notes, ", ") + ")"
 	}
+
 	return text
 }
 
@@ -173,6 +189,7 @@ func ignoredLines(list []PathEffect) []string {
 	const named = 5
 	files := 0
 	var names []string
+
 	for _, e := range list {
 		if !e.Ignored {
 			continue
@@ -183,13 +200,16 @@ func ignoredLines(list []PathEffect) []string {
 		} else {
 			files++
 		}
+
 		names = append(names, name)
 	}
+
 	if len(names) == 0 {
 		return nil
 	}
 	if len(names) > named {
 		names = append(names[:named], "…")
 	}
+
 	return []string{fmt.Sprintf("ignored by git: %s added or overwritten (%s)", plural(files, "file", "files"), strings.Join(names, " "))}
 }

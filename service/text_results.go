@@ -41,6 +41,7 @@ func infoFields(i *info.Info) [][]string {
 	if id == "" {
 		id = "- (not sealed yet)"
 	}
+
 	rows := [][]string{
 		{"name", i.Name},
 		{"number", fmt.Sprintf("cp-%d", i.Seq)},
@@ -48,11 +49,13 @@ func infoFields(i *info.Info) [][]string {
 		{"created", i.Created.Format(time.RFC3339) + " (" + humanize.Time(i.Created) + ")"},
 		{"kind", i.Kind},
 	}
+
 	add := func(name, value string) {
 		if value != "" {
 			rows = append(rows, []string{name, value})
 		}
 	}
+
 	add("parent", i.Parent)
 	add("message", OneLine(i.Message))
 	add("labels", labelText(i.Labels))
@@ -62,11 +65,13 @@ func infoFields(i *info.Info) [][]string {
 	if i.Pinned {
 		add("pinned", "yes")
 	}
+
 	add("files", humanize.Comma(i.Files))
 	size := BytesText(i.Bytes)
 	if i.Sealed {
 		size += ", of which " + BytesText(i.UniqueBytes) + " were new"
 	}
+
 	add("size", size)
 	add("changes", fmt.Sprintf("%d created, %d modified, %d deleted, %d restored",
 		i.Counts.Created, i.Counts.Modified, i.Counts.Deleted, i.Counts.Restored))
@@ -74,8 +79,10 @@ func infoFields(i *info.Info) [][]string {
 	if i.Command != "" {
 		by += ", " + OneLine(i.Command)
 	}
+
 	add("made by", by)
 	add("git commit", i.GitCommit)
+
 	return rows
 }
 
@@ -97,6 +104,7 @@ func (l *Snapshots) LongRows() [][]string {
 		if i.Pinned {
 			kind += ", pinned"
 		}
+
 		return append(Row(i), kind, countsText(i.Counts), labelText(i.Labels))
 	})
 }
@@ -123,8 +131,10 @@ func historyRows(h *History) [][]string {
 		if e.Action == "deleted" {
 			size = "-"
 		}
+
 		rows = append(rows, []string{e.Action, cmp.Or(e.Snapshot, "now"), e.Created.Format(time.RFC3339), size, OneLine(e.Message)})
 	}
+
 	return rows
 }
 
@@ -150,6 +160,7 @@ func duRows(u *info.Disk) (rows [][]string) {
 	for _, f := range u.Forks {
 		rows = append(rows, []string{BytesText(f.Bytes), ".forks/" + f.Name})
 	}
+
 	return append(rows, []string{BytesText(u.Together), plural(len(u.Snapshots), "snapshot", "snapshots") + " together"})
 }
 
@@ -158,17 +169,21 @@ func forkRows(l *ForkList) [][]string {
 		return [][]string{{"no forks"}}
 	}
 	var rows [][]string
+
 	for _, f := range l.Forks {
 		changed := plural(f.Changed, "file", "files") + " changed"
 		if f.More {
 			changed = "at least " + changed
 		}
+
 		ttl := "-"
 		if f.TTL != "" {
 			ttl = "ttl " + f.TTL
 		}
+
 		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "present state"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
 	}
+
 	return rows
 }
 
@@ -181,13 +196,16 @@ func EventText(e events.Event, paint func(action string) string) string {
 	case e.From != "":
 		path += " (from " + gitquote.Readable(e.From) + ")"
 	}
+
 	if e.Detail != "" {
 		path += ", " + OneLine(e.Detail)
 	}
+
 	who := ""
 	if e.PID != 0 || e.Command != "" {
 		who = fmt.Sprintf("  %s[%d]", gitquote.Readable(e.Command), e.PID)
 	}
+
 	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + paint(fmt.Sprintf("%-8s", e.Action)) + "  " + path + who
 }
 
@@ -235,6 +253,7 @@ func compactedLines(done *snapshot.Compacted) string {
 	if len(done.Kept) > 0 {
 		text += "pinned, so kept: " + strings.Join(done.Kept, " ") + "\n"
 	}
+
 	return text
 }
 
@@ -251,9 +270,11 @@ func pushedLine(p Pushed) string {
 	if p.As != p.Snapshot {
 		as = " as " + p.As
 	}
+
 	if p.Unchanged {
 		return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
 	}
+
 	return fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, p.Remote, as, BytesText(p.Bytes))
 }
 
@@ -291,6 +312,7 @@ func GitText(repos []threeway.Repository) (text string) {
 		if g.Dir != ".git" {
 			text += " in " + strings.TrimSuffix(g.Dir, "/.git")
 		}
+
 		text += ": " + gitquote.Readable(strings.Join(g.Lines, ", ")) + "\n"
 		for _, c := range g.Commits {
 			text += gitquote.Readable(c) + "\n"
@@ -307,6 +329,7 @@ func undoneLines(done *UndoneBy) string {
 	if done.Later {
 		text += done.Actor + " has changed more since; these changes stay\n"
 	}
+
 	return text
 }
 

@@ -16,12 +16,14 @@ func statusFields(st *Status) [][]string {
 		{"store", gitquote.Readable(st.Store)},
 		{"health", st.Health},
 	}
+
 	add := func(name, format string, args ...any) {
 		rows = append(rows, []string{name, fmt.Sprintf(format, args...)})
 	}
 	if st.Frozen {
 		add("frozen", "changes wait until `amberfs thaw`, or until the freeze ends")
 	}
+
 	snapshots := plural(st.Snapshots, "snapshot", "snapshots")
 	if st.LastSnapshot != "" {
 		snapshots += fmt.Sprintf(", the last %s, %s", st.LastSnapshot, humanize.Time(st.LastSnapshotAt))
@@ -29,6 +31,7 @@ func statusFields(st *Status) [][]string {
 	if st.NotStored > 0 {
 		snapshots += fmt.Sprintf(", %d not stored yet", st.NotStored)
 	}
+
 	add("history", "%s", snapshots)
 	if st.Forks > 0 {
 		add("forks", "%d", st.Forks)
@@ -42,6 +45,7 @@ func statusFields(st *Status) [][]string {
 	if st.Restarts > 0 {
 		add("restarts", "%d, the last (%s) with a pause of %s", st.Restarts, st.Restart, msText(1000*st.Pause))
 	}
+
 	for _, r := range st.Remotes {
 		if r.State == "untrusted" {
 			add("remote", "%s is named by the store and not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)
@@ -49,9 +53,11 @@ func statusFields(st *Status) [][]string {
 			add("remote", "%s has not answered for %s", r.URL, time.Since(r.Since).Round(time.Second))
 		}
 	}
+
 	if p := st.Push; p != nil {
 		add("pushed to "+p.Remote, "%s", pushText(p))
 	}
+
 	m := st.Metrics
 	if m.Snapshots > 0 {
 		add("last snapshot", "%s (%d since the mount)", msText(m.LastSnapshotMs), m.Snapshots)
@@ -62,12 +68,14 @@ func statusFields(st *Status) [][]string {
 	if m.Stored > 0 {
 		add("last stored", "%s (%s since the mount)", msText(m.LastStoreMs), BytesText(m.PackedBytes))
 	}
+
 	if st.FromRemote {
 		add("shared", "%s in all snapshots and workspaces; unchanged contents are read from a remote", BytesText(st.ReferencedBytes))
 	} else if st.ChunkBytes > 0 {
 		add("shared", "%s in all snapshots and workspaces, stored in %s (%.1f×)",
 			BytesText(st.ReferencedBytes), BytesText(st.ChunkBytes), float64(st.ReferencedBytes)/float64(st.ChunkBytes))
 	}
+
 	add("on disk", "%s of packs (%s), %s of journal", BytesText(st.StoredBytes), ratioText(st.ChunkBytes, st.StoredBytes), BytesText(st.JournalBytes))
 	add("disk free", "%s", BytesText(st.DiskFreeBytes))
 	add("memory", "%s of cache", BytesText(st.CacheBytes))
@@ -77,10 +85,12 @@ func statusFields(st *Status) [][]string {
 			n += k
 		}
 	}
+
 	add("requests", "%s answered, %s inodes known to the kernel", humanize.Comma(int64(n)), humanize.Comma(int64(st.Requests["NODES"])))
 	if st.StaleNames > 0 {
 		add("stale names", "%s that the kernel has still to drop; a restore, merge or import waits for it", humanize.Comma(st.StaleNames))
 	}
+
 	return rows
 }
 
@@ -92,6 +102,7 @@ func pushText(p *BackupState) string {
 	if p.Error != "" {
 		text += "; the last attempt failed: " + p.Error
 	}
+
 	return text
 }
 

@@ -24,6 +24,7 @@ import (
 
 func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 	known := make(map[string]*ActorState)
+
 	for _, i := range r.Workspace.Snapshots().Intervals() {
 		for _, name := range i.Actors {
 			a := known[name]
@@ -31,11 +32,13 @@ func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, er
 				a = &ActorState{Name: name, Last: i.To.Created, Now: i.Now()}
 				known[name] = a
 			}
+
 			if a.First = i.From.Created; !i.Now() {
 				a.Snapshots++
 			}
 		}
 	}
+
 	out := ActorList{Actors: []ActorState{}}
 	for _, a := range known {
 		if a.Now {
@@ -43,9 +46,11 @@ func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, er
 		}
 		out.Actors = append(out.Actors, *a)
 	}
+
 	slices.SortFunc(out.Actors, func(a, b ActorState) int {
 		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Name, b.Name))
 	})
+
 	return out, nil
 }
 
@@ -55,18 +60,22 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
 	}
+
 	list, err := s.actors(ctx, r, Actors{})
 	if err != nil {
 		return err
 	}
+
 	names := []string{actors.Unknown, r.Caller.Actor}
 	for _, a := range list.Actors {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
+
 	if actors.Among(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
+
 	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
@@ -76,19 +85,23 @@ func (s *Service) completeUndo(ctx context.Context, r *Request, o snapshot.UndoB
 	if err := s.knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
+
 	o.Merge, o.Caller, o.List = r.textMerger(s).Merge, r.Caller, r.list(s)
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
 	}
+
 	var err error
 	o.Since = ""
 	if o.After, err = ParseSince(since); err != nil {
 		return o, errs.Fail(errs.Invalid, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
 	}
+
 	if o.After.After(time.Now()) {
 		return o, errs.Fail(errs.Invalid, "since is after now: %s", since)
 	}
+
 	return o, nil
 }
 
@@ -97,6 +110,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 	if err != nil {
 		return UndoneBy{}, err
 	}
+
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
 	done.Paths = emptyIfNil(done.Paths)
 	result := UndoneBy{UndoByResult: done}
@@ -106,12 +120,14 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 		e.Result = result
 		return result, e
 	}
+
 	if err != nil {
 		return result, staleDecision(err)
 	}
 	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
 	}
+
 	return result, nil
 }
 
@@ -121,10 +137,12 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 	if err := s.knownActor(ctx, r, by); err != nil {
 		return nil, err
 	}
+
 	from, err := r.Workspace.Find(a)
 	if err != nil {
 		return nil, err
 	}
+
 	var to info.Info
 	if b != "" {
 		if to, err = r.Workspace.Find(b); err != nil {
@@ -138,6 +156,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 	// The intervals are ordered from now to the base.
 	var out []naming.BytePath
 	within, ended := b == "", false
+
 	for _, i := range r.Workspace.Snapshots().Intervals() {
 		within = within || i.To.View == to.View && !i.Now()
 		if within && !ended && i.By(by) {
@@ -145,11 +164,14 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 				return nil, err
 			}
 		}
+
 		ended = ended || within && i.From.View == from.View
 	}
+
 	if !ended {
 		return nil, errs.Fail(errs.Invalid, "%s and %s are not earlier states of this workspace", a, cmp.Or(b, "now"))
 	}
+
 	return out, nil
 }
 
@@ -160,12 +182,14 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i catalogue.Interval,
 		return err
 	}
 	defer open.Close()
+
 	list := r.list(s)
 	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c graft.ChangedBy) error {
 		if !actors.Among(c.By, by) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))
+
 		return list.Add(ctx, 100+int64(c.Path.Len()))
 	})
 }
@@ -187,6 +211,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			return out, err
 		}
 	}
+
 	now, release, err := r.Workspace.Held(at.Name)
 	if err != nil {
 		return out, err
@@ -198,9 +223,11 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != at.View {
 		intervals = intervals[1:]
 	}
+
 	if a.Snapshot != "" && len(intervals) == 0 {
 		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
 	}
+
 	node, err := now.At(s.Store.Source(), string(a.Path))
 	switch {
 	case err != nil:
@@ -218,13 +245,17 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			release()
 		}
 	}()
+
 	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals, &releases)
 	if err != nil {
 		return out, err
 	}
+
 	memory := r.budget(s, Texts).Charge()
 	defer memory.Release()
+
 	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames, Memory: memory}
+
 	for n, v := range slices.Backward(versions) {
 		if err := b.Next(ctx, v.node, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
@@ -232,8 +263,10 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			}
 			return out, err
 		}
+
 		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
 	}
+
 	lines, from, err := b.Lines(ctx)
 	if err != nil {
 		return out, err
@@ -244,8 +277,10 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	if err := r.list(s).Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
 		return out, err
 	}
+
 	changes := s.fileEvents(r, paths)
 	known := make(map[int]BlamedLine)
+
 	for n, line := range lines {
 		l, ok := known[from[n]]
 		if !ok {
@@ -254,9 +289,11 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 			}
 			known[from[n]] = l
 		}
+
 		l.Line, l.Text = n+1, strings.TrimSuffix(string(line), "\n")
 		out.Lines = append(out.Lines, l)
 	}
+
 	return out, nil
 }
 
@@ -265,29 +302,35 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
 	src := s.Store.Source()
 	paths = []string{path}
+
 	for n, i := range intervals {
 		if err := turns.Yield(ctx); err != nil {
 			return nil, nil, err
 		}
+
 		older, release, err := r.Workspace.Held(cmp.Or(i.From.Name, snapshotBase))
 		if err != nil {
 			return nil, nil, err
 		}
+
 		*releases = append(*releases, release)
 		before, err := older.At(s.Store.Source(), path)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if before == nil && node != nil { // look for the file under another name
 			if was, err := older.Get(src, node.Ino); err == nil && was.IsRegular() {
 				names, err := older.Paths(src, was)
 				if err != nil {
 					return nil, nil, err
 				}
+
 				path, before = names[0], was
 				paths = append(paths, path)
 			}
 		}
+
 		if node != nil {
 			same := before != nil && before.IsRegular()
 			if same {
@@ -295,18 +338,22 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 					return nil, nil, err
 				}
 			}
+
 			if !same {
 				all = append(all, version{i, before, node})
 			}
+
 			if before == nil {
 				return all, paths, nil
 			}
 		}
+
 		node = before
 		if n == len(intervals)-1 && node != nil {
 			all = append(all, version{catalogue.Interval{To: i.From}, nil, node})
 		}
 	}
+
 	return all, paths, nil
 }
 
@@ -322,6 +369,7 @@ func (s *Service) fileEvents(r *Request, paths []string) []events.Event {
 	})); err != nil {
 		s.Log.Warn("reading the events of a file", "err", err)
 	}
+
 	return all
 }
 
@@ -333,15 +381,19 @@ func (s *Service) actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inod
 		return nil, err
 	}
 	defer open.Close()
+
 	for _, n := range nodes {
 		if n != nil {
 			by = append(by, open.Set.Of(n.Ino)...)
 		}
 	}
+
 	if len(by) == 0 {
 		by = open.Set.Rest()
 	}
+
 	slices.Sort(by)
+
 	return slices.Compact(by), nil
 }
 
@@ -352,9 +404,11 @@ func (s *Service) describeVersion(r *Request, v version, changes []events.Event)
 	if v.Now() {
 		l.Time = time.Now()
 	}
+
 	if v.From.View == 0 {
 		return l, nil // the workspace began with this version
 	}
+
 	by, err := s.actorsOf(r, v.Interval, v.before, v.node)
 	if err != nil {
 		return l, err
@@ -362,11 +416,13 @@ func (s *Service) describeVersion(r *Request, v version, changes []events.Event)
 	if len(by) > 0 {
 		l.Actors = by
 	}
+
 	for _, e := range slices.Backward(changes) {
 		if !e.Time.After(l.Time) && e.Time.After(v.From.Created) {
 			l.Command, l.Time = e.Command, e.Time
 			break
 		}
 	}
+
 	return l, nil
 }

@@ -27,14 +27,17 @@ type Upgraded struct {
 // upgrade starts the next daemon, which answers the request. It answers only if that fails.
 func (s *Service) upgrade(w http.ResponseWriter, r *http.Request) {
 	exemptCall(r)
+
 	if _, err := ownerOfStore(r); err != nil {
 		writeError(w, err)
 		return
 	}
+
 	if err := s.Ready(r.Context()); err != nil {
 		writeError(w, err)
 		return
 	}
+
 	err := s.Upgrade(r.Context(), r.URL.Query().Get("program"), func() (*net.UnixConn, error) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -55,6 +58,7 @@ func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
 		e := errs.ErrorOf(err)
 		status, v = e.Kind.HTTP(), e
 	}
+
 	b, _ := json.Marshal(v) // both types can be encoded
 	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		status, http.StatusText(status), len(b), b)
@@ -70,24 +74,30 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+
 	if _, err = fmt.Fprintf(conn, "POST %s?program=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", upgradePath, url.QueryEscape(program)); err != nil {
 		return done, errEnded(dir, err)
 	}
+
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return done, errEnded(dir, err)
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode == http.StatusOK {
 		return done, json.NewDecoder(resp.Body).Decode(&done)
 	}
+
 	refused := &errs.Error{}
 	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
 		return done, errEnded(dir, err)
 	}
+
 	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(refused.Msg, "no such operation") {
 		return done, errs.Fail(errs.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).
 			WithHint("unmount it with that version, and mount it with this one")
 	}
+
 	return done, refused
 }

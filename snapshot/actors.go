@@ -38,14 +38,17 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 		if o.Before, err = from.Tree(s.src); err != nil {
 			return err
 		}
+
 		if i.Now() {
 			sets = ss.w.ws.PresentChanges(tx)
 			o.After, err = tx.Capture(ss.w.ws.View)
 			return err
 		}
+
 		if to == nil {
 			return catalogue.DeletedError(i.To)
 		}
+
 		sets = to.Changes
 		o.After, err = to.Tree(s.src)
 		return err
@@ -53,12 +56,14 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
 	o.Set = s.parts.Union(sets)
 	if i.Now() { // keep the joined set, so that repeated calls do not make a long list
 		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
+
 	return o, nil
 }
 
@@ -67,13 +72,16 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	s := rs.w.store
 	defer s.gc.Puts.Enter()()
+
 	var sn *catalogue.Snapshot
 	s.withReadLock(func(*live.Tx) { sn = s.cat.Snapshots[view] })
 	if sn == nil {
 		return nil, nil
 	}
+
 	err = s.parts.StoreChanges(sn)
 	s.withReadLock(func(*live.Tx) { stored = sn.Changes.Stored })
+
 	return stored, err
 }
 
@@ -85,6 +93,7 @@ func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil
 	}
+
 	r, err := s.cat.NewSnapshot(tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
 	if err != nil {
 		return err
@@ -92,7 +101,9 @@ func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error
 	if err := s.commit(tx, &catalogue.Capture{SnapshotRecord: r}, actors.Caller{}); err != nil {
 		return err
 	}
+
 	s.captured = append(s.captured, events.Event{Workspace: view, Action: "captured", From: r.Name})
 	s.keep.Signal.Up()
+
 	return nil
 }

@@ -42,11 +42,13 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 	if err := t.Append(journal.Type(r.Type()), b); err != nil {
 		return err
 	}
+
 	// Sync such records soon, though the caller does not wait for it.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
 		t.CarriedOut(c.Request, nil)
 	}
+
 	return t.apply(r)
 }
 
@@ -56,6 +58,7 @@ func (s opener) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	if err != nil {
 		return err
 	}
+
 	var cause struct {
 		Request uint64 `json:"request"`
 	}
@@ -65,6 +68,7 @@ func (s opener) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	if cause.Request != 0 {
 		tx.CarriedOut(cause.Request, r)
 	}
+
 	return (&applier{Tx: tx, s: s.Store}).apply(r)
 }
 
@@ -82,19 +86,23 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	for _, sn := range e.Seal {
 		s.seal.Push(sn)
 	}
+
 	for _, view := range e.Removed {
 		delete(s.workspaces, view)
 		s.meter.Remove(view)
 		s.mem.Remove(view)
 		s.ckpt.Removed(view)
 	}
+
 	if e.Garbage {
 		s.gc.Removed(e.Own)
 	}
+
 	if e.Rules {
 		s.keep.Signal.Up()
 		entries{s}.refreshLimits()
 	}
+
 	return err
 }
 
@@ -114,19 +122,24 @@ func (t *applier) Edited(r *catalogue.Edit) (err error) {
 	if t.edit, err = t.Tx.Edit(r.WS); err != nil {
 		return err
 	}
+
 	if r.State == "" {
 		err = t.edit.Redo(r.Steps, r.Now, r.Depth)
 	} else {
 		err = t.loadEdited(r)
 	}
+
 	if err != nil || len(r.Actors) == 0 {
 		return err
 	}
+
 	set, err := actors.Decode(r.Actors)
 	if err != nil {
 		return err
 	}
+
 	t.edit.SetActors(set)
+
 	return nil
 }
 
@@ -136,10 +149,12 @@ func (t *applier) loadEdited(r *catalogue.Edit) error {
 	if err != nil {
 		return err
 	}
+
 	st, err := tree.Load(t.s.src, h)
 	if err != nil {
 		return err
 	}
+
 	return t.edit.Sealed(st, r.NextIno)
 }
 

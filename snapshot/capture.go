@@ -39,28 +39,34 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 			return info.Info{}, err
 		}
 	}
+
 	if err := naming.CheckDescription(o.Message, o.Labels); err != nil {
 		return info.Info{}, err
 	}
+
 	s := w.store
 	now := s.opt.Now()
 	expires, err := policy.ParseExpiry(o.Expires, now)
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	start := time.Now()
 	if o.Kind == "" {
 		o.Kind = info.KindManual
 	}
+
 	left, err := w.placeholders(o.Caller)
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	if o.IfChanged {
 		if newest, err := w.Snapshots().newestIfUnchanged(left); err != nil {
 			return newest, err
 		}
 	}
+
 	var made info.Info
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		i := o.describe(now)
@@ -69,16 +75,20 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		if err != nil {
 			return err
 		}
+
 		r.Placeholders = left
 		err = s.commit(tx, r, o.Caller)
 		made = r.Seen()
+
 		return err
 	})
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
 	s.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
+
 	return made, nil
 }
 
@@ -102,6 +112,7 @@ func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error)
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	then, release, err := ss.w.Held(newest.Name)
 	if err != nil {
 		return info.Info{}, err
@@ -124,6 +135,7 @@ func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error)
 	if err != nil || !equal {
 		return info.Info{}, err
 	}
+
 	return newest, ErrUnchanged
 }
 
@@ -137,14 +149,17 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 		return info.Info{}, err
 	}
 	defer ss.w.store.seal.Pacer.Urgent()()
+
 	if err := ss.w.store.seal.Wait(ctx, sn); err != nil {
 		return info.Info{}, err
 	}
 	if err := ss.w.store.Sync(); err != nil {
 		return info.Info{}, err
 	}
+
 	var info info.Info
 	ss.w.withReadLock(func() { info = sn.Info })
+
 	return info, nil
 }
 
@@ -153,10 +168,12 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 	if st, release, err = w.Held(""); err != nil {
 		return nil, nil, err
 	}
+
 	if _, err = w.store.seal.InTurn(ctx, w.ws.View, st); err != nil {
 		release()
 		return nil, nil, err
 	}
+
 	return st, release, nil
 }
 
@@ -170,7 +187,9 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 		if err != nil {
 			return err
 		}
+
 		removed = names
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
@@ -179,6 +198,7 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 	for _, name := range removed {
 		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
 	}
+
 	return removed, nil
 }
 
@@ -191,13 +211,17 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		if err != nil {
 			return err
 		}
+
 		old = r.Was
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return err
 	}
+
 	s.emit(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
+
 	return nil
 }
 
@@ -210,8 +234,10 @@ func (ss Snapshots) Amend(name string, fn func(*info.Info)) error {
 		if err != nil {
 			return err
 		}
+
 		i := sn.Info
 		fn(&i)
+
 		return s.commit(tx, &catalogue.Amend{SnapshotRecord: catalogue.SnapshotRecord{View: sn.View, WS: sn.WS, Info: i}}, actors.Caller{})
 	})
 }

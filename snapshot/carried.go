@@ -23,7 +23,9 @@ func (s *Store) Carried(request uint64) *Carried {
 	if _, done := s.forest.Done(request); !done {
 		return nil
 	}
+
 	c, view := &Carried{Request: request}, uint32(0)
+
 	switch r := s.forest.Record(request).(type) {
 	case *catalogue.Capture:
 		c.Captured, view = r.Info, r.WS
@@ -38,6 +40,7 @@ func (s *Store) Carried(request uint64) *Carried {
 	default:
 		return c
 	}
+
 	c.Workspace, _ = s.Workspace(view)
 	return c
 }

@@ -66,6 +66,7 @@ func (w *Workspace) change(ctx context.Context, order change, plan func(*change)
 	if err := order.list.All(ctx); err != nil {
 		return &c, err
 	}
+
 	c = order
 	err = c.run(ctx, plan)
 	return &c, err
@@ -103,6 +104,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	if c.stored != nil {
 		c.holdState(c.stored)
 	}
+
 	stop()
 
 	c.steps = graft.OwnRoot(c.steps)
@@ -116,6 +118,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 			return err
 		}
 	}
+
 	if err := c.journalAndPublish(ctx); err != nil {
 		if c.record.State != "" {
 			s.Abandon()
@@ -125,6 +128,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 
 	c.edit.End()
 	c.report()
+
 	return nil
 }
 
@@ -145,10 +149,13 @@ func (c *change) takeEdit(ctx context.Context) (err error) {
 		c.releases = append(c.releases, release)
 		return err
 	}
+
 	if c.edit, err = c.w.store.forest.As(c.caller.Actor).Edit(ctx, c.w.ws.View, c.reads...); err != nil {
 		return err
 	}
+
 	c.now = c.edit.Base()
+
 	return nil
 }
 
@@ -181,6 +188,7 @@ func (c *change) journal(ctx context.Context) (err error) {
 	if c.record.State == "" {
 		return nil
 	}
+
 	c.record.NextIno = c.edit.Next()
 	return c.w.store.cas.Commit()
 }
@@ -193,6 +201,7 @@ func (c *change) apply(ctx context.Context) error {
 	if err := c.seal(ctx, c.now.Clone()); err != nil {
 		return err
 	}
+
 	return c.edit.Overlay(ctx, c.overlay, c.graft)
 }
 
@@ -215,6 +224,7 @@ func (c *change) answer() *catalogue.EditAnswer {
 	if len(a.Paths) > catalogue.MaxAnswerPaths {
 		a.Paths, a.More = a.Paths[:catalogue.MaxAnswerPaths], true
 	}
+
 	return a
 }
 
@@ -228,23 +238,28 @@ func (c *change) publish() error {
 		if err := c.w.ws.Alive(); err != nil {
 			return err
 		}
+
 		if c.check != nil {
 			if err := c.check(); err != nil {
 				return err
 			}
 		}
+
 		// The undo point stays as it is when only times of directories differ.
 		if c.Changed > 0 || c.overlay != nil {
 			if err := c.describe(tx); err != nil {
 				return err
 			}
 		}
+
 		return t.commit(&c.record, c.caller)
 	}); err != nil {
 		return err
 	}
+
 	s.notifyReplaced(&t.inv)
 	c.inv, c.Undo = t.inv, c.record.Pre.Name
+
 	return nil
 }
 
@@ -258,6 +273,7 @@ func (c *change) describe(tx *live.Tx) error {
 		i := c.after.describe(now)
 		after = &i
 	}
+
 	return c.w.store.cat.Describe(&c.record, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undoes)
 }
 
@@ -273,13 +289,16 @@ func (c *change) report() {
 	if c.Undo == "" {
 		return
 	}
+
 	event(events.Event{Action: "captured", From: c.Undo})
+
 	for i := range c.steps {
 		if step := &c.steps[i]; !graft.Trivial(step) {
 			p := graft.PathChangeOf(*step)
 			event(events.Event{Action: "restored", Path: p.Path, From: c.from, Size: step.Size, Detail: p.Action})
 		}
 	}
+
 	if c.overlay != nil {
 		err := c.overlay.Walk(context.Background(), s.src, func(step *graft.Step) error {
 			p := graft.PathChangeOf(*step)
@@ -290,6 +309,7 @@ func (c *change) report() {
 			s.logger.Warn("writing to the log what an import changed", "err", err)
 		}
 	}
+
 	if name := c.record.Post.Name; name != "" {
 		event(events.Event{Action: "captured", From: name})
 	}
@@ -301,6 +321,7 @@ func (c *change) usePlan(p *threeway.Plan, steps []graft.Step) (err error) {
 	if err := p.Refused(); err != nil {
 		return err
 	}
+
 	c.steps, c.graft.Now = steps, p.Now
 	c.stored, err = p.Stored()
 	return err

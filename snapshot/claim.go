@@ -31,6 +31,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	if err != nil {
 		return ClaimResult{}, err
 	}
+
 	p.claim = o.Name
 
 	var got ClaimResult
@@ -43,10 +44,12 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 			}
 			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: p.expires}, o.Caller)
 		}
+
 		got.Tier = FreshlyMade
 		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
 			got.Tier, p.Snapshot = FromLast, last.Name
 		}
+
 		got.From = p.Snapshot
 		got.Fork, err = fs.makeFork(tx, p)
 		return err
@@ -57,6 +60,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	if got.Tier != Resumed {
 		fs.reportFork(got.Fork, o, start)
 	}
+
 	return got, nil
 }
 

@@ -27,10 +27,12 @@ func (s *Store) Close() error {
 	if err := (closer{s}).checkRemoved(); err != nil {
 		return err
 	}
+
 	err := guard.Do(closer{s}.close)
 	if errors.Is(err, cas.ErrStuck) {
 		return err // the index is still in use
 	}
+
 	return errors.Join(err, s.at.Close())
 }
 
@@ -46,6 +48,7 @@ func (s closer) checkRemoved() error {
 	if err := s.log.Sync(); err != nil && !errors.Is(err, errs.Closed) {
 		return errors.Join(ErrRemoved, err)
 	}
+
 	return ErrRemoved
 }
 
@@ -54,8 +57,10 @@ func (s closer) close() error {
 	if s.opt.ReadOnly {
 		return s.closeParts()
 	}
+
 	err := s.log.Sync()
 	s.lastCheckpoint()
+
 	return errors.Join(err, s.closeParts())
 }
 
@@ -67,7 +72,9 @@ func (s closer) lastCheckpoint() {
 		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)
 	}
 	defer cancel()
+
 	s.forest.Disinherit() // the kernel references no inodes any more
+
 	switch err := s.Checkpoint(ctx); {
 	case err == nil:
 		s.ckpt.ShrinkJournal()
@@ -88,6 +95,7 @@ func (s *Store) closeParts() error {
 	if s.cas != nil {
 		err = errors.Join(err, s.cas.Close())
 	}
+
 	return err
 }
 
@@ -107,5 +115,6 @@ func (s *Store) GiveUp() error {
 	if s.at.Made() {
 		return errors.Join(err, s.at.Discard())
 	}
+
 	return errors.Join(err, s.at.Close())
 }

@@ -39,6 +39,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err := naming.CheckDescription(o.Message, nil); err != nil {
 		return Compacted{}, err
 	}
+
 	var snaps []*catalogue.Snapshot
 	var states []*tree.State
 	var err error
@@ -55,6 +56,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		return Compacted{}, err
 	}
 	defer s.Hold(st)()
+
 	id, err := s.seal.InTurn(ctx, ss.w.ws.View, st)
 	if err != nil {
 		return Compacted{}, err
@@ -62,6 +64,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err := s.cas.Commit(); err != nil {
 		return Compacted{}, err
 	}
+
 	highest, err := st.Highest(s.src)
 	if err != nil {
 		return Compacted{}, err
@@ -72,6 +75,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 			return err
 		}
+
 		i := CaptureOptions{Name: o.Name, Kind: info.KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
 		i.ID = id.String()
 		r, removed, kept, err := s.cat.NewCompacted(tx, ss.w.ws, i, st, highest, snaps)
@@ -81,16 +85,20 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := s.commit(tx, r, o.Caller); err != nil {
 			return err
 		}
+
 		out = Compacted{s.cat.Snapshots[r.Snapshot.View].Info, removed, kept}
+
 		return nil
 	})
 	if err != nil {
 		return Compacted{}, err
 	}
+
 	s.emit(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
 	for _, name := range out.Removed {
 		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
 	}
+
 	return out, s.Sync()
 }
 
@@ -101,6 +109,7 @@ func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot
 	if snaps, err = s.cat.ToCompact(ss.w.ws, o.Names); err != nil {
 		return nil, nil, err
 	}
+
 	for _, sn := range snaps {
 		st, err := sn.Tree(s.src)
 		if err != nil {
@@ -108,11 +117,14 @@ func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot
 		}
 		states = append(states, st)
 	}
+
 	if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 		return nil, nil, err
 	}
+
 	if len(snaps) < 2 {
 		return nil, nil, errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
 	}
+
 	return snaps, states, nil
 }

@@ -39,15 +39,18 @@ func (s opener) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State,
 	if err := catalogue.CheckPulled(info); err != nil {
 		return nil, err
 	}
+
 	st, highest, err := s.objects.Pushed(s.src, start.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	tx.SetCounters(highest+1, 0)
 	r := catalogue.NewPull(info, start.ID, st, highest)
 	if err := r.Place(tx, w.ws); err != nil {
 		return nil, err
 	}
+
 	return st, (&applier{Tx: tx, s: s.Store}).apply(r)
 }
 
@@ -59,6 +62,7 @@ func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, 
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	r := catalogue.NewPull(i, id, st, highest)
 	sn := &r.Snapshot
 	sn.UID, sn.PID, sn.Actors, sn.ActorSets = c.UID, c.PID, i.Actors, i.ActorSets
@@ -69,12 +73,15 @@ func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, 
 		if err := r.Place(tx, rs.w.ws); err != nil {
 			return err
 		}
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return info.Info{}, err
 	}
+
 	s.emit(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
+
 	return sn.Seen(), s.Sync()
 }
 
@@ -107,19 +114,23 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 	if err != nil {
 		return nil, err
 	}
+
 	st, release, err := rs.w.Held(info.Name)
 	if err != nil {
 		return nil, err
 	}
+
 	p := &OutgoingSnapshot{Info: info, State: st, Release: release}
 	rs.w.withReadLock(func() {
 		if p.Claim, p.Lineage = info.Claim, info.Lineage; rs.w.ws.Claim != "" {
 			p.Claim, p.Lineage = rs.w.ws.Claim, rs.w.store.cat.Lineage(rs.w.ws, info.Seq)
 		}
 	})
+
 	if p.ActorSets, err = rs.storeActorSets(info.View); err != nil {
 		p.Release()
 		return nil, err
 	}
+
 	return p, nil
 }

@@ -63,6 +63,7 @@ func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
 	if err != nil {
 		return p, err
 	}
+
 	if ttl > 0 {
 		end := fs.w.store.opt.Now().Add(ttl)
 		p.expires = &end
@@ -89,7 +90,9 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	if err != nil {
 		return fork, err
 	}
+
 	fs.reportFork(fork, o, start)
+
 	return fork, nil
 }
 
@@ -110,6 +113,7 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	if r.Now {
 		r.Placeholders = o.placeholders
 	}
+
 	err := s.commit(tx, r, o.Caller)
 	return s.workspaces[r.View], err
 }
@@ -135,12 +139,15 @@ func (fs Forks) List() []ForkInfo {
 			if o, ok := s.cat.Snapshots[f.Base]; ok {
 				i.Base, i.Created = o.Parent, o.Created
 			}
+
 			st := f.Present(tx)
 			i.Files, i.Bytes = st.Inodes-1, st.Bytes
 			out = append(out, i)
 		}
 	})
+
 	slices.SortFunc(out, func(a, b ForkInfo) int { return strings.Compare(a.Name, b.Name) })
+
 	return out
 }
 
@@ -151,6 +158,7 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 		if ws, err = fs.w.ws.ForkNamed(name); err != nil {
 			return
 		}
+
 		f = fs.w.store.workspaces[ws.View]
 	})
 	return f, err
@@ -169,6 +177,8 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 	if err != nil {
 		return err
 	}
+
 	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
+
 	return nil
 }

@@ -60,6 +60,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 			return next, fmt.Errorf("deleting the expired fork %s: %w", name, err)
 		}
 	}
+
 	return next, nil
 }
 
@@ -76,6 +77,7 @@ func (fs Forks) endFork(name string, c actors.Caller, record func(*live.Tx, *cat
 		if r, err = record(tx, f); err != nil {
 			return err
 		}
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
@@ -87,10 +89,12 @@ func (fs Forks) endFork(name string, c actors.Caller, record func(*live.Tx, *cat
 		last = r.Last.Seen()
 		s.emit(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
 	}
+
 	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
 	for _, view := range append(r.Inside, r.View) {
 		s.emit(events.Event{Workspace: view, Action: "ended"}, c)
 	}
+
 	return last, nil
 }
 
@@ -108,10 +112,12 @@ func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 	if !ok || sn.Files == 0 {
 		return nil
 	}
+
 	if _, err := sn.Tree(fs.w.store.src); err != nil {
 		fs.w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.Name, "err", err)
 		return nil
 	}
+
 	return sn
 }
 

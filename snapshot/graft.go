@@ -46,10 +46,12 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if _, ok := o.Tree.ID(); !ok {
 		return GraftResult{}, errs.New(errs.Invalid, "malformed request: the tree is not sealed")
 	}
+
 	paths, err := naming.CleanPaths([]string{cmp.Or(o.Path, ".")})
 	if err != nil {
 		return GraftResult{}, err
 	}
+
 	prefix := path.Join(paths...)
 	defer s.Hold(o.Tree)()
 
@@ -58,6 +60,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if err != nil {
 		return GraftResult{}, err
 	}
+
 	release()
 
 	c, err := w.change(ctx, change{caller: o.Caller}, func(c *change) error {
@@ -67,6 +70,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		if o.Image == nil {
 			return nil
 		}
+
 		if o.Top {
 			here, err := c.now.Resolve(s.src, prefix)
 			if err != nil {
@@ -74,12 +78,15 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			}
 			o.Image.Merged = here.Dir.Len() > 0
 		}
+
 		c.after = &CaptureOptions{Kind: info.KindImport, Message: "image " + o.Image.Ref, Image: o.Image}
+
 		return o.Image.Check()
 	})
 	if err != nil {
 		return GraftResult{}, err
 	}
+
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: c.Undo, Snapshot: c.record.Post.Name}, s.Sync()
 }
 
@@ -118,5 +125,6 @@ func (s *core) checkOwner() error {
 	if int(uid) != os.Geteuid() {
 		return errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
 	}
+
 	return nil
 }

@@ -32,6 +32,7 @@ func (s entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace
 		if views == nil {
 			all = slices.Collect(maps.Values(s.workspaces))
 		}
+
 		for _, view := range views {
 			if w, ok := s.workspaces[view]; ok {
 				all = append(all, w)
@@ -73,7 +74,9 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 		if r == nil {
 			return nil
 		}
+
 		names = removed
+
 		return s.commit(tx, r, actors.Caller{})
 	})
 	if err != nil {
@@ -82,5 +85,6 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	for _, name := range names {
 		s.emit(events.Event{Workspace: w.ws.View, Action: "expired", From: name}, actors.Caller{})
 	}
+
 	return nil
 }

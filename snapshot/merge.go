@@ -63,21 +63,25 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	if err != nil {
 		return res, err
 	}
+
 	for path, side := range o.Resolve {
 		if side != threeway.KeepOurs && side != threeway.TakeTheirs {
 			return res, errs.New(errs.Invalid, "resolve takes ours or theirs for %s, not %q", path, side)
 		}
 	}
+
 	f, err := fs.Named(o.Fork)
 	if err != nil {
 		return res, err
 	}
+
 	order := change{caller: o.Caller, list: o.List, from: o.Fork, reads: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
 	c, err := fs.w.change(ctx, order, func(c *change) error {
 		in, err := fs.sides(f, c)
 		if err != nil {
 			return err
 		}
+
 		c.message, c.check = "before merge of "+f.ws.Name, f.ws.Alive
 		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, By: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
@@ -85,6 +89,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	if c.Undo != "" {
 		fs.w.store.emit(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
+
 	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
 
@@ -102,14 +107,18 @@ func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
 		if in.Before, err = sn.Tree(s.src); err != nil {
 			return err
 		}
+
 		c.holdState(in.Before)
 		changed = f.ws.AllChanges(tx)
 		if in.After, err = tx.Capture(f.ws.View); err != nil {
 			return err
 		}
+
 		c.holdState(in.After)
+
 		return nil
 	})
+
 	in.Set = s.parts.Union(changed)
 	return in, err
 }
@@ -120,12 +129,14 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	if err != nil {
 		return err
 	}
+
 	rules := func(path string) threeway.Rule {
 		if slices.ContainsFunc(keep, func(k string) bool { return naming.Under(path, k) }) {
 			return threeway.KeepOurs
 		}
 		return cmp.Or(o.Resolve[path], rule)
 	}
+
 	p := &threeway.Plan{
 		Source: c.w.store.src, Objects: c.w.store.cas, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join,

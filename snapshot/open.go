@@ -33,10 +33,12 @@ func elapsed(o Options) func() time.Duration {
 	if o.Elapsed != nil {
 		return o.Elapsed
 	}
+
 	if o.Now != nil {
 		begin := o.Now()
 		return func() time.Duration { return o.Now().Sub(begin) }
 	}
+
 	return func() time.Duration {
 		var t unix.Timespec
 		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // Linux has it
@@ -57,6 +59,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.FS == nil {
 		s.opt.FS, s.parts.FS = at.Disk, at.Disk
 	}
+
 	if err := (opener{s}).run(); err != nil {
 		err = fmt.Errorf("opening store %s: %w", s.dir, err)
 		if o.Takeover { // see GiveUp
@@ -64,6 +67,7 @@ func Open(dir string, o Options) (*Store, error) {
 		}
 		return nil, errors.Join(err, s.closeParts(), at.Discard())
 	}
+
 	return s, nil
 }
 
@@ -72,6 +76,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	o.Elapsed = elapsed(o)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -88,6 +93,7 @@ func (o Options) withDefaults() Options {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
+
 	return o
 }
 
@@ -96,6 +102,7 @@ func (s opener) run() error {
 	if err := s.open(); err != nil {
 		return err
 	}
+
 	if !s.opt.ReadOnly {
 		names := filepath.Join(s.dir, "actors.json")
 		b, _ := vfs.ReadFile(s.opt.FS, names) // without the file no process is registered as an actor
@@ -105,10 +112,12 @@ func (s opener) run() error {
 	if s.created {
 		return nil
 	}
+
 	from, err := storedir.Unfilled(s.dir)
 	if from == "" {
 		return err
 	}
+
 	s.created = true
 	return s.checkOwner()
 }
@@ -122,6 +131,7 @@ func (s opener) open() error {
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, NoCommit: s.opt.ReadOnly, Takeover: s.opt.Takeover}); err != nil {
 		return err
 	}
+
 	at, err := engine.LastCheckpoint(s.cas)
 	if err != nil {
 		return err
@@ -129,6 +139,7 @@ func (s opener) open() error {
 	if err := s.openJournal(at.Position); err != nil {
 		return err
 	}
+
 	if at.First && !s.firstOpening() {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
@@ -146,6 +157,7 @@ func (s opener) open() error {
 	if !s.opt.Quiet {
 		lo.Overlap = entries{s.Store}.captureBetweenActors
 	}
+
 	s.forest = live.New(lo)
 	p := &s.parts
 	p.CAS, p.Objects, p.Source, p.Log, p.Forest = s.cas, s.objects, s.src, s.log, s.forest
@@ -155,6 +167,7 @@ func (s opener) open() error {
 
 	s.forest.SetSource(s.src.With(s.objects.Near()))
 	s.room.Stored.Store(s.cas.Stats().Stored)
+
 	if !s.opt.Quiet {
 		s.loops.Start("sealing", s.seal.Loop)
 		s.loops.Start("sealing forks", s.seal.ForkLoop)
@@ -162,6 +175,7 @@ func (s opener) open() error {
 		s.loops.Start("policies", s.keep.Loop)
 		s.loops.Start("gc", s.gc.Loop)
 	}
+
 	return nil
 }
 
@@ -172,6 +186,7 @@ func (s opener) openJournal(begin int64) error {
 	if err != nil {
 		return err
 	}
+
 	s.room.FS = s.opt.FS
 	s.room.SetTotal(total)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
@@ -179,7 +194,9 @@ func (s opener) openJournal(begin int64) error {
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
 		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, GiveUp: s.cas.GiveUpReserve,
 	})
+
 	s.room.Log = s.log
+
 	return err
 }
 
@@ -205,10 +222,12 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 		if at.First {
 			return s.firstTree(tx)
 		}
+
 		err := load.Load(tx)
 		for _, w := range s.cat.Workspaces {
 			entries{s.Store}.addWorkspace(w)
 		}
+
 		return err
 	}); err != nil {
 		return err
@@ -219,6 +238,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
 		return err
 	}
+
 	if view, heavy := s.mem.Heaviest(); heavy && s.opt.Frugal {
 		s.tooHeavy = s.cat.Workspaces[view].Name
 		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.tooHeavy)
@@ -229,10 +249,12 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 	if !s.opt.Takeover {
 		s.forest.Disinherit()
 	}
+
 	entries{s.Store}.refreshLimits()
 	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
 		return s.firstCheckpoint()
 	}
+
 	return nil
 }
 
@@ -258,13 +280,16 @@ func (s opener) firstTree(tx *live.Tx) error {
 		if st, err = s.beginWith(tx, start, w); err != nil {
 			return err
 		}
+
 		base.Kind, base.Parent = info.KindPull, start.Info.Name
 		w.ws.Head = base.Parent
 	}
+
 	tx.AddView(w.ws.View, st)
 	if base.View, err = tx.NewView(); err != nil {
 		return err
 	}
+
 	t := &applier{Tx: tx, s: s.Store}
 	return t.applyEffects(s.cat.SetBase(t, w.ws, st, base))
 }

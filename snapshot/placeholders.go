@@ -21,6 +21,7 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 	if len(covered) == 0 {
 		return nil, nil
 	}
+
 	now, letGo, err := w.Held("")
 	if err != nil {
 		return nil, err
@@ -28,6 +29,7 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 	defer letGo()
 
 	var before []*tree.State
+
 	for _, name := range []string{"latest", "base"} {
 		switch st, release, err := w.Held(name); {
 		case err == nil:
@@ -46,6 +48,7 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 			left = append(left, naming.BytePath(path))
 		}
 	}
+
 	return left, nil
 }
 

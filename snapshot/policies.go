@@ -20,13 +20,17 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		if err != nil {
 			return err
 		}
+
 		p = r.Policy
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
 		return p, err
 	}
+
 	s.emit(events.Event{Workspace: w.ws.View, Action: "policy"}, c)
+
 	return p, nil
 }
 

@@ -31,7 +31,9 @@ func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), er
 		if st, err = tree.Load(s.src, h); err != nil {
 			return err
 		}
+
 		release = s.Hold(st)
+
 		return nil
 	})
 	if err != nil || st != nil {
@@ -43,6 +45,7 @@ func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), er
 	if _, err := main.Snapshots().WaitSealed(ctx, "base"); err != nil {
 		return nil, nil, err
 	}
+
 	return main.Held("base")
 }
 
@@ -54,6 +57,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	if err != nil {
 		return res, err
 	}
+
 	base, release, err := d.Held(ctx)
 	if err != nil {
 		return res, err
@@ -71,5 +75,6 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	if c.Undo != "" {
 		d.w.store.emit(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
 	}
+
 	return c.mergeResult(), err
 }

@@ -74,6 +74,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if all && len(to.Kept) == 0 {
 			c.record.Restored = sn.View
 		}
+
 		c.message, c.kept = "before restore of "+to.Snapshot, to.Kept
 		c.check = func() error {
 			if w.store.cat.Snapshots[sn.View] != sn {
@@ -81,8 +82,10 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			}
 			return nil
 		}
+
 		return err
 	})
+
 	res := RestoreResult{to.Snapshot, c.Changes, to.Kept}
 	if err != nil {
 		return res, err
@@ -91,6 +94,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if !o.DryRun {
 		w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
+
 	return res, nil
 }
 
@@ -100,6 +104,7 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 	if to.Paths, err = naming.CleanPaths(o.Paths); err != nil {
 		return nil, nil, err
 	}
+
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
 		return nil, nil, err
@@ -107,6 +112,7 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 	if len(o.Keep) > 0 && (len(keep) == 0 || len(to.Paths) > 0) {
 		return nil, nil, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
 	}
+
 	w.withReadLock(func() {
 		if len(to.Paths) == 0 {
 			to.Keep = append(keep, w.ws.Policy.RestoreKeeps...)
@@ -117,8 +123,10 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 		if sn, err = w.store.cat.Find(w.ws, o.Name); err != nil {
 			return
 		}
+
 		to.Snapshot, to.Like = sn.Name, w.ws.RestoredState(sn.View)
 		to.State, err = sn.Tree(w.store.src)
 	})
+
 	return sn, to, err
 }

@@ -33,6 +33,7 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 			o.ReadOnly = false
 			return Open(dir, o)
 		}
+
 		return s, err
 	}, progress)
 }
@@ -50,10 +51,12 @@ func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool
 		case isSnapshot:
 			st, _ = sn.Tree(s.src)
 		}
+
 		if ok = isWorkspace || isSnapshot; st != nil {
 			release = s.Hold(st)
 		}
 	})
+
 	return st, release, ok
 }
 
@@ -73,10 +76,13 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 		s.withReadLock(func(*live.Tx) { s.lost.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
+
 	if r.OK() {
 		s.gc.SetDamage(nil)
 		return r, nil
 	}
+
 	s.gc.SetDamage(fmt.Errorf("the store is damaged, which concerns %d paths; unmount it and run `amberfs verify --repair`", len(r.Affected)))
+
 	return r, nil
 }

@@ -19,22 +19,27 @@ func (w *Workspace) Status() info.Status {
 		JournalBytes: s.log.Size(), Records: s.log.Records(), NotStored: s.seal.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Frozen(),
 	}
+
 	s.withReadLock(func(tx *live.Tx) {
 		st.Workspace, st.Snapshots, st.Forks = w.ws.Name, w.ws.Snapshots.Len(), len(w.ws.Forks)
 		if t, ok := tx.State(w.ws.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
+
 		referenced := s.cat.Bytes
 		for _, w := range s.cat.Workspaces {
 			referenced.Add(w.Present(tx).Bytes)
 		}
+
 		st.ReferencedBytes = referenced.Int64()
 		if sn := w.ws.Snapshots.Newest(); sn != nil {
 			st.LastSnapshot, st.LastSnapshotAt = sn.Name, sn.Created
 		}
 	})
+
 	st.Metrics = s.metrics.Get()
 	st.UnsharedBytes, st.UnsharedLimit = w.Quota().Usage()
+
 	if err := errors.Join(s.log.Failed(), s.forest.Failed()); err != nil {
 		st.Health = err.Error() + "; unmount and mount again before changes are possible"
 	} else if free, err := s.Free(); err == nil {
@@ -45,21 +50,25 @@ func (w *Workspace) Status() info.Status {
 			st.Health = fmt.Sprintf("the store's disk is nearly full (%d KiB are free), and writes fail; delete snapshots and run `amberfs gc`", free>>10)
 		}
 	}
+
 	if st.Health == "ok" && s.tooHeavy != "" && (s.tooHeavy == st.Workspace || !w.ws.Fork) {
 		st.Health = fmt.Sprintf("workspace %s is read-only: daemons were killed while they opened it, perhaps for want of memory; unmount, and mount again with more memory", s.tooHeavy)
 	}
+
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {
 		st.Health = "changes are not sealed: the last checkpoint failed for them; nothing is lost"
 		if !w.ws.Fork { // the text may contain the name of another fork
 			st.Health += ": " + failing
 		}
 	}
+
 	if damage := s.gc.Damage(); st.Health == "ok" && damage != "" && !w.ws.Fork { // the text may contain the name of another fork
 		st.Health = damage
 	}
 	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-engine.CreateBytes {
 		st.Health = fmt.Sprintf("the fork has reached its limit of %d bytes; delete files, and snapshots that contain them", st.UnsharedLimit)
 	}
+
 	return st
 }
 

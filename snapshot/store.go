@@ -134,6 +134,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}
+
 	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.seal, &s.gc, &s.room
 	s.meter = engine.NewMeter(p, &s.room)
 	s.mem = engine.NewMemory(p, s.seal, o.Memory)
@@ -144,6 +145,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.viewsAround, c.forkName)
+
 	return s
 }
 
@@ -181,6 +183,7 @@ func (s *core) viewsAround(view uint32) (views []uint32) {
 	if n := len(views); n == 0 || views[n-1] != live.MainView {
 		views = append(views, live.MainView)
 	}
+
 	return views
 }
 

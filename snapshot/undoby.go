@@ -54,12 +54,14 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	if err != nil {
 		return UndoByResult{Actor: o.By}, err
 	}
+
 	start := time.Now()
 	order := change{caller: o.Caller, list: o.List, from: o.By, Changes: Changes{DryRun: o.DryRun}}
 	c, err := ss.w.change(ctx, order, func(c *change) error { return u.planChange(ctx, c) })
 	if c.Undo != "" {
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
+
 	return UndoByResult{o.By, c.mergeResult(), slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
 }
 
@@ -85,6 +87,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *actorUndo, err error) {
 	if u.paths, err = naming.CleanPaths(o.Paths); err != nil {
 		return nil, err
 	}
+
 	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
 		return nil, err
@@ -95,6 +98,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *actorUndo, err error) {
 	for _, k := range keep {
 		u.keep[k] = true
 	}
+
 	return u, u.findIntervals(ss.Intervals())
 }
 
@@ -108,25 +112,30 @@ func (u *actorUndo) findIntervals(all []catalogue.Interval) (err error) {
 	}
 
 	found := u.o.Since == ""
+
 	for _, i := range all {
 		if !i.Now() && !i.To.Created.After(u.o.After) {
 			u.since = i.To.Seq
 			break
 		}
+
 		if i.By(u.o.By) || i.Undoes != nil {
 			u.list = append(u.list, i)
 		}
+
 		if found = found || i.From.View == since.View; found && u.o.Since != "" {
 			u.since = i.From.Seq
 			break
 		}
 	}
+
 	if !found {
 		return errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
 	}
 
 	// Drop undos that are not reverted. since was not known when they were collected.
 	u.list = slices.DeleteFunc(u.list, func(i catalogue.Interval) bool { return !i.By(u.o.By) && !u.revertsUndo(i) })
+
 	return nil
 }
 
@@ -146,6 +155,7 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 			return err
 		}
 	}
+
 	steps, err := p.Steps()
 	if err != nil {
 		return err
@@ -156,6 +166,7 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 	for _, step := range steps {
 		used[step.WithView] = true
 	}
+
 	deepest := c.now
 	for _, i := range all {
 		if used[i.View] && i.Theirs.Depth > deepest.Depth {
@@ -176,6 +187,7 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 		}
 		return nil
 	}
+
 	return c.usePlan(p, steps)
 }
 
@@ -185,15 +197,18 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
 	p := u.newPlan(now, u.w.ws.View)
 	var all, withoutUndos []threeway.Interval
+
 	for _, i := range u.list {
 		undo := u.revertsUndo(i)
 		if undo && now == nil {
 			continue
 		}
+
 		open, err := u.w.Snapshots().Open(i)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		u.open = append(u.open, open)
 		reverse, err := u.reverse(ctx, p, open, undo)
 		if err != nil {
@@ -206,6 +221,7 @@ func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, 
 			withoutUndos = append(withoutUndos, reverse)
 		}
 	}
+
 	if p.Ours == nil {
 		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.o.By)
 	}
@@ -221,9 +237,11 @@ func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, 
 	if err := takeIntervals(ctx, p2, withoutUndos); err != nil {
 		return p, all, err
 	}
+
 	if len(p2.Conflicts) < len(p.Conflicts) {
 		return p2, withoutUndos, nil
 	}
+
 	return p, all, nil
 }
 
@@ -276,10 +294,12 @@ func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, 
 	if err := p.Refused(); err != nil {
 		return err
 	}
+
 	left, without, err := p.Versions(u.paths[0])
 	if err != nil {
 		return err
 	}
+
 	return fn(left, without)
 }
 
@@ -294,10 +314,12 @@ func (u *actorUndo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInt
 		if _, _, git := threeway.InGit(c.Path.String() + "/"); git {
 			return nil // only git can undo commits and branches
 		}
+
 		if k := threeway.Under(c.Path.String(), u.keep); k != "" {
 			u.kept[k] = true
 			return nil
 		}
+
 		dir := c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
 		madeOrRemoved := c.Before == nil || c.After == nil
 		byOthers := slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) })
@@ -307,7 +329,9 @@ func (u *actorUndo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInt
 		if !undo && byOthers && !(dir && madeOrRemoved) {
 			u.shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}
+
 		return p.Collect(ctx, &of, c.Reversed())
 	})
+
 	return of, err
 }

@@ -86,6 +86,7 @@ func (w *Workspace) Find(name string) (info info.Info, err error) {
 		if sn, err = w.store.cat.Find(w.ws, name); err != nil {
 			return
 		}
+
 		info = sn.Info
 	})
 	return info, err
@@ -109,6 +110,7 @@ func (ss Snapshots) Newest() iter.Seq[info.Info] {
 	return func(yield func(info.Info) bool) {
 		var all []*catalogue.Snapshot
 		ss.w.withReadLock(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
+
 		for _, sn := range slices.Backward(all) {
 			var i info.Info
 			var ok bool
@@ -156,7 +158,9 @@ func (fs Forks) From(from uint64, n int) (out []ListEntry) {
 			}
 		}
 	})
+
 	slices.SortFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.At, b.At) })
+
 	return out[:min(n, len(out))]
 }
 
@@ -187,9 +191,12 @@ func (w *Workspace) held(name string, without []naming.BytePath) (st *tree.State
 		if name == "" && len(without) > 0 {
 			st = tx.Without(st, catalogue.Paths(without))
 		}
+
 		release = w.store.Hold(st)
+
 		return nil
 	})
+
 	return st, release, err
 }
 
@@ -202,6 +209,7 @@ func (w *Workspace) find(tx *live.Tx, name string) (*tree.State, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return sn.Tree(w.store.src)
 }
 

@@ -92,6 +92,7 @@ func Clean(name string) (string, error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return "", fmt.Errorf("%w: %q has a NUL", ErrHostile, name)
 	}
+
 	for c := range strings.SplitSeq(name, "/") {
 		if c == ".." {
 			return "", fmt.Errorf("%w: %q contains ..", ErrHostile, name)
@@ -100,10 +101,12 @@ func Clean(name string) (string, error) {
 			return "", fmt.Errorf("%w: %.40q… has a name of over %d bytes", ErrHostile, name, maxName)
 		}
 	}
+
 	p := path.Clean(name)
 	if len(p) > MaxPath {
 		return "", fmt.Errorf("%w: %.40q… is over %d bytes long", ErrHostile, name, MaxPath)
 	}
+
 	return p, nil
 }
 
@@ -124,6 +127,7 @@ func NewChecker(sink Sink, o Options) *Checker {
 	if o.Limits.Bytes <= 0 {
 		o.Limits.Bytes = 1 << 40
 	}
+
 	return &Checker{Options: o, Sink: sink}
 }
 
@@ -139,6 +143,7 @@ func (c *Checker) Add(e Entry) error {
 	if err := c.Count(); err != nil {
 		return err
 	}
+
 	kind := e.Mode & unix.S_IFMT
 	switch {
 	case e.Path == "." && (kind != unix.S_IFDIR || e.Hardlink != ""):
@@ -156,11 +161,13 @@ func (c *Checker) Add(e Entry) error {
 	case e.Size < 0 || e.DataSize() > c.Limits.Bytes-c.Done.Bytes:
 		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, c.Limits.Bytes)
 	}
+
 	for _, x := range e.Xattrs {
 		if x.Name == "" || len(x.Name) > maxName || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxValue {
 			return fmt.Errorf("%w: %q has the extended attribute %.40q of %d bytes", ErrHostile, e.Path, x.Name, len(x.Value))
 		}
 	}
+
 	c.Done.Bytes += e.DataSize()
 	if err := c.Sink(e); err != nil {
 		return err
@@ -168,6 +175,7 @@ func (c *Checker) Add(e Entry) error {
 	if c.Progress != nil && c.Done.Files%64 == 0 {
 		c.Progress(c.Done)
 	}
+
 	return nil
 }
 
@@ -216,6 +224,7 @@ func partsFit(e Entry) bool {
 		}
 		at = p.Off + p.N
 	}
+
 	return len(e.Parts) <= MaxParts
 }
 
@@ -227,6 +236,7 @@ func (e Entry) DataSize() (n int64) {
 	for _, p := range e.Parts {
 		n += p.N
 	}
+
 	return n
 }
 

@@ -33,10 +33,12 @@ func (s *Writer) Add(e Entry) error {
 	if err := s.enc.Encode(e); err != nil || data == nil {
 		return err
 	}
+
 	n, err := io.CopyBuffer(struct{ io.Writer }{s.w}, io.LimitReader(data, e.DataSize()), s.buf)
 	if err == nil && n != e.DataSize() {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return err
 }
 
@@ -49,6 +51,7 @@ func (s *Writer) Close() error {
 func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 	in, c := bufio.NewReaderSize(WithContext(ctx, r), 256<<10), NewChecker(sink, o)
 	dec := gob.NewDecoder(in)
+
 	for {
 		var e Entry
 		err := dec.Decode(&e)
@@ -64,13 +67,16 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
 			e.Data = io.LimitReader(in, e.DataSize())
 		}
+
 		if err == nil {
 			e.Meta = c.Own(e.Meta)
 			err = c.Add(e)
 		}
+
 		if err == nil && e.Data != nil {
 			_, err = io.Copy(io.Discard, e.Data)
 		}
+
 		if err != nil {
 			return fmt.Errorf("reading what was sent: %w", err)
 		}
@@ -95,6 +101,7 @@ func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 	for next = i; next < min(n, i+aheadFiles) && bytes < aheadBytes; next++ {
 		if f := file(next); f != nil && f.IsRegular() && f.Size() < aheadBytes {
 			bytes += f.Size()
+
 			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
 				if !isList && !known[h] {
 					known[h] = true
@@ -106,8 +113,10 @@ func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 			}
 		}
 	}
+
 	if len(hashes) == 0 {
 		return next, nil
 	}
+
 	return next, ask(hashes)
 }

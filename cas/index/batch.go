@@ -39,9 +39,11 @@ func (b *Batch) add(key, value []byte, op func() error) {
 		if b.err = b.commitTxn(); b.err != nil {
 			return
 		}
+
 		b.txn, b.size = b.x.db.NewTransaction(true), 0
 		b.err = op()
 	}
+
 	b.size += int64(len(key) + len(value) + entryOverhead)
 }
 
@@ -59,21 +61,25 @@ func (b *Batch) commitTxn() error {
 			return err
 		}
 	}
+
 	if err := b.x.markLogsInMemory(); err != nil {
 		return errs.Full(err)
 	}
+
 	return b.txn.Commit()
 }
 
 // Commit writes all changes and makes them durable.
 func (b *Batch) Commit() error {
 	defer b.Discard()
+
 	if b.err != nil {
 		return fmt.Errorf("write index: %w", b.err)
 	}
 	if err := b.commitTxn(); err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
+
 	return nil
 }
 

@@ -42,6 +42,7 @@ const foreground = 175
 // then Flush returns the error.
 func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 	x.stopPool()
+
 	for {
 		// over is the lowest number of a level that is over its size, -1 if there is none.
 		levels, over, size := x.db.Levels(), -1, int64(0)
@@ -57,9 +58,11 @@ func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 				return err
 			}
 			return guard.Do(func() error { return x.db.Flatten(1) })
+
 		case over < 0:
 			return nil
 		}
+
 		if err := room(min(size, levels[0].Size+2*baseLevel)); err != nil {
 			return err
 		}

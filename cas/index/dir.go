@@ -36,11 +36,13 @@ func prepareDir(dir string, takeover bool) error {
 	if err := os.RemoveAll(dir + ".old"); err != nil { // left by a kill
 		return fmt.Errorf("open index: %w", err)
 	}
+
 	d, err := openDir(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+
 	if !takeover {
 		if err := lockDir(d); err != nil {
 			return err
@@ -52,6 +54,7 @@ func prepareDir(dir string, takeover bool) error {
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
 	}
+
 	for _, e := range ents {
 		// Badger would follow a link and write to its target.
 		if fi, err := e.Info(); err == nil && !vfs.Own(fi) {
@@ -61,6 +64,7 @@ func prepareDir(dir string, takeover bool) error {
 			tries++
 		}
 	}
+
 	if tries > 0 {
 		if tries = triesInMark(dir); !takeover || tries == 0 || tries >= maxTries {
 			return fmt.Errorf("%w: it was not opened to the end, or not read", ErrBroken)
@@ -70,9 +74,11 @@ func prepareDir(dir string, takeover bool) error {
 	if err := checkDescriptors(d, len(ents)); err != nil {
 		return err
 	}
+
 	if takeover {
 		return writeMarkText(dir, strconv.Itoa(tries+1))
 	}
+
 	return writeMark(dir)
 }
 
@@ -88,16 +94,19 @@ func checkDescriptors(dir *os.File, files int) error {
 			unix.Close(fd)
 		}
 	}()
+
 	for range files + moreFiles {
 		fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if errors.Is(err, unix.EINVAL) { // no descriptor is below the limit
 			err = unix.EMFILE
 		}
+
 		if err != nil {
 			return fmt.Errorf("open index, which has %d files: %w", files, err)
 		}
 		copies = append(copies, fd)
 	}
+
 	return nil
 }
 
@@ -122,6 +131,7 @@ func writeMarkText(dir, text string) error {
 	if err := vfs.OS.SyncDir(dir); err != nil {
 		return fmt.Errorf("mark index: %w", err)
 	}
+
 	return nil
 }
 
@@ -160,9 +170,11 @@ func Remove(dir string) error {
 		return err
 	}
 	defer d.Close()
+
 	if err := lockDir(d); err != nil {
 		return err
 	}
+
 	return removeDir(dir)
 }
 
@@ -186,5 +198,6 @@ func renameAndRemove(dir, old string) error {
 	if err := vfs.OS.SyncDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
+
 	return os.RemoveAll(old)
 }

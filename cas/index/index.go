@@ -86,6 +86,7 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithValueThreshold(Memtable / 8). // Badger allows 15 % of a memtable
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
+
 	if dir != "" {
 		if err := prepareDir(dir, takeover); err != nil {
 			return nil, err
@@ -96,13 +97,16 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	if x.db, err = openBadger(o); err != nil {
 		return nil, err
 	}
+
 	if dir == "" {
 		return x, nil
 	}
 	if err := removeMark(dir); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
+
 	x.stopPool()
+
 	return x, nil
 }
 
@@ -114,6 +118,7 @@ func (x *DB) stopPool() {
 	if x.poolStopped || x.dir == "" || err != nil || len(logs) != 1 {
 		return
 	}
+
 	x.poolStopped = true
 
 	// This Get waits until the writer of the last table has returned its buffer to the pool: it takes
@@ -123,6 +128,7 @@ func (x *DB) stopPool() {
 	if !f.IsValid() || f.IsZero() {
 		return
 	}
+
 	f = reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
 	pool, ok := f.Interface().(interface{ Release() })
 	if ok {
@@ -145,6 +151,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 		if err := checkTables(o); err != nil {
 			return err
 		}
+
 		db, err = badger.Open(o)
 		return err
 	})
@@ -158,9 +165,11 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if e := systemError(err); e != nil {
 		return nil, fmt.Errorf("open index: %w (%v)", e, err)
 	}
+
 	if errors.Is(err, ErrTable) {
 		return nil, err
 	}
+
 	return nil, fmt.Errorf("%w: %v", ErrBroken, err)
 }
 
@@ -171,11 +180,13 @@ func systemError(err error) error {
 	if errno := errs.ShortageIn(err); errno != 0 {
 		return errno
 	}
+
 	for _, e := range []error{fs.ErrPermission, syscall.EROFS} {
 		if errors.Is(err, e) {
 			return e
 		}
 	}
+
 	return nil
 }
 
@@ -184,11 +195,13 @@ func systemError(err error) error {
 // a panic of Badger, for malformed bytes.
 func recoverFaults(fn func() error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+
 	err := guard.Do(fn)
 	var p *guard.Panic
 	if errors.As(err, &p) {
 		err = fmt.Errorf("malformed: %v", p.Value)
 	}
+
 	return err
 }
 
@@ -204,6 +217,7 @@ func (x *DB) Get(key []byte) (v []byte, ok bool, err error) {
 		if err != nil {
 			return err
 		}
+
 		v, err = i.ValueCopy(nil)
 		return err
 	})
@@ -213,6 +227,7 @@ func (x *DB) Get(key []byte) (v []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, x.Unreadable(err)
 	}
+
 	return v, true, nil
 }
 
@@ -235,7 +250,9 @@ func (x *DB) markLogsInMemory() error {
 	if err := writeMark(x.dir); err != nil {
 		return err
 	}
+
 	x.markedLogs, x.markedForLog = n, true
+
 	return nil
 }
 
@@ -249,6 +266,7 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 		o.PrefetchValues = false // the values are in the tables, like the keys
 		it := t.NewIterator(o)
 		defer it.Close()
+
 		for it.Rewind(); it.Valid(); it.Next() {
 			i := it.Item()
 			err := i.Value(func(v []byte) error { stop = fn(i.Key(), v); return nil })
@@ -256,11 +274,13 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return x.Unreadable(err)
 	}
+
 	return stop
 }
 
@@ -279,8 +299,10 @@ func (x *DB) Close() error {
 	for len(x.failedFlushes) > 0 {
 		<-x.failedFlushes // of earlier failures
 	}
+
 	done := make(chan error, 1)
 	go func() { done <- recoverFaults(x.db.Close) }()
+
 	for range stuckTries {
 		select {
 		case err := <-done:
@@ -291,9 +313,11 @@ func (x *DB) Close() error {
 				return fmt.Errorf("close index: %w", err)
 			}
 			return nil
+
 		case <-x.failedFlushes:
 		}
 	}
+
 	return fmt.Errorf("close index: %w", ErrStuck)
 }
 
@@ -314,6 +338,7 @@ func (l badgerLog) Errorf(f string, a ...any) {
 		default: // the channel is full
 		}
 	}
+
 	l.log.Error("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
 }
 

@@ -59,6 +59,7 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 	if err != nil {
 		return 0, err
 	}
+
 	kind := filepath.Ext(name)
 	n := int64(length)
 	if kind != ".sst" && kind != ".mem" {
@@ -69,6 +70,7 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, err
 	}
+
 	if st.Blocks*512 >= n {
 		return systemMmap(addr, length, prot, flags, fd, offset)
 	}
@@ -89,6 +91,7 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 		logsInMemory.Add(1)
 		flags, fd = unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1
 	}
+
 	return systemMmap(addr, length, prot, flags, fd, offset)
 }
 
@@ -99,6 +102,7 @@ func allocateBlocks(fd int, n int64, leaveRoom bool) error {
 	if err := unix.Fstatfs(fd, &st); err == nil && leaveRoom && int64(st.Bavail)*st.Bsize < n+logRoom {
 		return errs.Full(unix.ENOSPC)
 	}
+
 	for {
 		if err := unix.Fallocate(fd, 0, 0, n); err != unix.EINTR {
 			return errs.Full(err)

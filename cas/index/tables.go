@@ -33,6 +33,7 @@ func checkTables(o badger.Options) error {
 		return err
 	}
 	defer manifest.Close()
+
 	all, _, err := badger.ReplayManifestFile(manifest, o.ExternalMagicVersion, o)
 	if err != nil {
 		return err
@@ -44,10 +45,12 @@ func checkTables(o badger.Options) error {
 		if err != nil && systemError(err) == nil {
 			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), shortText(err))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -57,6 +60,7 @@ func checkTable(name string) error {
 		return err
 	}
 	defer file.Close(-1)
+
 	_, err = table.OpenTable(file, table.Options{ReadOnly: true, Compression: options.None, ChkMode: options.OnBlockRead})
 	return err
 }

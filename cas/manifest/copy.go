@@ -30,6 +30,7 @@ func (s *state) set(op Op) {
 		s.bytes -= int64(len(op.Key) + len(old))
 		delete(s.entries, op.Key)
 	}
+
 	if !op.Delete {
 		s.bytes += int64(len(op.Key) + len(op.Value))
 		s.entries[op.Key] = op.Value
@@ -86,6 +87,7 @@ func (m *Manifest) scanCopy(i int) (*copyScan, error) {
 	case err != nil:
 		c.damage = err
 	}
+
 	return c, nil
 }
 
@@ -95,13 +97,16 @@ func (c *copyScan) scanFile(m *Manifest, i int) error {
 		return err
 	}
 	defer f.Close()
+
 	if c.size, err = f.Size(); err != nil {
 		return err
 	}
+
 	if c.size > maxFile {
 		c.damage = fmt.Errorf("%d bytes are more than a manifest has", c.size)
 		return nil
 	}
+
 	return c.findRecords(f, i)
 }
 
@@ -111,6 +116,7 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 	// left bounds the time: a forged file may have headers of long bodies at many offsets of a gap.
 	f := &recordSearch{r: r, size: c.size, left: 8 * c.size}
 	gap := false
+
 	for off := int64(0); off < c.size; {
 		h, err := f.readRecord(off)
 		last := c.seq
@@ -120,16 +126,19 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 		if err == nil && (len(c.records) > 0 || gap) && (h.seq <= last || !gap && h.seq != last+1) {
 			err = errNoRecord // the sequence number is impossible here
 		}
+
 		if err == nil {
 			c.records = append(c.records, recordPlace{copy, off, headerSize + h.length, h.seq})
 			if gap && c.damage == nil {
 				c.damage = fmt.Errorf("at byte %d: %w", c.end, errNoRecord)
 			}
+
 			off += headerSize + h.length
 			if !gap {
 				c.seq, c.end = h.seq, off
 				c.base = cmp.Or(c.base, off)
 			}
+
 			continue
 		}
 
@@ -139,6 +148,7 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 		if !errors.Is(err, errNoRecord) && !errors.Is(err, errs.Format) && !vfs.IsDamage(err) {
 			return err
 		}
+
 		unreadable := !errors.Is(err, errNoRecord) && !errors.Is(err, errs.Format)
 		if (c.base == 0 || unreadable) && c.damage == nil {
 			c.damage = fmt.Errorf("at byte %d: %w", off, err)
@@ -146,12 +156,15 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 		if unreadable { // a torn write can be read, so these bytes are of a commit that was made
 			c.minSeq = last + 1
 		}
+
 		gap = true
 		off = f.nextMagic(off)
 	}
+
 	if c.size == 0 {
 		c.damage = errors.New("the file is empty")
 	}
+
 	return nil
 }
 
@@ -185,11 +198,13 @@ func (m *Manifest) openCopy(i int, c *copyScan) error {
 	if err != nil {
 		return err
 	}
+
 	f := &m.copies[i]
 	*f = copyFile{File: opened, end: c.end, base: c.base}
 	if c.end < c.size {
 		return f.truncate()
 	}
+
 	return nil
 }
 
@@ -224,14 +239,17 @@ func (m *Manifest) appendRecord(ops []Op) error {
 		}
 		return err
 	}
+
 	for _, f := range copies {
 		if err := f.Sync(); err != nil {
 			return errs.New(errs.Failed, "%w", err)
 		}
 	}
+
 	for _, f := range copies {
 		f.end += n
 	}
+
 	return nil
 }
 
@@ -242,11 +260,13 @@ func (m *Manifest) writeRecord(files []*copyFile, seq uint64, count int, ops ite
 	if err := encode(w, m.encoder, count, ops); err != nil {
 		return 0, cmp.Or(w.err, err)
 	}
+
 	for _, f := range files {
 		if _, err := f.WriteAt(encodeHeader(recordHeader{seq, w.n, w.sum.Sum32()}), f.end); err != nil {
 			return 0, err
 		}
 	}
+
 	return headerSize + w.n, nil
 }
 
@@ -263,9 +283,11 @@ func (w *bodyWriter) Write(p []byte) (int, error) {
 	if w.err == nil {
 		w.err = w.writeBlock(p)
 	}
+
 	if w.err != nil {
 		return 0, w.err
 	}
+
 	w.n += int64(len(p))
 	return w.sum.Write(p)
 }
@@ -279,6 +301,7 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 	if err := w.m.o.Room(n * int64(len(w.files))); err != nil {
 		return err
 	}
+
 	for _, f := range w.files {
 		if f.end+w.n+n > maxFile {
 			return errTooMuch
@@ -287,6 +310,7 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -303,10 +327,12 @@ func (m *Manifest) moveToQuarantine(name string) error {
 	if err := m.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+
 	err := m.fs.Rename(m.path(name), filepath.Join(dir, fmt.Sprintf("%s-%d", name, m.state.seq)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return errors.Join(err, m.fs.SyncDir(dir))
 }
 
@@ -318,19 +344,23 @@ func (m *Manifest) rewriteCopy(i int) error {
 	if err != nil {
 		return err
 	}
+
 	f := copyFile{File: created}
 	if err := m.replaceFile(i, &f, tmp); err != nil {
 		_ = f.Close()
 		_ = m.fs.Remove(tmp) // a file that remains is overwritten next time
 		return err
 	}
+
 	if old := m.copies[i]; old.File != nil {
 		_ = old.Close() // the replaced file
 	}
+
 	m.copies[i] = f
 	if err := m.fs.SyncDir(m.dir); err != nil {
 		return errs.New(errs.Failed, "%w", err)
 	}
+
 	return nil
 }
 
@@ -340,14 +370,17 @@ func (m *Manifest) replaceFile(i int, f *copyFile, tmp string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	f.base = f.end
 	if err := f.Sync(); err != nil {
 		return err
 	}
+
 	if m.quarantineOld {
 		if err := m.moveToQuarantine(copyNames[i]); err != nil {
 			return err
 		}
 	}
+
 	return m.fs.Rename(tmp, m.path(copyNames[i]))
 }

@@ -32,9 +32,11 @@ func (m *Manifest) loadState(found [2]*copyScan) (usable bool, err error) {
 			return false, err
 		}
 	}
+
 	if reach < last { // the numbers of ignored commits are not used again
 		m.state.seq, m.quarantineOld = last+1, true
 	}
+
 	return true, nil
 }
 
@@ -42,6 +44,7 @@ func (m *Manifest) loadState(found [2]*copyScan) (usable bool, err error) {
 // commits of either copy. last is the highest sequence number of all records.
 func longestChain(found [2]*copyScan) (chain []recordPlace, last uint64) {
 	commits := map[uint64]recordPlace{}
+
 	for _, c := range found {
 		last = max(last, c.minSeq)
 		for _, at := range c.records {
@@ -64,6 +67,7 @@ func longestChain(found [2]*copyScan) (chain []recordPlace, last uint64) {
 			chain = candidate
 		}
 	}
+
 	return chain, last
 }
 
@@ -74,6 +78,7 @@ func (m *Manifest) applyRecord(at recordPlace) error {
 		return err
 	}
 	defer f.Close()
+
 	body := &bodyReader{r: io.NewSectionReader(f, at.off+headerSize, at.n-headerSize)}
 	err = decode(body, func(op Op) error {
 		m.state.set(op)
@@ -82,13 +87,16 @@ func (m *Manifest) applyRecord(at recordPlace) error {
 	if err == nil && !m.state.fits(0, 0) {
 		err = errTooMuch
 	}
+
 	if body.err != nil {
 		return fmt.Errorf("read %s: %w", copyNames[at.copy], body.err)
 	}
 	if err != nil {
 		return errs.New(errs.Damaged, "%s at byte %d: %w", copyNames[at.copy], at.off, err)
 	}
+
 	m.state.seq = at.seq
+
 	return nil
 }
 

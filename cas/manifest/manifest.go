@@ -92,13 +92,16 @@ func (m *Manifest) open() error {
 			}
 		}
 	}
+
 	for i, c := range found {
 		if damage := c.damageAt(m.state.seq); damage != nil && usable {
 			m.o.Logger.Error("a copy of the manifest is damaged", "file", copyNames[i], "reason", damage)
 		}
+
 		if m.copies[i].File != nil {
 			continue
 		}
+
 		err := m.rewriteCopy(i)
 		if errors.Is(err, errs.Failed) || err != nil && len(m.openCopies()) == 0 {
 			return err
@@ -107,7 +110,9 @@ func (m *Manifest) open() error {
 			m.o.Logger.Warn("for the time being there is one copy of the manifest", "err", err)
 		}
 	}
+
 	m.quarantineOld = false
+
 	return nil
 }
 
@@ -120,6 +125,7 @@ func (m *Manifest) open() error {
 func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
+
 	if !m.hasRoomFor(ops) {
 		return errTooMuch
 	}
@@ -131,12 +137,14 @@ func (m *Manifest) Commit(ops ...Op) error {
 	for _, op := range ops {
 		m.state.set(op)
 	}
+
 	m.state.seq++
 	m.data.Unlock()
 
 	if !m.mustRewrite() {
 		return nil
 	}
+
 	for i := range m.copies {
 		if err := m.rewriteCopy(i); errors.Is(err, errs.Failed) {
 			return err
@@ -145,23 +153,27 @@ func (m *Manifest) Commit(ops ...Op) error {
 			break
 		}
 	}
+
 	return nil
 }
 
 // hasRoomFor reports whether the manifest has room for the entries of a commit.
 func (m *Manifest) hasRoomFor(ops []Op) bool {
 	entries, plain := 0, int64(0)
+
 	for _, op := range ops {
 		old, exists := m.state.entries[op.Key]
 		if exists {
 			plain -= int64(len(op.Key) + len(old))
 			entries--
 		}
+
 		if !op.Delete {
 			plain += int64(len(op.Key) + len(op.Value))
 			entries++
 		}
 	}
+
 	return m.state.fits(entries, plain)
 }
 
@@ -179,17 +191,21 @@ func (m *Manifest) Get(key string) ([]byte, bool) {
 func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
 	found := map[string][]byte{}
 	m.data.RLock()
+
 	for k, v := range m.state.entries {
 		if strings.HasPrefix(k, prefix) {
 			found[k] = v
 		}
 	}
+
 	m.data.RUnlock()
+
 	for _, k := range slices.Sorted(maps.Keys(found)) {
 		if err := fn(k, found[k]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -197,11 +213,13 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
+
 	for i, name := range copyNames {
 		c, err := m.scanCopy(i)
 		if err != nil {
 			return 0, err
 		}
+
 		size += c.size
 		damage := c.damageAt(m.state.seq)
 		if damage == nil && !m.o.ReadOnly && c.seq != m.state.seq {
@@ -211,6 +229,7 @@ func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error)
 			bad(name, damage.Error())
 		}
 	}
+
 	return size, nil
 }
 
@@ -218,10 +237,12 @@ func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error)
 func (m *Manifest) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
+
 	var err error
 	for _, f := range m.openCopies() {
 		err = errors.Join(err, f.Close())
 		f.File = nil
 	}
+
 	return err
 }

@@ -82,6 +82,7 @@ func encodeHeader(h recordHeader) []byte {
 	binary.LittleEndian.PutUint32(b[16:], uint32(h.length))
 	binary.LittleEndian.PutUint32(b[20:], h.crc)
 	binary.LittleEndian.PutUint32(b[24:], crc32.Checksum(b[:24], crcTable))
+
 	return b
 }
 
@@ -100,10 +101,12 @@ func decodeHeader(b []byte) (recordHeader, error) {
 	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
 		return recordHeader{}, errs.New(errs.Format, "manifest version %d, this version of amberfs reads version %d", v, version)
 	}
+
 	h := recordHeader{binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint32(b[16:])), binary.LittleEndian.Uint32(b[20:])}
 	if h.length > maxBody {
 		return recordHeader{}, errNoRecord
 	}
+
 	return h, nil
 }
 
@@ -124,11 +127,13 @@ func (s *recordSearch) window(off int64, n int) ([]byte, error) {
 		if s.buf == nil {
 			s.buf = make([]byte, min(searchStep, s.size))
 		}
+
 		k, err := s.r.ReadAt(s.buf[:cap(s.buf)], off)
 		if k < n && err != nil && err != io.EOF {
 			s.buf = s.buf[:0]
 			return nil, err
 		}
+
 		s.buf, s.bufOff = s.buf[:k], off
 	}
 	return s.buf[off-s.bufOff:], nil
@@ -141,6 +146,7 @@ func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 	if err != nil {
 		return recordHeader{}, err
 	}
+
 	h, err := decodeHeader(b)
 	if err != nil {
 		return h, err
@@ -148,14 +154,17 @@ func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 	if h.length > s.size-off-headerSize || h.length > s.left {
 		return h, errNoRecord
 	}
+
 	s.left -= h.length
 	sum := crc32.New(crcTable)
 	if _, err := io.Copy(sum, io.NewSectionReader(s.r, off+headerSize, h.length)); err != nil {
 		return h, err
 	}
+
 	if sum.Sum32() != h.crc {
 		return h, errNoRecord
 	}
+
 	return h, nil
 }
 
@@ -163,28 +172,34 @@ func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 // that the disk cannot read.
 func (s *recordSearch) nextMagic(off int64) int64 {
 	const block = 4096
+
 	for off++; off < s.size; {
 		b, err := s.window(off, len(magic))
 		if err != nil {
 			off = (off/block + 1) * block
 			continue
 		}
+
 		if i := bytes.Index(b, []byte(magic)); i >= 0 {
 			return off + int64(i)
 		}
+
 		off += int64(max(len(b)-len(magic)+1, 1))
 	}
+
 	return s.size
 }
 
 // writeOps writes count ops in the format of a body.
 func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 	b := binary.AppendUvarint(nil, uint64(count))
+
 	for op := range ops {
 		kind := byte(0)
 		if op.Delete {
 			kind, op.Value = 1, nil
 		}
+
 		b = binary.AppendUvarint(append(b, kind), uint64(len(op.Key)))
 		b = binary.AppendUvarint(append(b, op.Key...), uint64(len(op.Value)))
 		if _, err := w.Write(b); err != nil {
@@ -193,8 +208,10 @@ func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 		if _, err := w.Write(op.Value); err != nil {
 			return err
 		}
+
 		b = b[:0]
 	}
+
 	_, err := w.Write(b)
 	return err
 }
@@ -206,6 +223,7 @@ func readOps(r *bufio.Reader, fn func(Op) error) error {
 	if err != nil {
 		return malformedError(err)
 	}
+
 	for ; count > 0; count-- {
 		op, err := readOp(r)
 		if err != nil {
@@ -215,9 +233,11 @@ func readOps(r *bufio.Reader, fn func(Op) error) error {
 			return err
 		}
 	}
+
 	if _, err := r.ReadByte(); err != io.EOF {
 		return malformedError(err)
 	}
+
 	return nil
 }
 
@@ -226,18 +246,22 @@ func readOp(r *bufio.Reader) (Op, error) {
 	if err != nil {
 		return Op{}, err
 	}
+
 	key, err := readField(r, MaxKey)
 	if err != nil {
 		return Op{}, err
 	}
+
 	value, err := readField(r, MaxValue)
 	if err != nil {
 		return Op{}, err
 	}
+
 	op := Op{Key: string(key), Value: value, Delete: kind == 1}
 	if kind > 1 || op.Key == "" || op.Delete && len(op.Value) > 0 {
 		return Op{}, errBody
 	}
+
 	return op, nil
 }
 
@@ -258,6 +282,7 @@ func readField(r *bufio.Reader, limit uint64) ([]byte, error) {
 	if n > limit {
 		return nil, errBody
 	}
+
 	v := make([]byte, n)
 	_, err = io.ReadFull(r, v)
 	return v, err

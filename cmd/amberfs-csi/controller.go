@@ -15,6 +15,7 @@ type controller struct {
 
 func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	resp := &csi.ControllerGetCapabilitiesResponse{}
+
 	for _, t := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
@@ -31,6 +32,7 @@ func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
 		})
 	}
+
 	return resp, nil
 }
 
@@ -63,6 +65,7 @@ func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest
 		}
 		seen[r.ID] = true
 	}
+
 	return resp, err
 }
 
@@ -74,6 +77,7 @@ func (c controller) ControllerGetVolume(ctx context.Context, req *csi.Controller
 	if err != nil {
 		return nil, err
 	}
+
 	return &csi.ControllerGetVolumeResponse{
 		Volume: c.d.volumeOf(r), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{},
 	}, nil
@@ -83,9 +87,11 @@ func (c controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest
 	if topology := req.GetAccessibleTopology(); topology != nil && !c.d.here([]*csi.Topology{topology}) {
 		return &csi.GetCapacityResponse{}, nil
 	}
+
 	if len(req.GetVolumeCapabilities()) > 0 && checkCapabilities(req.GetVolumeCapabilities()) != nil {
 		return &csi.GetCapacityResponse{}, nil
 	}
+
 	st, err := c.d.status(ctx)
 	return &csi.GetCapacityResponse{AvailableCapacity: st.DiskFreeBytes}, err
 }
@@ -100,6 +106,7 @@ func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Val
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: status.Convert(err).Message()}, nil
 	}
+
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
 	}}, nil
@@ -115,21 +122,26 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 		return nil, err
 	}
 	defer unlock()
+
 	r, err := c.d.find(ctx, volumeKind, req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
+
 	bytes, err := c.d.capacity(ctx, req.GetCapacityRange(), r.Bytes)
 	if err != nil {
 		return nil, err
 	}
+
 	if bytes > r.Bytes {
 		r.Bytes = bytes
 		err = c.d.rewrite(ctx, r)
 	}
+
 	if err == nil { // also when an interrupted request recorded it
 		err = c.d.limit(ctx, r)
 	}
+
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.Bytes}, err
 }
 
@@ -140,13 +152,16 @@ func (d *driver) capacity(ctx context.Context, within *csi.CapacityRange, atLeas
 	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {
 		return 0, invalid("the capacity_range from %d to %d is empty", bytes, limit)
 	}
+
 	bytes = max(bytes, atLeast)
 	if limit > 0 && bytes > limit {
 		return 0, status.Errorf(codes.OutOfRange, "the volume needs %d bytes, and the limit is %d", bytes, limit)
 	}
+
 	allowed, err := d.forkLimit(ctx)
 	if err == nil && allowed > 0 && bytes > allowed {
 		err = status.Errorf(codes.OutOfRange, "the policy of the store allows a volume %d bytes (forks.unshared_bytes), not %d", allowed, bytes)
 	}
+
 	return bytes, err
 }

@@ -41,12 +41,14 @@ func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]st
 	if err != nil {
 		return err
 	}
+
 	r.Login = login
 	err = make()
 	release()
 	if err != nil {
 		_ = d.forget(ctx, r) // else it stays until the next try
 	}
+
 	return err
 }
 
@@ -60,18 +62,22 @@ func (l *logins) take(remote string, secrets map[string]string) (id string, rele
 	if err != nil {
 		return "", nil, err
 	}
+
 	unlock, err := l.lock()
 	if err != nil {
 		return "", nil, err
 	}
 	defer unlock()
+
 	if id, err = l.find(text); err == nil && id == "" {
 		id = rand.Text()
 		err = l.write(id, text)
 	}
+
 	if err == nil {
 		release, err = l.locks.acquire(id, true, true)
 	}
+
 	return id, release, err
 }
 
@@ -81,11 +87,13 @@ func (l *logins) find(text []byte) (id string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+
 	for _, e := range list {
 		if b, err := os.ReadFile(l.path(e.Name())); err == nil && bytes.Equal(b, text) {
 			return e.Name(), nil
 		}
 	}
+
 	return "", nil
 }
 
@@ -93,10 +101,12 @@ func (l *logins) write(id string, text []byte) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
+
 	fresh := l.path(id) + ".tmp"
 	if err := os.WriteFile(fresh, text, 0o600); err != nil {
 		return err
 	}
+
 	return os.Rename(fresh, l.path(id))
 }
 
@@ -111,11 +121,13 @@ func (l *logins) renew(r *record, secrets map[string]string) error {
 	if err != nil {
 		return err
 	}
+
 	unlock, err := l.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	return l.write(r.Login, text)
 }
 
@@ -133,6 +145,7 @@ func (l *logins) at(remote, id string) string {
 	if id == "" || err != nil {
 		return remote
 	}
+
 	q := u.Query()
 	q.Set("credentials", l.path(id))
 	u.RawQuery = q.Encode()
@@ -151,9 +164,11 @@ var (
 // loginText is the file that the daemon reads. No error has a secret in it.
 func loginText(remote string, secrets map[string]string) ([]byte, error) {
 	names := strings.Join(slices.Sorted(maps.Keys(secrets)), ", ")
+
 	switch {
 	case strings.HasPrefix(remote, "s3://"):
 		text := []byte("[default]\n")
+
 		for _, k := range keysOfS3 {
 			v, ok := secrets[k]
 			if !ok && k != "AWS_SESSION_TOKEN" || ok && !keyForm.MatchString(v) {
@@ -163,12 +178,15 @@ func loginText(remote string, secrets map[string]string) ([]byte, error) {
 				text = fmt.Appendf(text, "%s = %s\n", strings.ToLower(k), v)
 			}
 		}
+
 		for k := range secrets {
 			if !slices.Contains(keysOfS3, k) {
 				return nil, invalid("the secrets are %s, and those for S3 are %s", names, strings.Join(keysOfS3, ", "))
 			}
 		}
+
 		return text, nil
+
 	case strings.HasPrefix(remote, "oci://"):
 		text := []byte(secrets[dockerConfig])
 		if len(secrets) != 1 || !json.Valid(text) {
@@ -176,6 +194,7 @@ func loginText(remote string, secrets map[string]string) ([]byte, error) {
 		}
 		return text, nil
 	}
+
 	return nil, invalid("there are secrets (%s), which are the credentials of an s3:// or oci:// remote, and there is none", names)
 }
 
@@ -185,9 +204,11 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	if src.snapshot != "" {
 		kind, id = snapshotKind, src.snapshot
 	}
+
 	if id == "" {
 		return nil
 	}
+
 	from, err := d.find(ctx, kind, id)
 	if status.Code(err) == codes.NotFound {
 		return nil // it is elsewhere, or the request will fail
@@ -195,7 +216,9 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	if err != nil {
 		return err
 	}
+
 	r.needs(from)
+
 	return nil
 }
 
@@ -204,6 +227,7 @@ func (r *record) needs(from *record) {
 	if r.Login == "" && r.Remote == from.Remote {
 		r.Login = from.Login
 	}
+
 	for _, id := range append(slices.Clone(from.Logins), from.Login) {
 		if id != "" && !slices.Contains(r.Logins, id) {
 			r.Logins = append(r.Logins, id)
@@ -217,11 +241,13 @@ func (d *driver) forget(ctx context.Context, gone *record) error {
 	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
 		return nil
 	}
+
 	unlock, err := d.logins.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	for _, kind := range []string{volumeKind, snapshotKind} {
 		list, err := d.records(ctx, service.List{Labels: map[string]string{kindLabel: kind}})
 		if err != nil {
@@ -231,6 +257,7 @@ func (d *driver) forget(ctx context.Context, gone *record) error {
 			ids = slices.DeleteFunc(ids, func(id string) bool { return id == r.Login || slices.Contains(r.Logins, id) })
 		}
 	}
+
 	for _, id := range ids {
 		unused, err := d.logins.locks.acquire(id, false, false)
 		if errors.Is(err, errLocked) {
@@ -239,11 +266,13 @@ func (d *driver) forget(ctx context.Context, gone *record) error {
 		if err != nil {
 			return err
 		}
+
 		err = os.Remove(d.logins.path(id))
 		unused()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -45,8 +45,10 @@ func (d *driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	if err == nil {
 		return resp, nil
 	}
+
 	err = status.Error(status.Code(coded(err)), d.logins.hide(status.Convert(coded(err)).Message()))
 	d.log.Warn("request failed", "method", info.FullMethod, "code", status.Code(err), "err", status.Convert(err).Message())
+
 	return nil, err
 }
 
@@ -71,6 +73,7 @@ func coded(err error) error {
 	if s, ok := status.FromError(err); ok {
 		return s.Err()
 	}
+
 	code, known := codeOf[errs.ScriptKind(err)]
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -80,6 +83,7 @@ func coded(err error) error {
 	case !known:
 		code = codes.Internal
 	}
+
 	return status.Error(code, err.Error())
 }
 

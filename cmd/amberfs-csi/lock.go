@@ -27,12 +27,14 @@ func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error
 	if err != nil {
 		return nil, err
 	}
+
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, name)
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(h.Sum64() >> 2), Len: 1}
 	if shared {
 		lock.Type = unix.F_RDLCK
 	}
+
 	command := unix.F_OFD_SETLK
 	if wait {
 		command = unix.F_OFD_SETLKW
@@ -40,13 +42,16 @@ func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		err = unix.FcntlFlock(f.Fd(), command, &lock)
 	}
+
 	if err == nil {
 		return func() { _ = f.Close() }, nil
 	}
+
 	_ = f.Close()
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return nil, errLocked
 	}
+
 	return nil, fmt.Errorf("lock %s: %w", l.path, err)
 }
 

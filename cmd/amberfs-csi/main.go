@@ -42,14 +42,17 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+
 	if d.store == "" || d.node == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
+
 	d.locks = locks{path: filepath.Clean(d.store) + "-locks"}
 	d.logins = logins{dir: filepath.Clean(d.store) + "-credentials", locks: d.locks}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := d.serve(ctx, *endpoint, *registry); err != nil {
 		fmt.Fprintf(os.Stderr, "amberfs-csi: %v\n", err)
 		os.Exit(1)
@@ -62,15 +65,18 @@ func (d *driver) serve(ctx context.Context, endpoint, registry string) error {
 	if err != nil || u.Scheme != "unix" || u.Path == "" {
 		return fmt.Errorf("the endpoint %q is not unix:///PATH", endpoint)
 	}
+
 	l, err := listen(u.Path)
 	if err != nil {
 		return err
 	}
+
 	s := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
 	csi.RegisterIdentityServer(s, identity{d: d})
 	csi.RegisterControllerServer(s, controller{d: d})
 	csi.RegisterNodeServer(s, node{d: d})
 	defer context.AfterFunc(ctx, s.GracefulStop)()
+
 	if registry != "" {
 		r, err := d.register(registry, u.Path)
 		if err != nil {
@@ -78,6 +84,7 @@ func (d *driver) serve(ctx context.Context, endpoint, registry string) error {
 		}
 		defer r.Stop()
 	}
+
 	return s.Serve(l)
 }
 
@@ -88,9 +95,11 @@ func listen(path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
+
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
+
 	return l, os.Chmod(path, 0o600)
 }

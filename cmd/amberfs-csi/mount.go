@@ -29,6 +29,7 @@ func mountAttributes(flags []string) (attributes uint64, err error) {
 		}
 		attributes |= bit
 	}
+
 	return attributes, nil
 }
 
@@ -52,11 +53,13 @@ func publicationAt(path, id string) (*mountinfo.Info, error) {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
+
 	for _, m := range list {
 		if m.Mountpoint == path {
 			return m, nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -66,10 +69,12 @@ func bind(from, target, id string, attributes uint64) error {
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "the volume %s cannot be reached: %v", id, err)
 	}
+
 	there, err := publicationAt(target, id)
 	if err != nil {
 		return err
 	}
+
 	if there != nil {
 		if got, err := os.Stat(target); err == nil && os.SameFile(want, got) {
 			return sameAttributes(target, attributes)
@@ -78,9 +83,11 @@ func bind(from, target, id string, attributes uint64) error {
 			return err
 		}
 	}
+
 	if err := makeTarget(target); err != nil {
 		return err
 	}
+
 	return attach(from, target, attributes)
 }
 
@@ -96,9 +103,11 @@ func makeTarget(path string) error {
 	if err == nil {
 		err = unix.Setxattr(path, targetMark, []byte("1"), 0)
 	}
+
 	if errors.Is(err, unix.ENOTSUP) {
 		return nil // the kubelet removes it
 	}
+
 	return err
 }
 
@@ -110,6 +119,7 @@ func removeTarget(path string) error {
 	if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("removing %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -119,9 +129,11 @@ func sameAttributes(target string, attributes uint64) error {
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
 	}
+
 	if (st.Flags&unix.ST_RDONLY != 0) != (attributes&readOnlyAttribute != 0) {
 		return status.Errorf(codes.AlreadyExists, "the volume is published at %s with another access mode", target)
 	}
+
 	return nil
 }
 
@@ -133,12 +145,14 @@ func attach(from, target string, attributes uint64) error {
 		return fmt.Errorf("open_tree %s: %w", from, err)
 	}
 	defer unix.Close(tree)
+
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes}); err != nil {
 		return fmt.Errorf("mount_setattr %s: %w", target, err)
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("move_mount %s: %w", target, err)
 	}
+
 	return nil
 }
 
@@ -149,6 +163,7 @@ func unbind(target, id string) error {
 		if err != nil || there == nil {
 			return err
 		}
+
 		if err := unix.Unmount(there.Mountpoint, unix.UMOUNT_NOFOLLOW); err != nil {
 			if !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.EBUSY) {
 				return fmt.Errorf("unmounting %s: %w", target, err)

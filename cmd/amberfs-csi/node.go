@@ -32,6 +32,7 @@ func (node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest
 			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
 		})
 	}
+
 	return resp, nil
 }
 
@@ -50,6 +51,7 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 	if err := checkCapabilities([]*csi.VolumeCapability{capability}); err != nil {
 		return nil, err
 	}
+
 	if req.GetVolumeContext()[ephemeral] == "true" {
 		if len(req.GetSecrets()) > 0 {
 			return nil, invalid("there are secrets, and an inline volume has no remote")
@@ -63,15 +65,18 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 		if err == nil {
 			err = n.d.logins.renew(r, req.GetSecrets())
 		}
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	unlock, err := n.d.lock(id)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+
 	return &csi.NodePublishVolumeResponse{}, n.publish(ctx, id, target, capability, req.GetReadonly())
 }
 
@@ -80,25 +85,30 @@ func (n node) publish(ctx context.Context, id, target string, c *csi.VolumeCapab
 	if err != nil {
 		return err
 	}
+
 	mode := c.GetAccessMode().GetMode()
 	if readOnly || mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY {
 		attributes |= readOnlyAttribute
 	}
+
 	if mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER {
 		published, err := publications(id)
 		if err != nil {
 			return err
 		}
+
 		for _, p := range published {
 			if p.Mountpoint != target {
 				return status.Errorf(codes.FailedPrecondition, "the volume %s has its one writer at %s", id, p.Mountpoint)
 			}
 		}
 	}
+
 	st, err := n.d.status(ctx)
 	if err != nil {
 		return err
 	}
+
 	return bind(filepath.Join(st.Mountpoint, forkRoot(id)), target, id, attributes)
 }
 
@@ -108,15 +118,18 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 	if id == "" || target == "" {
 		return nil, invalid("the volume_id or the target_path is missing")
 	}
+
 	inline := inlineID(id)
 	for _, id := range []string{id, inline} {
 		if err := unbind(target, id); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := removeTarget(target); err != nil {
 		return nil, err
 	}
+
 	return &csi.NodeUnpublishVolumeResponse{}, n.d.deleteVolume(ctx, inlineKind, inline)
 }
 
@@ -137,11 +150,13 @@ func (n node) seed(ctx context.Context, name string) (string, error) {
 	if err := n.d.do(ctx, "", l, &list); err != nil {
 		return "", err
 	}
+
 	for _, i := range list.Snapshots {
 		if i.Name == name {
 			return fmt.Sprintf("cp-%d", i.Seq), nil
 		}
 	}
+
 	return "", invalid("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineYes, name, fromParameter)
 }
 
@@ -151,20 +166,24 @@ func (n node) makeInline(ctx context.Context, name string, all map[string]string
 	if err != nil {
 		return "", err
 	}
+
 	r := &record{ID: inlineID(name), Kind: inlineKind, Source: p[fromParameter]}
 	unlock, err := n.d.lock(r.ID)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
+
 	_, err = n.d.find(ctx, inlineKind, r.ID)
 	if status.Code(err) != codes.NotFound {
 		return r.ID, err
 	}
+
 	from, err := n.seed(ctx, r.Source)
 	if err != nil {
 		return "", err
 	}
+
 	return r.ID, n.d.make(ctx, r, source{from: from}, nil, p)
 }
 
@@ -176,6 +195,7 @@ func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStat
 	if _, err := n.d.find(ctx, volumeKind, id); err != nil {
 		return nil, err
 	}
+
 	at, err := publicationAt(path, id)
 	if err != nil {
 		return nil, err
@@ -183,15 +203,18 @@ func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStat
 	if at == nil {
 		return nil, notFound("the volume %s is not published at %s", id, path)
 	}
+
 	var st service.Status
 	if err := n.d.do(ctx, id, service.GetStatus{}, &st); err != nil {
 		return nil, err
 	}
+
 	used, free := st.LogicalBytes, st.DiskFreeBytes
 	if st.UnsharedLimit > 0 { // as df in the volume says: with its history, and without what it shares
 		used = st.UnsharedBytes
 		free = min(free, max(0, st.UnsharedLimit-used))
 	}
+
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
 		{Unit: csi.VolumeUsage_BYTES, Total: used + free, Available: free, Used: used},
 		{Unit: csi.VolumeUsage_INODES, Used: st.Files},

@@ -87,6 +87,7 @@ func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
 	if !idForm.MatchString(id) {
 		return nil, none
 	}
+
 	list, err := d.records(ctx, service.List{Limit: 1, Labels: map[string]string{idLabel: id}})
 	switch {
 	case err != nil:
@@ -94,6 +95,7 @@ func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
 	case len(list) == 0 || list[0].Kind != kind:
 		return nil, none
 	}
+
 	return list[0], nil
 }
 
@@ -105,6 +107,7 @@ func (d *driver) records(ctx context.Context, l service.List) ([]*record, error)
 	if err := d.do(ctx, "", l, &list); err != nil {
 		return nil, err
 	}
+
 	for _, i := range list.Snapshots {
 		r, err := recordOf(i)
 		if err != nil {
@@ -112,6 +115,7 @@ func (d *driver) records(ctx context.Context, l service.List) ([]*record, error)
 		}
 		out = append(out, r)
 	}
+
 	return out, nil
 }
 
@@ -127,10 +131,12 @@ func (d *driver) rewrite(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
+
 	name := fmt.Sprintf("%s.%d", r.ID, r.info.Seq)
 	if err := d.do(ctx, "", snapshot.CaptureOptions{Name: name, Labels: r.labels(), Wait: true}, &r.info); err != nil {
 		return err
 	}
+
 	return d.removeRecords(ctx, old)
 }
 
@@ -139,9 +145,11 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 	for _, r := range list {
 		names = append(names, r.info.Name)
 	}
+
 	if len(names) == 0 {
 		return nil
 	}
+
 	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: names}, nil))
 }
 
@@ -151,13 +159,16 @@ func (d *driver) remove(ctx context.Context, r *record) error {
 	if err := d.discard(ctx, r.ID); err != nil {
 		return err
 	}
+
 	list, err := d.records(ctx, service.List{Labels: map[string]string{idLabel: r.ID}})
 	if err == nil {
 		err = d.removeRecords(ctx, list)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return d.forget(ctx, r)
 }
 
@@ -171,20 +182,25 @@ func (d *driver) page(ctx context.Context, kind, source, token string, most int3
 	if source != "" {
 		l.Labels[sourceLabel] = source
 	}
+
 	if most < 0 {
 		return nil, "", invalid("max_entries is negative: %d", most)
 	}
+
 	if token != "" {
 		if l.Before, err = strconv.ParseUint(token, 10, 64); err != nil || l.Before == 0 {
 			return nil, "", status.Errorf(codes.Aborted, "%q is not a token of an earlier answer", token)
 		}
 	}
+
 	if most > 0 {
 		l.Limit = int(most) + 1
 	}
+
 	if list, err = d.records(ctx, l); err == nil && most > 0 && len(list) > int(most) {
 		list = list[:most]
 		next = strconv.FormatUint(list[most-1].info.Seq, 10)
 	}
+
 	return list, next, err
 }

@@ -24,6 +24,7 @@ func (d *driver) register(dir, socket string) (*grpc.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(s, registration{d: d, socket: socket})
 	go func() {
@@ -31,6 +32,7 @@ func (d *driver) register(dir, socket string) (*grpc.Server, error) {
 			d.log.Error("the registration ended", "err", err)
 		}
 	}()
+
 	return s, nil
 }
 

@@ -25,12 +25,14 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 	if err != nil {
 		return nil, err
 	}
+
 	r := &record{ID: idOf(snapshotPrefix, req.GetName()), Kind: snapshotKind, Source: req.GetSourceVolumeId(), Remote: p[remoteParameter]}
 	unlock, err := c.d.lock(r.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+
 	there, err := c.d.find(ctx, snapshotKind, r.ID)
 	switch {
 	case err == nil:
@@ -41,6 +43,7 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 		if err := c.d.logins.renew(r, req.GetSecrets()); err != nil {
 			return nil, err
 		}
+
 	case status.Code(err) != codes.NotFound:
 		return nil, err
 	default:
@@ -48,6 +51,7 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 		if err != nil {
 			return nil, err
 		}
+
 		r.Remote = cmp.Or(r.Remote, volume.Remote)
 		err = c.d.withLogin(ctx, r, req.GetSecrets(), func() error {
 			r.needs(volume)
@@ -57,6 +61,7 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 			return nil, err
 		}
 	}
+
 	s, err := c.d.snapshotOf(ctx, r)
 	return &csi.CreateSnapshotResponse{Snapshot: s}, err
 }
@@ -68,22 +73,26 @@ func (d *driver) take(ctx context.Context, r *record) error {
 	if is(err, errs.Exist) {
 		taken, err = d.contentOf(ctx, r.ID)
 	}
+
 	if is(err, errs.NotExist) { // it was interrupted before it had the content
 		if err = d.discard(ctx, r.ID); err == nil {
 			taken, err = d.freeze(ctx, r)
 		}
 	}
+
 	switch {
 	case err != nil:
 		return err
 	case taken.Labels[sourceLabel] != r.Source:
 		return status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, taken.Labels[sourceLabel])
 	}
+
 	if r.Bytes = taken.Bytes; r.Remote != "" {
 		if err := d.push(ctx, r); err != nil {
 			return err
 		}
 	}
+
 	return d.write(ctx, r)
 }
 
@@ -121,6 +130,7 @@ func (d *driver) push(ctx context.Context, r *record) error {
 	if err := d.setUp(ctx, r); err != nil {
 		return err
 	}
+
 	return ofRemote(d.do(ctx, r.ID, push, nil))
 }
 
@@ -140,14 +150,17 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	if _, known := d.remotes.Load(url); known || r.Remote == "" {
 		return nil
 	}
+
 	err := d.setUp(ctx, r)
 	if status.Code(err) == codes.Unavailable {
 		d.log.Warn("the remote of a volume does not answer", "volume", r.ID, "err", d.logins.hide(err.Error()))
 		return nil
 	}
+
 	if err == nil {
 		d.remotes.Store(url, true)
 	}
+
 	return err
 }
 
@@ -164,11 +177,13 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	if id == "" {
 		return nil, invalid("the snapshot_id is missing")
 	}
+
 	unlock, err := c.d.lock(id)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+
 	r, err := c.d.find(ctx, snapshotKind, id)
 	if status.Code(err) == codes.NotFound {
 		return &csi.DeleteSnapshotResponse{}, nil
@@ -176,13 +191,16 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	if err == nil {
 		err = c.d.logins.renew(r, req.GetSecrets())
 	}
+
 	if err == nil && r.Remote != "" {
 		remove := service.RemovePushed{Remote: c.d.logins.at(r.Remote, r.Login), Names: []string{id}}
 		err = ofRemote(unless(errs.NotExist, c.d.do(ctx, "", remove, nil)))
 	}
+
 	if err == nil {
 		err = c.d.remove(ctx, r)
 	}
+
 	return &csi.DeleteSnapshotResponse{}, err
 }
 
@@ -197,6 +215,7 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 	} else if status.Code(ferr) != codes.NotFound {
 		err = ferr
 	}
+
 	for _, r := range list {
 		s, serr := c.d.snapshotOf(ctx, r)
 		if is(serr, errs.NotExist) {
@@ -207,6 +226,7 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 		}
 		resp.Entries = append(resp.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: s})
 	}
+
 	return resp, err
 }
 
@@ -218,6 +238,7 @@ func (c controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := c.d.snapshotOf(ctx, r)
 	return &csi.GetSnapshotResponse{Snapshot: s}, err
 }

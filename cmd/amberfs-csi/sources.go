@@ -35,6 +35,7 @@ func (s source) name() string {
 // sourceOf reads a source. What a request names counts before what the class does.
 func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, error) {
 	s := source{remote: p[remoteParameter]}
+
 	switch t := content.GetType().(type) {
 	case nil:
 		s.from = p[fromParameter]
@@ -49,6 +50,7 @@ func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, er
 	default:
 		return s, invalid("a volume begins with a snapshot or a volume, not with %T", t)
 	}
+
 	return s, nil
 }
 
@@ -77,10 +79,12 @@ func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (i
 		}
 		return err
 	})
+
 	var size service.Sized
 	if err == nil {
 		err = d.do(ctx, id, service.Size{}, &size)
 	}
+
 	return size.Bytes, err
 }
 
@@ -93,6 +97,7 @@ func (d *driver) anew(ctx context.Context, id string, make func() error) error {
 	if err := d.discard(ctx, id); err != nil {
 		return err
 	}
+
 	return make()
 }
 
@@ -124,10 +129,12 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 	case status.Code(err) != codes.NotFound || src.remote == "" || !strings.HasPrefix(src.snapshot, snapshotPrefix):
 		return err
 	}
+
 	f, err := d.forkOf(ctx, id, src.remote+"@"+src.snapshot, ttl)
 	if err != nil || f.Snapshot == "" {
 		return ofRemote(err)
 	}
+
 	// The fork needs no name in main for what it began with.
 	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}}, nil))
 }

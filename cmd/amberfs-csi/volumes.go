@@ -39,6 +39,7 @@ func parameters(all map[string]string, known ...string) (map[string]string, erro
 			return nil, invalid("there is no parameter %q; known are %s", k, strings.Join(known, ", "))
 		}
 	}
+
 	return out, nil
 }
 
@@ -51,6 +52,7 @@ func checkCapabilities(list []*csi.VolumeCapability) error {
 		default:
 			return invalid("a volume is accessible from one node, so the access mode cannot be %s", c.GetAccessMode().GetMode())
 		}
+
 		if c.GetMount() == nil {
 			return invalid("a volume is a directory, and not a block device")
 		}
@@ -71,22 +73,26 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 		_, _, oerr := ownerOf(p[ownerParameter])
 		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]), oerr)
 	}
+
 	if err != nil {
 		return nil, err
 	}
 	if !c.d.here(req.GetAccessibilityRequirements().GetRequisite()) {
 		return nil, status.Errorf(codes.ResourceExhausted, "this driver makes volumes on the node %s only", c.d.node)
 	}
+
 	r := &record{ID: idOf(volumePrefix, req.GetName()), Kind: volumeKind, Remote: p[remoteParameter]}
 	unlock, err := c.d.lock(r.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+
 	src, err := sourceOf(req.GetVolumeContentSource(), p)
 	if err != nil {
 		return nil, err
 	}
+
 	r.Source = src.name()
 	switch there, err := c.d.find(ctx, volumeKind, r.ID); {
 	case err == nil:
@@ -97,6 +103,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 		if err != nil {
 			return nil, err
 		}
+
 	case status.Code(err) != codes.NotFound:
 		return nil, err
 	default:
@@ -107,6 +114,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 			return nil, err
 		}
 	}
+
 	v := c.d.volumeOf(r)
 	v.ContentSource = req.GetVolumeContentSource()
 	return &csi.CreateVolumeResponse{Volume: v}, nil
@@ -130,6 +138,7 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 	if err := d.checkRemote(ctx, r); err != nil {
 		return err
 	}
+
 	size, err := d.fork(ctx, r.ID, src.through(d.logins.at(r.Remote, r.Login)), p[ttlParameter])
 	if err != nil {
 		return err
@@ -149,6 +158,7 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 	if err != nil {
 		_ = d.discard(ctx, r.ID) // else the next try does
 	}
+
 	return err
 }
 
@@ -166,6 +176,7 @@ func ownerOf(text string) (uid, gid int, err error) {
 	if !both {
 		return int(u), -1, nil
 	}
+
 	return int(u), int(g), nil
 }
 
@@ -176,6 +187,7 @@ func (d *driver) own(ctx context.Context, id, owner string) error {
 	if err != nil {
 		return err
 	}
+
 	st, err := d.status(ctx)
 	if err != nil {
 		return err
@@ -183,6 +195,7 @@ func (d *driver) own(ctx context.Context, id, owner string) error {
 	if err := os.Lchown(filepath.Join(st.Mountpoint, forkRoot(id)), uid, gid); err != nil {
 		return status.Errorf(codes.Unavailable, "the volume %s cannot get its owner: %v", id, err)
 	}
+
 	return nil
 }
 
@@ -221,6 +234,7 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 		return err
 	}
 	defer unlock()
+
 	r, err := d.find(ctx, kind, id)
 	if err != nil {
 		if status.Code(err) == codes.NotFound {
@@ -228,6 +242,7 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 		}
 		return err
 	}
+
 	published, err := publications(id)
 	if err != nil {
 		return err
@@ -235,5 +250,6 @@ func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 	if len(published) > 0 {
 		return status.Errorf(codes.FailedPrecondition, "the volume %s is published at %s", id, published[0].Mountpoint)
 	}
+
 	return d.remove(ctx, r)
 }

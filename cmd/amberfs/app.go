@@ -54,6 +54,7 @@ func (a *app) abs(p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return filepath.Join(wd, p), nil
 }
 
@@ -70,11 +71,13 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 	if err != nil {
 		return locate.Place{}, err
 	}
+
 	p, err := locate.Find(mounts, wd)
 	if errors.Is(err, locate.ErrNotMounted) {
 		if _, serr := os.Lstat(wd); serr != nil && errors.Is(serr, os.ErrNotExist) {
 			return p, errs.Fail(errs.NotExist, "no such directory: %s", wd)
 		}
+
 		if locate.Overlaid(mounts, wd) {
 			return p, errs.Fail(errs.Failed, "%s %w", wd, locate.ErrOverlaid).
 				WithHint("give the sandbox the workspace itself, without `:O` or an overlay")
@@ -82,12 +85,14 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 		return p, errs.Fail(errs.NotExist, "%s is %w", wd, locate.ErrNotMounted).
 			WithHint("go into one, or name it with -C DIR")
 	}
+
 	if errors.Is(err, locate.ErrForeign) {
 		return p, errs.Fail(errs.Perm, "%w", err).WithHint("only that user can use commands there; .snapshots works by files")
 	}
 	if uid, foreign := p.Foreign(); err == nil && foreign {
 		a.note("%s is a mount of the user %d", p.Mount.Mountpoint, uid)
 	}
+
 	return p, err
 }
 
@@ -99,6 +104,7 @@ func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) 
 	if errs.ScriptKind(err) == errs.NotExist {
 		return nil, deadMount(p, err)
 	}
+
 	return c, err
 }
 
@@ -123,13 +129,16 @@ func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.E
 		return err
 	}
 	defer c.Close()
+
 	err = c.Do(ctx, args, x, result)
+
 	switch made := result.(type) {
 	case *service.Forked:
 		made.Path = forkAt(p, made.Path)
 	case *service.Claimed:
 		made.Path = forkAt(p, made.Path)
 	}
+
 	return err
 }
 
@@ -160,18 +169,22 @@ func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, c *service
 		}
 		a.printResult(o.Text, args, result.Interface())
 	}
+
 	err := a.ask(ctx, p, args, result.Interface())
 	if c.Damage && errs.ScriptKind(err) == errs.Damaged {
 		return a.printFailed(result.Interface(), err, text)
 	}
+
 	if noted, ok := result.Interface().(interface{ Notes() []string }); ok && err == nil {
 		for _, n := range noted.Notes() {
 			a.say(n)
 		}
 	}
+
 	if c.JSON != "" && err == nil {
 		return a.print(service.FieldNamed(result.Elem(), c.JSON).Interface(), text)
 	}
+
 	return a.showed(result.Interface(), err, text)
 }
 
@@ -180,6 +193,7 @@ func (a *app) showed(result any, err error, text func()) error {
 	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
 		return a.printFailed(result, err, func() { a.printPaths(paths) })
 	}
+
 	if err != nil {
 		return err
 	}
@@ -191,6 +205,7 @@ func (a *app) printResult(form service.Form, args, result any) {
 	if !a.verbose {
 		service.Shorten(result, maxPrinted)
 	}
+
 	switch rows, fields := form.Table(result); {
 	case rows == nil:
 		a.printf("%s", form.Text(args, result))
@@ -207,6 +222,7 @@ func deadMount(p locate.Place, cause error) error {
 		return errs.Fail(errs.NotExist, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
 	}
+
 	e := errs.Fail(errs.NotExist, "the daemon of the mount at %s is not running", p.Mount.Mountpoint).
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint))
 	e.Err = cause

@@ -20,6 +20,7 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	config := env.Get("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(config) {
 		home, err := os.UserHomeDir()
@@ -28,12 +29,14 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 		}
 		config = filepath.Join(home, ".config")
 	}
+
 	sum := sha256.Sum256([]byte(cfg.Mountpoint))
 	name := fmt.Sprintf("amberfs-%s-%x.service", runs.Base(cfg.Mountpoint), sum[:4])
 	line := unitWord(exe) + " mount -f"
 	if o := cfg.Options.String(); o != "" {
 		line += " -o " + unitWord(o)
 	}
+
 	unit := "[Unit]\nDescription=" + strings.ReplaceAll(cfg.Mountpoint, "%", "%%") + " by amberfs\n\n[Service]\nType=notify\nExecStart=" +
 		line + " -- " + unitWord(cfg.Store) + " " + unitWord(cfg.Mountpoint) + "\nRestart=on-failure\nOOMPolicy=continue\n\n[Install]\nWantedBy=default.target\n"
 	dir := filepath.Join(config, "systemd/user")
@@ -42,11 +45,13 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644)
 	}
+
 	if err == nil {
 		if err = os.Symlink("../"+name, filepath.Join(wants, name)); errors.Is(err, os.ErrExist) {
 			err = nil
 		}
 	}
+
 	return name, err
 }
 

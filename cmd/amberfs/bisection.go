@@ -46,11 +46,14 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 		if err := b.round(ctx, []int{0, n - 1}, b.Repeat); err != nil {
 			return 0, 0, err
 		}
+
 		if b.verdicts[0] != good || b.verdicts[n-1] != bad {
 			return 0, 0, errEnds
 		}
 	}
+
 	confirmed := map[int]bool{0: true, n - 1: true}
+
 	for {
 		lastGood, firstBad = b.ends()
 		tries, tests := b.choose(lastGood, firstBad), b.Repeat
@@ -59,9 +62,11 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 			tries = slices.DeleteFunc([]int{lastGood, firstBad}, func(i int) bool { return confirmed[i] })
 			confirmed[lastGood], confirmed[firstBad] = true, true
 		}
+
 		if len(tries) == 0 {
 			return lastGood, firstBad, nil
 		}
+
 		b.rounds++
 		if err := b.round(ctx, tries, tests); err != nil {
 			return 0, 0, err
@@ -78,6 +83,7 @@ func (b *bisection) ends() (lastGood, firstBad int) {
 			lastGood = i
 		}
 	}
+
 	return lastGood, firstBad
 }
 
@@ -90,6 +96,7 @@ func (b *bisection) choose(lastGood, firstBad int) (out []int) {
 			open = append(open, i)
 		}
 	}
+
 	parts := min(b.Jobs, len(open)) + 1
 	for j := 1; j < parts; j++ {
 		place := lastGood + (firstBad-lastGood)*j/parts
@@ -97,9 +104,12 @@ func (b *bisection) choose(lastGood, firstBad int) (out []int) {
 		if at == len(open) || at > 0 && place-open[at-1] < open[at]-place {
 			at--
 		}
+
 		out, open = append(out, open[at]), slices.Delete(open, at, at+1)
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -107,17 +117,21 @@ func (b *bisection) choose(lastGood, firstBad int) (out []int) {
 func (b *bisection) round(ctx context.Context, tries []int, tests int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Jobs)
+
 	for _, i := range tries {
 		group.Go(func() (err error) {
 			b.verdicts[i], err = b.vote(ctx, i, tests)
 			return err
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	lastGood, firstBad := b.ends()
 	b.tested(b.rounds, tries, max(0, firstBad-lastGood-1))
+
 	return nil
 }
 
@@ -126,19 +140,23 @@ func (b *bisection) vote(ctx context.Context, i, tests int) (verdict, error) {
 	if b.votes[i] == nil {
 		b.votes[i] = map[verdict]int{}
 	}
+
 	v := b.votes[i]
 	for v[skipped] == 0 && v[good]+v[bad] < tests && 2*max(v[good], v[bad]) <= tests {
 		got, err := b.test(ctx, i)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return "", err
 		}
+
 		v[got]++
 	}
+
 	switch {
 	case v[skipped] > 0:
 		return skipped, nil
 	case v[good] > v[bad]:
 		return good, nil
 	}
+
 	return bad, nil
 }

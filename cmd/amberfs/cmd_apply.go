@@ -62,38 +62,46 @@ wait. Run an interrupted apply again to complete it.`,
 			if err != nil {
 				return err
 			}
+
 			o := hostdir.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore, Merge: merge}
 			ask := askInApply
 			if yes || dryRun {
 				ask = askNever
 			}
+
 			name, dir := "", ""
 			if len(argv) > 1 {
 				name = argv[1]
 			}
+
 			if len(argv) > 0 {
 				if dir, err = a.abs(argv[0]); err != nil {
 					return err
 				}
 			}
+
 			ctx := cmd.Context()
 			p, perr := a.place()
 			if run != "" || perr != nil {
 				return a.applyKept(ctx, run, name, dir, ask, o)
 			}
+
 			if dir == "" {
 				if dir, err = filledFrom(p); err != nil {
 					return err
 				}
 			}
+
 			if err := notItself(p, dir); err != nil {
 				return err
 			}
+
 			c, err := a.open(ctx, p)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
+
 			o.Name = strings.Join(p.Workspace, "-")
 			done, left, err := a.applyFrom(ctx, c, name, dir, ask, o)
 			if done == nil {
@@ -102,9 +110,11 @@ wait. Run an interrupted apply again to complete it.`,
 			if left && len(p.Workspace) < 2 {
 				defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
 			}
+
 			return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "apply the run `NAME`")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -113,6 +123,7 @@ wait. Run an interrupted apply again to complete it.`,
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
 	addPrefer(cmd, &ours, &theirs, []string{sideDir}, []string{sideWorkspace, sideRun, sideFork})
+
 	return cmd
 }
 
@@ -123,11 +134,13 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 		if err := r.Applicable(to); err != nil {
 			return err
 		}
+
 		o.Own = to == r.Dir
 		running := r.State == service.RunRunning
 		if running {
 			a.note("a program is in the run %s: this is what it has changed until now", r.Name)
 		}
+
 		o.Name = r.Name
 		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
 		if done == nil {
@@ -139,6 +152,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 		if left || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
 		}
+
 		return errors.Join(err, a.print(done, func() { a.printf("%s", a.appliedLines(done)) }))
 	})
 }
@@ -170,11 +184,14 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 			return q, nil, err
 		}
 	}
+
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // before, it may be for a pager
 	defer stop()
+
 	if done, err = a.apply(ctx, ch, dir, o); err != nil {
 		return q, nil, a.printConflicts(done, err)
 	}
+
 	said := done.Skipped
 	if ask == askNever {
 		said = append(said, done.Notes...) // else the question had them
@@ -185,6 +202,7 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 	if ask != askNever && !a.json {
 		done.Paths, done.Executes = nil, nil // they were listed
 	}
+
 	return q, done, nil
 }
 
@@ -197,6 +215,7 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
 		return false, nil, a.printConflicts(plan, err)
 	}
+
 	q = question.New(a.terminal(), ch, dir, o.Conflicts, plan)
 	q.Removable, q.Merge, o.Merge = ask == askOfKept, o.Merge, false
 	switch err := q.Print(ctx); {
@@ -207,17 +226,22 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 		if _, err := a.apply(ctx, ch, dir, *o); err != nil {
 			return false, q, err
 		}
+
 		fmt.Fprintln(a.stderr, "amberfs: nothing changed in "+quote(dir))
 		if a.json {
 			return false, q, a.printJSON(plan)
 		}
+
 		return false, q, nil
+
 	case !a.asks():
 		q.Left = true
 		return false, q, errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use %s", map[bool]string{true: "--yes, or --dry-run", false: "--apply=yes"}[ask == askInApply])
 	}
+
 	yes, err = q.Ask(ctx)
 	o.Choose = q.Choose
+
 	return yes, q, err
 }
 
@@ -234,6 +258,7 @@ func (a *app) printConflicts(done *hostdir.Applied, err error) error {
 	if done != nil && done.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(a.appliedLines(done), "\n"))
 	}
+
 	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
 		return err
 	}
@@ -252,6 +277,7 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 	if len(done.Paths) == 0 && done.Changed > 0 { // all was shown before the question
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
 	}
+
 	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.listed(paths), inGit)
 	text += gitLines(done.Git)
 	if len(done.LeftOut) > 0 {
@@ -263,6 +289,7 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}
+
 	return text
 }
 
@@ -280,6 +307,7 @@ func repoLines(dir, target string, lines, commits []string) string {
 	if dir != ".git" {
 		text = "git in " + quote(strings.TrimSuffix(dir, "/.git")) + ": "
 	}
+
 	text += gitquote.Readable(strings.Join(lines, ", "))
 	if target != "" {
 		text += " (the repository is " + quote(target) + ")"
@@ -287,6 +315,7 @@ func repoLines(dir, target string, lines, commits []string) string {
 	for _, c := range commits {
 		text += "\n" + gitquote.Readable(c)
 	}
+
 	return text + "\n"
 }
 
@@ -316,16 +345,19 @@ func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
 func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
+
 	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command})
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
+
 	ch, err := conn.Changes(ctx, "")
 	if err != nil {
 		return false, err
 	}
 	defer ch.Close()
+
 	q, _, err := a.applyAtEnd(ctx, ch, dir, c.Fork, ask)
 	return q != nil && q.Left, err
 }
@@ -336,11 +368,13 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
+
 	if done != nil && a.json {
 		_ = a.printJSON(done) // an error of the output is found at the end
 	} else if done != nil {
 		a.say(strings.TrimSuffix(a.appliedLines(done), "\n"))
 	}
+
 	return q, done, err
 }
 
@@ -352,6 +386,7 @@ func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string,
 		return nil, false, err
 	}
 	defer ch.Close()
+
 	q, done, err := a.applyChanges(ctx, ch, dir, ask, o)
 	return done, q != nil && q.Left, err
 }
@@ -362,10 +397,12 @@ func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 	if left {
 		what = "the rest of " + what
 	}
+
 	text := what + " is kept in " + c.Store + "\n\tapply it with:  " + applyLine(c.Store, c.Fork, dir, "")
 	if c.Fork != "" {
 		text += "\n\tremove it with: amberfs run " + word(c.Store) + " -- amberfs fork --discard " + c.Fork
 	}
+
 	a.say(text)
 }
 

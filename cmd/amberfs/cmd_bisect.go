@@ -88,10 +88,12 @@ up to 127 is bad, and 128 and above ends the search.
 			if len(names) > 1 {
 				req.Bad = names[1]
 			}
+
 			p, err := a.place()
 			if err != nil {
 				return err
 			}
+
 			done, err := a.bisect(cmd.Context(), p, req, func(r bisectRound) {
 				if a.json {
 					_ = a.printJSON(r) // an error of the output is found at the end
@@ -105,12 +107,15 @@ up to 127 is bad, and 128 and above ends the search.
 			if err := a.print(done, func() { a.printf("%s", bisectedText(done)) }); err != nil {
 				return err
 			}
+
 			if len(done.Skipped) > 0 {
 				return exitCode(errs.Failed.Exit())
 			}
+
 			return nil
 		},
 	}
+
 	cmd.Flags().IntVarP(&req.Jobs, "jobs", "j", 1, "test `N` snapshots at once")
 	cmd.Flags().IntVar(&req.Repeat, "repeat", 1, "run COMMAND `N` times for each snapshot; most runs decide")
 	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "a run that takes longer than `TIME` is bad: 30s, 5m")
@@ -118,6 +123,7 @@ up to 127 is bad, and 128 and above ends the search.
 	cmd.Flags().StringVar(&req.Kind, "kind", "", "only snapshots of this `KIND`")
 	labelFlag(cmd, &req.Labels, "only snapshots with the label `KEY=VALUE`; repeatable")
 	cmd.Flags().StringVar(&req.By, "by", "", "only snapshots in which `ACTOR` changed something")
+
 	return cmd
 }
 
@@ -130,21 +136,25 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	if err == nil && r.Bad != "" {
 		err = f.ask(ctx, service.Show{Name: r.Bad}, &bad)
 	}
+
 	if err != nil {
 		return nil, err
 	}
 	if good.Seq >= bad.Seq {
 		return nil, errs.Fail(errs.Invalid, "%s is not older than %s", r.Good, r.Bad).WithHint("name the older snapshot first")
 	}
+
 	var l service.Snapshots
 	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
 		return nil, err
 	}
+
 	states := slices.DeleteFunc(l.Snapshots, func(i info.Info) bool {
 		// Those of forks and remotes are of other time lines.
 		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == info.KindFork || i.Kind == info.KindPull
 	})
 	slices.SortFunc(states, func(x, y info.Info) int { return cmp.Compare(x.Seq, y.Seq) })
+
 	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }
 
@@ -154,15 +164,18 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	if err != nil {
 		return nil, err
 	}
+
 	f, err := newSearchForks(a, p, "bisect")
 	if err != nil {
 		return nil, err
 	}
 	defer f.end()
+
 	states, err := f.bisectStates(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+
 	name := func(i int) string { return cmp.Or(states[i].Name, "now") }
 	var runs atomic.Int64
 	statuses := make([]int, len(states)) // of the last run
@@ -170,13 +183,16 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	if a.verbose {
 		out = os.Stderr
 	}
+
 	test := func(ctx context.Context, i int) (verdict, error) {
 		fork, err := f.new(ctx, strconv.FormatInt(runs.Add(1), 10), states[i].Name)
 		if err != nil {
 			return "", err
 		}
+
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
+
 		status, err := f.run(limited, fork, out, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
 		if errors.Is(err, context.DeadlineExceeded) {
 			status, err = 1, nil // it took too long
@@ -184,6 +200,7 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		if err := errors.Join(err, f.discard(ctx, fork)); err != nil {
 			return "", err
 		}
+
 		statuses[i] = status
 		switch {
 		case status > 127:
@@ -193,8 +210,10 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		case status == 125:
 			return skipped, nil
 		}
+
 		return bad, nil
 	}
+
 	r.Jobs, r.Repeat = max(1, r.Jobs), max(1, r.Repeat)
 	b := &bisection{bisectArgs: r, test: test}
 	b.tested = func(round int, tested []int, left int) {
@@ -202,17 +221,21 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		for _, i := range tested {
 			line.Tested = append(line.Tested, bisectTested{name(i), b.verdicts[i]})
 		}
+
 		each(line)
 	}
+
 	lastGood, firstBad, err := b.find(ctx, len(states))
 	if errors.Is(err, errEnds) {
 		last := len(states) - 1
 		return nil, errs.Fail(errs.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
 			strings.Join(r.Command, " "), statuses[0], name(0), statuses[last], name(last)).WithHint("name other snapshots")
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	first := &states[firstBad]
 	done := &bisected{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
 	if done.Now {
@@ -221,10 +244,12 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	for i := lastGood + 1; i < firstBad; i++ {
 		done.Skipped = append(done.Skipped, name(i))
 	}
+
 	var changed service.Diffed
 	if err := f.ask(ctx, service.Changes{A: done.LastGood, B: first.Name, Limit: 20}, &changed); err != nil {
 		return nil, err
 	}
+
 	done.Files, done.Paths = changed.Files, changed.Paths
 	return done, nil
 }
@@ -238,6 +263,7 @@ func bisectedText(b *bisected) string {
 	if fmt.Fprintf(&t, "the first bad snapshot is %s", name); len(b.Skipped) > 0 {
 		fmt.Fprintf(&t, ", or one of those skipped before it: %s", strings.Join(b.Skipped, " "))
 	}
+
 	t.WriteString("\n" + fields)
 	fmt.Fprintf(&t, "%s changed since %s:\n", plural(b.Files, "file", "files"), b.LastGood)
 	for _, p := range b.Paths {
@@ -246,6 +272,8 @@ func bisectedText(b *bisected) string {
 	if more := b.Files - len(b.Paths); more > 0 {
 		fmt.Fprintf(&t, "and %d more\n", more)
 	}
+
 	fmt.Fprintf(&t, "look at the changes:  amberfs diff %[1]s%[2]s\nrestore the last good: amberfs restore %[1]s\n", b.LastGood, to)
+
 	return t.String()
 }

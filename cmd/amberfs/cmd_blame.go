@@ -21,9 +21,12 @@ fork, the name counts in that fork only.`,
 			if pid == 0 {
 				req.Up = 1 // this process ends at once
 			}
+
 			return a.showOp(cmd, req)
 		},
 	}
+
 	cmd.Flags().Uint32Var(&pid, "pid", 0, "the process `PID` instead of the caller")
+
 	return cmd
 }

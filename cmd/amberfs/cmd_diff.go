@@ -35,10 +35,12 @@ PATHs after "--" limit the diff.`,
 			if err != nil {
 				return err
 			}
+
 			from := "latest"
 			if fork != "" {
 				p.Workspace, from = append(slices.Clone(p.Workspace), fork), "base"
 			}
+
 			req := service.Diff{A: from, By: by, Paths: paths, Binary: binary, Width: a.width()}
 			if len(names) == 1 {
 				names = strings.SplitN(names[0], "..", 2) // no name has two dots
@@ -49,6 +51,7 @@ PATHs after "--" limit the diff.`,
 			if len(names) > 1 {
 				req.B = names[1]
 			}
+
 			switch {
 			case stat && nameStatus:
 				return errs.Fail(errs.Invalid, "--stat and --name-status cannot be combined")
@@ -60,14 +63,17 @@ PATHs after "--" limit the diff.`,
 			case nameStatus:
 				req.Format = "name-status"
 			}
+
 			return pathsAfterDash(a.showDiff(cmd, p, req), names)
 		},
 	}
+
 	cmd.Flags().StringVar(&fork, "fork", "", "what the fork `NAME` changed")
 	cmd.Flags().StringVar(&by, "by", "", "only files that `ACTOR` changed")
 	cmd.Flags().BoolVar(&stat, "stat", false, "changed lines for each file")
 	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "only the status and path of each file")
 	cmd.Flags().BoolVar(&binary, "binary", false, "binary files as a patch that git apply accepts")
+
 	return cmd
 }
 
@@ -76,11 +82,13 @@ func pathsAfterDash(err error, names []string) error {
 	if errs.ScriptKind(err) != errs.NotExist {
 		return err
 	}
+
 	for _, name := range names {
 		if _, serr := os.Lstat(name); serr == nil {
 			return errs.Fail(errs.NotExist, "%s", errs.ErrorOf(err).Msg).WithHint("paths come after --: amberfs diff -- %s", word(name))
 		}
 	}
+
 	return err
 }
 
@@ -94,6 +102,7 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 func (a *app) showDiff(cmd *cobra.Command, p locate.Place, req service.Diff) error {
 	bar := a.newProgress()
 	defer bar.done()
+
 	out := &diffWriter{a: a, bar: bar}
 	if err := a.exchange(cmd.Context(), p, req, client.Exchange{Out: out}, nil); err != nil {
 		if out.refused {
@@ -101,11 +110,13 @@ func (a *app) showDiff(cmd *cobra.Command, p locate.Place, req service.Diff) err
 		}
 		return err
 	}
+
 	if err := out.flush(); err != nil {
 		return nil
 	}
 	if out.n == 0 {
 		a.printf("no differences\n")
 	}
+
 	return nil
 }

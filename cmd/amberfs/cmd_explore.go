@@ -84,6 +84,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			if err != nil {
 				return err
 			}
+
 			var n []string
 			n, req.Command = splitDash(cmd, argv)
 			if req.Attempts, err = strconv.Atoi(n[0]); err != nil {
@@ -92,9 +93,11 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			if req.Log != "" {
 				req.Log, err = a.abs(req.Log)
 			}
+
 			if err != nil {
 				return err
 			}
+
 			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
 			done, err := a.explore(cmd.Context(), p, req, func(all []*attempt, ended *attempt) {
 				if a.json && ended != nil {
@@ -109,15 +112,18 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			if done == nil {
 				return err
 			}
+
 			return a.printFailed(done, err, func() { a.printf("%s", exploredText(done)) })
 		},
 	}
+
 	cmd.Flags().IntVar(&req.Jobs, "jobs", 0, "run `N` attempts at once. Default: all")
 	cmd.Flags().StringVar(&req.Check, "check", "", "shell `COMMAND` that decides which attempt passes")
 	cmd.Flags().StringVar(&req.Score, "score", "", "shell `COMMAND` that prints a number; the highest is best")
 	cmd.Flags().StringVar(&req.Merge, "merge", "", "merge the `first` attempt that passes, or the best")
 	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "an attempt longer than `TIME` fails: 30s, 5m")
 	cmd.Flags().StringVar(&req.Log, "log", "", "write output to attempt-N.log in `DIR`. Default: a temporary directory")
+
 	return cmd
 }
 
@@ -142,18 +148,22 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	if err = errors.Join(err, r.check()); err != nil {
 		return nil, err
 	}
+
 	f, err := newSearchForks(a, p, "explore")
 	if err != nil {
 		return nil, err
 	}
 	defer f.end()
+
 	if r.Log == "" {
 		r.Log, err = os.MkdirTemp("", "amberfs-explore-")
 	}
 	if err = errors.Join(err, os.MkdirAll(r.Log, 0o777)); err != nil {
 		return nil, err
 	}
+
 	done := &explored{}
+
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
 		t := &attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
@@ -165,19 +175,24 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 			return nil, err
 		}
 		defer t.log.Close()
+
 		if t.Fork, err = f.new(ctx, number, ""); err != nil {
 			return nil, err
 		}
+
 		done.Attempts = append(done.Attempts, t)
 	}
+
 	best, err := f.attempts(ctx, r, limit, done.Attempts, each)
 	if err != nil {
 		return nil, err
 	}
+
 	var l service.ForkList
 	if err := f.ask(ctx, service.Forks{}, &l); err != nil {
 		return nil, err
 	}
+
 	for _, s := range l.Forks {
 		for _, t := range done.Attempts {
 			if t.Fork == s.Name {
@@ -185,28 +200,33 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 			}
 		}
 	}
+
 	if r.Merge == "" || best == nil {
 		for _, t := range done.Attempts {
 			err = errors.Join(err, f.stays(ctx, t))
 		}
 	}
+
 	if r.Merge == "" || err != nil {
 		return done, err
 	}
 	if best == nil {
 		return done, errs.Fail(errs.Failed, "no attempt passed; nothing was merged, and the forks stay")
 	}
+
 	var merged snapshot.PromoteResult
 	failed := f.ask(ctx, snapshot.MergeOptions{Fork: best.Fork}, &merged)
 	if done.Conflicts = merged.Conflicts; len(done.Conflicts) > 0 {
 		failed = errs.Fail(errs.ScriptKind(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
 			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.Fork, best.Fork)
 	}
+
 	if failed == nil {
 		done.Merged, done.Changed = best.Attempt, merged.Changed
 	} else {
 		failed = errors.Join(failed, f.stays(ctx, best))
 	}
+
 	for _, t := range done.Attempts {
 		if t != best || failed == nil { // else a person decides
 			if err := f.discard(ctx, t.Fork); err != nil {
@@ -215,6 +235,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 			t.Fork = ""
 		}
 	}
+
 	return done, failed
 }
 
@@ -229,11 +250,14 @@ func (f *searchForks) stays(ctx context.Context, t *attempt) error {
 func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+
 	changes := make(chan func()) // what is shown changes on this goroutine only
 	go func() {
 		defer close(changes)
+
 		var group errgroup.Group
 		group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
+
 		for _, t := range all {
 			group.Go(func() error {
 				changes <- func() { t.began = time.Now() }
@@ -247,13 +271,17 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 							stop(errPassed)
 						}
 					}
+
 					each(all, t)
 				}
+
 				return nil
 			})
 		}
+
 		_ = group.Wait() // the context has the error
 	}()
+
 	for tick := time.Tick(time.Second / 5); ; {
 		select {
 		case change, more := <-changes:
@@ -264,6 +292,7 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 			} else {
 				return best, nil
 			}
+
 		case <-tick:
 			each(all, nil)
 		}
@@ -276,6 +305,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	number := strconv.Itoa(t.Attempt)
 	run := func(state string, argv ...string) (status int, ran bool) {
 		if err == nil {
@@ -284,10 +314,12 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 		}
 		return status, err == nil
 	}
+
 	argv := slices.Clone(r.Command)
 	for i := range argv {
 		argv[i] = strings.ReplaceAll(argv[i], "{}", number)
 	}
+
 	t.Status, _ = run("running", argv...)
 	passed := t.Status == 0
 	if r.Check != "" {
@@ -295,6 +327,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 			t.Check, passed = &check, check == 0
 		}
 	}
+
 	if passed && r.Score != "" {
 		from, _ := t.log.Seek(0, io.SeekCurrent) // a file
 		if status, ran := run("scoring", "sh", "-c", strings.ReplaceAll(r.Score, "{}", number)); ran {
@@ -306,6 +339,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 			t.Score = &score
 		}
 	}
+
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout", nil
@@ -314,6 +348,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 	case err == nil && passed:
 		return "passed", nil
 	}
+
 	return "failed", err
 }
 
@@ -331,27 +366,32 @@ func exploredText(e *explored) string {
 	var b strings.Builder
 	rows := [][]string{{"attempt", "fork", "state", "exit", "check", "score", "changed", "time"}}
 	kept := ""
+
 	for _, t := range e.Attempts {
 		exit := &t.Status
 		if *exit < 0 {
 			exit = nil
 		}
+
 		kept = cmp.Or(kept, t.Fork)
 		rows = append(rows, []string{
 			orDash(&t.Attempt), cmp.Or(t.Fork, "-"), t.State, orDash(exit), orDash(t.Check), orDash(t.Score),
 			plural(t.Files, "file", "files"), fmt.Sprintf("%.1fs", t.Seconds),
 		})
 	}
+
 	printTable(&b, rows)
 	fmt.Fprintf(&b, "output: %s\n", quote(filepath.Dir(e.Attempts[0].Log)))
 	for _, path := range e.Conflicts {
 		fmt.Fprintf(&b, "conflict: %s\n", quote(path))
 	}
+
 	if e.Merged > 0 {
 		fmt.Fprintf(&b, "merged attempt %d (%s changed)\n", e.Merged, plural(e.Changed, "file", "files"))
 	} else if len(e.Conflicts) == 0 {
 		fmt.Fprintf(&b, "compare: amberfs diff --fork %[1]s\nmerge:   amberfs merge %[1]s\ndiscard: amberfs fork --discard %[1]s\n", kept)
 	}
+
 	return b.String()
 }
 

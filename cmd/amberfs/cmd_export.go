@@ -52,6 +52,7 @@ The same snapshot gives the same archive and image.`,
 			return a.exportGit(cmd.Context(), argv[0], e)
 		},
 	}
+
 	cmd.Flags().StringVar(&e.Repo, "git", "", "write a commit into the repository `REPO`")
 	cmd.Flags().StringVar(&e.Ref, "ref", "", "write this `REF`")
 	cmd.Flags().BoolVar(&e.TrustConfig, "trust-config", false, "run the filters that REPO's configuration names, and allow a linked worktree")
@@ -61,6 +62,7 @@ The same snapshot gives the same archive and image.`,
 	cmd.Flags().StringVar(&tarFile, "tar", "", "write an archive to `FILE`; - is standard output")
 	cmd.Flags().StringVar(&imageRef, "image", "", "write the container image `REF`")
 	cmd.Flags().StringVar(&base, "base", "", "what changed since the import that made `SNAPSHOT`. Default: the last")
+
 	return cmd
 }
 
@@ -71,16 +73,20 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 		return err
 	}
 	defer c.Close()
+
 	if e.Repo, err = a.abs(e.Repo); err != nil {
 		return err
 	}
+
 	bar := a.newProgress()
 	defer bar.done()
+
 	s, err := c.Snapshot(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+
 	e.Source, e.State, e.Prefetch = s.Source, s.Tree, s.Prefetch
 	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), filepath.Join(p.Store, service.GitCache)
 	e.Progress = func(p stream.Progress) {
@@ -91,6 +97,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	if err != nil {
 		return service.Explain(err)
 	}
+
 	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
 	if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
 		a.note("the snapshot was exported, but the store could not record it: %v", err)
@@ -98,6 +105,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
 		a.note("git cannot represent %s exactly: see --json for the list", plural(n, "path", "paths"))
 	}
+
 	return a.print(done, func() { a.printf("%s\n", done.Commit) })
 }
 
@@ -108,6 +116,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	if err != nil {
 		return err
 	}
+
 	ask := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
 		if err := a.exchange(cmd.Context(), p, service.ExportTar{Name: name}, client.Exchange{Out: buf}, &done); err != nil {
@@ -116,6 +125,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		if n := len(done.Skipped); n > 0 {
 			a.note("tar cannot represent %s", plural(n, "path", "paths"))
 		}
+
 		return buf.Flush()
 	}
 	if file == "-" {
@@ -124,6 +134,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		}
 		return ask(a.out)
 	}
+
 	path, err := a.abs(file)
 	if err != nil {
 		return err
@@ -131,6 +142,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	if err := writeFile(path, ask); err != nil {
 		return err
 	}
+
 	return a.print(done, func() {})
 }
 
@@ -141,10 +153,12 @@ func writeFile(path string, ask func(io.Writer) error) error {
 	if err == nil && !st.Mode().IsRegular() {
 		part, flags = path, os.O_WRONLY
 	}
+
 	f, err := os.OpenFile(part, flags, 0o666)
 	if err == nil && part != path {
 		defer os.Remove(part)
 	}
+
 	if err == nil {
 		if err := errors.Join(ask(f), f.Close()); err != nil {
 			return err
@@ -153,9 +167,11 @@ func writeFile(path string, ask func(io.Writer) error) error {
 			err = os.Rename(part, path)
 		}
 	}
+
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -173,19 +189,23 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	if err != nil {
 		return err
 	}
+
 	p, c, err := a.openHere(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+
 	f, err := os.CreateTemp("", "amberfs-layer-")
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot make a temporary file: %w", err)
 	}
 	defer f.Close()
+
 	os.Remove(f.Name())
 	bar := a.newProgress()
 	defer bar.done()
+
 	done := exportedImage{}
 	e := image.Export{Layer: f}
 	err = e.Compress(func(w io.Writer) error {
@@ -194,15 +214,18 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	if err != nil {
 		return err
 	}
+
 	store, err := vfs.OpenBeneath(p.Store)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot read the store: %w", err)
 	}
 	defer store.Close()
+
 	e.Blobs, e.Created = image.Blobs{FS: store, Dir: filepath.Join(p.Store, service.ImageBlobs)}, done.Created
 	if done.Image != nil {
 		e.Base = digest.Digest(done.Image.Digest)
 	}
+
 	var d digest.Digest
 	if file, ok := strings.CutPrefix(ref, "docker-archive:"); ok {
 		err = writeFile(file, func(w io.Writer) (err error) {
@@ -212,6 +235,7 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	} else {
 		d, err = e.To(ctx, ref)
 	}
+
 	bar.done()
 	if err != nil {
 		return service.Explain(err)
@@ -219,6 +243,7 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	if n := len(done.Skipped); n > 0 && !a.json {
 		a.note("an image cannot represent %s: see --json for the list", plural(n, "path", "paths"))
 	}
+
 	done.Digest = d.String()
 	return a.print(done, func() { a.printf("%s\n", d) })
 }

@@ -31,6 +31,7 @@ func forkCommand(a *app) *cobra.Command {
 			if ends && end.Discard || (ends || end.Discard) && req.TTL != "" {
 				return errs.Fail(errs.Invalid, "--delete, --discard and --ttl cannot be used together")
 			}
+
 			if ends || end.Discard {
 				if len(argv) != 1 {
 					return errs.Fail(errs.Invalid, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
@@ -38,14 +39,17 @@ func forkCommand(a *app) *cobra.Command {
 				end.Name = argv[0]
 				return a.showOp(cmd, end)
 			}
+
 			req.Name, req.Snapshot = argv[len(argv)-1], strings.Join(argv[:len(argv)-1], "")
 			return a.showOp(cmd, req)
 		},
 	}
+
 	cmd.Flags().BoolVarP(&ends, "delete", "d", false, "delete the fork NAME; its last state becomes a snapshot")
 	cmd.Flags().BoolVar(&end.Discard, "discard", false, "delete the fork NAME and keep nothing")
 	cmd.Flags().BoolVar(&end.Force, "force", false, "with --delete or --discard, also if programs run in it")
 	cmd.Flags().StringVar(&req.TTL, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
 	cmd.Flags().StringVar(&req.As, "as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME")
+
 	return cmd
 }

@@ -58,8 +58,10 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 			if install || uninstall {
 				return a.installHook(agent, uninstall)
 			}
+
 			ctx, stop := context.WithTimeout(cmd.Context(), hookTime)
 			defer stop()
+
 			type result struct {
 				in  hooks.Input
 				err error
@@ -70,17 +72,22 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 				r.err = guard.Do(func() error { return a.turn(ctx, agent, &r.in) })
 				done <- r
 			}()
+
 			r := result{err: errors.New("it took too long")}
 			select {
 			case r = <-done:
 			case <-ctx.Done():
 			}
+
 			a.hookEnded(agent, r.in, r.err)
+
 			return nil
 		},
 	}
+
 	cmd.Flags().BoolVar(&install, "install", false, "add the hook to the agent's settings in the current directory or -C DIR")
 	cmd.Flags().BoolVar(&uninstall, "uninstall", false, "remove it from there")
+
 	return cmd
 }
 
@@ -94,16 +101,20 @@ func (a *app) hookEnded(agent string, in hooks.Input, err error) {
 		f.Worked()
 		return
 	}
+
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	a.note("hook: nothing was done: %s", text)
+
 	if errors.Is(err, errTaken) {
 		f.Worked()
 		return
 	}
+
 	warn, log := f.Failed(agent, in.Session, cmp.Or(a.dir, in.Cwd), text, time.Now())
 	if !warn {
 		return
 	}
+
 	message := "amberfs took no snapshot before this turn: " + text
 	if in.Tool != "" {
 		message = "amberfs does not know what this call changed: " + text
@@ -125,25 +136,30 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	if a.dir == "" {
 		a.dir = in.Cwd
 	}
+
 	_, c, err := a.openHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
 		wd, _ := a.cwd() // which was found
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
+
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+
 	who := service.Actor{Name: hooks.Actor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
 	if in.Tool != "" {
 		return errors.Join(a.reportCall(ctx, c, agent, who.Name, in), named)
 	}
+
 	for range hookNames {
 		if err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
 			break
 		}
 	}
+
 	return errors.Join(err, named)
 }
 
@@ -154,10 +170,12 @@ func (a *app) reportCall(ctx context.Context, c *client.Client, agent, look stri
 	if err := c.Do(ctx, args, client.Exchange{}, &done); err != nil {
 		return err
 	}
+
 	text := service.OpOf(args).Text.Text(args, &done)
 	if text == "" {
 		return nil
 	}
+
 	switch out := hooks.Context(agent, in.Event, text).(type) {
 	case string:
 		a.printf("%s", out)
@@ -175,19 +193,23 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &newest); err != nil {
 		return err
 	}
+
 	next := uint64(1)
 	for _, i := range newest.Snapshots {
 		next = turnOf(i) + 1
 	}
+
 	if labels["message"] != "" {
 		one := map[string]string{"session": labels["session"], "message": labels["message"]}
 		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
 			return err
 		}
+
 		if len(same.Snapshots) > 0 {
 			return errTaken
 		}
 	}
+
 	labels[service.LookLabel] = hooks.Actor(labels["agent"], labels["session"])
 	labels["turn"] = strconv.FormatUint(next, 10)
 	return c.Do(ctx, snapshot.CaptureOptions{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
@@ -227,6 +249,7 @@ func agentAbove() int {
 		}
 		id = st.Parent
 	}
+
 	return up
 }
 
@@ -236,18 +259,23 @@ func (a *app) installHook(agent string, remove bool) error {
 	if err != nil {
 		return err
 	}
+
 	s, err := hooks.Plan(wd, agent, remove)
 	if err != nil {
 		return err
 	}
+
 	if !s.Changed {
 		a.printf("%s: no changes\n", s.File)
 		return nil
 	}
+
 	a.printf("%s:\n%s", s.File, s.Diff())
 	if err := s.Write(); err != nil || remove || agent != "codex" {
 		return err
 	}
+
 	a.note("codex runs it after you have trusted this folder and reviewed the hook: /hooks in Codex")
+
 	return nil
 }

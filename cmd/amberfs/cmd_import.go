@@ -53,9 +53,11 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 			if err != nil {
 				return err
 			}
+
 			umask := syscall.Umask(0) // it can only be read by setting it
 			syscall.Umask(umask)
 			i := &importer{a: a, place: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
+
 			switch {
 			case repo != "":
 				err = i.fromGit(gitbridge.GitSource{Repo: repo, Rev: argv[0], TrustConfig: trust})
@@ -68,12 +70,15 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 				err = i.fromDir(argv[0])
 				argv = argv[1:]
 			}
+
 			if err != nil {
 				return err
 			}
+
 			return i.run(cmd.Context(), argv)
 		},
 	}
+
 	cmd.Flags().StringVar(&repo, "git", "", "import a revision of the repository `REPO`")
 	cmd.Flags().BoolVar(&trust, "trust-config", false, "allow a linked worktree")
 	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse more than `N` files. Default: 20 million")
@@ -81,6 +86,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 	cmd.Flags().StringVar(&tarFile, "tar", "", "import the archive `FILE`; - is standard input")
 	cmd.Flags().StringVar(&imageRef, "image", "", "import the container image `REF`")
 	cmd.Flags().StringVar(&platform, "platform", "", "the `PLATFORM` of the image, such as linux/arm/v7. Default: this machine's")
+
 	return cmd
 }
 
@@ -107,11 +113,13 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 		}
 	}
 	defer i.bar.done()
+
 	done, err := i.bringIn(ctx)
 	i.bar.done()
 	if err != nil {
 		return err
 	}
+
 	done.Skipped = append(done.Skipped, i.skipped...)
 	return i.a.printImported(done)
 }
@@ -123,14 +131,17 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 	pr, pw := io.Pipe()
 	// The reader may wait for input that does not come.
 	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
+
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
+
 	sent := make(chan error, 1)
 	go func() {
 		err := i.send(sending, pw)
 		sent <- err
 		pw.CloseWithError(err)
 	}()
+
 	err = i.a.exchange(ctx, i.place, i.req, client.Exchange{In: pr}, &done)
 	stop()
 	pr.CloseWithError(errStopped)
@@ -144,11 +155,13 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 		default: // it waits for input
 		}
 	}
+
 	for _, second := range []error{nil, errStopped, io.ErrClosedPipe, context.Canceled} {
 		if errors.Is(serr, second) {
 			return done, err
 		}
 	}
+
 	return done, service.Explain(serr)
 }
 
@@ -159,6 +172,7 @@ func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
 		_, err := gitbridge.ReadGit(ctx, from, sink, i.options())
 		return err
 	})
+
 	return err
 }
 
@@ -169,6 +183,7 @@ func (i *importer) fromDir(name string) error {
 	if err != nil {
 		return err
 	}
+
 	i.send = i.stream(func(ctx context.Context, sink stream.Sink) error {
 		return hostdir.Read(ctx, dir, sink, hostdir.ReadOptions{
 			Options: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Mountpoint},
@@ -177,6 +192,7 @@ func (i *importer) fromDir(name string) error {
 	if err = outsideMounts(dir); err == nil {
 		i.bar.expect(dir)
 	}
+
 	return err
 }
 
@@ -189,11 +205,13 @@ func (i *importer) fromTar(name string) error {
 			total = st.Size()
 		}
 	}
+
 	i.send = func(_ context.Context, w io.Writer) error {
 		defer in.Close()
 		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), i.bar.counter("importing", total)))
 		return err
 	}
+
 	return err
 }
 
@@ -203,10 +221,12 @@ func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 	if err != nil {
 		return err
 	}
+
 	im, err := image.Open(ctx, ref, platform)
 	i.send = func(ctx context.Context, w io.Writer) error {
 		return im.Send(ctx, w, i.bar.counter("importing", im.Size()))
 	}
+
 	return service.Explain(err)
 }
 
@@ -227,6 +247,7 @@ func (i *importer) stream(read func(context.Context, stream.Sink) error) func(co
 		if err := read(ctx, sink.Add); err != nil {
 			return err
 		}
+
 		return sink.Close()
 	}
 }
@@ -251,6 +272,7 @@ func (a *app) printImported(done service.Imported) error {
 				a.note("and %d more: see --json", len(done.Skipped)-i)
 				break
 			}
+
 			a.note("left out %s: %s", quote(s.Path), s.Reason)
 		}
 	}
@@ -262,6 +284,7 @@ func (a *app) printImported(done service.Imported) error {
 		if done.Snapshot != "" {
 			to += ": snapshot " + done.Snapshot
 		}
+
 		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), service.BytesText(done.Bytes), to)
 	})
 }
@@ -274,10 +297,12 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", name, err)
 	}
+
 	return f, nil
 }
 
@@ -286,9 +311,11 @@ func outsideMounts(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	if p, err := locate.Find(mounts, dir); err == nil {
 		return errs.Fail(errs.Invalid, "%s is inside the amberfs mount at %s", dir, p.Mount.Mountpoint).
 			WithHint("copy it with `cp -a`, which shares its data")
 	}
+
 	return nil
 }

@@ -37,24 +37,30 @@ id ("-" until it is stored), time and message, separated by tabs.
 			if req.Since, err = sinceText(req.Since); err != nil {
 				return err
 			}
+
 			if cmd.Flags().Changed("limit") && req.Limit < 1 {
 				return errs.Fail(errs.Invalid, "-n must be at least 1, not %d", req.Limit)
 			}
+
 			if turns {
 				if req.Kind != "" && req.Kind != info.KindTurn || long {
 					return errs.Fail(errs.Invalid, "--turns cannot be used with --kind or --long")
 				}
 				req.Kind = info.KindTurn
 			}
+
 			if !all && req.Kind == "" {
 				req.Without = info.KindPreRestore + "," + info.KindCall
 			}
+
 			var l service.Snapshots
 			if err := a.askHere(cmd.Context(), req, &l); err != nil {
 				return err
 			}
+
 			return a.print(l.Snapshots, func() {
 				a.usePager()
+
 				switch {
 				case turns:
 					a.printRows(turnRows(l.Snapshots))
@@ -66,6 +72,7 @@ id ("-" until it is stored), time and message, separated by tabs.
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
 	f.BoolVar(&all, "all", false, "also snapshots that restores took first (kind pre-restore), and those after calls of tools (call)")
@@ -75,6 +82,7 @@ id ("-" until it is stored), time and message, separated by tabs.
 	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&turns, "turns", false, "agents' turns")
 	f.BoolVar(&long, "long", false, "also show kind and pin, counts of changes (+/~/-) and labels")
+
 	return cmd
 }
 
@@ -122,14 +130,17 @@ and process that caused it. With PATH, only events at or below it.`,
 			if req.Since, err = sinceText(req.Since); err != nil {
 				return err
 			}
+
 			if len(argv) == 1 {
 				if req.Path, err = relPath(p, argv[0]); err != nil {
 					return err
 				}
 			}
+
 			if !req.Follow {
 				a.usePager()
 			}
+
 			if req.Follow && req.Limit > 0 {
 				past := req
 				past.Follow, req.Limit = false, 0
@@ -142,13 +153,16 @@ and process that caused it. With PATH, only events at or below it.`,
 					return err
 				}
 			}
+
 			err = a.exchange(cmd.Context(), p, req, client.Exchange{Item: a.printEvent}, nil)
 			if req.Follow && cmd.Context().Err() != nil {
 				return nil
 			}
+
 			return err
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVarP(&req.Follow, "follow", "f", false, "continue as events happen")
 	f.IntVarP(&req.Limit, "lines", "n", 0, "only the last `N`")
@@ -156,6 +170,7 @@ and process that caused it. With PATH, only events at or below it.`,
 	f.StringVar(&req.Action, "action", "", "only this `ACTION`: created, modified, deleted, renamed, restored, captured, ...")
 	cmd.Flags().StringVar(&req.By, "by", "", "only events of `ACTOR`")
 	f.StringVar(&req.Command, "command", "", "only commands that begin with `COMMAND`")
+
 	return cmd
 }
 
@@ -164,10 +179,12 @@ func (a *app) printEvent(line json.RawMessage) error {
 		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
 		return err
 	}
+
 	var e events.Event
 	if err := json.Unmarshal(line, &e); err != nil {
 		return fmt.Errorf("reading an event: %w", err)
 	}
+
 	_, err := fmt.Fprintln(a.stdout, service.EventText(e, a.actionColor))
 	return err
 }

@@ -43,18 +43,23 @@ workspace can be mounted later.
 			if _, err := a.place(); errors.Is(err, locate.ErrOverlaid) {
 				return err
 			}
+
 			server, err := newMCPServer(a, set)
 			if err != nil {
 				return err
 			}
+
 			err = server.Run(cmd.Context(), stdioTransport(a.stdin, a.out.Writer))
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 				return nil // the client has ended
 			}
+
 			return err
 		},
 	}
+
 	cmd.Flags().StringVar(&set, "tools", "standard", "which `SET` of tool names to offer")
+
 	return cmd
 }
 
@@ -64,6 +69,7 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 			"Make a snapshot before anything risky; every restore captures the present state first, so it can be undone. " +
 			"Paths are relative to the directory that the server was started for.",
 	})
+
 	m := &mcpServer{a: a, s: s}
 	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
 	chosen := map[string]int{"standard": service.ToolsAll, "all": service.ToolsAll, "snapshots": service.ToolsSnapshots}
@@ -73,6 +79,7 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	} else if !known {
 		return nil, errs.Fail(errs.Invalid, "no such set of tools: %q", set).WithHint("--tools takes standard, all, workspace:NAME or snapshots")
 	}
+
 	for _, t := range tools() {
 		switch {
 		case t.Names[in] == "" || t.effect == service.Executes && set != "all":
@@ -82,11 +89,13 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 			m.offer(in, t)
 		}
 	}
+
 	m.prompts()
 	s.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "snapshot-file", Title: "A file in a snapshot", Description: "The contents of a file as a snapshot has it.",
 		URITemplate: "amberfs://snapshot/{name}/{+path}",
 	}, m.readResource)
+
 	return s, nil
 }
 
@@ -117,26 +126,31 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(r.Params.URI)
 	}
+
 	name, path, _ := strings.Cut(strings.TrimPrefix(uri.Path, "/"), "/")
 	p, err := m.a.place()
 	if err != nil {
 		return nil, toolError(err)
 	}
+
 	var out bytes.Buffer
 	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResource + 1}
 	if err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}
+
 	data := out.Bytes()
 	if len(data) > maxResource {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxResource)
 	}
+
 	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
 	if strings.HasPrefix(c.MIMEType, "text/") {
 		c.Text = string(data)
 	} else {
 		c.Blob = data
 	}
+
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
@@ -163,15 +177,18 @@ func (p paging) of(text string) (string, page, error) {
 	if p.MaxLength > 0 {
 		limit = min(p.MaxLength, maxPage)
 	}
+
 	out := page{Text: text[p.StartIndex:], TotalLength: len(text)}
 	if len(out.Text) > limit {
 		out.Text = cut(out.Text, limit)
 		out.NextIndex = p.StartIndex + len(out.Text)
 	}
+
 	shown := out.Text
 	if out.NextIndex > 0 {
 		shown += fmt.Sprintf("\n[%d of %d bytes; continue with start_index %d]", out.NextIndex, out.TotalLength, out.NextIndex)
 	}
+
 	return shown, out, nil
 }
 
@@ -182,5 +199,6 @@ func cut(text string, limit int) string {
 	for limit > 1 && !utf8.RuneStart(text[limit]) {
 		limit--
 	}
+
 	return text[:limit]
 }

@@ -29,6 +29,7 @@ func mountWith(a *app, do func(ctx context.Context, cfg daemon.Config, foregroun
 		atLogin    bool
 		options    []string
 	)
+
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
 		Short: "Mount a workspace",
@@ -56,6 +57,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if err != nil {
 				return errs.Fail(errs.Invalid, "%w", err)
 			}
+
 			if o.Remount {
 				point, err := a.abs(argv[1])
 				if err != nil {
@@ -63,6 +65,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 				}
 				return daemon.Remount(point, o)
 			}
+
 			cfg.Options, cfg.Version = o, versionText()
 			if cfg.From, cfg.Remote, err = a.splitFrom(from); err != nil {
 				return err
@@ -73,24 +76,31 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if cfg.Mountpoint, err = a.abs(argv[1]); err != nil {
 				return err
 			}
+
 			if atLogin && foreground {
 				return errs.Fail(errs.Invalid, "--at-login and --foreground cannot be used together")
 			}
+
 			err = do(cmd.Context(), cfg, foreground)
 			if err == nil && cfg.From == cfg.Mountpoint && !foreground {
 				a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
 			}
+
 			if err != nil || !atLogin {
 				return err
 			}
+
 			name, err := mountAtLogin(cfg)
 			if err != nil {
 				return errs.Fail(errs.ScriptKind(err), "it is mounted, but not at the next login: %w", err)
 			}
+
 			a.note("mounted again at each login: systemctl --user disable %s ends that", name)
+
 			return nil
 		},
 	}
+
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().BoolVar(&cfg.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
 	cmd.Flags().UintSliceVar(&cfg.Groups, "group", nil, "a supplementary `ID` of the user, who alone exists in the user namespace")
@@ -100,6 +110,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	cmd.Flags().BoolVar(&atLogin, "at-login", false, "mount it again at each login: write and enable a unit of your systemd")
 	addOptions(cmd, &options)
+
 	return cmd
 }
 
@@ -115,6 +126,7 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 	case name == "":
 		return "", "", errs.Fail(errs.Invalid, "%s names no snapshot", from).WithHint("add one: %s@NAME", from)
 	}
+
 	return "", from, nil
 }
 
@@ -122,10 +134,12 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 // starts, the daemon.
 func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
 	pipe := daemon.ReadyPipe()
+
 	if foreground {
 		if cfg.Keeper, err = keeper.Inherited(); err != nil {
 			return err
 		}
+
 		if cfg.Keeper == nil {
 			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine, Patience: cfg.Patience()}
 			c.Ready, c.ReadyEnv = pipe, daemon.ReadyEnv
@@ -135,6 +149,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			}
 		}
 	}
+
 	s := daemon.StarterOn(pipe)
 	started := s != nil // by Spawn
 	if !started {
@@ -148,15 +163,19 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			}
 		})
 	}
+
 	if !foreground {
 		ready, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 		if err != nil {
 			s(daemon.Message{Error: errs.ErrorOf(err)})
 			return err
 		}
+
 		s(daemon.Message{Ready: &ready})
+
 		return proc.Process.Release()
 	}
+
 	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // the mount is there
 		if pipe == nil { // the command that mounted has its answer
 			s = func(daemon.Message) {}
@@ -169,9 +188,11 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			}
 		}()
 	}
+
 	if !started {
 		cfg.LogTo = os.Stderr
 	}
+
 	return daemon.Run(ctx, cfg, s)
 }
 
@@ -203,8 +224,10 @@ func addOptions(cmd *cobra.Command, options *[]string) {
 			if hasValue {
 				name += "="
 			}
+
 			out = append(out, done+name)
 		}
+
 		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}) // fails only if there is no such flag
 }

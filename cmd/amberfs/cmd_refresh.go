@@ -37,11 +37,13 @@ DIR. --merge merges them, as "git merge" does.`,
 					return a.refreshWorkspace(cmd.Context(), c, r.Dir, r.Store, req)
 				})
 			}
+
 			p, c, err := a.openHere(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer c.Close()
+
 			dir := strings.Join(argv, "")
 			if dir == "" {
 				if dir, err = filledFrom(p); err != nil {
@@ -50,18 +52,22 @@ DIR. --merge merges them, as "git merge" does.`,
 			} else if dir, err = a.abs(dir); err != nil {
 				return err
 			}
+
 			if err := notItself(p, dir); err != nil {
 				return err
 			}
+
 			return a.refreshWorkspace(cmd.Context(), c, dir, p.Store, req)
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "refresh the run `NAME`")
 	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
 	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take DIR's version of conflicting paths")
 	addPrefer(cmd, &req.Ours, &req.Theirs, []string{sideRun, sideWorkspace, sideFork}, []string{sideDir})
 	cmd.Flags().BoolVar(&req.Merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
 	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
+
 	return cmd
 }
 
@@ -91,6 +97,7 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 	if err != nil {
 		return err
 	}
+
 	return a.print(done, func() {
 		paths, inGit := a.withoutGit(done.Paths)
 		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(paths), inGit)+service.GitText(done.Git))
@@ -101,10 +108,12 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, exclude ...string) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
+
 	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, exclude...)
 	bar.done()
 	if text := left.Of(quote(dir)); text != "" && !req.DryRun { // else it was said when they were read
 		a.note("%s", text)
 	}
+
 	return done, err
 }

@@ -50,7 +50,9 @@ restore_keeps in the policy is a --keep for every such restore.
 			if cmd.ArgsLenAtDash() == 0 && len(argv) > 1 {
 				return errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
 			}
+
 			var done snapshot.RestoreResult
+
 			if asPath := cmd.ArgsLenAtDash() == 0 || strings.Contains(argv[0], "/"); asPath && len(argv) == 1 {
 				if dryRun || len(keep) > 0 {
 					return errs.Fail(errs.Invalid, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", quote(argv[0]))
@@ -64,14 +66,18 @@ restore_keeps in the policy is a --keep for every such restore.
 				err = a.ask(cmd.Context(), p, snapshot.RestoreOptions{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}, &done)
 				err = a.orPath(err, argv[0])
 			}
+
 			if err != nil {
 				return err
 			}
+
 			return a.print(done, func() { a.printResult(service.OpOf(snapshot.RestoreOptions{}).Text, nil, &done) })
 		},
 	}
+
 	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
+
 	return cmd
 }
 
@@ -84,11 +90,13 @@ func (a *app) orPath(err error, name string) error {
 	if _, serr := os.Lstat(filepath.Join(wd, name)); serr != nil {
 		return err
 	}
+
 	e := *errs.ErrorOf(err)
 	hint := e.Hint
 	if hint != "" {
 		hint += "\n"
 	}
+
 	return e.WithHint("%[1]sto restore the path %[2]s from the newest snapshot in which it differs, use `amberfs restore ./%[2]s`", hint, quote(name))
 }
 
@@ -119,6 +127,7 @@ func (a *app) paths(argv ...string) (p locate.Place, out []naming.BytePath, err 
 		rel, err = relPath(p, argv[i])
 		out = append(out, rel)
 	}
+
 	return p, out, err
 }
 
@@ -134,6 +143,7 @@ func relPath(p locate.Place, arg string) (naming.BytePath, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return naming.BytePath(cmp.Or(rel, ".")), nil
 }
 
@@ -157,6 +167,7 @@ nothing is changed. PATHs limit the undo.`,
 			if cmd.Flags().Changed("turn") && (turn < 1 || cmd.Flags().Changed("by")) {
 				return errs.Fail(errs.Invalid, "--turn takes a number of `amberfs list --turns`, and no --by")
 			}
+
 			if req.By == "" {
 				for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
 					if cmd.Flags().Changed(flag) {
@@ -165,6 +176,7 @@ nothing is changed. PATHs limit the undo.`,
 				}
 				return args(0, 0, "no arguments")(cmd, argv)
 			}
+
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -172,17 +184,21 @@ nothing is changed. PATHs limit the undo.`,
 			if err != nil {
 				return err
 			}
+
 			req.Paths, req.Keep = paths[:len(argv)], paths[len(argv):]
 			if !cmd.Flags().Changed("by") {
 				name := "undo"
 				if turn > 0 {
 					name = turnName + strconv.Itoa(turn)
 				}
+
 				return a.showOpAt(cmd.Context(), p, snapshot.RestoreOptions{Name: name, Keep: req.Keep, DryRun: req.DryRun}, &service.Command{})
 			}
+
 			return a.showOpAt(cmd.Context(), p, req, &service.Command{})
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
 	f.IntVar(&turn, "turn", 0, "restore the state before the turn `N`")
@@ -192,5 +208,6 @@ nothing is changed. PATHs limit the undo.`,
 	f.BoolVar(&req.Ours, "ours", false, "leave paths in conflict as they are")
 	f.BoolVar(&req.Theirs, "theirs", false, "make paths in conflict what they were before ACTOR")
 	addPrefer(cmd, &req.Ours, &req.Theirs, []string{sideWorkspace, sideRun, sideFork}, []string{"undo"})
+
 	return cmd
 }

@@ -29,6 +29,7 @@ func runCommand(a *app) *cobra.Command {
 		anew     bool
 		resume   bool
 	)
+
 	cmd := &cobra.Command{
 		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
@@ -82,10 +83,12 @@ other commands work inside.`,
 			if c.Root && c.Fork == "" {
 				return errs.Fail(errs.Invalid, "--root needs --fork NAME: the fork that is the root directory")
 			}
+
 			var err error
 			if c.Options, err = mountopt.Parse(options...); err != nil {
 				return errs.Fail(errs.Invalid, "%w", err)
 			}
+
 			c.Options.ReadOnly = c.Options.ReadOnly || readOnly
 			for _, n := range []struct {
 				name  string
@@ -95,17 +98,20 @@ other commands work inside.`,
 					err = n.check(n.name)
 				}
 			}
+
 			if err != nil {
 				return errs.Fail(errs.Invalid, "%w", err)
 			}
 			if k.apply == applyAsk && slices.Contains(store, applyYes) {
 				return errs.Fail(errs.Invalid, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
 			}
+
 			if len(store) > 0 {
 				if c.Store, err = a.abs(store[0]); err != nil {
 					return err
 				}
 			}
+
 			from, remote, err := a.splitFrom(from)
 			if err != nil {
 				return err
@@ -113,6 +119,7 @@ other commands work inside.`,
 			if !slices.Contains([]string{"", applyAsk, applyYes}, k.apply) {
 				return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", k.apply)
 			}
+
 			if k.sides.Ours || k.sides.Theirs || k.sides.Merge {
 				if !resume {
 					return errs.Fail(errs.Invalid, "--ours, --theirs, --prefer and --merge need --resume")
@@ -121,34 +128,41 @@ other commands work inside.`,
 					return err
 				}
 			}
+
 			if resume {
 				return a.resumeRun(cmd.Context(), &k, c, from, store)
 			}
 			if k.apply != "" && from == "" {
 				return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
 			}
+
 			if k.dir = from; from != "" && c.Store == "" && !discard && !readOnly {
 				if c.Fork != "" {
 					return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
 				}
 				return a.runKept(cmd.Context(), &k, c)
 			}
+
 			if k.name != "" || anew || discard && k.apply != "" {
 				return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 			}
+
 			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
 			if p, err := a.place(); err == nil && here && c.Store == "" && from == "" {
 				return a.runHere(cmd.Context(), p, c, remote)
 			}
+
 			if c.Root {
 				if ran, st, err := sandbox.AsRoot(cmd.Context(), c.Store); ran {
 					return a.statusOf(st, err)
 				}
 				a.noteOnlyRoot("no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 			}
+
 			return a.run(cmd, c, from, remote, k.apply)
 		},
 	}
+
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
 	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is COMMAND's root directory")
@@ -171,6 +185,7 @@ other commands work inside.`,
 	cmd.Flags().BoolVar(&c.Report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")
 	addOptions(cmd, &options)
+
 	return cmd
 }
 
@@ -179,15 +194,18 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if err != nil {
 		return err
 	}
+
 	var temp *sandbox.TempDir
 	if c.Store == "" {
 		if temp, err = sandbox.Temp(); err != nil {
 			return err
 		}
 		defer temp.Remove()
+
 		c.Temp = temp.Path
 		c.Store = filepath.Join(c.Temp, "store")
 	}
+
 	c.Store = locate.Resolve(mounts, c.Store)
 	switch {
 	case from != "":
@@ -196,14 +214,17 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			return errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
 		}
 		c.Mountpoint = from
+
 	case c.Temp != "":
 		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
 		if err := os.Mkdir(c.Mountpoint, 0o700); err != nil {
 			return errs.Fail(errs.ScriptKind(err), "cannot create a mount point: %w", err)
 		}
+
 	default:
 		c.Mountpoint = daemon.RunMountpoint(c.Store)
 	}
+
 	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}
 	if c.Temp != "" {
 		cfg.Exclude = []string{c.Temp}
@@ -211,8 +232,10 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if err := daemon.CheckPaths(&cfg, mounts); err != nil {
 		return err
 	}
+
 	bar := a.newProgress()
 	defer bar.done()
+
 	s := a.starter(bar, func(*daemon.Ready) {})
 	bar.expect(from)
 	_, err = daemon.Make(cmd.Context(), cfg, s)
@@ -220,6 +243,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if err != nil {
 		return err
 	}
+
 	a.noteRepository(from)
 	p := locate.Place{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
 	var left bool // some changes were left
@@ -232,14 +256,17 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			if err == nil {
 				before = a.begin(cmd.Context(), *c)
 			}
+
 			return err
 		},
 		func(e sandbox.Ended) error {
 			defer before.close() // the daemon ends with the last connection
+
 			unfinished = e.Started && apply != ""
 			if !e.Started || !e.Served { // which was reported
 				return nil
 			}
+
 			err := a.atEnd(cmd.Context(), p, c)
 			switch {
 			case err == nil && apply == applyYes && e.Interrupted:
@@ -250,16 +277,19 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			case apply == "":
 				before.end(cmd.Context())
 			}
+
 			return err
 		})
 	if unfinished {
 		a.noteKept(c, from, left)
 	}
+
 	if err == nil && status == 0 {
 		err = notApplied
 	} else if notApplied != nil {
 		a.note("%v", notApplied)
 	}
+
 	return a.statusOf(status, err)
 }
 
@@ -277,6 +307,7 @@ func (a *app) statusOf(status int, err error) error {
 	if err != nil {
 		a.note("%v", err)
 	}
+
 	return exitCode(status)
 }
 
@@ -288,6 +319,7 @@ func (a *app) noteRepository(dir string) {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 		return
 	}
+
 	for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
 		if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
 			a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))

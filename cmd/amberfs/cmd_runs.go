@@ -48,14 +48,18 @@ forks in one store.`,
 			if !all {
 				rows = slices.DeleteFunc(rows, func(r runs.Run) bool { return r.State == service.RunRemoved })
 			}
+
 			return a.print(append(rows, copies...), func() { a.printRows(runRows(rows, copies)) })
 		},
 	}
+
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that were removed within a day")
+
 	for _, c := range []*cobra.Command{runsDiffCommand(a), runsRemoveCommand(a), runsRestoreCommand(a), runsPruneCommand(a)} {
 		c.DisableFlagsInUseLine = true
 		cmd.AddCommand(c)
 	}
+
 	return cmd
 }
 
@@ -64,6 +68,7 @@ func runRows(all, copies []runs.Run) [][]string {
 	if len(all) == 0 {
 		out = append(out, []string{"no runs"})
 	}
+
 	for _, r := range append(all, copies...) {
 		changed := plural(r.Changed, "file", "files")
 		if r.More {
@@ -72,16 +77,20 @@ func runRows(all, copies []runs.Run) [][]string {
 		if r.InGit > 0 {
 			changed += " and git"
 		}
+
 		dir := quote(r.Dir)
 		if r.Gone {
 			dir += " (gone)"
 		}
+
 		name := r.Name
 		if r.State == runs.Copy {
 			name, changed = "-", plural(r.Runs, "run", "runs")
 		}
+
 		out = append(out, []string{name, dir, humanize.Time(r.Used), r.State, changed, service.BytesText(r.Bytes)})
 	}
+
 	return out
 }
 
@@ -102,19 +111,24 @@ does.`,
 					return err
 				}
 				defer ch.Close()
+
 				if stat {
 					return diff.Stat(ctx, a.stdout, ch.Source, ch.Base, ch.Now, diff.Options{})
 				}
+
 				out := &diffWriter{a: a}
 				err = diff.Write(ctx, out, ch.Source, ch.Base, ch.Now, diff.Options{})
 				if ferr := out.flush(); err == nil {
 					err = ferr
 				}
+
 				return err
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&stat, "stat", false, "only count the changed lines of each file")
+
 	return cmd
 }
 
@@ -129,28 +143,35 @@ func runsRemoveCommand(a *app) *cobra.Command {
 		Args:    args(1, -1, "NAMEs of runs"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			ctx := cmd.Context()
+
 			for _, name := range argv {
 				if err := a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
 					if err := r.Removable(); err != nil {
 						return err
 					}
+
 					if !yes && !a.asks() {
 						return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
 					}
+
 					if !yes {
 						if sure, err := a.sure(ctx, r, c); err != nil || !sure {
 							return err
 						}
 					}
+
 					return a.removeRun(ctx, r.Store, r.Name)
 				}); err != nil {
 					return err
 				}
 			}
+
 			return nil
 		},
 	}
+
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+
 	return cmd
 }
 
@@ -161,11 +182,13 @@ func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, er
 		return false, err
 	}
 	defer ch.Close()
+
 	what := plural(r.Changed, "changed file", "changed files")
 	if plan, _ := a.apply(ctx, ch, r.Dir, hostdir.ApplyOptions{DryRun: true}); plan != nil {
 		q := question.New(a.terminal(), ch, r.Dir, threeway.RefuseConflicts, plan)
 		what = strings.Join(append([]string{q.Summary()}, q.Commits()...), "\n")
 	}
+
 	return question.YesNo(ctx, a.terminal(), fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, what))
 }
 
@@ -175,13 +198,16 @@ func (a *app) removeRun(ctx context.Context, store, name string) error {
 	if err == nil {
 		err = r.Removable() // it may have been started since
 	}
+
 	if err != nil {
 		return err
 	}
+
 	err = runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
 	if err == nil {
 		a.note("the run %s is removed\n\tit was a run of %s\n\tfor a day it can be had back: amberfs runs restore %s", name, quote(r.Dir), name)
 	}
+
 	return err
 }
 
@@ -201,6 +227,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 				if err == nil {
 					a.printf("the run %s is kept\n", r.Name)
 				}
+
 				return err
 			})
 		},
@@ -223,8 +250,10 @@ them with the space that each frees. At a terminal, it asks.`,
 			return a.prune(cmd.Context(), yes, dryRun)
 		},
 	}
+
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would be removed")
+
 	return cmd
 }
 
@@ -233,10 +262,12 @@ func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
 	if err != nil {
 		return err
 	}
+
 	p.DryRun = dryRun
 	if p.Empty() || dryRun {
 		return a.print(p, func() { a.printf("%s", prunedText(p)) })
 	}
+
 	if !yes {
 		would := p
 		would.DryRun = true
@@ -245,9 +276,11 @@ func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
 			return err
 		}
 	}
+
 	if p, err = a.runs().Prune(ctx, p); err != nil {
 		return err
 	}
+
 	return a.print(p, func() { a.printf("%s", prunedText(p)) })
 }
 
@@ -259,6 +292,7 @@ func prunedText(p runs.Pruned) string {
 	if p.DryRun {
 		did, freed = "to remove:", "to free"
 	}
+
 	text := fmt.Sprintf("%s %s and %s, %s %s\n", did, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), service.BytesText(p.Bytes), freed)
 	for _, r := range p.Runs {
 		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\t" + service.BytesText(r.Bytes) + "\n"
@@ -266,6 +300,7 @@ func prunedText(p runs.Pruned) string {
 	for _, s := range p.Stores {
 		text += "copy\t" + quote(s.Dir) + "\t" + service.BytesText(s.Bytes) + "\t" + quote(s.Store) + "\n"
 	}
+
 	return text
 }
 
@@ -295,14 +330,17 @@ func (a *app) storeHere() (store string, ok bool) {
 	if err != nil {
 		return "", false
 	}
+
 	dir, err := a.cwd()
 	if err != nil {
 		return "", false
 	}
+
 	root, err := runs.Root()
 	if err != nil {
 		return "", false
 	}
+
 	store = runs.Store(locate.Resolve(mounts, root), mounts, locate.Resolve(mounts, dir))
 	_, ok = runs.Dir(store)
 	return store, ok

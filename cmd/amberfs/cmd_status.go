@@ -24,6 +24,7 @@ FILE ("-" is standard input).`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var doc json.RawMessage
 			var req any = service.Policy{}
+
 			if len(argv) == 1 {
 				name := argv[0]
 				in, err := a.openInput(name)
@@ -31,6 +32,7 @@ FILE ("-" is standard input).`,
 					return err
 				}
 				defer in.Close()
+
 				patch, err := io.ReadAll(in)
 				if err == nil {
 					err = strictjson.Decode(patch, new(json.RawMessage))
@@ -38,22 +40,28 @@ FILE ("-" is standard input).`,
 				if name == "-" {
 					name = "the standard input"
 				}
+
 				if err != nil {
 					return errs.Fail(errs.Invalid, "cannot read a policy from %s: %w", name, err)
 				}
 				req = service.SetPolicy{Patch: patch}
 			}
+
 			if err := a.askHere(cmd.Context(), req, &doc); err != nil {
 				return err
 			}
+
 			if a.json {
 				return a.printJSON(doc)
 			}
+
 			var b bytes.Buffer
 			if err := json.Indent(&b, doc, "", "  "); err != nil {
 				return err
 			}
+
 			a.printf("%s\n", b.Bytes())
+
 			return nil
 		},
 	}

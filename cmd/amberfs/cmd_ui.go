@@ -61,18 +61,22 @@ In a directory with runs, it shows these. From another machine, over ssh:
 					return a.serveUI(cmd.Context(), at, listen, write, open)
 				})
 			}
+
 			if err != nil {
 				return err
 			}
 			if err := a.ask(cmd.Context(), p, service.GetStatus{}, nil); err != nil {
 				return err
 			}
+
 			return a.serveUI(cmd.Context(), p, listen, write, open)
 		},
 	}
+
 	c.Flags().BoolVar(&write, "write", false, "allow changes")
 	c.Flags().BoolVar(&open, "open", false, "open a browser")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
+
 	return c
 }
 
@@ -84,6 +88,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 	if err != nil {
 		return err
 	}
+
 	transport := &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return service.Dial(ctx, p.Store) },
 		DisableCompression: true,
@@ -99,6 +104,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 			return a.applyWorkspace(ctx, p.Store, workspace, args)
 		}
 	}
+
 	page := web.New(o)
 	out := served{Token: page.Token()}
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
@@ -107,26 +113,32 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		out.URL = page.URL(port)
 	}
+
 	text := out.URL
 	if s := out.Socket; s != "" {
 		text = fmt.Sprintf("listening on %[2]s; forward it with ssh -L %[1]s:%[2]s HOST and open\n%[3]s", forwarded, s, out.URL)
 	}
+
 	if err := a.print(out, func() { fmt.Fprintln(a.stdout, text) }); err != nil {
 		l.Close()
 		return err
 	}
+
 	if open && out.Socket == "" {
 		defer a.openBrowser(out.URL)()
 	}
+
 	srv := &http.Server{
 		Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
+
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the page: %w", err)
 	}
+
 	return nil
 }
 
@@ -140,23 +152,28 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 	if err := strictjson.Decode(args, &want); err != nil {
 		return nil, errs.Fail(errs.Invalid, "malformed request: %w", err)
 	}
+
 	c, err := client.Open(ctx, client.Target{Store: store, Workspace: workspace, Command: a.command})
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+
 	if want.Parts != "" {
 		return runs.Parts(ctx, c, string(want.Parts))
 	}
+
 	r := &runs.Run{Store: store}
 	if _, ok := runs.Dir(store); ok {
 		r, err = runs.Named(ctx, store, workspace, a.command)
 	} else {
 		r.Dir, err = storedir.FilledFrom(store)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return want.Do(ctx, c, *r, a.command)
 }
 
@@ -173,9 +190,11 @@ func (a *app) openBrowser(url string) (remove func()) {
 			err = exec.Command("xdg-open", file).Start()
 		}
 	}
+
 	if err != nil {
 		a.note("cannot open a browser: %v; open the address yourself", err)
 	}
+
 	return remove
 }
 
@@ -188,12 +207,15 @@ func uiListener(where string) (net.Listener, error) {
 		if err != nil {
 			return nil, errs.Fail(errs.Failed, "listening on %s: %w", path, err).WithHint("if no program uses the socket, remove it")
 		}
+
 		return l, nil
 	}
+
 	host, _, err := net.SplitHostPort(where)
 	if err != nil || !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) {
 		return nil, errs.Fail(errs.Invalid, "--listen takes 127.0.0.1, ::1 or localhost with a port, such as 127.0.0.1:8080, or unix:PATH, not %q", where).
 			WithHint("the page is for one user; from another machine use ssh, see `amberfs ui --help`")
 	}
+
 	return net.Listen("tcp", where)
 }

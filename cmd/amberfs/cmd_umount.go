@@ -44,7 +44,9 @@ umount(8). "amberfs umount STORE" ends it.`,
 			return a.umount(cmd.Context(), point, lazy)
 		},
 	}
+
 	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, and wait until no program uses it")
+
 	return cmd
 }
 
@@ -59,6 +61,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if err != nil {
 		return err
 	}
+
 	point = locate.Resolve(all, point)
 	m, ok := locate.On(all, point)
 	if !ok {
@@ -67,6 +70,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			m, ok = ms[len(ms)-1], true
 		}
 	}
+
 	if ok && m.Root != "/" {
 		return errs.Fail(errs.Invalid, "%s is a bind mount of part of a workspace", m.Mountpoint).
 			WithHint("unmount it with `umount %s`", m.Mountpoint)
@@ -74,11 +78,13 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if !ok { // perhaps another mount namespace has a copy of a mount of this store
 		m = &mountinfo.Info{Source: point, Mountpoint: point}
 	}
+
 	done := unmounted{Store: m.Source, Mountpoint: m.Mountpoint}
 	c, err := client.Open(ctx, client.Target{Store: m.Source, Command: a.command})
 	if !ok && err != nil {
 		return errs.Fail(errs.NotExist, "%s is not a mount of amberfs", point)
 	}
+
 	if errs.ScriptKind(err) == errs.NotExist {
 		if daemon.Answers(m.Mountpoint) == nil {
 			return errs.Fail(errs.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
@@ -90,18 +96,23 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		if err := daemon.Detach(m.Mountpoint); err != nil {
 			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}
+
 		done.Dead = true
 		a.note("the daemon of %s was not running; nothing acknowledged is lost", m.Mountpoint)
+
 		return a.print(done, func() {})
 	}
+
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+
 	wait, err := endOf(c.DaemonPID())
 	if err != nil {
 		return err
 	}
+
 	var ended service.Unmounted
 	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, &ended)
 	if errs.ScriptKind(err) == errs.Busy {
@@ -110,14 +121,17 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if err != nil {
 		return err
 	}
+
 	done.Mountpoint = ended.Mountpoint
 	if err := wait(ctx); err != nil { // what is left is sealed
 		return err
 	}
+
 	if reason := engine.CheckpointFailed(m.Source); reason != "" {
 		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(
 			"the last checkpoint of %s failed; nothing is lost, the store has what is not sealed: %s", m.Source, reason), ""))
 	}
+
 	return a.print(done, func() {})
 }
 
@@ -130,12 +144,15 @@ func inUse(m locate.Mount, cause error) error {
 			who = append(who, fmt.Sprintf("%d more", len(users)-i))
 			break
 		}
+
 		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
 	}
+
 	e := errs.Fail(errs.Busy, "the mount at %s is in use", m.Mountpoint)
 	if len(who) > 0 {
 		e.Msg += " by " + strings.Join(who, ", ")
 	}
+
 	e.Err = cause
 	return e.WithHint("end these programs, or detach the mount with --lazy")
 }
@@ -150,6 +167,7 @@ func endOf(pid int) (wait func(context.Context) error, err error) {
 	if err != nil {
 		return nil, errs.Fail(errs.Failed, "cannot watch the daemon, process %d: %w", pid, err)
 	}
+
 	return func(ctx context.Context) error {
 		defer unix.Close(fd)
 		for ctx.Err() == nil {
@@ -161,6 +179,7 @@ func endOf(pid int) (wait func(context.Context) error, err error) {
 				return nil
 			}
 		}
+
 		return ctx.Err()
 	}, nil
 }

@@ -28,17 +28,21 @@ other formats is refused, one that does not start is rolled back.`,
 			if err == nil && len(argv) == 1 {
 				program, err = a.abs(argv[0])
 			}
+
 			if err != nil {
 				return err
 			}
+
 			store, err := a.storeOf()
 			if err != nil {
 				return err
 			}
+
 			done, err := service.AskUpgrade(cmd.Context(), store, program)
 			if err != nil {
 				return err
 			}
+
 			return a.print(done, func() {
 				a.printf("upgraded to %s, process %d; programs waited %s\n", done.Version, done.PID,
 					time.Duration(done.Pause*float64(time.Second)).Round(time.Millisecond))
@@ -54,6 +58,7 @@ func (a *app) storeOf() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return "", err
@@ -64,6 +69,7 @@ func (a *app) storeOf() (string, error) {
 	if _, err := os.Lstat(filepath.Join(dir, service.SocketName)); err == nil {
 		return dir, nil
 	}
+
 	return "", errs.Fail(errs.NotExist, "%s is in no mount of amberfs", dir).WithHint("use -C with a directory of the mount")
 }
 
@@ -75,13 +81,17 @@ func termsCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		terms, err := cfg.Terms(init)
 		if err != nil {
 			return err
 		}
+
 		a.printf("%s", terms)
+
 		return nil
 	})
+
 	cmd.Use, cmd.Hidden = daemon.TermsCommand, true
 	return cmd
 }

@@ -35,7 +35,9 @@ status 7.
 			return a.printFailed(r, err, func() { a.printReport(r) })
 		},
 	}
+
 	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index, and move damaged records to STORE/quarantine")
+
 	return cmd
 }
 
@@ -46,17 +48,21 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 	if err != nil {
 		return nil, err
 	}
+
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return nil, err
 	}
+
 	store = locate.Resolve(mounts, store)
 	var c *client.Client
+
 	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 { // a mount point does as well
 		p, err := a.placeOf(store)
 		if err != nil {
 			return nil, err
 		}
+
 		store = p.Store
 		if c, err = a.open(ctx, p); err != nil {
 			return nil, err
@@ -67,17 +73,21 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 		return daemon.VerifyStore(ctx, store, mend, bar.show)
 	}
 	defer c.Close()
+
 	if mend {
 		return nil, errs.Fail(errs.Busy, "a mounted store cannot be repaired").
 			WithHint("unmount it, then run `amberfs verify --repair %s`", store)
 	}
+
 	bar := a.newProgress()
 	defer bar.done()
+
 	var report repair.Report
 	err = c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
 	if err != nil && report.OK() {
 		return nil, err
 	}
+
 	return &report, err
 }
 
@@ -85,29 +95,37 @@ func (a *app) printReport(r *repair.Report) {
 	for _, d := range r.Damage {
 		a.printf("damaged: %s\n", d.What)
 	}
+
 	last := ""
+
 	for _, f := range r.Affected {
 		where := "in snapshot " + f.Snapshot + " of " + f.Workspace
 		if f.Snapshot == "" {
 			where = "in the present state of " + f.Workspace
 		}
+
 		if where != last {
 			a.printf("%s:\n", where)
 			last = where
 		}
+
 		a.printf("  %s\n", quote(cmp.Or(f.Path, ".")))
 	}
+
 	if n := r.LostChanges; n > 0 {
 		a.printf("lost: %s behind the damage in the journal\n", plural(int(n), "change", "changes"))
 	}
+
 	state := "no damage"
 	if n := len(r.Damage); n > 0 {
 		state = plural(n, "damaged record", "damaged records")
 	} else if n := len(r.Affected); n > 0 {
 		state = plural(n, "path", "paths") + " of which a part is lost"
 	}
+
 	if m := r.Repaired; m != nil {
 		a.printf("repaired: %d objects, %d restored, %d set aside\n", m.Objects, m.Mended, m.Quarantined)
 	}
+
 	a.printf("verified %d objects, %s: %s\n", r.Objects, service.BytesText(r.Bytes), state)
 }

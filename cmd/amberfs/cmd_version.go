@@ -30,6 +30,7 @@ func thisBuild() build {
 	if commit != "" {
 		b.Commit, b.Date = commit, date
 	}
+
 	return b
 }
 
@@ -40,6 +41,7 @@ func buildOf(info *debug.BuildInfo) build {
 	if b.Version == "" || b.Version == "(devel)" {
 		b.Version = "devel"
 	}
+
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -48,6 +50,7 @@ func buildOf(info *debug.BuildInfo) build {
 			b.Date = s.Value
 		}
 	}
+
 	return b
 }
 

@@ -39,6 +39,7 @@ func worktreeCommand(a *app) *cobra.Command {
 		c.DisableFlagsInUseLine = true
 		cmd.AddCommand(c)
 	}
+
 	return cmd
 }
 
@@ -60,7 +61,9 @@ for them, mounted at .claude/worktrees/.amberfs.`,
 			return a.print(w, func() { a.printf("%s\n", w.Path) })
 		},
 	}
+
 	cmd.Flags().StringVarP(&branch, "branch", "b", "", "another `BRANCH` than worktree-NAME")
+
 	return cmd
 }
 
@@ -76,14 +79,17 @@ func worktreeListCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			all, err := r.List(cmd.Context())
 			if err != nil {
 				return err
 			}
+
 			var rows [][]string
 			for _, w := range all {
 				rows = append(rows, []string{w.Name, cmp.Or(w.Branch, "-"), w.Path})
 			}
+
 			return a.print(all, func() { a.printRows(rows) })
 		},
 	}
@@ -107,7 +113,9 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&force, "force", false, "also with programs in it")
+
 	return cmd
 }
 
@@ -122,6 +130,7 @@ func inFork(p locate.Place) error {
 	if root == p.Mount.Mountpoint {
 		return nil
 	}
+
 	return errs.Fail(errs.Invalid, "this directory is in the fork %s", p.Workspace[len(p.Workspace)-1]).
 		WithHint("go into the repository's main worktree")
 }
@@ -136,22 +145,27 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 	if real, err := filepath.EvalSymlinks(wd); err == nil {
 		wd = real // git, too, would follow a link into a fork
 	}
+
 	p, err := a.placeOf(wd)
 	if err == nil {
 		err = inFork(p)
 	}
+
 	if errs.ScriptKind(err) == errs.NotExist {
 		if wd, err = a.copyForWorktrees(ctx, wd, add); err == nil {
 			p, err = a.placeOf(wd)
 		}
 	}
+
 	if err != nil {
 		return nil, p, err
 	}
+
 	root, _ := p.Root()
 	if r, ok := worktrees.Copied(root); ok {
 		return r, p, nil
 	}
+
 	r, err := worktrees.Open(ctx, wd, root)
 	return r, p, err
 }
@@ -161,6 +175,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if err != nil {
 		return w, err
 	}
+
 	if link == "" {
 		link = r.Link(name)
 	} else if wd, err := a.cwd(); err != nil {
@@ -168,9 +183,11 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	} else if !filepath.IsAbs(link) {
 		link = filepath.Join(wd, link)
 	}
+
 	if _, err := os.Lstat(link); err == nil {
 		return w, errs.Fail(errs.Exist, "%s exists", link).WithHint("name another PATH")
 	}
+
 	head, err := r.Head(ctx)
 	if err != nil {
 		return w, err
@@ -184,6 +201,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if w, err = r.Add(ctx, name, branch, head, link); err != nil {
 		err = errors.Join(err, a.ask(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true}, nil))
 	}
+
 	return w, err
 }
 
@@ -193,6 +211,7 @@ func (a *app) removeWorktree(ctx context.Context, name, path string, force bool)
 	if err != nil {
 		return done, err
 	}
+
 	w, err := r.Find(ctx, name)
 	if err != nil {
 		return done, err
@@ -203,6 +222,7 @@ func (a *app) removeWorktree(ctx context.Context, name, path string, force bool)
 	if err := a.ask(ctx, p, service.DeleteFork{Name: name, Force: force}, &done); err != nil && errs.ScriptKind(err) != errs.NotExist {
 		return done, err
 	}
+
 	done.Name = name
 	return done, r.Forget(ctx, w)
 }
@@ -225,25 +245,30 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 	if argv[0] == "remove" {
 		return a.worktreeRemoved(ctx, in.WorktreePath)
 	}
+
 	a.dir = in.Cwd
 	name := hooks.WorktreeName(in.Name)
 	w, err := a.addWorktree(ctx, name, "", "")
 	if errs.ScriptKind(err) == errs.Exist {
 		w, err = a.worktreeNamed(ctx, name)
 	}
+
 	if err == nil {
 		a.printf("%s\n", w.Path)
 		return nil
 	}
+
 	r, from, perr := a.plainRepository(ctx)
 	if perr != nil {
 		return perr
 	}
+
 	a.note("%v: git makes the worktree", err)
 	path, err := r.AddPlain(ctx, name, from)
 	if err == nil {
 		a.printf("%s\n", path)
 	}
+
 	return err
 }
 
@@ -257,14 +282,17 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 	if wd, err = filepath.EvalSymlinks(wd); err != nil {
 		return nil, nil, err
 	}
+
 	p, err := a.placeOf(wd)
 	if err == nil {
 		err = inFork(p)
 	}
+
 	if err == nil || errs.ScriptKind(err) == errs.NotExist { // no mount
 		r, err := worktrees.Plain(ctx, wd)
 		return r, nil, err
 	}
+
 	if last := len(p.Workspace) - 1; last >= 0 {
 		above := p
 		above.Workspace = p.Workspace[:last]
@@ -273,6 +301,7 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 			return r, w, nil
 		}
 	}
+
 	return nil, nil, err
 }
 
@@ -283,11 +312,13 @@ func (a *app) worktreeRemoved(ctx context.Context, path string) error {
 	if i < 0 {
 		return worktrees.RemovePlain(ctx, path)
 	}
+
 	name, rel, _ := strings.Cut(path[i+len(forks):], "/")
 	a.dir = filepath.Join(path[:i], rel)
 	done, err := a.removeWorktree(ctx, name, filepath.Clean(path), true)
 	if err == nil {
 		a.note("the last state of the worktree %s is the snapshot %s", name, done.Snapshot)
 	}
+
 	return err
 }

@@ -38,29 +38,35 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 		for _, i := range l.Snapshots {
 			out = append(out, i.Name+"\t"+service.OneLine(i.Message))
 		}
+
 		out = append(out, "latest", "undo", "base")
+
 	case "fork":
 		p, err := a.place()
 		if err != nil {
 			return nil
 		}
+
 		if root, ok := p.Root(); ok {
 			entries, _ := os.ReadDir(filepath.Join(root, naming.ForksDir)) // else there are none
 			for _, e := range entries {
 				out = append(out, e.Name())
 			}
 		}
+
 	case "actor":
 		var l service.ActorList
 		_ = a.askHere(ctx, service.Actors{}, &l) // else there are none
 		for _, s := range l.Actors {
 			out = append(out, s.Name)
 		}
+
 	case "run":
 		rows, _ := a.runs().All(ctx) // else there are none
 		for _, r := range rows {
 			out = append(out, r.Name+"\t"+r.Dir)
 		}
+
 	case "remote":
 		var l service.RemoteList
 		_ = a.askHere(ctx, service.Remotes{}, &l) // else there are none
@@ -77,6 +83,7 @@ func (a *app) complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.complete(c)
 	}
+
 	name := strings.TrimPrefix(cmd.CommandPath(), "amberfs ")
 	of := func(kinds string, n int) ([]string, cobra.ShellCompDirective) {
 		words := strings.Fields(kinds)
@@ -84,13 +91,17 @@ func (a *app) complete(cmd *cobra.Command) {
 		if kind == "..." {
 			kind = words[len(words)-2]
 		}
+
 		if kind == "file" {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
+
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
+
 		return a.names(ctx, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
+
 	if kinds := completions[name]; kinds != "" {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, argv []string, _ string) ([]string, cobra.ShellCompDirective) {
 			kinds := kinds
@@ -99,9 +110,11 @@ func (a *app) complete(cmd *cobra.Command) {
 					kinds = cmp.Or(completions[name+" --"+flag], kinds)
 				}
 			}
+
 			return of(kinds, len(argv))
 		}
 	}
+
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		kind := cmp.Or(completions[name+" --"+f.Name], completions["--"+f.Name])
 		if kind != "" && f.Value.Type() == "string" {

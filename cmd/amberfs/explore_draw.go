@@ -17,6 +17,7 @@ func drawing(all []*attempt, drawn, width, height int) (text string, lines int) 
 	var rows []string
 	fits := len(all) < height
 	counts := map[string]int{}
+
 	for _, t := range all {
 		counts[t.State]++
 		took := t.Seconds
@@ -27,22 +28,28 @@ func drawing(all []*attempt, drawn, width, height int) (text string, lines int) 
 			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(lastLine(t.log, 0))))
 		}
 	}
+
 	if !fits {
 		var parts []string
 		for _, state := range slices.Sorted(maps.Keys(counts)) {
 			parts = append(parts, fmt.Sprint(counts[state], " ", state))
 		}
+
 		rows = append(rows, strings.Join(parts, ", "))
 	}
+
 	var b strings.Builder
 	b.WriteString(strings.Repeat(styles.LineUp, min(drawn, height-1)))
+
 	for i := range max(len(rows), min(drawn, height-1)) {
 		row := ""
 		if i < len(rows) {
 			row = shortened(rows[i], width-1)
 		}
+
 		b.WriteString(styles.LineClear + row + "\n")
 	}
+
 	return b.String(), max(len(rows), min(drawn, height-1))
 }
 
@@ -52,6 +59,7 @@ func shortened(text string, columns int) string {
 		if columns--; r >= utf8.RuneSelf {
 			columns--
 		}
+
 		if columns < 0 {
 			return text[:i]
 		}

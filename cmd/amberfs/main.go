@@ -51,6 +51,7 @@ func runApp(a *app, argv []string) int {
 	root.SetArgs(a.argv)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
+
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.started {
 		a.json = a.json || wantsJSON(argv[1:])
@@ -58,6 +59,7 @@ func runApp(a *app, argv []string) int {
 			err = errs.Fail(errs.Invalid, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
 		}
 	}
+
 	return a.finish(ctx, err)
 }
 
@@ -74,9 +76,11 @@ func (a *app) finish(ctx context.Context, err error) int {
 	if err == nil {
 		err = a.outputError()
 	}
+
 	if err == nil {
 		return 0
 	}
+
 	var status exitCode
 	if errors.As(err, &status) {
 		return int(status)
@@ -84,12 +88,15 @@ func (a *app) finish(ctx context.Context, err error) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
+
 	e := errs.ErrorOf(err)
 	exit := e.Kind.Exit()
 	if a.json {
 		_ = a.printJSON(failure{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
 	}
+
 	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(e.Error(), "\n\t"))
+
 	return exit
 }
 
@@ -117,10 +124,13 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !isCommand(root, args[0]) &&
 			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
 	}
+
 	if !helper {
 		return args
 	}
+
 	out := []string{"mount"}
+
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case (arg == "-t" || arg == "-N") && i+1 < len(args):
@@ -132,6 +142,7 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 			out = append(out, arg)
 		}
 	}
+
 	return out
 }
 
@@ -168,6 +179,7 @@ run work from inside a mount, or with -C DIR.`,
 			}
 		},
 	}
+
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -176,6 +188,7 @@ run work from inside a mount, or with -C DIR.`,
 		}
 		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpOf(cmd))
 	})
+
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
@@ -186,6 +199,7 @@ run work from inside a mount, or with -C DIR.`,
 		c.SuggestFor = strings.Fields(otherWords[c.Name()])
 		root.AddCommand(c)
 	}
+
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -205,6 +219,7 @@ run work from inside a mount, or with -C DIR.`,
 			add(group.title, c)
 		}
 	}
+
 	opCommands(a, root, add)
 	root.AddCommand(versionCommand(a), exitStatusHelp(),
 		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
@@ -215,15 +230,18 @@ run work from inside a mount, or with -C DIR.`,
 		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
 		hidden(worktreeHook, 1, a.onWorktree),
 		hidden(janitor, 2, a.discardForks))
+
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	knownTopics(root)
+
 	return root
 }
 
 // knownTopics has the command help refuse what is no command. Cobra prints the general help.
 func knownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
+
 	for _, help := range root.Commands() {
 		if help.Name() != "help" {
 			continue
@@ -234,7 +252,9 @@ func knownTopics(root *cobra.Command) {
 			if len(topic) > 0 && (err != nil || found == root || len(rest) > 0) {
 				return noSuchCommand(root, strings.Join(topic, " "))
 			}
+
 			run(cmd, topic)
+
 			return nil
 		}
 	}
@@ -249,6 +269,7 @@ func noSuchCommand(root *cobra.Command, word string) error {
 	if like := root.SuggestionsFor(word); len(like) > 0 {
 		return e.WithHint("did you mean %q?", cmp.Or(service.Nearest(word, like), like[0]))
 	}
+
 	return e.WithHint("see `amberfs help`")
 }
 

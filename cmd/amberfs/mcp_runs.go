@@ -33,6 +33,7 @@ func listRunsTool(ctx context.Context, a *app, _ locate.Place, _ any, _ notifier
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := a.runs().All(ctx)
 	all = slices.DeleteFunc(all, func(r runs.Run) bool { return !r.Of(dir) })
 	return &runList{all}, err
@@ -72,6 +73,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notif
 	if err != nil && done != nil && len(done.Conflicts) > 0 {
 		err = errs.Fail(errs.ScriptKind(err), "%s; decide with ours, theirs or leave:\n%s", errs.ErrorOf(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
 	}
+
 	return done, err
 }
 
@@ -82,8 +84,11 @@ func removeRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ noti
 		if err := r.Removable(); err != nil {
 			return err
 		}
+
 		removed.State = service.RunRemoved
+
 		return runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunRemoved)
 	})
+
 	return &removed, err
 }

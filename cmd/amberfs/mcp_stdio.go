@@ -32,6 +32,7 @@ func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
 		w.drain()
 		pipe.CloseWithError(err)
 	}()
+
 	return &mcp.IOTransport{Reader: r, Writer: w}
 }
 
@@ -59,11 +60,13 @@ type header struct {
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	n, err := l.w.Write(p)
 	var h header
 	if json.Unmarshal(p, &h) == nil && h.Method == "" {
 		l.answered(h.ID)
 	}
+
 	return n, err
 }
 
@@ -71,8 +74,10 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 func (l *lockedWriter) got(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	var h header
 	_ = json.Unmarshal(line, &h) // params may be a list: then it is not cancelled
+
 	switch {
 	case h.Method == "notifications/cancelled":
 		l.answered(h.Params.RequestID)
@@ -93,6 +98,7 @@ func (l *lockedWriter) answered(id json.RawMessage) {
 // drain waits until each request has its answer.
 func (l *lockedWriter) drain() {
 	limit := time.After(drainTime)
+
 	for {
 		l.mu.Lock()
 		n := len(l.asked)
@@ -100,6 +106,7 @@ func (l *lockedWriter) drain() {
 		if n == 0 {
 			return
 		}
+
 		select {
 		case <-l.idle:
 		case <-limit:
@@ -117,8 +124,10 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 		if err != nil && len(line) == 0 && !long {
 			return err
 		}
+
 		line = bytes.TrimSpace(line)
 		code, text := 0, ""
+
 		switch _, derr := jsonrpc.DecodeMessage(line); {
 		case long:
 			code, text = codeInvalid, "the message is too long"
@@ -131,13 +140,16 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 		case derr != nil:
 			code, text = codeInvalid, "the line is not a message of JSON-RPC: "+derr.Error()
 		}
+
 		if code == 0 {
 			answers.got(line)
 			if _, err := to.Write(append(line, '\n')); err != nil {
 				return err // the session has ended
 			}
+
 			continue
 		}
+
 		var asked struct {
 			ID json.RawMessage `json:"id"`
 		}
@@ -145,10 +157,12 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 		if len(asked.ID) == 0 || asked.ID[0] == '{' || asked.ID[0] == '[' {
 			asked.ID = json.RawMessage("null")
 		}
+
 		answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": asked.ID, "error": map[string]any{"code": code, "message": text}})
 		if err == nil {
 			_, err = answers.Write(append(answer, '\n'))
 		}
+
 		if err != nil {
 			return err
 		}
@@ -164,6 +178,7 @@ func messageLine(in *bufio.Reader) (line []byte, long bool, err error) {
 		} else {
 			line = append(line, part...)
 		}
+
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, long, err
 		}

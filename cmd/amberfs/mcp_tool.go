@@ -51,8 +51,10 @@ func (t *tool) fields() (names []string, field map[string]string) {
 		if !renamed {
 			of = name
 		}
+
 		names, field[name] = append(names, name), of
 	}
+
 	return names, field
 }
 
@@ -78,14 +80,17 @@ func (t *tool) schema(set int) *jsonschema.Schema {
 		if one(p, name, field[name]) {
 			p = &jsonschema.Schema{Type: "string", Description: p.Description}
 		}
+
 		out.Properties[name] = p
 		if slices.Contains(of.Required, field[name]) {
 			out.Required = append(out.Required, name)
 		}
 	}
+
 	for _, name := range t.common(set) {
 		out.Properties[name] = others.Properties[name]
 	}
+
 	return out
 }
 
@@ -124,6 +129,7 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 		if err == nil {
 			err = checkArguments(args, in)
 		}
+
 		var text string
 		var result any
 		if err == nil {
@@ -134,29 +140,35 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 				}
 			})
 		}
+
 		if err != nil {
 			failed := &mcp.CallToolResult{}
 			failed.SetError(toolError(err))
 			return failed, nil
 		}
+
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: result}, nil
 	})
 }
 
 func checkArguments(args arguments, in *jsonschema.Schema) error {
 	known := slices.Sorted(maps.Keys(in.Properties))
+
 	for name := range args {
 		if in.Properties[name] == nil {
 			e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
 			if like := service.Nearest(name, known); like != "" {
 				return e.WithHint("did you mean %q?", like)
 			}
+
 			return e
 		}
 	}
+
 	if name := service.Missing(args, in.Required); name != "" {
 		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, in.Properties[name].Description)
 	}
+
 	return nil
 }
 
@@ -165,17 +177,21 @@ func (m *mcpServer) offer(set int, t *tool) {
 	if t.pages {
 		out = reflect.TypeFor[page]()
 	}
+
 	m.add(t, t.Names[set], t.schema(set), out, func(ctx context.Context, args arguments, notify notifier) (string, any, error) {
 		req, c, err := t.request(args)
 		if err != nil {
 			return "", nil, err
 		}
+
 		result, err := m.call(ctx, t, c.Workspace, req, notify)
 		if err != nil {
 			return "", nil, err
 		}
+
 		service.Shorten(result, maxListed)
 		shown := t.form.Text(req.Interface(), result)
+
 		switch {
 		case !t.pages:
 			return strings.TrimSuffix(shown, "\n"), result, nil
@@ -186,6 +202,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 		case c.Format != "" && c.Format != "text":
 			return "", nil, errs.Fail(errs.Invalid, "the argument format is text or json, not %q", c.Format)
 		}
+
 		return c.of(shown)
 	})
 }
@@ -201,12 +218,14 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 	if err == nil {
 		err = relative(p, req)
 	}
+
 	if err != nil {
 		return nil, err
 	}
 	if t.own != nil {
 		return t.own(ctx, m.a, p, req.Interface(), notify)
 	}
+
 	var text strings.Builder
 	var list []events.Event
 	result := reflect.New(t.op.Result).Interface()
@@ -222,10 +241,12 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 			if slices.Contains(strings.Fields(t.Args), "resolve") {
 				how = "ours, theirs or resolve"
 			}
+
 			err = errs.Fail(errs.ScriptKind(err), "%s; decide with %s:\n%s", errs.ErrorOf(err).Msg, how, strings.Join(shorten(paths), "\n"))
 		}
 		return nil, err
 	}
+
 	switch t.op.Output {
 	case service.Text:
 		text := text.String()
@@ -233,6 +254,7 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 	case service.Events:
 		return &list, nil
 	}
+
 	return result, nil
 }
 
@@ -242,16 +264,19 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 	if err != nil || workspace == "" {
 		return p, err
 	}
+
 	root, ok := p.Root()
 	if !ok {
 		return p, errs.Fail(errs.NotExist, "the forks of this workspace cannot be reached from here")
 	}
+
 	for name := range strings.SplitSeq(workspace, "/") {
 		if err := naming.Check(name); err != nil {
 			return p, err
 		}
 		root = filepath.Join(root, naming.ForksDir, name)
 	}
+
 	return m.a.placeOf(root)
 }
 
@@ -261,6 +286,7 @@ func (t *tool) request(args arguments) (req reflect.Value, c common, err error) 
 	req.Set(reflect.ValueOf(t.preset))
 	schema := mustSchema(req.Type())
 	_, field := t.fields()
+
 	for name, raw := range args {
 		of, own := field[name]
 		into := req.Addr().Interface()
@@ -269,14 +295,17 @@ func (t *tool) request(args arguments) (req reflect.Value, c common, err error) 
 		} else if one(schema.Properties[of], name, of) {
 			raw = slices.Concat([]byte("["), raw, []byte("]"))
 		}
+
 		b, err := json.Marshal(arguments{of: raw})
 		if err == nil {
 			err = strictjson.Decode(b, into)
 		}
+
 		if err != nil {
 			return req, c, errs.Fail(errs.Invalid, "the argument %s: %w", name, err)
 		}
 	}
+
 	return req, c, nil
 }
 

@@ -37,6 +37,7 @@ type tool struct {
 // tools are made of the rows of the operations, and of ownTools.
 func tools() []*tool {
 	var out []*tool
+
 	for _, o := range service.Ops() {
 		for _, row := range o.Tools {
 			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, form: o.Text, out: o.Result, pages: o.Pages}
@@ -44,12 +45,15 @@ func tools() []*tool {
 			if t.preset == nil {
 				t.preset = reflect.Zero(o.Args).Interface()
 			}
+
 			out = append(out, t)
 		}
 	}
+
 	for i := range ownTools {
 		out = append(out, &ownTools[i])
 	}
+
 	return out
 }
 
@@ -96,6 +100,7 @@ func inJSON(result any) (string, error) {
 	case *string:
 		result = strings.Split(*r, "\n")
 	}
+
 	b, err := json.Marshal(result)
 	return string(b), err
 }
@@ -135,6 +140,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 	if !makesFork {
 		in.Required = nil // the server's workspace
 	}
+
 	name := "workspace__" + workspace + "__" + t.Names[service.ToolsWorkspace]
 	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, args arguments, _ notifier) (string, any, error) {
 		var r ref
@@ -143,11 +149,13 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 				return "", nil, errs.Fail(errs.Invalid, "the argument ref must be a string that these tools returned, not %s", raw)
 			}
 		}
+
 		at, state := m.resolve(ctx, r.Ref)
 		p, err := m.place(at)
 		if err != nil {
 			return "", nil, err
 		}
+
 		made, between := newRef{}, "@"
 		if makesFork {
 			between = "/"
@@ -155,6 +163,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 		} else {
 			made, err = m.capture(ctx, p, state)
 		}
+
 		made.Ref = strings.TrimPrefix(at+between+made.Ref, between)
 		return made.Ref, made, err
 	})

@@ -26,6 +26,7 @@ func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.C
 				add(c.Group, cmd)
 				continue
 			}
+
 			cmd.DisableFlagsInUseLine = true
 			root.Commands()[slices.IndexFunc(root.Commands(), func(up *cobra.Command) bool { return up.Name() == c.Under })].AddCommand(cmd)
 		}
@@ -37,11 +38,13 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	if c.Preset != nil {
 		req.Elem().Set(reflect.ValueOf(c.Preset))
 	}
+
 	least, most := c.Args.Limits()
 	name, words, _ := strings.Cut(c.Use, " ")
 	if most == 0 {
 		words = "no arguments"
 	}
+
 	words = cmp.Or(c.Takes, words)
 	cmd := &cobra.Command{
 		Use: c.Use, Aliases: c.Aliases, Short: c.Short, Long: c.Long, Example: c.Example,
@@ -51,14 +54,17 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			given := reflect.New(o.Args).Elem()
 			given.Set(reflect.ValueOf(o.With(req.Elem().Interface(), c.Args, argv)))
 			if err := relative(p, given); err != nil {
 				return err
 			}
+
 			return a.showOpAt(cmd.Context(), p, given.Interface(), c)
 		},
 	}
+
 	for _, f := range c.Flags {
 		flag, of, value := f.Parts()
 		at := service.FieldNamed(req.Elem(), of)
@@ -66,6 +72,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			cmd.Flags().VarPF(&presetFlag{at, value, false}, flag, f.Short, f.About).NoOptDefVal = "true"
 			continue
 		}
+
 		switch field := at.Addr().Interface().(type) {
 		case *bool:
 			cmd.Flags().BoolVarP(field, flag, f.Short, *field, f.About)
@@ -81,11 +88,14 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			panic(fmt.Sprintf("the flag --%s of %s is a %T", flag, name, field))
 		}
 	}
+
 	if m, ok := req.Interface().(*snapshot.MergeOptions); ok {
 		addPrefer(cmd, &m.Ours, &m.Theirs, []string{sideWorkspace}, []string{sideFork})
 	}
+
 	full := strings.TrimSpace(c.Under + " " + name)
 	completions[full] = cmp.Or(completions[full], completionOf(c.Args))
+
 	return cmd
 }
 
@@ -102,11 +112,13 @@ func (f *presetFlag) Set(text string) (err error) {
 	if f.given, err = strconv.ParseBool(text); !f.given {
 		return err
 	}
+
 	if f.field.Kind() == reflect.Bool {
 		f.field.SetBool(f.value == "true")
 	} else {
 		f.field.SetString(f.value)
 	}
+
 	return nil
 }
 
@@ -120,7 +132,9 @@ func labelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
 		if *labels == nil {
 			*labels = map[string]string{}
 		}
+
 		(*labels)[k] = v
+
 		return nil
 	})
 }
@@ -148,6 +162,7 @@ func completionOf(words service.Positional) (kinds string) {
 		default:
 			kinds += "file "
 		}
+
 		if w.Rest {
 			return kinds + "..."
 		}

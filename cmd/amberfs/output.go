@@ -42,6 +42,7 @@ func (a *app) printFailed(v any, err error, text func()) error {
 	if perr := a.print(v, text); perr != nil {
 		return perr
 	}
+
 	if a.json && err != nil {
 		return exitCode(errs.ScriptKind(err).Exit())
 	}
@@ -68,15 +69,19 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 		if d.bar != nil {
 			d.bar.done()
 		}
+
 		d.a.usePager()
+
 		if d.w = d.a.stdout; d.a.color() {
 			d.colours = &styles.Patch{W: d.w}
 			d.w = d.colours
 		}
 	}
+
 	d.n += int64(len(p))
 	n, err := d.w.Write(p)
 	d.refused = d.refused || err != nil
+
 	return n, err
 }
 

@@ -47,8 +47,10 @@ func (p *progress) expect(dir string) {
 			}
 			return nil
 		})
+
 		p.mu.Lock()
 		defer p.mu.Unlock()
+
 		if err == nil {
 			p.files = n
 		}
@@ -61,26 +63,32 @@ func (p *progress) show(m service.Progress) {
 		p.screen.bar = p
 		p.screen.mu.Unlock()
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if !p.on || p.over.Load() || time.Since(p.start) < progressAfter {
 		return
 	}
 	if m.Unit == "files" && m.Total == 0 && p.files > 0 {
 		m.Total = max(p.files, m.Done)
 	}
+
 	if p.bar == nil || p.what != m.What || p.total == 0 && m.Total > 0 {
 		p.clear()
 		p.what, p.total = m.What, 0
 		p.bar = newBar(m)
 	}
+
 	if m.Total != p.total && m.Total > 0 {
 		p.total = m.Total
 		p.bar.ChangeMax64(m.Total)
 	}
+
 	if m.Unit != "bytes" && m.Bytes > 0 {
 		p.bar.Describe(m.What + " " + service.BytesText(m.Bytes) + ", " + m.Unit)
 	}
+
 	// An error here means that the terminal is gone; the work goes on.
 	_ = p.bar.Set64(m.Done)
 }
@@ -129,8 +137,10 @@ func newBar(m service.Progress) *progressbar.ProgressBar {
 	} else {
 		total = -1 // a spinner
 	}
+
 	if m.Unit == "bytes" {
 		o = append(o, progressbar.OptionShowBytes(true))
 	}
+
 	return progressbar.NewOptions64(total, o...)
 }

@@ -27,44 +27,55 @@ import (
 func (k *kept) end(interrupted bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
+
 	a := k.a
 	if r, err := runs.Named(ctx, k.store, k.name, a.command); err != nil {
 		return err
 	} else if r.State == service.RunRunning {
 		return k.goesOn()
 	}
+
 	if err := k.mark(ctx, service.RunKept); err != nil {
 		return err
 	}
+
 	fork, err := k.open(ctx, k.name)
 	if err != nil {
 		return err
 	}
 	defer fork.Close()
+
 	ch, err := fork.Changes(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer ch.Close()
+
 	if same, err := gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now, true); err != nil {
 		return err
 	} else if same {
 		return k.goes(ctx)
 	}
+
 	in, err := sandbox.Join(ctx, k.store, k.name, a.starter(nil, nil)) // until the question is answered
 	if err != nil {
 		return err
 	}
+
 	leave := sync.OnceFunc(in.Leave)
 	defer leave()
+
 	k.noteOutside(ctx, fork)
+
 	if interrupted && k.apply == applyYes {
 		a.note("interrupted: nothing is applied")
 		k.apply = ""
 	}
+
 	if k.apply == "" {
 		return k.say(ctx, ch)
 	}
+
 	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, k.name, map[string]asking{applyAsk: askOfKept}[k.apply])
 	left := q != nil && q.Left || applied != nil && applied.Incomplete
 	switch {
@@ -74,15 +85,19 @@ func (k *kept) end(interrupted bool) error {
 	case err == nil && applied == nil && !left:
 		return k.mark(ctx, service.RunApplied)
 	}
+
 	what := "the run " + k.name
 	if applied != nil {
 		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
 		if err = a.applied(ctx, &r, fork, !left); !left {
 			return err
 		}
+
 		what = "the rest of the run " + k.name
 	}
+
 	k.commands(what + " is kept")
+
 	return err
 }
 
@@ -115,6 +130,7 @@ func (k *kept) goes(ctx context.Context) error {
 	if err == nil {
 		k.a.note("nothing changed: the run %s is removed", k.name)
 	}
+
 	return err
 }
 
@@ -124,12 +140,15 @@ func (k *kept) drop(ctx context.Context) error {
 		return err
 	}
 	defer main.Close()
+
 	ctx = context.WithoutCancel(ctx)
 	if err = runs.Delete(ctx, main, k.store, k.name); err != nil {
 		return err
 	}
+
 	all, err := runs.List(ctx, main, k.dir, k.store)
 	k.empty = err == nil && len(all) == 0
+
 	return err
 }
 
@@ -140,12 +159,14 @@ func (k *kept) say(ctx context.Context, ch *client.Changes) error {
 		k.commands("the run " + k.name + " is kept")
 		return err
 	}
+
 	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
 	lines := []string{"the run " + k.name + " changed " + q.Summary()}
 	k.commands(strings.Join(append(lines, q.Commits()...), "\n\t"))
 	for _, n := range plan.Notes {
 		k.a.note("%s: %s", quote(n.Path), n.Reason)
 	}
+
 	return nil
 }
 
@@ -155,6 +176,7 @@ func (k *kept) commands(text string) {
 	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
 		in = " " + word(k.dir)
 	}
+
 	k.a.say(text +
 		"\n\tapply it:   amberfs apply" + in + " --run " + k.name +
 		"\n\tlook at it: amberfs runs diff " + k.name +
@@ -185,6 +207,7 @@ func (b *began) close() {
 		b.changes.Close()
 		b.changes = nil
 	}
+
 	if b != nil && b.client != nil {
 		b.client.Close()
 	}
@@ -201,11 +224,13 @@ func (b *began) end(ctx context.Context) {
 		return
 	}
 	defer now.Close()
+
 	const most = 1000
 	files, more, err := diff.First(ctx, now.Source, b.changes.Now, now.Now, diff.Options{}, most)
 	if err != nil {
 		return
 	}
+
 	text := "nothing changed"
 	if len(files) > 0 {
 		text = plural(len(files), "file", "files") + " changed"
@@ -213,6 +238,7 @@ func (b *began) end(ctx context.Context) {
 	if more {
 		text = "more than " + text
 	}
+
 	switch dir, _ := storedir.FilledFrom(b.c.Store); {
 	case b.c.Temp != "" && len(files) > 0:
 		text += "; nothing is kept"
@@ -225,5 +251,6 @@ func (b *began) end(ctx context.Context) {
 			text += "\n\tapply it: " + applyLine(b.c.Store, "", dir, "")
 		}
 	}
+
 	b.a.say(text)
 }

@@ -25,6 +25,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	if err != nil {
 		return err
 	}
+
 	if c.Fork != "" {
 		root, ok := p.Root()
 		if !ok {
@@ -32,9 +33,11 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		}
 		dir = filepath.Join(root, naming.ForksDir, c.Fork)
 	}
+
 	if err := a.prepare(ctx, p, &c, from); err != nil {
 		return err
 	}
+
 	runtime.LockOSThread() // for good: it starts nothing with rights any more
 	var cmd *exec.Cmd
 	ready := func() {}
@@ -45,13 +48,16 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	status, err := sandbox.Foreground(ctx, cmd, ready)
 	if err == nil {
 		err = a.atEnd(ctx, p, c)
 	}
+
 	return a.statusOf(status, err)
 }
 
@@ -72,29 +78,36 @@ func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, fr
 			return err
 		}
 	}
+
 	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
 		return errs.Fail(errs.Exist, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
 	}
+
 	if c.Actor != "" {
 		err := sandbox.AdoptOrphans()
 		if err == nil {
 			err = a.ask(ctx, p, service.Actor{Name: c.Actor}, nil)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	if c.Report {
 		if err := a.askIn(ctx, p, c.Fork, service.Changed{Look: lookOfRun()}, nil); err != nil {
 			return err
 		}
 	}
+
 	if !c.Root {
 		return nil
 	}
+
 	var found service.FoundImage
 	err := a.askIn(ctx, p, c.Fork, service.GetImage{}, &found)
 	c.Image = found.Image
+
 	return err
 }
 
@@ -111,16 +124,19 @@ func (a *app) atEnd(ctx context.Context, p locate.Place, c sandbox.Config) error
 		if err := a.askIn(ctx, p, c.Fork, args, &done); err != nil {
 			return err
 		}
+
 		fmt.Fprint(a.stderr, service.OpOf(args).Text.Text(args, &done))
 	}
 
 	if c.After == "" {
 		return nil
 	}
+
 	var made info.Info
 	err := a.askIn(ctx, p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made)
 	if err == nil {
 		a.note("snapshot %s created: %s", made.Name, made.ID)
 	}
+
 	return err
 }

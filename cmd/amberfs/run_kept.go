@@ -45,6 +45,7 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	if k.dir = locate.Resolve(mounts, k.dir); k.dir == "/" {
 		return errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
 	}
+
 	root, err := runs.Root()
 	if err != nil {
 		return err
@@ -52,14 +53,17 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot make the directory of the runs: %w", err).WithHint("name another in AMBERFS_RUNS, or use --discard")
 	}
+
 	root = locate.Resolve(mounts, root)
 	k.store, k.command = runs.Store(root, mounts, k.dir), c.Command
 	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Exclude: []string{root}, Version: versionText()}
 	if err := daemon.CheckPaths(&cfg, mounts); err != nil {
 		return err
 	}
+
 	bar := a.newProgress()
 	defer bar.done()
+
 	s := a.starter(bar, func(*daemon.Ready) {})
 	bar.expect(k.dir)
 	k.filled, err = daemon.Make(ctx, cfg, s)
@@ -70,6 +74,7 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	if err != nil {
 		return err
 	}
+
 	a.noteRepository(k.dir)
 	c.Store, c.Mountpoint, c.InPlace = k.store, k.dir, true
 	var ended error
@@ -81,26 +86,32 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 			a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 			return nil
 		}
+
 		if !e.Started {
 			return k.mark(ctx, service.RunKept)
 		}
+
 		c.Fork = k.name
 		err := a.atEnd(ctx, k.place(), c)
 		if err == nil {
 			ended = k.end(e.Interrupted)
 		}
+
 		return err
 	})
+
 	if k.empty {
 		if _, rerr := runs.RemoveEmpty(k.store); rerr != nil {
 			a.note("the copy of %s is not removed: %v", quote(k.dir), rerr)
 		}
 	}
+
 	if err == nil && status == 0 {
 		err = ended
 	} else if ended != nil {
 		a.note("%v", ended)
 	}
+
 	return a.statusOf(status, err)
 }
 
@@ -119,28 +130,34 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 		return err
 	}
 	defer main.Close()
+
 	if from, err := storedir.FilledFrom(k.store); err == nil && from == "" {
 		k.empty = true // another run ended between, and the daemon made an empty store
 		return errs.Fail(errs.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
 	}
+
 	all, err := runs.List(ctx, main, k.dir, k.store)
 	if err != nil {
 		return err
 	}
+
 	all = runs.Expire(ctx, main, all)
 	if k.resume {
 		err = k.goOn(ctx, all)
 	} else {
 		err = k.beginNew(ctx, main, all)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	k.noteEarlier(ctx, main, all)
 	c.Fork = k.name
 	if err := k.mark(ctx, service.RunRunning); err != nil {
 		return err
 	}
+
 	return k.a.prepare(ctx, k.place(), c, "")
 }
 
@@ -149,26 +166,32 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 	for _, r := range all {
 		names = append(names, r.Name)
 	}
+
 	if slices.Contains(names, k.name) {
 		return errs.Fail(errs.Exist, "the run %s exists", k.name).WithHint("go on with it by --resume %s, or choose another name", k.name)
 	}
+
 	if !k.filled {
 		if _, err := k.a.refresh(ctx, main, k.dir, k.store, service.Refresh{Theirs: true}); err != nil {
 			return err
 		}
 	}
+
 	chosen := k.name
+
 	for {
 		k.name = cmp.Or(chosen, runs.Next(k.dir, names))
 		owner, err := runs.Take(k.store, k.name)
 		if err != nil {
 			return err
 		}
+
 		if owner == "" {
 			err = main.Do(ctx, snapshot.ForkOptions{Name: k.name}, client.Exchange{}, nil)
 			if err != nil && errs.ScriptKind(err) != errs.Exist {
 				runs.GiveBack(k.store, k.name)
 			}
+
 			if errs.ScriptKind(err) != errs.Exist || chosen != "" {
 				return err
 			}
@@ -178,6 +201,7 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 			}
 			continue
 		}
+
 		names = append(names, k.name) // another run began meanwhile, or one of another directory has it
 	}
 }
@@ -193,7 +217,9 @@ func (k *kept) takeFrom(ctx context.Context, owner string) error {
 		if slices.ContainsFunc(all, func(r runs.Run) bool { return r.Name == k.name }) {
 			return errs.Fail(errs.Exist, "%s has a run %s", quote(dir), k.name).WithHint("choose another name")
 		}
+
 		runs.GiveBack(owner, k.name)
+
 		return nil
 	})
 }
@@ -203,33 +229,40 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	if err != nil {
 		return err
 	}
+
 	k.name = r.Name
 	if r.State == service.RunRunning {
 		k.a.note("another program is in the run %s: what changed in %s since is not brought in", k.name, quote(k.dir))
 		return nil
 	}
+
 	fork, err := k.open(ctx, k.name)
 	if err != nil {
 		return err
 	}
 	defer fork.Close()
+
 	done, err := k.a.refresh(ctx, fork, k.dir, k.store, k.sides)
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {
 			fmt.Fprintln(k.a.stderr, "\t"+quote(p))
 		}
+
 		return errs.Fail(errs.Conflict, "the run %s does not go on; nothing was changed", k.name).
 			WithHint("%s", threeway.DecideHint("add --prefer run (--ours) or --prefer dir (--theirs)", done.Conflicts))
 	}
+
 	if err == nil && done.Changed > 0 {
 		k.a.note("%s came from %s into the run %s", plural(done.Changed, "change", "changes"), quote(k.dir), k.name)
+
 		for _, line := range strings.Split(strings.TrimSuffix(service.GitText(done.Git), "\n"), "\n") {
 			if line != "" {
 				fmt.Fprintln(k.a.stderr, "\t"+line)
 			}
 		}
 	}
+
 	return err
 }
 
@@ -241,19 +274,23 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.
 			n++
 		}
 	}
+
 	if n == 0 {
 		return
 	}
+
 	bytes := int64(0)
 	for _, r := range runs.Sizes(ctx, main, all) {
 		if r.State == service.RunKept && r.Name != k.name {
 			bytes += r.Bytes
 		}
 	}
+
 	are := "runs are"
 	if n == 1 {
 		are = "run is"
 	}
+
 	k.a.note("%d earlier %s not applied, %s: amberfs runs", n, are, service.BytesText(bytes))
 }
 
@@ -277,11 +314,13 @@ func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir stri
 	if c.Fork != "" {
 		return errs.Fail(errs.Invalid, "--resume and --fork cannot be used together")
 	}
+
 	if k.dir = dir; dir == "" {
 		wd, err := a.cwd()
 		if err != nil {
 			return err
 		}
+
 		k.dir = wd
 		if k.name != "" {
 			if err := a.onRun(ctx, k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
@@ -289,5 +328,6 @@ func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir stri
 			}
 		}
 	}
+
 	return a.runKept(ctx, k, c)
 }

@@ -46,6 +46,7 @@ func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err er
 	if !ok {
 		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
 	}
+
 	f := &searchForks{a: a, p: p, root: root, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
 	cmd := exec.Command("/proc/self/exe", janitor, root, f.prefix)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
@@ -55,10 +56,12 @@ func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err er
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	f.end = func() {
 		f.kept.Close()
 		_ = cmd.Wait()
 	}
+
 	return f, nil
 }
 
@@ -75,6 +78,7 @@ func (a *app) discardForks(ctx context.Context, argv []string) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		kept[lines.Text()] = true
 	}
+
 	ctx = context.WithoutCancel(ctx)
 	var l service.ForkList
 	failed := a.askHere(ctx, service.Forks{}, &l)
@@ -83,6 +87,7 @@ func (a *app) discardForks(ctx context.Context, argv []string) error {
 			failed = errors.Join(failed, a.askHere(ctx, service.DeleteFork{Name: f.Name, Discard: true, Force: true}, nil))
 		}
 	}
+
 	return failed
 }
 
@@ -113,10 +118,12 @@ func limitOf(timeout string, numbers ...int) (time.Duration, error) {
 	if timeout == "" {
 		return math.MaxInt64, nil
 	}
+
 	limit, err := policy.ParseSpan(timeout)
 	if err != nil || limit <= 0 {
 		return 0, errs.Fail(errs.Invalid, "the timeout is a span such as 30s or 5m, not %q", timeout)
 	}
+
 	return limit, nil
 }
 
@@ -128,6 +135,7 @@ func beforeDash(min, max int, usage string) cobra.PositionalArgs {
 			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
 			return errs.Fail(errs.Invalid, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
 		}
+
 		return args(min, max, usage+" before --")(cmd, before)
 	}
 }

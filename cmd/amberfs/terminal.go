@@ -51,9 +51,11 @@ func (o *output) Write(p []byte) (int, error) {
 		o.failed(err)
 		return n, err
 	}
+
 	if o.screen != nil {
 		defer o.screen.hideBar()()
 	}
+
 	text := append(o.rest, p...)
 	end := len(text)
 	for i := end - 1; i >= 0 && i > end-utf8.UTFMax; i-- {
@@ -64,12 +66,14 @@ func (o *output) Write(p []byte) (int, error) {
 			break
 		}
 	}
+
 	o.rest = slices.Clone(text[end:])
 	_, err := io.WriteString(o.Writer, styles.ForTerminal(string(text[:end])))
 	o.failed(err)
 	if err != nil {
 		return 0, err
 	}
+
 	return len(p), nil
 }
 
@@ -91,16 +95,19 @@ func (o *output) flush() {
 // hideBar takes the bar of progress off the screen while something is written.
 func (s *screen) hideBar() (unlock func()) {
 	s.mu.Lock()
+
 	if p := s.bar; p != nil {
 		p.mu.Lock()
 		if p.bar != nil {
 			_ = p.bar.Clear() // the terminal is gone, or it is drawn again
 		}
+
 		return func() {
 			p.mu.Unlock()
 			s.mu.Unlock()
 		}
 	}
+
 	return s.mu.Unlock
 }
 
@@ -113,6 +120,7 @@ func terminal(f any) *os.File {
 	if file, ok := f.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return file
 	}
+
 	return nil
 }
 
@@ -132,6 +140,7 @@ func (a *app) terminal() question.Terminal {
 			if out.refused { // the pager has ended
 				err = nil
 			}
+
 			return out.n > 0, err
 		},
 		Run: func(cmd *exec.Cmd) error {
@@ -157,11 +166,13 @@ func (a *app) width() int {
 // sizeOf is the size of a terminal, 80 × 24 if it is unknown.
 func sizeOf(f any) (width, height int) {
 	width, height = 80, 24
+
 	if file := terminal(f); file != nil {
 		if w, h, err := term.GetSize(int(file.Fd())); err == nil && w > 20 && h > 1 {
 			return w, h
 		}
 	}
+
 	return width, height
 }
 
@@ -178,12 +189,14 @@ func (a *app) usePager() {
 			break
 		}
 	}
+
 	if name == "" || name == "cat" {
 		return
 	}
 	if _, err := exec.LookPath(name); err != nil && name == "less" {
 		return
 	}
+
 	cmd := exec.Command("/bin/sh", "-c", name)
 	cmd.Dir = "/" // the pager must not keep the mount busy
 	cmd.Stdout, cmd.Stderr = terminal(a.stdout), os.Stderr
@@ -191,16 +204,19 @@ func (a *app) usePager() {
 	if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "LESS=") }) {
 		cmd.Env = append(cmd.Env, "LESS=FRX")
 	}
+
 	r, w, err := os.Pipe()
 	if err != nil {
 		return
 	}
+
 	cmd.Stdin = r
 	if cmd.Start() != nil {
 		r.Close()
 		w.Close()
 		return
 	}
+
 	out := a.stdout
 	pipe := &pagerPipe{File: w}
 	paged := &output{Writer: pipe, person: true}
@@ -208,16 +224,20 @@ func (a *app) usePager() {
 	go func() {
 		defer close(ended)
 		defer r.Close() // then a write ends with EPIPE
+
 		if cmd.Wait() == nil {
 			return
 		}
+
 		unread, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
 		if err != nil || int64(unread) < pipe.n.Load() {
 			return // a person has ended it
 		}
+
 		a.note("the pager %q failed", name)
 		_, _ = io.Copy(terminal(out), r) // its error is that of a terminal that is gone
 	}()
+
 	a.stdout = paged
 	a.closePager = func() {
 		paged.flush()
@@ -243,6 +263,7 @@ func (a *app) closeOutput() {
 	if a.closePager != nil {
 		a.closePager()
 	}
+
 	for _, w := range []io.Writer{a.stdout, a.stderr} {
 		if o, ok := w.(*output); ok {
 			o.flush()

@@ -23,30 +23,36 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 	if err != nil {
 		return "", err
 	}
+
 	table, err := locate.Mounts()
 	if err != nil {
 		return "", err
 	}
+
 	root, err := runs.Root()
 	if err != nil {
 		return "", err
 	}
+
 	top, root = locate.Resolve(table, top), locate.Resolve(table, root)
 	point = worktrees.Point(top)
 	cfg := daemon.Config{Store: runs.Store(filepath.Join(root, "worktrees"), table, top), Mountpoint: point, From: top, Version: versionText()}
 	if _, err := os.Lstat(cfg.Store); err != nil && !add {
 		return "", errs.Fail(errs.NotExist, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
 	}
+
 	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.Place(top)}
 	made, err := a.mountCopy(ctx, cfg)
 	if err != nil || !add {
 		return point, err
 	}
+
 	c, err := client.Open(ctx, client.Target{Store: cfg.Store, Command: a.command})
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
+
 	return point, a.updateCopy(ctx, c, cfg, made)
 }
 
@@ -54,6 +60,7 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 // does, is undone: its last state is a snapshot.
 func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Config, made bool) error {
 	const state = "directory"
+
 	if !made {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
 		if err == nil {
@@ -62,10 +69,12 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}}, client.Exchange{}, nil)
 		}
+
 		if err != nil && errs.ScriptKind(err) != errs.NotExist { // it ended before the first one
 			return err
 		}
 	}
+
 	return c.Do(ctx, snapshot.CaptureOptions{Name: state}, client.Exchange{}, nil)
 }
 
@@ -82,14 +91,17 @@ func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err 
 	if err := os.MkdirAll(filepath.Dir(cfg.Store), 0o700); err != nil {
 		return false, err
 	}
+
 	_ = os.MkdirAll(cfg.Mountpoint, 0o777) // what is wrong the daemon says, which clears a dead mount there
 	bar := a.newProgress()
 	defer bar.done()
+
 	bar.expect(cfg.From)
 	s := a.starter(bar, func(*daemon.Ready) {})
 	if made, err = daemon.Make(ctx, cfg, s); err != nil {
 		return false, err
 	}
+
 	cfg.From, cfg.Exclude = "", nil
 	_, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 	if err != nil && mounted() { // another command was first
@@ -98,5 +110,6 @@ func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err 
 	if err != nil {
 		return false, err
 	}
+
 	return made, proc.Process.Release()
 }

@@ -23,6 +23,7 @@ func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 		return fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	defer c.Close()
+
 	err = c.Do(ctx, args, client.Exchange{}, result)
 	if is(err, errs.Busy) {
 		return fmt.Errorf("%w: %w", errdefs.ErrFailedPrecondition, err)
@@ -30,6 +31,7 @@ func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 	if is(err, errs.NoSpace) || is(err, errs.Quota) {
 		return fmt.Errorf("%w: %w", errdefs.ErrResourceExhausted, err)
 	}
+
 	return err
 }
 
@@ -44,13 +46,16 @@ func (d daemon) prepare(ctx context.Context) error {
 	if err := d.do(ctx, "", service.Size{}, &size); err != nil {
 		return err
 	}
+
 	if size.Files > 0 {
 		return errors.New("the store has files outside of forks; use one that is for containerd alone")
 	}
+
 	err := d.do(ctx, "", snapshot.CaptureOptions{Name: empty, Pinned: true}, nil)
 	if is(err, errs.Exist) {
 		return nil
 	}
+
 	return err
 }
 
@@ -63,6 +68,7 @@ func (d daemon) fork(ctx context.Context, name, from string) error {
 	if err := d.discard(ctx, name); err != nil {
 		return err
 	}
+
 	return d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
 }
 
@@ -81,6 +87,7 @@ func (d daemon) capture(ctx context.Context, fork, name string) error {
 	if !is(err, errs.Exist) {
 		return err
 	}
+
 	names := []string{name}
 	if err := d.do(ctx, fork, service.Pin{Names: names}, nil); err != nil {
 		return err
@@ -88,6 +95,7 @@ func (d daemon) capture(ctx context.Context, fork, name string) error {
 	if err := d.do(ctx, fork, service.Remove{Names: names}, nil); err != nil {
 		return err
 	}
+
 	return d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 }
 
@@ -100,6 +108,7 @@ func (d daemon) added(ctx context.Context, fork string) (files, bytes int64, err
 	if err := d.do(ctx, fork, service.Size{Name: "base"}, &base); err != nil {
 		return 0, 0, err
 	}
+
 	return max(0, now.Files-base.Files), max(0, now.Bytes-base.Bytes), nil
 }
 
@@ -111,6 +120,7 @@ func (d daemon) forks(ctx context.Context) (names []string, err error) {
 	for _, f := range list.Forks {
 		names = append(names, f.Name)
 	}
+
 	return names, nil
 }
 

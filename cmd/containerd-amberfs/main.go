@@ -48,12 +48,15 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+
 	if *store == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx, *store, *root, *socket); err != nil {
 		fmt.Fprintf(os.Stderr, "containerd-amberfs: %v\n", err)
 		os.Exit(1)
@@ -66,15 +69,18 @@ func run(ctx context.Context, store, root, socket string) error {
 		return err
 	}
 	defer s.Close()
+
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return err
 	}
+
 	// A socket that a killed process left is replaced.
 	if st, err := os.Lstat(socket); err == nil && st.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
@@ -82,8 +88,10 @@ func run(ctx context.Context, store, root, socket string) error {
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return err
 	}
+
 	server := serve(s)
 	defer context.AfterFunc(ctx, server.GracefulStop)()
+
 	return server.Serve(l)
 }
 

@@ -42,6 +42,7 @@ func open(ctx context.Context, store, root string) (*snapshotter, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, err
 	}
+
 	var err error
 	s.meta, err = storage.NewMetaStore(filepath.Join(root, "metadata.db"))
 	return s, err
@@ -82,6 +83,7 @@ func (s *snapshotter) Usage(ctx context.Context, key string) (usage snapshots.Us
 	if err == nil && info.Kind == snapshots.KindActive {
 		usage.Inodes, usage.Size, err = s.added(ctx, forkOf(id))
 	}
+
 	return usage, err
 }
 
@@ -100,6 +102,7 @@ func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, pare
 		if err != nil {
 			return err
 		}
+
 		if own(sn) {
 			from := empty
 			if len(sn.ParentIDs) > 0 {
@@ -109,6 +112,7 @@ func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, pare
 				return err
 			}
 		}
+
 		mounts, err = s.mounts(ctx, sn)
 		return err
 	})
@@ -123,6 +127,7 @@ func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.
 	if err != nil {
 		return nil, err
 	}
+
 	id, access := sn.ID, "rw"
 	if sn.Kind == snapshots.KindView {
 		access = "ro"
@@ -130,6 +135,7 @@ func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.
 	if !own(sn) {
 		id = sn.ParentIDs[0]
 	}
+
 	return []mount.Mount{{
 		Type: "bind", Source: filepath.Join(at, naming.ForksDir, forkOf(id)), Options: []string{"rbind", access},
 	}}, nil
@@ -141,6 +147,7 @@ func (s *snapshotter) Mounts(ctx context.Context, key string) (mounts []mount.Mo
 		if err == nil {
 			mounts, err = s.mounts(ctx, sn)
 		}
+
 		return err
 	})
 	return mounts, err
@@ -153,6 +160,7 @@ func (s *snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 		if err != nil {
 			return err
 		}
+
 		var usage snapshots.Usage
 		if usage.Inodes, usage.Size, err = s.added(ctx, forkOf(id)); err != nil {
 			return err
@@ -160,6 +168,7 @@ func (s *snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 		if _, err := storage.CommitActive(ctx, key, name, usage, opts...); err != nil {
 			return fmt.Errorf("committing %s: %w", key, err)
 		}
+
 		return s.capture(ctx, forkOf(id), layer)
 	})
 }
@@ -177,6 +186,7 @@ func (s *snapshotter) Remove(ctx context.Context, key string) error {
 	if err := s.discard(ctx, forkOf(id)); err != nil {
 		log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", forkOf(id))
 	}
+
 	return nil
 }
 
@@ -187,10 +197,12 @@ func (s *snapshotter) Cleanup(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		names, err := s.forks(ctx)
 		if err != nil {
 			return err
 		}
+
 		for _, name := range names {
 			id, ours := strings.CutPrefix(name, forkPrefix)
 			if _, there := known[id]; ours && !there {
@@ -199,6 +211,7 @@ func (s *snapshotter) Cleanup(ctx context.Context) error {
 				}
 			}
 		}
+
 		return nil
 	})
 }

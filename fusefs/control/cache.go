@@ -40,6 +40,7 @@ func (t *Tree) chargeLocked(k *tenant, bytes int64) {
 func (t *Tree) reserve(k *tenant, has, more int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	switch {
 	case has+more > k.limit-maxCommand: // room is left for the command that asked for the content
 		return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line",
@@ -47,14 +48,17 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 	case k.reserved+more > k.limit:
 		return errs.New(errs.Quota, "limit reached: texts being generated for this workspace take %d MiB already; try again", k.limit>>20)
 	}
+
 	k.reserved += more
 	t.chargeLocked(k, more)
 	t.trimLocked(k)
+
 	if t.mu.bytes > t.limits.all {
 		k.reserved -= more
 		t.chargeLocked(k, -more)
 		return errs.New(errs.Quota, "limit reached: texts being generated for all workspaces take %d MiB already; try again", t.limits.all>>20)
 	}
+
 	return nil
 }
 
@@ -84,6 +88,7 @@ func (t *Tree) trimLocked(k *tenant) {
 	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > t.limits.entries) {
 		t.removeLocked(k.oldest())
 	}
+
 	for t.mu.bytes > t.limits.all {
 		var largest *tenant
 		for _, k := range t.mu.tenants {
@@ -91,6 +96,7 @@ func (t *Tree) trimLocked(k *tenant) {
 				largest = k
 			}
 		}
+
 		if largest == nil {
 			return
 		}
@@ -107,10 +113,12 @@ func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
 	if old := d.current[s]; old != nil && old.kernelRefs == 0 {
 		t.removeLocked(old)
 	}
+
 	t.mu.nodes[n.id] = n
 	d.current[s] = n
 	n.element = d.tenant.nodes.PushFront(n)
 	t.resizeLocked(n)
+
 	return n
 }
 
@@ -147,9 +155,11 @@ func (t *Tree) dirLocked(ws *snapshot.Workspace) *directory {
 	if d, ok := t.mu.dirs[ws.View()]; ok {
 		return d
 	}
+
 	t.dropEndedLocked()
 	d := &directory{ws: ws, tenant: t.tenantLocked(ws), current: make(map[slot]*node), renderings: make(map[string]*rendering)}
 	t.mu.dirs[ws.View()] = d
+
 	return d
 }
 
@@ -160,10 +170,12 @@ func (t *Tree) dropEndedLocked() {
 	if len(t.mu.dirs) == before {
 		return
 	}
+
 	for _, n := range t.mu.nodes {
 		if t.mu.dirs[n.dir.ws.View()] != n.dir {
 			t.removeLocked(n)
 		}
 	}
+
 	maps.DeleteFunc(t.mu.tenants, func(view uint32, _ *tenant) bool { return !t.isWorkspace(view) })
 }

@@ -15,15 +15,18 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+
 	if forks {
 		if err := t.perform(ws, forkName, nil, r, snapshot.ForkOptions{Name: name}, nil); err != nil {
 			return Entry{}, err
 		}
 		return t.lookupFork(ws, name)
 	}
+
 	if err := t.perform(ws, createName, nil, r, snapshot.CaptureOptions{Name: name}, nil); err != nil {
 		return Entry{}, err
 	}
+
 	return t.lookupSnapshot(ws, name)
 }
 
@@ -37,6 +40,7 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 	if forks {
 		return t.perform(ws, forkName, nil, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
 	}
+
 	return t.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
 }
 
@@ -58,9 +62,11 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		}
 		return live.ErrReadOnly
 	}
+
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return errs.Invalid
 	}
+
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return err
@@ -68,6 +74,7 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 	if forks {
 		return t.perform(ws, forkName, nil, r, service.RenameFork{From: from, To: to}, nil)
 	}
+
 	return t.rename(ws, from, to, r)
 }
 
@@ -78,8 +85,10 @@ func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error 
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
+
 	if r.Resent && isPrivateName(from) {
 		return t.renameLost(ws, to, r)
 	}
+
 	return t.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
 }

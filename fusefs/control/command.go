@@ -32,6 +32,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if err != nil && r.Carried != nil {
 		n, err = t.recreate(id, data, r)
 	}
+
 	if err != nil {
 		return 0, err
 	}
@@ -41,6 +42,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if n.mode&0o200 == 0 {
 		return 0, errs.Perm
 	}
+
 	t.mu.Lock()
 	cached := n.cached
 	n.cached = false
@@ -53,6 +55,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if line == nil {
 		return len(data), nil
 	}
+
 	wrote := len(data)
 	if err = t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
 		wrote = 0
@@ -60,9 +63,11 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if n.blanks = off + int64(wrote); n.blanks > maxBlanks || n.kind == nodeRendered { // the file policy shows no answer
 		n.blanks = 0
 	}
+
 	return wrote, err
 }
 
@@ -90,13 +95,16 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 		return err
 	}
 	defer release()
+
 	if name == callName || isCall(name) {
 		return t.runCall(ws, name, n, line, r)
 	}
+
 	args, err := service.Written(name).FromLine(string(line))
 	if err != nil && r.Carried != nil {
 		return errUnanswered // the line is only the end of the command: the previous daemon had its beginning
 	}
+
 	return t.perform(ws, name, n, r, args, err)
 }
 
@@ -122,17 +130,20 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 			return err
 		})
 	}
+
 	if err != nil {
 		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own errors
 			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 		}
 	}
+
 	if name == policyName { // that file shows the policy and no answers: an error is shown by create
 		if err == nil {
 			return nil
 		}
 		name, n = createName, nil
 	}
+
 	took := time.Since(began)
 	return errors.Join(err, t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, briefResult(result), err, took) }))
 }
@@ -144,7 +155,9 @@ func (t *Tree) storeAnswer(ws *snapshot.Workspace, name string, n *node, who act
 		w.discard()
 		return err
 	}
+
 	t.keepAnswer(ws, name, n, who, w)
+
 	return nil
 }
 
@@ -157,10 +170,12 @@ func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
 	if err := gitquote.Encoder(&fields).Encode(result); err != nil {
 		return err
 	}
+
 	inner := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
 	if len(inner) > 0 {
 		inner = append(inner, ',')
 	}
+
 	_, err = fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", inner, float64(took.Microseconds())/1000)
 	return err
 }
@@ -172,17 +187,20 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 	own := t.slotOf(ws, name, who)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	c := w.releaseLocked()
 	d := t.dirLocked(ws)
 	d.changed = now()
 	f, _ := findFile(name)
 	m := &node{kind: nodeAnswer, mode: f.kind | f.mode, content: c}
+
 	switch {
 	case n == nil || !n.private():
 		if own.user != anybody {
 			t.addLocked(d, slot{name, anybody}, &node{kind: nodeAnswer, mode: m.mode, content: c})
 		}
 		t.addLocked(d, own, m)
+
 	case d.current[n.slot] == n:
 		m.kind, m.mode, m.owner = n.kind, n.mode, n.owner
 		t.addLocked(d, n.slot, m)
@@ -191,11 +209,13 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 		t.resizeLocked(n)
 		return
 	}
+
 	if n != nil {
 		n.content, n.newer, n.mtime = c, nil, now()
 		if c.Size() > maxBlock { // a large content is charged once only
 			n.content, n.newer = nil, m
 		}
+
 		t.resizeLocked(n)
 	}
 }
@@ -204,6 +224,7 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 // about a snapshot.
 func briefResult(result any) any {
 	const maxPaths = 100
+
 	switch v := result.(type) {
 	case info.Info:
 		return snapshotName{v.Name, v.Seq}
@@ -215,6 +236,7 @@ func briefResult(result any) any {
 		}
 		return v
 	}
+
 	return result
 }
 
@@ -234,6 +256,7 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	if name == callName {
 		s = t.slotOf(ws, name, r.Caller)
 	}
+
 	t.mu.Lock()
 	t.dropLocked(t.dirLocked(ws), s.stream())
 	t.mu.Unlock()
@@ -242,6 +265,7 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 
 	q := r.forService(ws)
 	defer q.Done()
+
 	q.Out = stream
 	a, err := t.call(ws, r, q, request)
 	if err != nil {
@@ -254,9 +278,11 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 		_ = t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(storeErr)) })
 		return storeErr
 	}
+
 	if a.Stream {
 		t.keepStream(ws, s, n, stream)
 	}
+
 	return err
 }
 
@@ -266,10 +292,12 @@ func (t *Tree) call(ws *snapshot.Workspace, r Request, q *service.Request, reque
 	if err != nil {
 		return a, err
 	}
+
 	err = t.runWhenAllowed(ws, r, args, false, func(ctx context.Context) (err error) {
 		a, err = t.Service.Call(ctx, q, args)
 		return err
 	})
+
 	return a, err
 }
 
@@ -278,14 +306,17 @@ func (t *Tree) call(ws *snapshot.Workspace, r Request, q *service.Request, reque
 func (t *Tree) keepStream(ws *snapshot.Workspace, s slot, n *node, w *contentWriter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	d := t.dirLocked(ws)
 	c := w.releaseLocked()
 	if d.current[s] == nil {
 		return
 	}
+
 	stream := &node{kind: nodeAnswer, mode: typeFile | 0o400, content: c}
 	if n != nil && n.private() {
 		stream.owner = n.owner
 	}
+
 	t.addLocked(d, s.stream(), stream)
 }

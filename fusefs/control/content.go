@@ -28,17 +28,20 @@ func (c *content) ReadAt(p []byte, off int64) (n int) {
 	if off >= c.Size() {
 		return 0
 	}
+
 	for _, b := range c.blocks {
 		if off >= int64(len(b)) {
 			off -= int64(len(b))
 			continue
 		}
+
 		n += copy(p[n:], b[off:])
 		off = 0
 		if n == len(p) {
 			break
 		}
 	}
+
 	return n
 }
 
@@ -80,21 +83,26 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 		if err := w.t.reserve(w.tenant, w.reserved, more); err != nil {
 			return 0, err
 		}
+
 		w.reserved += more
 	}
+
 	n := len(p)
+
 	for len(p) > 0 {
 		last := len(w.blocks) - 1
 		if last < 0 || len(w.blocks[last]) == cap(w.blocks[last]) {
 			w.blocks = append(w.blocks, make([]byte, 0, min(max(w.size, firstBlock), maxBlock)))
 			last++
 		}
+
 		b := w.blocks[last]
 		part := p[:min(len(p), cap(b)-len(b))]
 		w.blocks[last] = append(b, part...)
 		w.size += int64(len(part))
 		p = p[len(part):]
 	}
+
 	return n, nil
 }
 

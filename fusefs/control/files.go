@@ -99,6 +99,7 @@ func isScratch(name string) bool {
 	if isCall(name) {
 		return false
 	}
+
 	for _, f := range files {
 		if !isCommand(f.name) {
 			continue
@@ -108,6 +109,7 @@ func isScratch(name string) bool {
 			return true
 		}
 	}
+
 	rest, ok := strings.CutPrefix(name, "sed")
 	return ok && len(rest) == 6
 }

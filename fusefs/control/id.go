@@ -76,13 +76,16 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 	if !IsNode(id) {
 		return t.store.WorkspaceOf(id.View())
 	}
+
 	if IsDir(id) {
 		ws, _, _ := t.workspace(id)
 		return ws
 	}
+
 	if n, err := t.get(id); err == nil {
 		return n.dir.ws
 	}
+
 	return nil
 }
 
@@ -95,5 +98,6 @@ func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, e
 	case ok && kind == kindForks:
 		return ws, true, nil
 	}
+
 	return nil, false, errs.Stale
 }

@@ -37,13 +37,16 @@ func (t *Tree) assemble(n *node, data []byte, who actors.Caller) []byte {
 	done := len(line) > maxCommand || !unfinished(line, len(data))
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if !done {
 		n.partials = append(n.partials, partial{who.UID, pid, line})
 	}
+
 	t.resizeLocked(n)
 	if done {
 		return line
 	}
+
 	return nil
 }
 
@@ -55,6 +58,7 @@ func (t *Tree) dropPartial(n *node, who actors.Caller) {
 	pid := uint32(process.Of(int(who.PID)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	n.takePartialLocked(who.UID, pid)
 	t.resizeLocked(n)
 }
@@ -71,8 +75,10 @@ func (n *node) takePartialLocked(uid, pid uint32) []byte {
 	if i < 0 {
 		return nil
 	}
+
 	line := n.partials[i].line
 	n.partials = slices.Delete(n.partials, i, i+1)
+
 	return line
 }
 

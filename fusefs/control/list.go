@@ -26,6 +26,7 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 	if err != nil {
 		return err
 	}
+
 	t.Kernel.DropTail(dir, 0)
 	emit := func(name string, id live.NodeID, mode uint32, off uint64) bool {
 		return off <= after || fn(name, id, mode, off)
@@ -33,11 +34,13 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 	if !emit(".", dir, typeDir, offDot) || !emit("..", ws.Root(), typeDir, offDotDot) {
 		return nil
 	}
+
 	if forks {
 		listNamed(after, ws.Forks().From, emit)
 	} else if listFiles(ws, emit) {
 		listNamed(after, ws.Snapshots().From, emit)
 	}
+
 	return nil
 }
 
@@ -52,6 +55,7 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 				continue
 			}
 		}
+
 		if !emit(f.name, live.Node(ownView, kindListed|uint64(i+1)), f.kind, uint64(offFixed+i)) {
 			return false
 		}
@@ -66,6 +70,7 @@ const listAtOnce = 1024
 // listNamed lists snapshots or forks after an offset.
 func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry, emit emitter) {
 	from := max(after+1, offNamed) - offNamed
+
 	for {
 		all := next(from, listAtOnce)
 		for _, e := range all {
@@ -74,6 +79,7 @@ func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry,
 			}
 			from = e.At + 1
 		}
+
 		if len(all) < listAtOnce {
 			return
 		}

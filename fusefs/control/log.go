@@ -39,6 +39,7 @@ func (t *Tree) followLog(n *node) {
 	if err := t.Service.Events.Flush(); err != nil {
 		t.Service.Log.Warn("writing events", "err", err)
 	}
+
 	t.mu.Lock()
 	before, size := n.logSize, n.log.Size()
 	n.logSize = size
@@ -54,9 +55,11 @@ func readLog(log *events.Reader, p []byte, off int64) (int, error) {
 	if off >= size {
 		return 0, nil
 	}
+
 	n, err := log.ReadAt(p[:min(int64(len(p)), size-off)], off)
 	if n > 0 {
 		err = nil
 	}
+
 	return n, err
 }

@@ -28,18 +28,22 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	if err != nil {
 		return live.Attr{}, err
 	}
+
 	root, err := t.forest.GetAttr(ws.Root())
 	if err != nil {
 		return live.Attr{}, err
 	}
+
 	t.mu.Lock()
 	changed := max(t.dirLocked(ws).changed, root.Btime)
 	t.mu.Unlock()
+
 	if !forks {
 		if latest, err := ws.Find(latestName); err == nil {
 			changed = max(changed, latest.Created.UnixNano())
 		}
 	}
+
 	return live.Attr{
 		ID: id, Mode: syscall.S_IFDIR | root.Mode&0o1777, UID: root.UID, GID: root.GID, Nlink: 2, Size: 4096, Blocks: 8,
 		Atime: changed, Mtime: changed, Ctime: changed, Btime: root.Btime,
@@ -59,10 +63,12 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	if forks {
 		return t.lookupFork(ws, name)
 	}
+
 	e, err := t.lookupSnapshots(ws, name, r)
 	if errors.Is(err, naming.ErrBad) || errors.Is(err, errs.NameTooLong) {
 		return e, errs.NotExist
 	}
+
 	return e, err
 }
 
@@ -73,12 +79,14 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 	if n := t.privateFile(ws, name); n != nil {
 		return t.entry(n), nil
 	}
+
 	if isCall(name) {
 		return t.lookupStream(ws, name, r.Caller)
 	}
 	if q, ok := parseQuery(name); ok {
 		return t.lookupQuery(ws, q, name, r)
 	}
+
 	return t.lookupSnapshot(ws, name)
 }
 
@@ -96,11 +104,13 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 	s, root := t.slotOf(ws, f.name, r.Caller), t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	d := t.dirLocked(ws)
 	n := d.current[s]
 	if n == nil {
 		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode})
 	}
+
 	return n.entryLocked(root), nil
 }
 
@@ -114,6 +124,7 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 	if info.Name != name && name != baseName {
 		return t.publishLink(ws, name, info.Name)
 	}
+
 	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
 	return Entry{a, Brief}, err // a snapshot never changes, but it may be renamed or deleted
 }

@@ -87,6 +87,7 @@ func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, w *cont
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	c := w.releaseLocked()
 	d := t.dirLocked(ws)
 	s := slot{name, anybody}
@@ -94,6 +95,7 @@ func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, w *cont
 	if n == nil || n.mode != mode || !n.content.equal(c) {
 		n = t.addLocked(d, s, &node{mode: mode, content: c})
 	}
+
 	n.source = from
 	return n.entryLocked(root)
 }
@@ -141,6 +143,7 @@ func (n *node) attrLocked(root live.Attr) live.Attr {
 	if n.log != nil {
 		size = n.logSize
 	}
+
 	a := live.Attr{
 		ID: n.id, Mode: n.mode, UID: root.UID, GID: root.GID, Nlink: 1, Size: size, Blocks: (size + 511) / 512,
 		Atime: n.mtime, Mtime: n.mtime, Ctime: n.mtime, Btime: n.mtime,
@@ -150,6 +153,7 @@ func (n *node) attrLocked(root live.Attr) live.Attr {
 	} else if isShared(n.slot.name) {
 		a.Mode |= root.Mode & 0o222
 	}
+
 	return a
 }
 
@@ -167,10 +171,12 @@ func (t *Tree) get(id live.NodeID) (*node, error) {
 func (t *Tree) Forget(id live.NodeID, times uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	n, ok := t.mu.nodes[id]
 	if !ok {
 		return
 	}
+
 	n.kernelRefs -= min(times, n.kernelRefs)
 	if n.kernelRefs == 0 && (n.kind == nodeRendered || n.dir.current[n.slot] != n) {
 		t.removeLocked(n)
@@ -187,10 +193,12 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 	if err != nil {
 		return live.Attr{}, err
 	}
+
 	t.followLog(n)
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return n.attrLocked(root), nil
 }
 
@@ -210,18 +218,22 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 	if s.Size != nil {
 		t.dropPartial(n, who)
 	}
+
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if s.Mode != nil && n.kind == nodeScratch {
 		n.mode = typeFile | *s.Mode&0o777
 	}
+
 	if s.Size == nil {
 		return n.attrLocked(root), nil
 	}
 	if err := t.truncateLocked(n, *s.Size); err != nil {
 		return live.Attr{}, err
 	}
+
 	a := n.attrLocked(root)
 	a.Size = *s.Size
 	return a, nil
@@ -238,7 +250,9 @@ func (t *Tree) truncateLocked(n *node, size int64) error {
 		n.content = newContentOf(resize(n.content.all(), int(size)))
 		t.resizeLocked(n)
 	}
+
 	n.cached = n.cached && size > 0
+
 	return nil
 }
 
@@ -267,6 +281,7 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	if n.log != nil {
 		return readLog(n.log, p, off)
 	}
+
 	t.mu.Lock()
 	n.cached = true
 	n.touchLocked()
@@ -275,10 +290,12 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	if stale {
 		return 0, errs.Stale
 	}
+
 	before := p[:max(0, min(int64(len(p)), blanks-off))]
 	for i := range before {
 		before[i] = ' '
 	}
+
 	p = p[len(before):]
 	return len(before) + c.ReadAt(p, max(off, blanks)-blanks), nil
 }
@@ -296,5 +313,6 @@ func (t *Tree) Seek(id live.NodeID, off int64, whence int) (int64, error) {
 	case whence == unix.SEEK_HOLE:
 		return a.Size, nil
 	}
+
 	return off, nil
 }

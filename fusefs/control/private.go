@@ -29,6 +29,7 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	if err != nil {
 		return Entry{}, err
 	}
+
 	n := &node{kind: nodeScratch, mode: typeFile | mode&0o777, owner: &who}
 	kind := mode & syscall.S_IFMT
 	switch _, taken := findFile(name); {
@@ -41,12 +42,15 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	case !isScratch(name):
 		return Entry{}, errs.Perm
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	d, s := t.dirLocked(ws), slot{name, anybody}
 	if d.current[s] != nil {
 		return Entry{}, errs.Exist
 	}
+
 	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
 }
 
@@ -57,8 +61,10 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	if err != nil {
 		return err
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	d := t.dirLocked(ws)
 	n := d.current[slot{name, anybody}]
 	switch {
@@ -69,8 +75,10 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 	case forks || n == nil || !n.private():
 		return errs.Perm
 	}
+
 	t.dropLocked(d, n.slot)
 	t.dropLocked(d, n.slot.stream())
+
 	return nil
 }
 
@@ -83,6 +91,7 @@ func (t *Tree) dropLocked(d *directory, s slot) {
 	if n == nil {
 		return
 	}
+
 	n.unnameLocked()
 	if n.kernelRefs == 0 {
 		t.removeLocked(n)
@@ -106,6 +115,7 @@ func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Call
 	if n := t.current(ws, s); n != nil {
 		return t.entry(n), nil
 	}
+
 	return Entry{}, errs.NotExist
 }
 
@@ -122,16 +132,23 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 		if err := t.submit(n.dir.ws, to, nil, line, r); err != nil {
 			return err
 		}
+
 		t.mu.Lock()
 		defer t.mu.Unlock()
+
 		t.dropLocked(n.dir, n.slot)
+
 		return nil
+
 	case !isScratch(to):
 		return errs.Perm
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	n.moveLocked(t, slot{to, anybody})
+
 	return nil
 }
 
@@ -152,22 +169,28 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 	case !isCall(to) || strings.HasSuffix(to, streamSuffix):
 		return errs.Perm
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	d := n.dir
 	if n.content == nil {
 		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
 	}
+
 	stream := d.current[n.slot.stream()]
 	if to == callName {
 		n.kind, n.owner = nodeAnswer, nil
 	}
+
 	n.moveLocked(t, moved)
 	t.dropLocked(d, moved.stream())
+
 	if stream != nil {
 		stream.owner = n.owner
 		stream.moveLocked(t, moved.stream())
 	}
+
 	return nil
 }
 
@@ -177,11 +200,14 @@ func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
 	if off < 0 || end > maxScratch {
 		return 0, errs.TooBig
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	b := resize(n.content.all(), int(max(end, n.content.Size())))
 	copy(b[off:], data)
 	n.content, n.mtime = newContentOf(b), now()
 	t.resizeLocked(n)
+
 	return len(data), nil
 }

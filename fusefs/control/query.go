@@ -39,6 +39,7 @@ func parseQuery(name string) (query, bool) {
 	if q.op != nil {
 		q.names = q.row.Snapshots(names)
 	}
+
 	return q, q.names != nil
 }
 
@@ -53,6 +54,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 		}
 		q.names[i], views[i] = info.Name, info.View
 	}
+
 	if to := q.String(); to != name {
 		return t.publishLink(ws, name, to)
 	}
@@ -63,10 +65,12 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 	if err := t.Service.Admit(context.Background(), r.forService(ws), args); err != nil {
 		return Entry{}, err
 	}
+
 	mode := uint32(typeFile | 0o444)
 	if q.op.Access != service.Look {
 		mode = t.ownersMode()
 	}
+
 	from := func() (source, error) { return t.sourceOf(ws, q, views) }
 	e, err := t.lookupRendered(ws, name, mode, r, from, func(ctx context.Context, w io.Writer) error {
 		request := r.forService(ws)
@@ -75,11 +79,13 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 		if err != nil || q.op.Output != "" {
 			return err
 		}
+
 		return gitquote.Encoder(w).Encode(result)
 	})
 	if errors.Is(err, errs.TooBig) || errors.Is(err, errs.Quota) {
 		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
 	}
+
 	return e, err
 }
 
@@ -98,6 +104,7 @@ func (t *Tree) sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (sourc
 			return nil
 		})
 	}
+
 	return s, nil
 }
 
@@ -118,6 +125,7 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 		if err != nil {
 			return Entry{}, err
 		}
+
 		e, ok, other, mine := t.startRendering(ws, name, want)
 		if ok {
 			return e, nil
@@ -128,6 +136,7 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 		if err := t.awaitRendering(ws, r, other); err != nil {
 			return Entry{}, err
 		}
+
 		if other.from == want && other.err != nil && !errors.Is(other.err, context.Canceled) {
 			return Entry{}, other.err
 		}
@@ -140,6 +149,7 @@ func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source) 
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	d := t.dirLocked(ws)
 	if n := d.current[slot{name, anybody}]; n != nil && n.source == want {
 		return n.entryLocked(root), true, nil, nil
@@ -147,8 +157,10 @@ func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source) 
 	if other = d.renderings[name]; other != nil {
 		return e, false, other, nil
 	}
+
 	mine = &rendering{done: make(chan struct{}), from: want}
 	d.renderings[name] = mine
+
 	return e, false, nil, mine
 }
 
@@ -160,14 +172,17 @@ func (t *Tree) awaitRendering(ws *snapshot.Workspace, r Request, other *renderin
 		return err
 	}
 	defer k.waiting.Add(-1)
+
 	ctx, stop := r.Context()
 	defer stop()
+
 	t.Kernel.Blocking(func() {
 		select {
 		case <-other.done:
 		case <-ctx.Done():
 		}
 	})
+
 	return ctx.Err()
 }
 
@@ -180,15 +195,19 @@ func (t *Tree) render(ws *snapshot.Workspace, name string, mode uint32, r Reques
 		delete(t.dirLocked(ws).renderings, name)
 		close(mine.done)
 	}()
+
 	mine.err = t.compute(ws, r, func(ctx context.Context) error {
 		w := t.newContent(ws)
 		if err := render(ctx, w); err != nil {
 			w.discard()
 			return err
 		}
+
 		e = t.publish(ws, name, mode, w, mine.from)
+
 		return nil
 	})
+
 	return e, mine.err
 }
 

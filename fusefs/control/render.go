@@ -20,6 +20,7 @@ func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 	if err != nil {
 		return err
 	}
+
 	st := out.(service.Status)
 	st.Requests, st.StaleNames, st.Uptime = nil, 0, 0
 	return gitquote.Encoder(w).Encode(st)
@@ -34,6 +35,7 @@ func (t *Tree) lookupList(ws *snapshot.Workspace, f file, r Request) (Entry, err
 
 func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error {
 	b, empty := bufio.NewWriter(w), true
+
 	for i := range ws.Snapshots().Newest() {
 		empty = false
 		if _, err := b.WriteString(strings.Join(service.Row(i), "\t") + "\n"); err != nil {
@@ -43,9 +45,11 @@ func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error 
 			return err
 		}
 	}
+
 	if empty {
 		b.WriteString("no snapshots\n")
 	}
+
 	return b.Flush()
 }
 

@@ -25,20 +25,25 @@ func (t *Tree) recreate(id live.NodeID, data []byte, r Request) (*node, error) {
 	if ws == nil || name == "" {
 		return nil, errUnanswered
 	}
+
 	f, _ := findFile(name)
 	n := &node{id: id, kind: nodeAnswer, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}
 	if isPrivate(id) {
 		n.kind, n.mode, n.owner = nodeCall, typeFile|0o600, &r.Caller
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	n.dir, n.slot = t.dirLocked(ws), slot{name, anybody}
 	if n.private() {
 		n.slot.name += "./" // the name of the call file is not known: this one cannot be looked up
 	}
+
 	t.mu.nodes[id] = n
 	n.element = n.dir.tenant.nodes.PushFront(n)
 	t.resizeLocked(n)
+
 	return n, nil
 }
 
@@ -48,6 +53,7 @@ func (r Request) carriedFile(data []byte) string {
 	if _, err := service.ParseCall(data); err == nil {
 		return callName
 	}
+
 	switch c := r.Carried; {
 	case c.Captured.Name != "":
 		return createName
@@ -56,6 +62,7 @@ func (r Request) carriedFile(data []byte) string {
 	case c.Forked != "":
 		return forkName
 	}
+
 	return ""
 }
 
@@ -73,5 +80,6 @@ func (t *Tree) renameLost(ws *snapshot.Workspace, to string, r Request) error {
 	case to == restoreName:
 		return t.perform(ws, to, nil, r, snapshot.RestoreOptions{}, nil)
 	}
+
 	return t.perform(ws, to, nil, r, snapshot.ForkOptions{}, nil)
 }

@@ -54,6 +54,7 @@ func (l *limiter) acquire(ctx context.Context) error {
 		return err
 	}
 	defer l.waiting.Add(-1)
+
 	return l.slots.Acquire(ctx, 1)
 }
 
@@ -77,8 +78,10 @@ func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
 		if ws.IsFork() {
 			k.limit = t.limits.fork
 		}
+
 		t.mu.tenants[ws.View()] = k
 	}
+
 	return k
 }
 
@@ -95,12 +98,15 @@ func (t *Tree) renderLimiter(ws *snapshot.Workspace) *limiter {
 	if n := t.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
 		most = n
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	k := t.dirLocked(ws).tenant
 	if k.renderings.most != int64(most) { // renderings that run release the old limiter
 		k.renderings = newLimiter(most)
 	}
+
 	return k.renderings
 }
 
@@ -109,6 +115,7 @@ func (t *Tree) renderLimiter(ws *snapshot.Workspace) *limiter {
 func (t *Tree) runLimited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
 	ctx, stop := r.Context()
 	defer stop()
+
 	t.Kernel.Blocking(func() {
 		if err = l.acquire(ctx); err != nil {
 			return
@@ -116,6 +123,7 @@ func (t *Tree) runLimited(l *limiter, r Request, fn func(ctx context.Context) er
 		defer l.release()
 		err = fn(ctx)
 	})
+
 	return err
 }
 

@@ -110,9 +110,11 @@ func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 	case ws.View() != view:
 		return snapshotsID(ws.View()), true
 	}
+
 	if up := ws.Parent(); up != nil {
 		return forksID(up.View()), true
 	}
+
 	return 0, false
 }
 
@@ -135,6 +137,7 @@ func (r Request) Context() (context.Context, context.CancelFunc) {
 		case <-ctx.Done():
 			return
 		}
+
 		for !process.Killed(int(r.PID)) {
 			select {
 			case <-time.After(killedTick):
@@ -142,7 +145,9 @@ func (r Request) Context() (context.Context, context.CancelFunc) {
 				return
 			}
 		}
+
 		stop()
 	}()
+
 	return ctx, stop
 }

@@ -33,23 +33,28 @@ func (p *Plan) Commit(ctx context.Context) error {
 		return err
 	}
 	defer lock.release()
+
 	now, err := r.Read("index")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	head, err := line(r, "HEAD")
 	if err != nil {
 		return err
 	}
+
 	disk, err := indexNow(p, now)
 	if err != nil || !disk || head != p.ours.head {
 		return errors.Join(ErrMeanwhile, err)
 	}
+
 	for _, name := range sortedNames(p.work.files) {
 		if err := p.receiver.write(name, p.work.files[name]); err != nil {
 			return err
 		}
 	}
+
 	if len(p.index.delta) > 0 {
 		index, err := p.index.newIndex(ctx)
 		if err == nil {
@@ -58,15 +63,18 @@ func (p *Plan) Commit(ctx context.Context) error {
 		if err == nil {
 			err = errors.Join(lock.Sync(), lock.rename())
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	for _, name := range sortedNames(p.work.last) {
 		if err := p.receiver.write(name, p.work.last[name]); err != nil {
 			return err
 		}
 	}
+
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
 		if lock.renamed && len(now) > 0 {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
@@ -74,6 +82,7 @@ func (p *Plan) Commit(ctx context.Context) error {
 		}
 		return err
 	}
+
 	return nil
 }
 
@@ -106,22 +115,27 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 			not = append(not, id)
 		}
 	}
+
 	if id := p.index.heads.was; id != "" {
 		not = append(not, id)
 	}
+
 	slices.Sort(not)
 	have, err := p.receiver.present(ctx, slices.Compact(not))
 	if err != nil {
 		return err
 	}
+
 	revs := strings.Join(p.tips, "\n") + "\n"
 	for _, id := range have {
 		revs += "^" + id + "\n"
 	}
+
 	name, err := p.git.ask(ctx, nil, revs, "pack-objects", "--revs", "--quiet", "--delta-base-offset", "--missing=allow-any", filepath.Join(p.git.dir, "in"))
 	if err != nil {
 		return fmt.Errorf("collecting the objects: %w", err)
 	}
+
 	pack, err := os.Open(filepath.Join(p.git.dir, "in-"+strings.TrimSpace(name)+".pack"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there are none
@@ -130,10 +144,12 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		return err
 	}
 	defer pack.Close()
+
 	var head [12]byte
 	if _, err := pack.ReadAt(head[:], 0); err != nil {
 		return err
 	}
+
 	args := []string{"index-pack", "--stdin"}
 	const few = 100 // as git fetch
 	switch n := binary.BigEndian.Uint32(head[8:]); {
@@ -142,9 +158,11 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	case n < few:
 		args = []string{"unpack-objects", "-q"}
 	}
+
 	if _, err := p.receiver.git(ctx, nil, pack, args...); err != nil {
 		return fmt.Errorf("adding the objects: %w", err)
 	}
+
 	ends, err := p.receiver.present(ctx, p.git.ends)
 	if err != nil {
 		return err
@@ -152,9 +170,11 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(ends) > 0 {
 		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
+
 	if p.m.Ours.partial() {
 		return nil // some are fetched when they are needed
 	}
+
 	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
 	if len(ends) > 0 {
 		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
@@ -162,6 +182,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	if _, err := p.receiver.git(ctx, env, strings.NewReader(revs), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
 		return fmt.Errorf("the objects that came are not complete: %w", err)
 	}
+
 	return nil
 }
 

@@ -25,14 +25,17 @@ func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) boo
 	if err := p.readSplit(ctx); err != nil {
 		return nil, err
 	}
+
 	staged, err := p.staged(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
 		return nil, err
 	}
+
 	apart, err := p.git.diffTree(ctx, p.heads.theirs, p.heads.to)
 	if err != nil {
 		return nil, err
 	}
+
 	has, sparse := byPath(p.theirs.entries), p.takesSparse()
 	return func(at string, f *File) bool {
 		if e := has[at]; e != nil && e.Skip && f == nil {
@@ -44,6 +47,7 @@ func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) boo
 		if _, differs := apart[at]; !differs {
 			return false
 		}
+
 		return has[at].is(f, p.theirs.idLen)
 	}, nil
 }

@@ -17,6 +17,7 @@ type config []setting
 // leaves out what it does not understand.
 func parseConfig(text string) (c config) {
 	section, sub := "", ""
+
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "[") {
@@ -25,30 +26,36 @@ func parseConfig(text string) (c config) {
 				section = ""
 				continue
 			}
+
 			name, quoted, _ := strings.Cut(head, " ")
 			section, sub = strings.ToLower(name), strings.Trim(strings.TrimSpace(quoted), `"`)
 			if line = strings.TrimSpace(rest); line == "" {
 				continue
 			}
 		}
+
 		if section == "" || line == "" || line[0] == '#' || line[0] == ';' || strings.HasSuffix(line, "\\") {
 			continue
 		}
+
 		key, value, ok := strings.Cut(line, "=")
 		if !ok {
 			value = "true"
 		}
+
 		value = strings.TrimSpace(value)
 		if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
 			value = value[1 : len(value)-1]
 		} else if i := strings.IndexAny(value, "#;"); i >= 0 {
 			value = strings.TrimSpace(value[:i])
 		}
+
 		if strings.ContainsAny(value+sub, "\"\\") {
 			continue
 		}
 		c = append(c, setting{section, sub, strings.ToLower(strings.TrimSpace(key)), value})
 	}
+
 	return c
 }
 
@@ -60,6 +67,7 @@ func (c config) last(name string) (value string) {
 			value = s.value
 		}
 	}
+
 	return value
 }
 
@@ -78,29 +86,35 @@ var plainKeys = map[string][]string{
 func PlainConfig(texts ...string) string {
 	var out strings.Builder
 	at := ""
+
 	for _, text := range texts {
 		for _, s := range parseConfig(text) {
 			known := false
 			for _, key := range plainKeys[s.section] {
 				known = known || key == s.key
 			}
+
 			if !known {
 				continue
 			}
 			if s.key == "url" || s.key == "pushurl" {
 				s.value = withoutPassword(s.value)
 			}
+
 			head := "[" + s.section + "]\n"
 			if s.sub != "" {
 				head = "[" + s.section + ` "` + s.sub + "\"]\n"
 			}
+
 			if head != at {
 				out.WriteString(head)
 				at = head
 			}
+
 			out.WriteString("\t" + s.key + ` = "` + s.value + "\"\n")
 		}
 	}
+
 	return out.String()
 }
 
@@ -111,11 +125,13 @@ func withoutPassword(address string) string {
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return address // a path, or user@host:path
 	}
+
 	if u.User != nil && strings.HasSuffix(u.Scheme, "ssh") {
 		u.User = url.User(u.User.Username())
 	} else {
 		u.User = nil
 	}
+
 	u.RawQuery = ""
 	return u.String()
 }

@@ -27,19 +27,23 @@ func notCopied(name string) bool {
 // NewCopy makes a copy in a directory. It reads objects of the directories alternates, too.
 func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
+
 	for _, dir := range []string{"objects/info", "objects/pack", "refs"} {
 		if err := os.MkdirAll(filepath.Join(to, dir), 0o700); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := c.copy(f, ".", 0); err != nil {
 		return nil, err
 	}
+
 	if len(alternates) > 0 {
 		if err := os.WriteFile(filepath.Join(to, "objects/info/alternates"), []byte(strings.Join(alternates, "\n")+"\n"), 0o600); err != nil {
 			return nil, err
 		}
 	}
+
 	return c, copyObjects(f, filepath.Join(to, "objects"), "")
 }
 
@@ -48,17 +52,20 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 	if err != nil || depth > maxDepth {
 		return err
 	}
+
 	for _, n := range names {
 		name := path.Join(dir, n.Name)
 		if notCopied(name) && name != "info" {
 			continue
 		}
+
 		if n.Dir {
 			if err := c.copy(f, name, depth+1); err != nil {
 				return err
 			}
 			continue
 		}
+
 		b, err := f.Read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a link
@@ -69,6 +76,7 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 		if name == "config" {
 			b = []byte(ownConfig(string(b)))
 		}
+
 		at := filepath.Join(c.Repo.Dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 			return err
@@ -76,16 +84,19 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 		if err := os.WriteFile(at, b, 0o600); err != nil {
 			return err
 		}
+
 		c.had[name] = sha256.Sum256(b)
 
 		mtime, err := f.Mtime(name) // git compares the index's with those of files
 		if err == nil {
 			err = os.Chtimes(at, time.Time{}, time.Unix(0, mtime))
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -96,10 +107,12 @@ func ownConfig(text string) string {
 	if idLen(was) > 20 {
 		out = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
+
 	bare := "false"
 	if was.last("core.bare") == "true" {
 		bare = "true"
 	}
+
 	return out + "[core]\n\tbare = " + bare + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
 }
 
@@ -117,13 +130,16 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 		if seen[name] = true; name == "config" || strings.HasSuffix(name, ".lock") || name == "objects/info/alternates" || path.Base(name) == "commit-graph" {
 			return nil
 		}
+
 		if below(name, "objects") {
 			names, err := original.List(path.Dir(name))
 			if err == nil && !hasName(names, path.Base(name)) {
 				changed = append(changed, name)
 			}
+
 			return err
 		}
+
 		b, err := os.ReadFile(p)
 		if err != nil {
 			return err
@@ -131,13 +147,16 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 		if was, ok := c.had[name]; !ok || was != sha256.Sum256(b) {
 			changed = append(changed, name)
 		}
+
 		return nil
 	})
+
 	for name := range c.had {
 		if !seen[name] {
 			gone = append(gone, name)
 		}
 	}
+
 	return changed, gone, err
 }
 
@@ -163,7 +182,9 @@ func copyObjects(f Files, to, without string) error {
 	if err != nil {
 		return err
 	}
+
 	total := int64(0)
+
 	for _, dir := range dirs {
 		if !dir.Dir || dir.Name != "pack" && len(dir.Name) != 2 {
 			continue
@@ -172,6 +193,7 @@ func copyObjects(f Files, to, without string) error {
 		if err != nil {
 			return err
 		}
+
 		for _, n := range names {
 			if n.Dir || !isObject(dir.Name, n.Name) {
 				continue
@@ -182,16 +204,20 @@ func copyObjects(f Files, to, without string) error {
 					continue
 				}
 			}
+
 			if _, err := os.Lstat(filepath.Join(to, rel)); err == nil {
 				continue
 			}
+
 			w := &limited{rest: maxObjects - total}
 			if err := saveTo(f, "objects/"+rel, filepath.Join(to, rel), w); err != nil {
 				return err
 			}
+
 			total += w.done
 		}
 	}
+
 	return nil
 }
 
@@ -222,10 +248,12 @@ func saveTo(f Files, name, to string, w *limited) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
+
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+
 	w.to = out
 	return errors.Join(f.Save(name, w), out.Close())
 }

@@ -34,6 +34,7 @@ func (p *Plan) Replaced(ctx context.Context, asBase func(at string) bool) ([]str
 	for at := range dirty {
 		delete(moved, at)
 	}
+
 	return slices.Sorted(maps.Keys(moved)), nil
 }
 
@@ -44,6 +45,7 @@ func (p *Plan) moved(ctx context.Context) (paths, error) {
 	if h.was == h.to || h.to != h.theirs && !p.refs.preferred && p.merge == nil {
 		return nil, nil
 	}
+
 	changed, err := p.git.diffTree(ctx, h.was, h.to)
 	if err != nil {
 		return nil, err
@@ -55,11 +57,13 @@ func (p *Plan) moved(ctx context.Context) (paths, error) {
 			before[at] = change[0]
 		}
 	}
+
 	for _, e := range slices.Concat(p.ours.entries, p.theirs.entries) {
 		if e.Skip {
 			delete(before, e.Path)
 		}
 	}
+
 	return before, nil
 }
 
@@ -76,5 +80,6 @@ func (p *Plan) Behind(ctx context.Context) (map[string]func(f *File) bool, error
 			out[at] = func(f *File) bool { return (e == nil) == (f == nil) && (e == nil || e.ID == f.Blob(p.ours.idLen)) }
 		}
 	}
+
 	return out, err
 }

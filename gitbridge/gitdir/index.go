@@ -45,12 +45,15 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
 		return nil, fmt.Errorf("%w: it is damaged", errIndex)
 	}
+
 	version, count := binary.BigEndian.Uint32(b[4:]), int(binary.BigEndian.Uint32(b[8:]))
 	if version < 2 || version > 4 {
 		return nil, fmt.Errorf("%w: version %d", errIndex, version)
 	}
+
 	rest, before := b[12:], ""
 	var out []IndexEntry
+
 	for range count {
 		e, n, err := parseEntry(rest, idLen, version, before)
 		if err != nil {
@@ -60,16 +63,19 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 			out = append(out, e)
 		}
 	}
+
 	for len(rest) > idLen+8 {
 		size := int(binary.BigEndian.Uint32(rest[4:]))
 		if name := string(rest[:4]); name == "link" || name == "sdir" {
 			return nil, fmt.Errorf("%w: it has the extension %s", errIndex, name)
 		}
+
 		if size < 0 || size > len(rest)-8 {
 			return nil, fmt.Errorf("%w: it is damaged", errIndex)
 		}
 		rest = rest[8+size:]
 	}
+
 	return out, nil
 }
 
@@ -90,6 +96,7 @@ func smudged(index []byte, idLen int, written int64) []byte {
 		if e.Mtime/1e9 >= written/1e9 {
 			binary.BigEndian.PutUint32(out[at+size:], 0)
 		}
+
 		at, before = at+n, e.Path
 	}
 
@@ -102,6 +109,7 @@ func smudged(index []byte, idLen int, written int64) []byte {
 			copy(out[end:], sum[:])
 		}
 	}
+
 	return out
 }
 
@@ -119,6 +127,7 @@ func parseEntry(b []byte, idLen int, version uint32, before string) (e IndexEntr
 	if len(b) < fixed+2 {
 		return e, 0, fmt.Errorf("%w: it is cut off", errIndex)
 	}
+
 	u32 := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
 	e.Ctime, e.Mtime = int64(u32(0))*1e9+int64(u32(1)), int64(u32(2))*1e9+int64(u32(3))
 	e.Ino, e.Mode, e.Size = u32(5), u32(6), u32(9)
@@ -130,9 +139,12 @@ func parseEntry(b []byte, idLen int, version uint32, before string) (e IndexEntr
 		e.Skip, e.intent = extended&flagSkip != 0, extended&flagIntent != 0
 		fixed += 2
 	}
+
 	name := b[fixed:]
+
 	if version == 4 {
 		strip, k := 0, 0
+
 		for ok := true; ok; k++ { // as an offset in a pack
 			if k >= len(name) || k > 4 {
 				return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
@@ -140,24 +152,30 @@ func parseEntry(b []byte, idLen int, version uint32, before string) (e IndexEntr
 			if k > 0 {
 				strip = (strip + 1) << 7
 			}
+
 			strip |= int(name[k] & 0x7f)
 			ok = name[k]&0x80 != 0
 		}
+
 		end := bytes.IndexByte(name[k:], 0)
 		if end < 0 || strip > len(before) {
 			return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
 		}
+
 		e.Path = before[:len(before)-strip] + string(name[k:k+end])
 		return e, fixed + k + end + 1, nil
 	}
+
 	end := bytes.IndexByte(name, 0)
 	if end < 0 {
 		return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
 	}
+
 	e.Path = string(name[:end])
 	n = (fixed + end + 8) &^ 7
 	if n > len(b) {
 		return e, 0, fmt.Errorf("%w: it is cut off", errIndex)
 	}
+
 	return e, n, nil
 }

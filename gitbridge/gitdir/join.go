@@ -65,6 +65,7 @@ func (p *Plan) describe(ctx context.Context) error {
 		} else if err := p.tryMerge(ctx, d); err != nil {
 			return err
 		}
+
 		switch {
 		case p.merge == nil || p.merge.of != d:
 			p.refs.say("%s moved on both sides: it stays, and %s has the other commits", d.Branch, d.Parked)
@@ -74,6 +75,7 @@ func (p *Plan) describe(ctx context.Context) error {
 			p.refs.say("%s moved on both sides, and is merged", d.Branch)
 		}
 	}
+
 	return nil
 }
 
@@ -82,25 +84,31 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 	if err := p.index.readSplit(ctx); err != nil {
 		return err
 	}
+
 	m := &merged{of: d}
 	if err := p.mergeTree(ctx, m); err != nil {
 		d.NoMerge = err.Error()
 		return ctx.Err()
 	}
+
 	d.Conflicts = m.conflicts()
+
 	if p.m.Resolve != nil {
 		if err := p.resolve(ctx, m); err != nil {
 			return err
 		}
 	}
+
 	var err error
 	if m.changed, err = p.git.diffTree(ctx, d.ours, m.tree); err != nil {
 		return err
 	}
+
 	apart, err := p.git.diffTree(ctx, p.index.heads.theirs, m.tree) // their files are those of their HEAD
 	if err != nil {
 		return err
 	}
+
 	m.both = make(map[string]bool)
 	for at := range m.changed {
 		_, m.both[at] = apart[at]
@@ -108,6 +116,7 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 	if d.NoMerge, err = p.inTheWay(ctx, m); err != nil || d.NoMerge != "" || p.m.Resolve == nil || len(p.Unresolved) > 0 {
 		return err
 	}
+
 	return p.join(ctx, m)
 }
 
@@ -121,14 +130,17 @@ func (p *Plan) join(ctx context.Context, m *merged) error {
 		p.merge, h.to = m, m.tree
 		return nil
 	}
+
 	commit, err := p.commitMerge(ctx, m, message)
 	if err != nil {
 		d.NoMerge = err.Error()
 		return ctx.Err()
 	}
+
 	p.refs.updates = slices.DeleteFunc(p.refs.updates, func(u update) bool { return u.name == branches+d.Parked && u.old == "" })
 	p.refs.update(branches+d.Branch, d.ours, commit)
 	p.merge, h.to = m, commit
+
 	return nil
 }
 
@@ -142,6 +154,7 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 	if sign, _ := p.asOurs(ctx, nil, "", "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
 		args = append(args, "-S")
 	}
+
 	var env []string
 	if p.m.Ours.Work == "" { // there is no configuration: it is who committed last
 		who, err := p.git.ask(ctx, nil, "", "log", "-1", "--format=%cn%n%ce", m.of.ours)
@@ -151,6 +164,7 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 		}
 		env = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
 	}
+
 	commit, err := p.asOurs(ctx, env, message, append(args, m.tree)...)
 	return strings.TrimSpace(commit), err
 }
@@ -162,10 +176,12 @@ func (p *Plan) asOurs(ctx context.Context, env []string, stdin string, args ...s
 	if err != nil {
 		return "", err
 	}
+
 	env = append(env, "GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY="+filepath.Join(p.git.dir, "objects"))
 	if len(p.git.ends) > 0 {
 		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
 	}
+
 	out, err := p.m.Git(ctx, work, env, strings.NewReader(stdin), append([]string{"--git-dir=" + p.m.Ours.Dir, "--work-tree=" + work}, args...)...)
 	return string(out), err
 }
@@ -181,12 +197,14 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
+
 	var names strings.Builder
 	for _, e := range p.ours.entries {
 		if path.Base(e.Path) == ".gitattributes" {
 			names.WriteString(e.Path + "\x00")
 		}
 	}
+
 	_, err := p.m.Git(ctx, work, nil, strings.NewReader(names.String()), "--git-dir="+p.m.Ours.Dir, "--work-tree="+work, "checkout-index", "-z", "--stdin")
 	return work, err
 }
@@ -198,6 +216,7 @@ func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
 	if err != nil && exitCode(err) != inConflict {
 		return err
 	}
+
 	tree, rest, _ := strings.Cut(out, "\x00")
 	m.tree = tree
 	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\x00"), "\x00") {
@@ -208,6 +227,7 @@ func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
 			m.stages = append(m.stages, e)
 		}
 	}
+
 	return nil
 }
 
@@ -223,8 +243,10 @@ func (m *merged) conflicts() (out []string) {
 // resolve decides the paths in conflict.
 func (p *Plan) resolve(ctx context.Context, m *merged) error {
 	var info strings.Builder
+
 	for _, at := range m.conflicts() {
 		stage := 2
+
 		switch p.m.Resolve(at) {
 		case Unresolved:
 			p.Unresolved = append(p.Unresolved, at)
@@ -235,25 +257,31 @@ func (p *Plan) resolve(ctx context.Context, m *merged) error {
 		case TakeTheirs:
 			stage = 3
 		}
+
 		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", 2*p.ours.idLen), at)
+
 		for _, e := range m.stages {
 			if e.Path == at && e.Stage == stage {
 				fmt.Fprintf(&info, "%o %s 0\t%s\x00", e.Mode, e.ID, at)
 			}
 		}
 	}
+
 	if info.Len() == 0 {
 		return nil
 	}
+
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.git.dir, "merge-index")}
 	_, err := p.git.ask(ctx, env, "", "read-tree", m.tree)
 	if err == nil {
 		_, err = p.git.ask(ctx, env, info.String(), "update-index", "-z", "--index-info")
 	}
+
 	if err == nil {
 		m.tree, err = p.git.ask(ctx, env, "", "write-tree", "--missing-ok")
 		m.tree = strings.TrimSpace(m.tree)
 	}
+
 	return err
 }
 
@@ -267,24 +295,30 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 	if len(p.ours.unfinished) > 0 {
 		return strings.Join(p.ours.progress(), ", ") + " is in progress", nil
 	}
+
 	staged, err := p.index.staged(ctx, p.ours, m.of.ours)
 	if err != nil {
 		return "", err
 	}
+
 	for _, at := range slices.Sorted(maps.Keys(staged)) {
 		if c, ok := m.changed[at]; !ok || !equal(c[1], staged[at]) {
 			return at + " is staged", nil
 		}
 	}
+
 	there, err := p.index.staged(ctx, p.theirs, p.index.heads.theirs)
 	if err != nil {
 		return "", err
 	}
+
 	dirty, err := p.dirty(ctx, m)
 	if err != nil {
 		return "", err
 	}
+
 	theirs := byPath(p.theirs.entries)
+
 	for _, at := range slices.Sorted(maps.Keys(m.changed)) {
 		e, f := theirs[at], p.m.TheirFile(at)
 		_, isStaged := there[at]
@@ -297,6 +331,7 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 			return at + " is a link", nil
 		}
 	}
+
 	return "", nil
 }
 
@@ -311,22 +346,27 @@ func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
 		}
 		return dirty, nil
 	}
+
 	all, err := p.receiver.status(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	for at := range all {
 		c, ok := m.changed[at]
 		if !ok {
 			continue
 		}
+
 		if _, err := os.Lstat(filepath.Join(p.m.Ours.Work, at)); err != nil {
 			dirty[at] = c[1] != nil
 			continue
 		}
+
 		id, err := p.receiver.atWork(ctx, "hash-object", "--", at)
 		dirty[at] = err != nil || c[1] == nil || strings.TrimSpace(string(id)) != c[1].ID
 	}
+
 	return dirty, nil
 }
 
@@ -339,6 +379,7 @@ func (r receiver) status(ctx context.Context) (map[string]bool, error) {
 			dirty[entry[3:]] = true
 		}
 	}
+
 	return dirty, err
 }
 
@@ -354,25 +395,31 @@ func (p *Plan) Texts(ctx context.Context) (map[string]Text, error) {
 	if p.merge == nil {
 		return nil, nil
 	}
+
 	for at, c := range p.merge.changed {
 		to := c[1]
 		if !p.merge.both[at] || to != nil && !to.hasFile() {
 			continue
 		}
+
 		if to == nil {
 			out[at] = Text{}
 			continue
 		}
+
 		data, err := p.asOurs(ctx, nil, "", "cat-file", "--filters", "--path="+at, to.ID)
 		if err != nil {
 			return nil, err
 		}
+
 		text := []byte(data)
 		if slices.Contains(p.merge.left, at) {
 			text = bytes.ReplaceAll(text, []byte(">>>>>>> "+p.merge.of.theirs), []byte(">>>>>>> "+p.merge.of.Parked))
 			text = bytes.ReplaceAll(text, []byte("<<<<<<< "+p.merge.of.ours), []byte("<<<<<<< HEAD"))
 		}
+
 		out[at] = Text{to.Mode&0o111 != 0, text}
 	}
+
 	return out, nil
 }

@@ -34,15 +34,18 @@ func LinkAt(at string) *Link {
 		}
 		return nil
 	}
+
 	text, err := readSmall(file)
 	target, is := strings.CutPrefix(text, "gitdir: ")
 	if err != nil || !is {
 		return nil
 	}
+
 	l := linkTo(Resolved(at, strings.TrimRight(target, "\r\n")))
 	if l != nil {
 		l.Trusted = l.pointsBack(Resolved("/", at))
 	}
+
 	return l
 }
 
@@ -55,11 +58,13 @@ func linkTo(dir string) *Link {
 	if text, err := readSmall(filepath.Join(dir, "commondir")); err == nil {
 		l.Common = Resolved(dir, strings.TrimRight(text, "\r\n"))
 	}
+
 	for _, must := range []string{filepath.Join(dir, "HEAD"), filepath.Join(l.Common, "objects"), filepath.Join(l.Common, "refs")} {
 		if _, err := os.Stat(must); l.Common == "" || err != nil {
 			return nil
 		}
 	}
+
 	return l
 }
 
@@ -68,19 +73,23 @@ func (l *Link) pointsBack(at string) bool {
 	if at == "" {
 		return false
 	}
+
 	if l.Linked() {
 		text, err := readSmall(filepath.Join(l.Dir, "gitdir"))
 		return err == nil && filepath.Dir(filepath.Dir(l.Dir)) == l.Common && filepath.Base(filepath.Dir(l.Dir)) == "worktrees" &&
 			Resolved(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(at, ".git")
 	}
+
 	text, err := readSmall(filepath.Join(l.Dir, "config"))
 	if err != nil {
 		return false
 	}
+
 	config := parseConfig(text)
 	if tree := config.last("core.worktree"); tree != "" {
 		return Resolved(l.Dir, tree) == at
 	}
+
 	return config.last("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.hasSeen(at)
 }
 
@@ -101,10 +110,12 @@ func (l *Link) hasEntry(index, at string) bool {
 	if err != nil {
 		return false
 	}
+
 	entries, err := parseIndex(b, l.idLen())
 	if err != nil {
 		return false
 	}
+
 	for _, e := range entries {
 		var st unix.Stat_t
 		if e.Ctime != 0 && unix.Lstat(filepath.Join(at, e.Path), &st) == nil && uint32(st.Ino) == e.Ino &&
@@ -112,6 +123,7 @@ func (l *Link) hasEntry(index, at string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -133,10 +145,12 @@ func Resolved(dir, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)
 	}
+
 	to, err := filepath.EvalSymlinks(to)
 	if err != nil {
 		return ""
 	}
+
 	return to
 }
 
@@ -163,12 +177,15 @@ func readUpTo(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
 		err = errNotRegular
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(io.LimitReader(f, most))
 }

@@ -30,10 +30,12 @@ func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	if err := collect(f, dir, 0, t.files); err != nil {
 		return nil, err
 	}
+
 	head, ok := t.files[path.Join(dir, "HEAD")]
 	if !ok {
 		return nil, nil
 	}
+
 	_, t.isFork = t.files[path.Join(dir, forkMark)]
 	t.head = refValue(head)
 	t.commit = s.resolve(t.head)
@@ -53,8 +55,10 @@ func (t *linkedTree) same(o *linkedTree) bool {
 				out[name] = string(b)
 			}
 		}
+
 		return out
 	}
+
 	return t.head == o.head && t.commit == o.commit && slices.EqualFunc(t.entries, o.entries, IndexEntry.same) && maps.Equal(said(t), said(o))
 }
 
@@ -70,6 +74,7 @@ func (s sides) takesTree(id string) bool {
 func (p *workPlan) takeTrees(s sides, refs *refPlan) {
 	all := maps.Clone(s.base.worktrees)
 	maps.Copy(all, s.theirs.worktrees)
+
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
 		switch {
@@ -92,23 +97,28 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 			p.files[name] = nil
 		}
 	}
+
 	if t == nil {
 		return
 	}
+
 	for name, b := range t.files {
 		if p.files[name] = b; name == dir+"/index" && len(t.entries) > 0 {
 			p.files[name] = smudged(b, s.theirs.idLen, t.indexMtime)
 		}
+
 		if below(name, dir+"/index", dir+"/logs") {
 			continue
 		}
 		p.tips = append(p.tips, s.idsIn(b)...)
 	}
+
 	for _, e := range t.entries {
 		if e.hasObject() {
 			p.tips = append(p.tips, e.ID)
 		}
 	}
+
 	p.files[dir+"/commondir"] = []byte("../..\n")
 	if b, ok := p.files[dir+"/config.worktree"]; ok && b != nil {
 		p.files[dir+"/config.worktree"] = []byte(PlainConfig(string(b)))

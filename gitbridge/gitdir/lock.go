@@ -24,11 +24,14 @@ const lockMark = "index.lock.amberfs"
 func lockIndex(dir string) (*indexLock, error) {
 	mark, name := filepath.Join(dir, lockMark), filepath.Join(dir, "index.lock")
 	busy := fmt.Errorf("%w: %s exists", ErrMeanwhile, name)
+
 	if left, err := os.OpenFile(mark, os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
 		defer left.Close()
+
 		if unix.Flock(int(left.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 			return nil, busy
 		}
+
 		is, err := left.Stat()
 		if lock, lerr := os.Lstat(name); err == nil && lerr == nil && os.SameFile(is, lock) {
 			err = os.Remove(name)
@@ -37,23 +40,28 @@ func lockIndex(dir string) (*indexLock, error) {
 			return nil, err
 		}
 	}
+
 	f, err := os.OpenFile(mark, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
 	}
+
 	l := &indexLock{File: f, dir: dir}
 	err = errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), os.Link(mark, name))
 	if err == nil {
 		return l, nil
 	}
+
 	_ = os.Remove(mark)
 	f.Close()
 	if !errors.Is(err, fs.ErrExist) { // there are no hard links
 		l.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
+
 	if errors.Is(err, fs.ErrExist) {
 		return nil, busy
 	}
+
 	return l, err
 }
 

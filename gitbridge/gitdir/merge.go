@@ -84,20 +84,24 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if p.theirs, err = read(m.Theirs); err != nil {
 		return nil, err
 	}
+
 	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.Another {
 		if p.base, err = read(m.Base); err != nil {
 			return nil, err
 		}
+
 		if p.base.same(p.theirs) {
 			return p, nil
 		}
 	}
+
 	if p.ours, err = read(m.Ours); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files(), m.Ours.isWhole()); err != nil {
 		return nil, err
 	}
+
 	if p.ours.idLen != p.theirs.idLen {
 		return nil, fmt.Errorf("%w: their object ids have another format", ErrKind)
 	}
@@ -113,7 +117,9 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if err := p.decide(ctx); err != nil {
 		return nil, err
 	}
+
 	p.words(ctx)
+
 	return p, nil
 }
 
@@ -125,13 +131,16 @@ func (p *Plan) complete(ctx context.Context) error {
 			heads = append(heads, id)
 		}
 	}
+
 	if len(heads) == 0 {
 		return nil
 	}
+
 	missing, err := p.git.missing(ctx, heads)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("%w: commits that it needs are gone", ErrKind)
 	}
+
 	return err
 }
 
@@ -153,25 +162,30 @@ func (p *Plan) decide(ctx context.Context) error {
 		p.index.heads.to, p.tips = p.index.heads.was, p.refs.tips
 		return nil
 	}
+
 	p.refs.decide(ctx, &p.work)
 	h := &p.index.heads
 	h.base, h.theirs, h.to = s.base.resolve(s.base.head), s.theirs.resolve(s.theirs.head), p.refs.newHead()
 	if err := p.describe(ctx); err != nil {
 		return err
 	}
+
 	fits := h.to == h.theirs && (s.ours.sameIndex(s.base) || !s.theirs.unmerged())
 	if p.work.take(s, p.refs, fits, p.index.takesSparse()); h.to == h.theirs {
 		p.work.takeLast(p.m)
 	}
+
 	p.work.takeTrees(s, p.refs)
 	p.Parted = h.to != h.theirs || !p.index.takesSparse()
 	if err := p.index.decide(ctx); err != nil {
 		return err
 	}
+
 	if left := p.Marked(); len(left) > 0 {
 		inConflict := func(e IndexEntry) bool { return slices.Contains(left, e.Path) }
 		p.index.delta = slices.Concat(slices.DeleteFunc(p.index.delta, inConflict), slices.DeleteFunc(p.merge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
 	}
+
 	return p.needed(ctx)
 }
 
@@ -185,21 +199,25 @@ func (p *Plan) needed(ctx context.Context) error {
 	for _, tree := range p.theirs.worktrees {
 		p.tips = append(p.tips, tree.commit)
 	}
+
 	p.tips = append(p.tips, p.refs.head)
 	for _, e := range p.index.delta {
 		if e.hasObject() {
 			p.tips = append(p.tips, e.ID)
 		}
 	}
+
 	slices.Sort(p.tips)
 	p.tips = slices.DeleteFunc(slices.Compact(p.tips), func(id string) bool { return !p.ours.isID(id) })
 	if len(p.tips) == 0 {
 		return nil
 	}
+
 	missing, err := p.git.missing(ctx, p.tips)
 	if err != nil {
 		return err
 	}
+
 	p.tips = slices.DeleteFunc(p.tips, func(id string) bool { return missing[id] })
 	was := p.refs.newHead()
 	p.refs.drop(missing)
@@ -207,6 +225,7 @@ func (p *Plan) needed(ctx context.Context) error {
 	if to := p.refs.newHead(); missing[to] || to != was {
 		p.index.heads.to, p.index.delta, p.work.files = to, nil, map[string][]byte{}
 	}
+
 	return nil
 }
 

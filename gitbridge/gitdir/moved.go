@@ -15,6 +15,7 @@ func Moved(base, now Files) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := read(now)
 	if err != nil {
 		return nil, err
@@ -27,12 +28,14 @@ func Moved(base, now Files) ([]string, error) {
 	if changed := changedEntries(b.entries, n.entries); changed > 0 {
 		said = append(said, plural(changed, "path")+" staged, unstaged or committed")
 	}
+
 	for _, name := range unfinishedNames {
 		_, was := b.unfinished[name]
 		if _, is := n.unfinished[name]; is != was {
 			said = append(said, name+map[bool]string{true: " is new", false: " is gone"}[is])
 		}
 	}
+
 	return said, nil
 }
 
@@ -40,9 +43,11 @@ func Moved(base, now Files) ([]string, error) {
 func (s *state) movedRefs(b *state) (said []string) {
 	names := maps.Clone(s.refs)
 	maps.Copy(names, b.refs)
+
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		was, is := b.refs[name], s.refs[name]
 		what := shortRef("ref: " + name)
+
 		switch {
 		case was == is:
 		case was == "":
@@ -53,6 +58,7 @@ func (s *state) movedRefs(b *state) (said []string) {
 			said = append(said, fmt.Sprintf("%s moved from %s to %s", what, shortRef(was), shortRef(is)))
 		}
 	}
+
 	return said
 }
 
@@ -67,6 +73,7 @@ func shortRef(value string) string {
 	case strings.HasPrefix(name, tags):
 		return "tag " + strings.TrimPrefix(name, tags)
 	}
+
 	return strings.TrimPrefix(name, "refs/")
 }
 
@@ -76,12 +83,15 @@ func changedEntries(a, b []IndexEntry) (n int) {
 	for _, e := range a {
 		was[fmt.Sprint(e.Stage, e.Path)] = e
 	}
+
 	for _, e := range b {
 		key := fmt.Sprint(e.Stage, e.Path)
 		if w, ok := was[key]; !ok || !w.same(e) {
 			n++
 		}
+
 		delete(was, key)
 	}
+
 	return n + len(was)
 }

@@ -25,6 +25,7 @@ func (r receiver) git(ctx context.Context, env []string, stdin io.Reader, args .
 // write writes or removes a file of the receiving repository.
 func (r receiver) write(name string, data []byte) error {
 	at := r.repo.place(name)
+
 	if data == nil {
 		err := os.Remove(at)
 		if dir := filepath.Dir(at); err == nil && dir != r.repo.Dir {
@@ -33,11 +34,14 @@ func (r receiver) write(name string, data []byte) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
+
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
 		return err
 	}
+
 	return replaceFile(at, data)
 }
 
@@ -51,8 +55,10 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 		}
 		p.head = ""
 	}
+
 	for _, gone := range []bool{false, true} { // a branch may go for the directory of another one
 		var lines strings.Builder
+
 		for _, u := range p.updates {
 			if u.name == stash && u.new != "" {
 				if err := r.write(stash, []byte(u.new+"\n")); err != nil {
@@ -60,9 +66,11 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 				}
 				continue
 			}
+
 			if (u.new == "") == gone {
 				continue
 			}
+
 			switch {
 			case u.new == "":
 				fmt.Fprintf(&lines, "delete %s %s\n", u.name, u.old)
@@ -72,6 +80,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 				fmt.Fprintf(&lines, "update %s %s %s\n", u.name, u.new, u.old)
 			}
 		}
+
 		if lines.Len() == 0 {
 			continue
 		}
@@ -79,11 +88,13 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 			return refError(err)
 		}
 	}
+
 	for name, target := range p.symrefs {
 		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
 			return refError(err)
 		}
 	}
+
 	if target, ok := strings.CutPrefix(p.head, "ref: "); ok {
 		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, "HEAD", target); err != nil {
 			return refError(err)
@@ -93,6 +104,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 			return refError(err)
 		}
 	}
+
 	return nil
 }
 
@@ -107,6 +119,7 @@ func (r receiver) present(ctx context.Context, ids []string) (out []string, err 
 			out = append(out, id)
 		}
 	}
+
 	return out, err
 }
 
@@ -121,16 +134,19 @@ func replaceFile(at string, data []byte) error {
 	if info, err := os.Lstat(at); err == nil {
 		mode = info.Mode().Perm()
 	}
+
 	temp := at + ".amberfs"
 	_ = os.Remove(temp) // one that was left by a killed process
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(temp, at)
 	}
+
 	return err
 }
 

@@ -34,11 +34,13 @@ type update struct{ name, old, new string }
 func (p *refPlan) decide(ctx context.Context, work *workPlan) {
 	all := maps.Clone(p.theirs.refs)
 	maps.Copy(all, p.base.refs)
+
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !Private(name) && name != stash {
 			p.ref(ctx, name)
 		}
 	}
+
 	p.stash(ctx, work)
 	p.decideHead(ctx)
 	p.keepHead(ctx)
@@ -51,6 +53,7 @@ func (p *refPlan) drop(missing map[string]bool) {
 			p.say("%s is left out: its objects are missing", u.name)
 		}
 	}
+
 	p.updates = slices.DeleteFunc(p.updates, func(u update) bool { return missing[u.new] })
 	if missing[p.head] {
 		p.head = ""
@@ -73,6 +76,7 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			return
 		}
 		p.update(name, o, "")
+
 	case t == "":
 		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
 	case strings.HasPrefix(name, tags) && o+b != "":
@@ -82,6 +86,7 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			p.park(ctx, short, t)
 			p.say("another working tree has %s checked out", short)
 		}
+
 	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.moved(name, b)):
 		p.update(name, o, t)
 	case o != "" && p.git.contains(ctx, o, t):
@@ -98,6 +103,7 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			return
 		}
 		p.diverged = append(p.diverged, &Diverged{Diverged: threeway.Diverged{Branch: short, Parked: at}, ours: o, theirs: t})
+
 	case strings.HasPrefix(name, remotes):
 	default: // notes, and what others keep in refs
 		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.beside(ctx, name, t))
@@ -137,9 +143,11 @@ func (p *refPlan) elsewhere(name string) bool {
 			return true
 		}
 	}
+
 	if !linked || p.bareCommon() {
 		return false
 	}
+
 	text, err := readSmall(filepath.Join(p.m.Ours.Common, "HEAD"))
 	return err == nil && strings.TrimSpace(text) == "ref: "+name
 }
@@ -181,6 +189,7 @@ func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 // free gives a value a ref of a name, or of one like it that no other value has, and returns that.
 func (p *refPlan) free(ctx context.Context, first, value string) string {
 	name := first
+
 	for n := 2; ; n++ {
 		has := p.value(name)
 		if has == "" || p.git.contains(ctx, value, has) {
@@ -189,6 +198,7 @@ func (p *refPlan) free(ctx context.Context, first, value string) string {
 			}
 			return name
 		}
+
 		name = fmt.Sprintf("%s-%d", first, n)
 	}
 }
@@ -207,6 +217,7 @@ func refName(name string) string {
 	if name = strings.Trim(strings.TrimSuffix(name, ".lock"), ".-"); name == "" {
 		name = "other"
 	}
+
 	return name
 }
 
@@ -217,6 +228,7 @@ func (p *refPlan) parkAll(ctx context.Context) {
 	for _, id := range p.ours.refs {
 		known[id] = true
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(p.theirs.refs)) {
 		id := p.theirs.refs[name]
 		if short, ok := strings.CutPrefix(name, branches); ok && p.theirs.isID(id) && !known[id] {
@@ -234,6 +246,7 @@ func (p *refPlan) stash(ctx context.Context, work *workPlan) {
 		}
 		return b
 	}
+
 	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
 	base, theirs := log(p.m.Base), log(p.m.Theirs)
 	switch {
@@ -244,6 +257,7 @@ func (p *refPlan) stash(ctx context.Context, work *workPlan) {
 			p.tips = append(p.tips, t)
 			p.say("%s has theirs", p.park(ctx, "stash", t))
 		}
+
 	default:
 		p.update(stash, o, t)
 		work.files["logs/"+stash] = theirs
@@ -271,6 +285,7 @@ func (p *refPlan) decideHead(ctx context.Context) {
 		if !isRef {
 			p.park(ctx, "HEAD", t)
 		}
+
 	case isRef && p.value(name) == "" && p.theirs.refs[name] != "":
 		p.say("HEAD stays: %s is gone here", strings.TrimPrefix(name, branches))
 	case isRef && p.elsewhere(name):
@@ -295,7 +310,9 @@ func (p *refPlan) keepHead(ctx context.Context) {
 	if to == is || to == p.theirs.resolve(p.theirs.head) && to != "" {
 		return
 	}
+
 	name := strings.TrimPrefix(cmp.Or(p.head, p.ours.head), "ref: ")
+
 	for _, u := range slices.Clone(p.updates) {
 		if u.name != name || u.old == "" {
 			continue
@@ -307,6 +324,7 @@ func (p *refPlan) keepHead(ctx context.Context) {
 			p.park(ctx, short, u.new)
 		}
 	}
+
 	if short := strings.TrimPrefix(name, branches); p.head != "" && p.newHead() != "" && short != p.head {
 		p.head = "" // the branch has other files than theirs
 		p.say("HEAD stays: %s is at another commit here", short)
@@ -323,5 +341,6 @@ func (p *refPlan) newHead() string {
 		}
 		value = p.value(name)
 	}
+
 	return ""
 }

@@ -30,15 +30,18 @@ func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *st
 	if ours.idLen > 20 {
 		format = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
+
 	files := map[string]string{
 		"HEAD": "ref: refs/heads/none\n", "config": format + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
 		"objects/info/alternates": strings.Join(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...), "\n") + "\n", "shallow": string(ours.shallow),
 	}
+
 	for _, dir := range []string{objects + "/info", objects + "/pack", dir + "/refs"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
+
 	for name, text := range files {
 		if text == "" {
 			continue
@@ -47,14 +50,17 @@ func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *st
 			return nil, err
 		}
 	}
+
 	if err := copyObjects(m.Theirs, objects, filepath.Join(m.Ours.Common, "objects")); err != nil {
 		return nil, err
 	}
+
 	for here, f := range m.Borrowed {
 		if err := copyObjects(f, objects, here); err != nil {
 			return nil, err
 		}
 	}
+
 	return s, s.shorten(ctx, ours, theirs)
 }
 
@@ -68,6 +74,7 @@ func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 			s.ends = append(s.ends, id)
 		}
 	}
+
 	if len(s.ends) == 0 {
 		return nil
 	}
@@ -101,21 +108,27 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 				out = append(out, id)
 			}
 		}
+
 		if id := s.resolve(s.head); s.isID(id) {
 			out = append(out, id)
 		}
+
 		slices.Sort(out)
+
 		return slices.Compact(out)
 	}
+
 	theirs, base := tips(now), tips(was)
 	if len(theirs) == 0 || len(base) == 0 {
 		return false
 	}
+
 	for _, id := range theirs {
 		if slices.Contains(base, id) {
 			return false
 		}
 	}
+
 	for _, id := range theirs {
 		out, err := s.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...)
 		const none = 1 // else objects are missing
@@ -123,6 +136,7 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -133,19 +147,23 @@ func (s *scratchRepo) between(ctx context.Context, commit string, without ...str
 	for _, id := range without {
 		revs += "^" + id + "\n"
 	}
+
 	out, err := s.ask(ctx, nil, revs, "rev-list", "--count", "--ignore-missing", "--stdin")
 	if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
 		return 0, nil
 	}
+
 	out, err = s.ask(ctx, nil, revs, "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
 	if err != nil {
 		return n, nil
 	}
+
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	slices.Reverse(lines)
 	if n > len(lines) {
 		subjects = append(subjects, fmt.Sprintf("%d more, and", n-len(lines)))
 	}
+
 	return n, append(subjects, lines...)
 }
 
@@ -166,6 +184,7 @@ func (s *scratchRepo) treeEntry(ctx context.Context, commit, at string) (*IndexE
 	if err != nil || !ok || len(fields) != 3 || fields[1] == "tree" {
 		return nil, err
 	}
+
 	mode, err := strconv.ParseUint(fields[0], 8, 32)
 	return &IndexEntry{Path: at, Mode: uint32(mode), ID: fields[2]}, err
 }
@@ -179,5 +198,6 @@ func (s *scratchRepo) missing(ctx context.Context, ids []string) (map[string]boo
 			missing[id] = true
 		}
 	}
+
 	return missing, err
 }

@@ -41,14 +41,17 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	if err := p.readSplit(ctx); err != nil {
 		return err
 	}
+
 	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && (b.sameWork(o) || o.sameWork(t)) {
 		p.delta = differ(o.entries, t.entries)
 		return nil
 	}
+
 	moved, err := p.git.diffTree(ctx, p.heads.was, p.heads.to)
 	if err != nil {
 		return err
 	}
+
 	wanted := make(paths)
 	has := byPath(o.entries)
 	for at, change := range moved {
@@ -57,9 +60,11 @@ func (p *indexPlan) decide(ctx context.Context) error {
 			delete(wanted, at)
 		}
 	}
+
 	if err := p.stagedBy(ctx, wanted, has); err != nil {
 		return err
 	}
+
 	theirs, sparse := byPath(t.entries), p.takesSparse()
 	for at, e := range theirs {
 		if now := has[at]; sparse && now != nil && now.Skip != e.Skip {
@@ -68,8 +73,10 @@ func (p *indexPlan) decide(ctx context.Context) error {
 			}
 		}
 	}
+
 	for at, e := range wanted {
 		n := IndexEntry{Path: at}
+
 		if e != nil {
 			n = *e
 			if now := has[at]; now != nil {
@@ -79,9 +86,12 @@ func (p *indexPlan) decide(ctx context.Context) error {
 				n.Skip = then.Skip
 			}
 		}
+
 		p.delta = append(p.delta, n)
 	}
+
 	slices.SortFunc(p.delta, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+
 	return nil
 }
 
@@ -96,22 +106,27 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
 	if err != nil {
 		return err
 	}
+
 	base, err := p.staged(ctx, p.base, p.heads.base)
 	if err != nil {
 		return err
 	}
+
 	ours, err := p.staged(ctx, p.ours, p.heads.was)
 	if err != nil {
 		return err
 	}
+
 	apart, err := p.git.diffTree(ctx, p.heads.theirs, p.heads.to)
 	if err != nil {
 		return err
 	}
+
 	fits := func(at string) bool { // HEAD has at a path what theirs staged its change over
 		_, differs := apart[at]
 		return !differs && !blocked(at, has, wanted)
 	}
+
 	for at, t := range theirs {
 		b, wasStaged := base[at]
 		o, ourStaged := ours[at]
@@ -122,6 +137,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
 			wanted[at] = t
 		}
 	}
+
 	for at, b := range base { // what theirs has unstaged
 		_, still := theirs[at]
 		o, ourStaged := ours[at]
@@ -143,6 +159,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -159,11 +176,13 @@ func blocked(at string, has, wanted paths) bool {
 			return true
 		}
 	}
+
 	for name := range has {
 		if strings.HasPrefix(name, at+"/") {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -185,33 +204,41 @@ func differ(from, to []IndexEntry) (out []IndexEntry) {
 	for _, e := range from {
 		has[key{e.Path, e.Stage}] = e
 	}
+
 	changed := make(map[string]bool)
 	for _, e := range to {
 		k := key{e.Path, e.Stage}
 		if was, ok := has[k]; !ok || !was.same(e) {
 			changed[e.Path] = true
 		}
+
 		delete(has, k)
 	}
+
 	for k := range has {
 		changed[k.path] = true
 	}
+
 	for _, e := range to {
 		if changed[e.Path] {
 			out = append(out, e)
 			has[key{e.Path, e.Stage}] = e
 		}
 	}
+
 	left := make(map[string]bool)
 	for _, e := range out {
 		left[e.Path] = true
 	}
+
 	for at := range changed {
 		if !left[at] {
 			out = append(out, IndexEntry{Path: at})
 		}
 	}
+
 	slices.SortFunc(out, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+
 	return out
 }
 
@@ -237,10 +264,12 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 	case p.theirs:
 		files = p.m.Theirs
 	}
+
 	names, err := files.List(".")
 	if err != nil {
 		return err
 	}
+
 	for _, n := range names {
 		if strings.HasPrefix(n.Name, "sharedindex.") {
 			if err := saveTo(files, n.Name, filepath.Join(p.git.dir, n.Name), &limited{rest: largeFile}); err != nil && !os.IsExist(err) {
@@ -248,13 +277,16 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 			}
 		}
 	}
+
 	at, err := p.indexFile(s)
 	if err == nil {
 		_, err = p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "update-index", "--no-split-index")
 	}
+
 	if err != nil {
 		return err
 	}
+
 	b, err := os.ReadFile(at)
 	if err == nil {
 		s.entries, err = parseIndex(b, s.idLen)
@@ -262,6 +294,7 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 	if err == nil {
 		s.index, s.badIndex = b, nil
 	}
+
 	return err
 }
 
@@ -281,21 +314,25 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.git.tree(commit))
 	if err != nil {
 		return nil, err
 	}
+
 	all, has := make(paths), byPath(s.entries)
 	for at, change := range parseRaw(out) {
 		if change[1] == nil || has[at] != nil { // else it is one of git add -N
 			all[at] = change[1]
 		}
 	}
+
 	for _, e := range s.entries {
 		if e.Stage > 0 {
 			all[e.Path] = &IndexEntry{Path: e.Path, Stage: e.Stage}
 		}
 	}
+
 	return all, nil
 }
 
@@ -308,6 +345,7 @@ func parseRaw(out string) map[string][2]*IndexEntry {
 		if len(f) < 5 {
 			break
 		}
+
 		entry := func(mode, id string) *IndexEntry {
 			m, err := strconv.ParseUint(mode, 8, 32)
 			if err != nil || m == 0 {
@@ -315,8 +353,10 @@ func parseRaw(out string) map[string][2]*IndexEntry {
 			}
 			return &IndexEntry{Path: parts[i+1], Mode: uint32(m), ID: id}
 		}
+
 		all[parts[i+1]] = [2]*IndexEntry{entry(f[0], f[2]), entry(f[1], f[3])}
 	}
+
 	return all
 }
 
@@ -330,12 +370,14 @@ func (r *Repo) bare() bool {
 func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	at := filepath.Join(p.git.dir, "new-index")
 	_ = os.Remove(at) // of an earlier try
+
 	if len(p.ours.index) > 0 {
 		index := smudged(p.ours.index, p.ours.idLen, p.ours.indexMtime)
 		if err := os.WriteFile(at, index, 0o600); err != nil {
 			return nil, err
 		}
 	}
+
 	env := []string{"GIT_INDEX_FILE=" + at}
 	var info, skip strings.Builder
 	zero := strings.Repeat("0", 2*p.ours.idLen)
@@ -346,6 +388,7 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 			fmt.Fprintf(&info, "0 %s\t%s\x00", zero, e.Path)
 		}
 	}
+
 	for _, e := range p.delta {
 		if e.Mode == 0 {
 			continue
@@ -355,13 +398,16 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 			fmt.Fprintf(&skip, "%s\x00", e.Path)
 		}
 	}
+
 	if _, err := p.git.ask(ctx, env, info.String(), "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
+
 	if skip.Len() > 0 {
 		if _, err := p.git.ask(ctx, append(env, "GIT_WORK_TREE="+p.git.dir), skip.String(), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
 			return nil, err
 		}
 	}
+
 	return os.ReadFile(at)
 }

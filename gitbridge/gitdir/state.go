@@ -67,11 +67,13 @@ func (r *Repo) List(name string) (out []Name, err error) {
 	if r.Dir != r.Common && (name == "." || slices.ContainsFunc(ownParts, func(p string) bool { return below(p, name) })) {
 		dirs = []string{filepath.Join(r.Dir, name), filepath.Join(r.Common, name)}
 	}
+
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && len(dirs) == 1 {
 			return nil, nil // it is no directory
 		}
+
 		for _, e := range entries {
 			n := Name{e.Name(), e.IsDir()}
 			if r.place(path.Join(name, n.Name)) == filepath.Join(dir, n.Name) && !slices.Contains(out, n) ||
@@ -80,6 +82,7 @@ func (r *Repo) List(name string) (out []Name, err error) {
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -89,6 +92,7 @@ func (r *Repo) Save(name string, to io.Writer) error {
 		return err
 	}
 	defer f.Close()
+
 	_, err = io.Copy(to, f)
 	return err
 }
@@ -102,6 +106,7 @@ func (r *Repo) Mtime(name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return info.ModTime().UnixNano(), nil
 }
 
@@ -134,11 +139,13 @@ func read(f Files) (*state, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	c := parseConfig(string(text))
 	s.idLen, s.storage = idLen(c), c.last("extensions.refstorage")
 	if s.head, err = line(f, "HEAD"); err != nil {
 		return nil, err
 	}
+
 	if packed, err := f.Read("packed-refs"); err == nil {
 		for l := range strings.Lines(string(packed)) {
 			if id, name, ok := strings.Cut(strings.TrimSpace(l), " "); ok && s.isID(id) && strings.HasPrefix(name, "refs/") {
@@ -146,17 +153,20 @@ func read(f Files) (*state, error) {
 			}
 		}
 	}
+
 	if err := s.loose(f, "refs", 0); err != nil {
 		return nil, err
 	}
 	if s.indexMtime, err = f.Mtime("index"); err != nil { // before it is read: it is not newer than what is read
 		return nil, err
 	}
+
 	for name, to := range map[string]*[]byte{"index": &s.index, "info/sparse-checkout": &s.sparse, "shallow": &s.shallow} {
 		if *to, err = f.Read(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
+
 	s.wasIndex = s.index
 	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
 	for _, name := range unfinishedNames {
@@ -164,11 +174,13 @@ func read(f Files) (*state, error) {
 			return nil, err
 		}
 	}
+
 	for _, name := range wholeNames {
 		if err := collect(f, name, 0, s.whole); err != nil {
 			return nil, err
 		}
 	}
+
 	trees, err := f.List("worktrees")
 	for _, n := range trees {
 		if tree, err := s.linkedTree(f, path.Join("worktrees", n.Name)); err != nil {
@@ -177,6 +189,7 @@ func read(f Files) (*state, error) {
 			s.worktrees[n.Name] = tree
 		}
 	}
+
 	return s, err
 }
 
@@ -193,6 +206,7 @@ func (s *state) loose(f Files, dir string, depth int) error {
 	if err != nil || depth > maxDepth {
 		return err
 	}
+
 	for _, n := range names {
 		name := path.Join(dir, n.Name)
 		if n.Dir {
@@ -201,11 +215,13 @@ func (s *state) loose(f Files, dir string, depth int) error {
 			}
 			continue
 		}
+
 		value, err := line(f, name)
 		if err == nil && !strings.HasSuffix(name, ".lock") && (s.isID(value) || strings.HasPrefix(value, "ref: ")) {
 			s.refs[name] = value
 		}
 	}
+
 	return nil
 }
 
@@ -215,20 +231,24 @@ func collect(f Files, name string, depth int, into map[string][]byte) error {
 	if err != nil || depth > maxDepth {
 		return err
 	}
+
 	for _, n := range names {
 		if err := collect(f, path.Join(name, n.Name), depth+1, into); err != nil {
 			return err
 		}
 	}
+
 	if len(names) > 0 {
 		return nil
 	}
+
 	b, err := f.Read(name)
 	if err == nil {
 		into[name] = b
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
+
 	return err
 }
 
@@ -263,6 +283,7 @@ func (s *state) sameWork(o *state) bool {
 	if !maps.EqualFunc(s.unfinished, o.unfinished, bytes.Equal) {
 		return false
 	}
+
 	for _, refs := range []map[string]string{s.refs, o.refs} {
 		for name := range refs {
 			if Private(name) && s.refs[name] != o.refs[name] {
@@ -270,6 +291,7 @@ func (s *state) sameWork(o *state) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -295,6 +317,7 @@ func (s *state) sameSparse(o *state) bool {
 				out[e.Path] = true
 			}
 		}
+
 		return out
 	}
 	return bytes.Equal(s.sparse, o.sparse) && maps.Equal(skipped(s), skipped(o))
@@ -347,6 +370,7 @@ func (r *Repo) isWhole() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -360,6 +384,7 @@ func Same(base, now Files) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	n, err := read(now)
 	return err == nil && b.same(n), err
 }

@@ -51,6 +51,7 @@ func (p *Plan) words(ctx context.Context) {
 	if len(s.said)+len(p.refs.notes) == 0 {
 		s.said = p.work.said
 	}
+
 	p.Lines, p.Commits, p.Off = append(s.said, p.refs.notes...), s.commits(), s.off
 }
 
@@ -63,6 +64,7 @@ func (p *refPlan) words(ctx context.Context) *summary {
 		}
 		return 0
 	}
+
 	inOrder := slices.SortedStableFunc(slices.Values(p.updates), func(a, b update) int { return cmp.Compare(isNew(a), isNew(b)) })
 	for _, u := range inOrder {
 		short, isBranch := strings.CutPrefix(u.name, branches)
@@ -83,14 +85,17 @@ func (p *refPlan) words(ctx context.Context) *summary {
 			s.say("%s moved", u.name)
 		}
 	}
+
 	if name, ok := strings.CutPrefix(p.head, "ref: "); ok {
 		s.say("HEAD is at %s", strings.TrimPrefix(name, branches))
 	} else if p.head != "" {
 		s.say("HEAD is at %s", p.head[:min(7, len(p.head))])
 	}
+
 	if p.head != "" && p.ours.isID(p.ours.head) {
 		p.offWords(ctx, s, "HEAD", p.ours.head, append(p.all(true), p.newHead())...)
 	}
+
 	return s
 }
 
@@ -110,6 +115,7 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	} else if !strings.HasPrefix(u.name, parked) {
 		words = "on the new branch"
 	}
+
 	if u.new == "" {
 		s.say("the branch %s is gone", short)
 	} else if n, subjects := p.git.between(ctx, u.new, known...); n > 0 {
@@ -118,6 +124,7 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	} else if u.old == "" {
 		s.say("new branch %s", short)
 	}
+
 	stays := []string{u.new}
 	if u.new == "" {
 		stays = p.all(true)
@@ -140,6 +147,7 @@ func (p *refPlan) all(after bool) (out []string) {
 			out = append(out, id)
 		}
 	}
+
 	if after {
 		for _, u := range p.updates {
 			if u.new != "" {
@@ -147,7 +155,9 @@ func (p *refPlan) all(after bool) (out []string) {
 			}
 		}
 	}
+
 	slices.Sort(out)
+
 	return slices.Compact(out)
 }
 

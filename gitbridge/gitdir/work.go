@@ -20,10 +20,12 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 	if sparse && !bytes.Equal(s.base.sparse, s.theirs.sparse) {
 		p.files["info/sparse-checkout"] = s.theirs.sparse
 	}
+
 	p.takeRerere(s, refs)
 	if s.base.sameWork(s.theirs) || s.ours.sameWork(s.theirs) {
 		return
 	}
+
 	if !s.base.sameWork(s.ours) || !fits {
 		if there := s.theirs.progress(); len(there) > 0 {
 			refs.say("work in progress (%s) is left there", strings.Join(there, ", "))
@@ -32,16 +34,19 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 		}
 		return
 	}
+
 	p.said = append(p.said, "work in progress")
 	for name := range s.ours.unfinished {
 		if _, ok := s.theirs.unfinished[name]; !ok {
 			p.files[name] = nil
 		}
 	}
+
 	for name, b := range s.theirs.unfinished {
 		p.files[name] = b
 		p.tips = append(p.tips, s.idsIn(b)...)
 	}
+
 	for _, has := range []map[string]string{s.ours.refs, s.theirs.refs} {
 		for name := range has {
 			if Private(name) && refs.value(name) != s.theirs.refs[name] {

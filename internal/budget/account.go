@@ -44,10 +44,12 @@ func (a *Account) leftLocked(tenant any) (most, left int64) {
 func (a *Account) Take(tenant any, bytes int64, urgent bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	fits := a.fitsLocked(tenant, bytes, urgent)
 	if fits {
 		a.addLocked(tenant, bytes)
 	}
+
 	return fits
 }
 
@@ -65,6 +67,7 @@ func (a *Account) fitsLocked(tenant any, bytes int64, urgent bool) bool {
 	if urgent {
 		fits = a.usedBy[tenant]+bytes <= most+a.size/urgentShare && a.used+bytes <= a.size+a.size/urgentShare
 	}
+
 	return fits
 }
 
@@ -116,10 +119,12 @@ func (a *Account) Freed() <-chan struct{} {
 func (a *Account) Half(tenant any) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	most, left := a.leftLocked(tenant)
 	if tenant == a.owner {
 		return a.usedBy[tenant] > min(most/2, left)
 	}
+
 	return 2*a.usedBy[tenant] > min(most, left)
 }
 

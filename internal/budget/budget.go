@@ -51,6 +51,7 @@ func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err err
 	if err := b.pool.take(ctx, b.tenant, bytes, false); err != nil {
 		return nil, err
 	}
+
 	return func() { b.pool.give(b.tenant, bytes, false) }, nil
 }
 
@@ -83,6 +84,7 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 		return nil
 	}
 	p := c.budget.pool
+
 	for c.used += bytes; c.used > c.reserved && !c.all; {
 		n := min(step, p.most())
 		if c.reserved == 0 {
@@ -92,8 +94,10 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 		} else if !p.tryTake(c.budget.tenant, n) {
 			return errs.New(errs.Quota, "limit reached: this takes more than is left of %d MiB; name paths, to have it in parts", p.size>>20)
 		}
+
 		c.reserved += n
 	}
+
 	return nil
 }
 
@@ -110,6 +114,7 @@ func (c *Charge) Try(bytes int64) error {
 			return errs.New(errs.Quota, "limit reached: others take what is left of %d MiB", p.size>>20)
 		}
 	}
+
 	return nil
 }
 
@@ -182,11 +187,14 @@ func (p *pool) grantLocked(w *waiter) {
 func (p *pool) tryTake(tenant any, bytes int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	w := &waiter{tenant: tenant, bytes: bytes}
 	if !p.fitsLocked(w) {
 		return false
 	}
+
 	p.grantLocked(w)
+
 	return true
 }
 
@@ -198,9 +206,11 @@ func (p *pool) take(ctx context.Context, tenant any, bytes int64, all bool) erro
 	if at < 0 {
 		at = len(p.waiting)
 	}
+
 	p.waiting = slices.Insert(p.waiting, at, w)
 	p.grantAllLocked()
 	p.mu.Unlock()
+
 	select {
 	case <-w.ready:
 		return nil
@@ -210,22 +220,27 @@ func (p *pool) take(ctx context.Context, tenant any, bytes int64, all bool) erro
 	// The request is canceled, but it may have been granted before p.mu was locked.
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	i := slices.Index(p.waiting, w)
 	if i < 0 {
 		return nil
 	}
+
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.grantAllLocked()
+
 	return ctx.Err()
 }
 
 func (p *pool) give(tenant any, bytes int64, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.taken -= bytes
 	if p.takenBy[tenant] -= bytes; p.takenBy[tenant] == 0 {
 		delete(p.takenBy, tenant)
 	}
+
 	p.all = p.all && !all
 	p.grantAllLocked()
 }
@@ -242,6 +257,7 @@ func (p *pool) grantAllLocked() {
 func (p *pool) grantOneLocked() bool {
 	order := slices.Clone(p.waiting)
 	slices.SortStableFunc(order, func(a, b *waiter) int { return cmp.Compare(p.takenBy[a.tenant], p.takenBy[b.tenant]) })
+
 	for _, next := range order {
 		if p.fitsLocked(next) {
 			p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool { return w == next })
@@ -249,9 +265,11 @@ func (p *pool) grantOneLocked() bool {
 			close(next.ready)
 			return true
 		}
+
 		if !next.all && p.takenBy[next.tenant] == 0 {
 			return false
 		}
 	}
+
 	return false
 }

@@ -43,10 +43,12 @@ func (s *Set[K]) Add(key K) *Mark {
 			s.changed[reader][key] = m
 		}
 	}
+
 	s.mu.Lock()
 	s.marks[key] = m
 	s.mu.Unlock()
 	m.Change()
+
 	return m
 }
 
@@ -85,10 +87,13 @@ func (s *Set[K]) Change(keys ...K) {
 func (s *Set[K]) For(reader int) (keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for key := range s.changed[reader] {
 		keys = append(keys, key)
 	}
+
 	slices.Sort(keys)
+
 	return keys
 }
 

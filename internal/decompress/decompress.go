@@ -30,6 +30,7 @@ func Reader(r io.Reader) (io.ReadCloser, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
+
 	switch Kind(head) {
 	case "gzip":
 		return gzip.NewReader(in)
@@ -41,10 +42,12 @@ func Reader(r io.Reader) (io.ReadCloser, error) {
 			return nil, err
 		}
 		return z.IOReadCloser(), nil
+
 	case "bzip2":
 		return io.NopCloser(bzip2.NewReader(in)), nil
 	case "xz":
 		return nil, errors.New("it is compressed by xz: pipe it through xz -dc")
 	}
+
 	return io.NopCloser(in), nil
 }

@@ -56,6 +56,7 @@ func StateDir() (string, error) {
 	if state := Get("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "amberfs"), nil
 	}
+
 	home, err := os.UserHomeDir()
 	if err != nil {
 		u, uerr := user.Current()
@@ -64,5 +65,6 @@ func StateDir() (string, error) {
 		}
 		home = u.HomeDir
 	}
+
 	return filepath.Join(home, ".local/state/amberfs"), nil
 }

@@ -76,8 +76,10 @@ func ScriptKind(err error) Kind {
 	if k := Named(Of(err).Name()); k != Failed {
 		return k
 	}
+
 	var errno syscall.Errno
 	_ = errors.As(err, &errno)
+
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return NotExist
@@ -90,5 +92,6 @@ func ScriptKind(err error) Kind {
 	case errors.Is(err, fs.ErrPermission):
 		return Perm
 	}
+
 	return Failed
 }

@@ -67,7 +67,9 @@ func ExitStatuses() []ExitStatus {
 			all = append(all, ExitStatus{m.exit, m.says})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b ExitStatus) int { return a.Status - b.Status })
+
 	return all
 }
 

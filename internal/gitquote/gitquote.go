@@ -36,6 +36,7 @@ func quote(name string, plain func(r rune, size int) bool) string {
 // bytes, 1 for a byte that is not UTF-8.
 func escapeText(text string, plain func(r rune, size int) bool) string {
 	var b strings.Builder
+
 	for rest := text; rest != ""; {
 		r, n := utf8.DecodeRuneInString(rest)
 		if plain(r, n) {
@@ -43,18 +44,22 @@ func escapeText(text string, plain func(r rune, size int) bool) string {
 		} else {
 			escape(&b, rest[:n])
 		}
+
 		rest = rest[n:]
 	}
+
 	return b.String()
 }
 
 func escape(b *strings.Builder, bytes string) {
 	for _, c := range []byte(bytes) {
 		b.WriteByte('\\')
+
 		if i := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c); i >= 0 {
 			b.WriteByte(`abtnvfr"\`[i])
 			continue
 		}
+
 		b.Write([]byte{'0' + c>>6, '0' + c>>3&7, '0' + c&7})
 	}
 }
@@ -80,6 +85,7 @@ func JSON(doc []byte) []byte {
 	if bytes.IndexFunc(doc, special) < 0 {
 		return doc
 	}
+
 	var b bytes.Buffer
 	for _, r := range string(doc) { // the output of an encoder is valid UTF-8
 		if special(r) {
@@ -88,6 +94,7 @@ func JSON(doc []byte) []byte {
 			b.WriteRune(r)
 		}
 	}
+
 	return b.Bytes()
 }
 

@@ -23,9 +23,11 @@ func (b *Barrier) Waited() bool { return b.waiting.Load() > 0 }
 func (b *Barrier) Enter() (leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.inside == nil {
 		b.inside = make(map[chan struct{}]struct{})
 	}
+
 	left := make(chan struct{})
 	b.inside[left] = struct{}{}
 	return func() {
@@ -40,9 +42,11 @@ func (b *Barrier) Enter() (leave func()) {
 func (b *Barrier) Wait(ctx context.Context) error {
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)
+
 	b.mu.Lock()
 	inside := slices.Collect(maps.Keys(b.inside))
 	b.mu.Unlock()
+
 	for _, left := range inside {
 		select {
 		case <-left:
@@ -50,5 +54,6 @@ func (b *Barrier) Wait(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+
 	return ctx.Err()
 }

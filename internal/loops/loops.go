@@ -85,11 +85,13 @@ func While(ctx context.Context, interval time.Duration, cause error, needed func
 				return
 			case <-tick.C:
 			}
+
 			if !needed() {
 				cancel(cause)
 			}
 		}
 	}()
+
 	return while, func() { cancel(nil) }
 }
 

@@ -27,6 +27,7 @@ func At(path string) (*mountinfo.Info, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
+
 	return all[len(all)-1], nil
 }
 
@@ -51,10 +52,12 @@ func On(major, minor int) []string {
 	asked, l := time.Now(), &lastOn
 	l.Lock()
 	defer l.Unlock()
+
 	if l.major != major || l.minor != minor || l.began.Before(asked) {
 		l.major, l.minor, l.began, l.paths = major, minor, time.Now(), nil
 		readTables(time.Now, func(text []byte) { l.paths = append(l.paths, pathsOn(text, major, minor)...) })
 	}
+
 	return l.paths
 }
 
@@ -67,10 +70,12 @@ func readTables(now func() time.Time, fn func(text []byte)) {
 		return
 	}
 	defer processes.Close()
+
 	names, err := processes.Readdirnames(-1)
 	if err != nil {
 		return
 	}
+
 	end := now().Add(maxTables)
 	read := func(name string) {
 		stop := now().Add(maxTable)
@@ -81,14 +86,17 @@ func readTables(now func() time.Time, fn func(text []byte)) {
 			fn(text)
 		}
 	}
+
 	read("self")
 	seen, unknown := make(map[string]bool), []string{}
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	seen[own] = true
+
 	for _, name := range names {
 		if name[0] < '0' || name[0] > '9' {
 			continue
 		}
+
 		switch ns, err := os.Readlink("/proc/" + name + "/ns/mnt"); {
 		case err != nil:
 			unknown = append(unknown, name) // a process of another user
@@ -97,6 +105,7 @@ func readTables(now func() time.Time, fn func(text []byte)) {
 			read(name)
 		}
 	}
+
 	for _, name := range unknown {
 		read(name)
 	}
@@ -110,12 +119,14 @@ func readTable(proc string, now func() time.Time, stop time.Time) []byte {
 		return nil
 	}
 	defer f.Close()
+
 	text, page := []byte{}, make([]byte, 4096)
 	for err == nil && now().Before(stop) {
 		var n int
 		n, err = f.Read(page)
 		text = append(text, page[:n]...)
 	}
+
 	return text[:bytes.LastIndexByte(text, '\n')+1]
 }
 
@@ -142,24 +153,29 @@ func pointsOn(text []byte, major, minor int) (points []point) {
 	if err != nil {
 		return nil
 	}
+
 	ours := make(map[int]*mountinfo.Info)
 	for _, m := range all {
 		if m.Major == major && m.Minor == minor {
 			ours[m.ID] = m
 		}
 	}
+
 	for _, m := range all {
 		parent := ours[m.Parent]
 		if parent == nil || m == parent {
 			continue
 		}
+
 		rel, err := filepath.Rel(parent.Mountpoint, m.Mountpoint)
 		if err != nil || rel == "." {
 			continue
 		}
+
 		path := filepath.Join(parent.Root, rel)
 		points = append(points, point{path, ours[m.ID] != nil && m.Root == path})
 	}
+
 	return points
 }
 
@@ -171,11 +187,13 @@ func Covered(pid, major, minor int) (paths []string) {
 	if theirs, err := os.Readlink(proc + "/ns/mnt"); pid <= 0 || err == nil && theirs == own {
 		return nil
 	}
+
 	for _, m := range pointsOn(readTable(proc, time.Now, time.Now().Add(maxTable)), major, minor) {
 		if !m.self {
 			paths = append(paths, m.path)
 		}
 	}
+
 	return paths
 }
 
@@ -196,10 +214,12 @@ func overlayOn(text []byte, major, minor int) bool {
 	if err != nil {
 		return true
 	}
+
 	for _, m := range all {
 		if m.FSType != "overlay" || m.Mountpoint == "/" {
 			continue
 		}
+
 		for _, layer := range layersOf(m.VFSOptions) {
 			below := mountOf(all, layer)
 			if below == nil || below.Major == major && below.Minor == minor {
@@ -207,6 +227,7 @@ func overlayOn(text []byte, major, minor int) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -231,6 +252,7 @@ func mountOf(all []*mountinfo.Info, path string) (on *mountinfo.Info) {
 		return nil
 	}
 	path = filepath.Clean(path)
+
 	for _, m := range all {
 		at := m.Mountpoint
 		if at != "/" && path != at && !strings.HasPrefix(path, at+"/") {
@@ -240,6 +262,7 @@ func mountOf(all []*mountinfo.Info, path string) (on *mountinfo.Info) {
 			on = m
 		}
 	}
+
 	return on
 }
 
@@ -277,9 +300,11 @@ func Abort(point, source string) error {
 		return err
 	}
 	defer unix.Close(root)
+
 	if err = unix.Unmount(point, unix.MNT_FORCE); errors.Is(err, unix.EBUSY) {
 		return nil
 	}
+
 	// A user that may not call umount(2) owns this file, which ends the requests, too.
 	return os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", m.Minor), []byte("1"), 0)
 }
@@ -292,21 +317,26 @@ func Unmount(point string, lazy bool) error {
 	if lazy {
 		flags, args = flags|unix.MNT_DETACH, []string{"-u", "-z", "--", point}
 	}
+
 	err := unix.Unmount(point, flags)
 	if !errors.Is(err, unix.EPERM) {
 		return err
 	}
+
 	helper, err := Helper()
 	if err != nil {
 		return err
 	}
+
 	out, err := exec.Command(helper, args...).CombinedOutput()
 	if err == nil {
 		return nil
 	}
+
 	msg := strings.TrimSpace(string(out))
 	if strings.Contains(msg, "busy") {
 		return fmt.Errorf("%w: %s", unix.EBUSY, msg)
 	}
+
 	return fmt.Errorf("%s: %w: %s", helper, err, msg)
 }

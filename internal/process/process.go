@@ -21,7 +21,9 @@ func readProc(id int, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
+
 	b := make([]byte, 0, 4096)
+
 	for {
 		n, err := unix.Read(fd, b[len(b):cap(b)])
 		if err == unix.EINTR {
@@ -73,14 +75,17 @@ func Of(thread int) int {
 		_ = unix.Close(fd)
 		return thread
 	}
+
 	b, err := readProc(thread, "status")
 	if err != nil {
 		return thread
 	}
+
 	id, err := strconv.Atoi(field(string(b), "Tgid"))
 	if err != nil {
 		return thread
 	}
+
 	return id
 }
 
@@ -111,15 +116,18 @@ func Admin(id int, uid uint32) bool {
 	if uids := strings.Fields(field(string(b), "Uid")); uid == 0 && len(uids) == 4 && uids[3] != "0" {
 		return true
 	}
+
 	caps, err := strconv.ParseUint(field(string(b), "CapEff"), 16, 64)
 	if err != nil || caps&(1<<unix.CAP_SYS_ADMIN) == 0 {
 		return false
 	}
+
 	const first = 0xEFFFFFFD // PROC_USER_INIT_INO
 	var ns unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/ns/user", id), &ns) == nil {
 		return ns.Ino == first
 	}
+
 	b, err = readProc(id, "uid_map") // readable by all users, unlike ns/user
 	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
@@ -156,11 +164,13 @@ func parseStat(id int, stat string) (Stat, error) {
 	if open < 0 || end < open {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
+
 	s := Stat{ID: id, Command: stat[open+1 : end]}
 	fields := strings.Fields(stat[end+1:]) // fields[0] is field 3 of the manual page
 	if len(fields) < 50 {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
+
 	var errs [4]error
 	s.Parent, errs[0] = strconv.Atoi(fields[1])
 	s.Session, errs[1] = strconv.Atoi(fields[3])
@@ -179,6 +189,7 @@ func IsGateway(s Stat) bool {
 	case s.Command != "exe": // runsc starts itself as /proc/self/exe
 		return false
 	}
+
 	b, err := readProc(s.ID, "cmdline")
 	return err == nil && strings.HasPrefix(string(b), "runsc-")
 }

@@ -30,11 +30,13 @@ type Dir struct {
 // New creates a directory for a purpose, and removes directories whose processes have ended.
 func New(purpose string) (*Dir, error) {
 	Sweep()
+
 	for {
 		path, err := os.MkdirTemp("", purpose)
 		if err != nil {
 			return nil, err
 		}
+
 		d, err := lock(path)
 		if err == nil {
 			return d, nil
@@ -65,6 +67,7 @@ func Sweep() {
 			if isOwned(d.lock) {
 				_ = d.Remove() // if it fails, the next Sweep tries again
 			}
+
 			d.lock.Close()
 		}
 	}
@@ -86,11 +89,13 @@ func lock(path string) (*Dir, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	d := &Dir{path, os.NewFile(uintptr(fd), path)}
 	if err := lockFD(fd, path); err != nil {
 		d.lock.Close()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
+
 	return d, nil
 }
 
@@ -103,12 +108,15 @@ func lockFD(fd int, path string) error {
 	if err != nil {
 		return err
 	}
+
 	var opened, now unix.Stat_t
 	if err := errors.Join(unix.Fstat(fd, &opened), unix.Lstat(path, &now)); err != nil {
 		return err
 	}
+
 	if opened.Ino != now.Ino || opened.Dev != now.Dev {
 		return errTaken
 	}
+
 	return nil
 }

@@ -24,6 +24,7 @@ func Decode(b []byte, v any) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errs.New(errs.Invalid, "there is more than one JSON value")
 	}
+
 	return nil
 }
 
@@ -46,6 +47,7 @@ func explain(err error, into reflect.Type) error {
 	case isUnknown && !slices.Contains(Fields(into), strings.Trim(unknown, `"`)):
 		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(Fields(into)))
 	}
+
 	return err
 }
 
@@ -62,15 +64,18 @@ func Fields(t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
+
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.IsExported() && !f.Anonymous && name != "-" && name != "" {
 			out = append(out, name)
 		}
 	}
+
 	return out
 }
 

@@ -51,12 +51,14 @@ func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 	if mine, ok := ctx.Value(turnKey{}).(*turn); ok && mine.turns == t {
 		return fn(ctx)
 	}
+
 	mine := &turn{turns: t}
 	mine.queue, _ = ctx.Value(queueKey{}).(int)
 	if err := mine.wait(ctx); err != nil {
 		return err
 	}
 	defer mine.giveUp()
+
 	return fn(context.WithValue(ctx, turnKey{}, mine))
 }
 
@@ -86,6 +88,7 @@ func (w *turn) wait(ctx context.Context) error {
 	t.mu.Unlock()
 	expired := time.NewTicker(lease)
 	defer expired.Stop()
+
 	for {
 		select {
 		case <-w.ready:
@@ -114,6 +117,7 @@ func (w *turn) giveUp() {
 	t := w.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if i := slices.Index(t.running, w); i >= 0 {
 		t.running = slices.Delete(t.running, i, i+1)
 		t.free++
@@ -135,6 +139,7 @@ func (t *Turns) startLocked() {
 		if t.last = 1 - t.last; len(t.waiting[t.last]) == 0 {
 			t.last = 1 - t.last
 		}
+
 		w := t.waiting[t.last][0]
 		t.waiting[t.last] = t.waiting[t.last][1:]
 		w.began = time.Now()

@@ -57,6 +57,7 @@ func (b *Beneath) Path(name string) string {
 	if !ok || rest != "" && rest[0] != '/' {
 		return name
 	}
+
 	real := fmt.Sprintf("/proc/self/fd/%d", b.root.Fd())
 	want, err := b.root.Stat()
 	if err != nil {
@@ -65,6 +66,7 @@ func (b *Beneath) Path(name string) string {
 	if got, err := os.Stat(real); err != nil || !os.SameFile(got, want) {
 		return name
 	}
+
 	return real + rest
 }
 
@@ -80,20 +82,24 @@ func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err
 		}
 		dir, names, flag = int(b.root.Fd()), strings.Split(rel, "/"), flag|unix.O_NOFOLLOW
 	}
+
 	for i, n := range names {
 		flags := flag
 		if i < len(names)-1 {
 			flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW
 		}
+
 		fd, err = openat(dir, n, flags, perm)
 		if i > 0 {
 			unix.Close(dir)
 		}
+
 		if err != nil {
 			return -1, &fs.PathError{Op: op, Path: name, Err: err}
 		}
 		dir = fd
 	}
+
 	return fd, nil
 }
 
@@ -109,9 +115,11 @@ func openat(dir int, name string, flag int, perm fs.FileMode) (int, error) {
 			if flag&unix.O_NOFOLLOW != 0 && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 				err = ErrNotRegular
 			}
+
 		case unix.ELOOP:
 			err = ErrNotRegular
 		}
+
 		return fd, err
 	}
 }
@@ -127,11 +135,13 @@ func (b *Beneath) inParent(op, name string, fn func(dir int, base string) error)
 		return err
 	}
 	defer unix.Close(dir)
+
 	err = fn(dir, filepath.Base(name))
 	var inner *fs.PathError
 	if err == nil || errors.As(err, &inner) {
 		return err
 	}
+
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
@@ -142,10 +152,12 @@ func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error
 	if err != nil {
 		return nil, err
 	}
+
 	if err := b.check(fd, flag); err != nil {
 		_ = unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
+
 	return os.NewFile(uintptr(fd), name), nil
 }
 
@@ -156,17 +168,20 @@ func (b *Beneath) check(fd, flag int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
+
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ErrNotRegular
 	}
 	if b.root != nil && st.Nlink > 1 && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
 		return ErrLinked
 	}
+
 	if flag&os.O_TRUNC != 0 && st.Size > 0 {
 		if err := unix.Ftruncate(fd, 0); err != nil {
 			return err
 		}
 	}
+
 	return unix.SetNonblock(fd, false)
 }
 
@@ -206,6 +221,7 @@ func (b *Beneath) RenameNew(from, to string) error {
 			if err := unix.Linkat(fromDir, fromBase, toDir, toBase, 0); err != nil {
 				return err
 			}
+
 			return unix.Unlinkat(fromDir, fromBase, 0)
 		})
 	})
@@ -219,18 +235,22 @@ func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, r
 	if err := b.MkdirAll(dir, perm|perm>>2&0o111); err != nil {
 		return err
 	}
+
 	tmp := filepath.Join(dir, ".tmp-"+rand.Text())
 	f, err := b.File(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
+
 	err = writeAndClose(f, data, synced)
 	if err == nil {
 		err = rename(tmp, name)
 	}
+
 	if err != nil {
 		return errors.Join(err, b.Remove(tmp))
 	}
+
 	return nil
 }
 
@@ -249,6 +269,7 @@ func (b *Beneath) Remove(name string) error {
 		if err == unix.EISDIR {
 			err = unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
 		}
+
 		return err
 	})
 }
@@ -259,13 +280,17 @@ func (b *Beneath) ReadDir(name string) (infos []Info, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d := os.NewFile(uintptr(fd), name)
 	defer d.Close()
+
 	names, err := d.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
+
 	infos = make([]Info, 0, len(names))
+
 	for _, base := range names {
 		i, err := infoAt(fd, base)
 		if err == unix.ENOENT {
@@ -276,7 +301,9 @@ func (b *Beneath) ReadDir(name string) (infos []Info, err error) {
 		}
 		infos = append(infos, i)
 	}
+
 	sort.Slice(infos, func(i, j int) bool { return infos[i].Name < infos[j].Name })
+
 	return infos, nil
 }
 
@@ -285,6 +312,7 @@ func infoAt(dir int, base string) (Info, error) {
 	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Info{}, err
 	}
+
 	return Info{
 		Name: base, Size: st.Size, Allocated: st.Blocks * 512, Modified: time.Unix(st.Mtim.Unix()),
 		Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR,
@@ -299,6 +327,7 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 	if err := b.MkdirAll(filepath.Dir(name), perm); err != nil {
 		return err
 	}
+
 	return b.inParent("mkdir", name, func(dir int, base string) error {
 		err := unix.Mkdirat(dir, base, uint32(perm.Perm()))
 		if err != unix.EEXIST {
@@ -307,6 +336,7 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 		if i, serr := infoAt(dir, base); serr != nil || i.Dir {
 			return serr
 		}
+
 		return unix.ENOTDIR
 	})
 }
@@ -318,9 +348,11 @@ func (b *Beneath) SyncDir(name string) error {
 		return err
 	}
 	defer unix.Close(d)
+
 	if err := unix.Fsync(d); err != nil {
 		return &fs.PathError{Op: "sync", Path: name, Err: err}
 	}
+
 	return nil
 }
 
@@ -334,6 +366,7 @@ func (b *Beneath) Stat(name string) (i Info, err error) {
 			return err
 		})
 	}
+
 	i.Name = filepath.Base(name)
 	return i, err
 }
@@ -356,6 +389,7 @@ func (b *Beneath) statfs(dir string) (st unix.Statfs_t, err error) {
 		return st, err
 	}
 	defer unix.Close(d)
+
 	err = unix.Fstatfs(d, &st)
 	return st, err
 }
@@ -393,6 +427,7 @@ func (f *osFile) control(op string, fn func(fd int) error) error {
 	if err != nil {
 		return err
 	}
+
 	var serr error
 	err = c.Control(func(fd uintptr) {
 		for {
@@ -411,5 +446,6 @@ func (f *osFile) control(op string, fn func(fd int) error) error {
 	if serr != nil {
 		return &fs.PathError{Op: op, Path: f.Name(), Err: serr}
 	}
+
 	return nil
 }

@@ -73,6 +73,7 @@ func Create(fsys FS, name string) (File, error) {
 	if err := fsys.Remove(name); err != nil {
 		return nil, err
 	}
+
 	return fsys.OpenFile(name, flag, 0o600)
 }
 
@@ -108,6 +109,7 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	size, err := f.Size()
 	if err != nil {
 		return nil, err
@@ -115,11 +117,13 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	if size > maxReadFile {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
 	}
+
 	b := make([]byte, size)
 	n, err := f.ReadAt(b, 0)
 	if err == io.EOF && int64(n) == size {
 		err = nil
 	}
+
 	return b[:n], err
 }
 
@@ -129,14 +133,17 @@ func WriteSynced(fsys FS, name string, b []byte) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := f.WriteAt(b, 0); err != nil {
 		f.Close()
 		return err
 	}
+
 	if err := f.Sync(); err != nil {
 		f.Close()
 		return err
 	}
+
 	return f.Close()
 }
 
@@ -147,9 +154,11 @@ func WriteFile(fsys FS, name string, b []byte) error {
 		_ = fsys.Remove(tmp) // if it fails, the file stays until the next WriteFile
 		return err
 	}
+
 	if err := fsys.Rename(tmp, name); err != nil {
 		_ = fsys.Remove(tmp)
 		return err
 	}
+
 	return fsys.SyncDir(filepath.Dir(name))
 }

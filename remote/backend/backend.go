@@ -83,6 +83,7 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	if l, ok := b.(*lazyBackend); ok {
 		b = l.forKey(keys[0])
 	}
+
 	if batch, ok := b.(batchDeleter); ok && len(keys) > 1 {
 		if err := batch.deleteAll(ctx, keys); err == nil || ctx.Err() != nil {
 			return err
@@ -94,6 +95,7 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	for _, key := range keys {
 		g.Go(func() error { return b.Delete(ctx, key) })
 	}
+
 	return g.Wait()
 }
 
@@ -148,13 +150,16 @@ func Open(raw string) (Backend, error) {
 		// The error of url.Parse quotes its argument, which may contain a secret.
 		return nil, errors.New("this is not the URL of a remote: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
+
 	if u.User != nil {
 		from := "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws, or the machine's role"
 		if u.Scheme == "oci" {
 			from = "~/.docker/config.json (docker login)"
 		}
+
 		return nil, fmt.Errorf("the URL of a remote must not contain credentials; they are taken from %s", from)
 	}
+
 	if u.Fragment != "" {
 		return nil, fmt.Errorf("a remote's URL has no fragment: #%s", u.Fragment)
 	}
@@ -167,6 +172,7 @@ func Open(raw string) (Backend, error) {
 	case "file":
 		return openDir(u)
 	}
+
 	return nil, fmt.Errorf("%s:// is not a kind of remote; the kinds are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
 }
 
@@ -181,14 +187,17 @@ func parameters(u *url.URL, known ...string) (map[string]string, error) {
 	if err != nil {
 		return nil, errors.New("the parameters of the remote's URL cannot be read")
 	}
+
 	p := map[string]string{}
 	for _, k := range known {
 		p[k] = values.Get(k)
 		values.Del(k)
 	}
+
 	for k := range values {
 		return nil, fmt.Errorf("unknown parameter %q in the remote's URL", k)
 	}
+
 	return p, nil
 }
 
@@ -239,8 +248,10 @@ func (l *lazyBackend) backend() Backend {
 			return errBackend{err}
 		}
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.opened == nil {
 		b, err := Open(l.url)
 		if err != nil {
@@ -248,6 +259,7 @@ func (l *lazyBackend) backend() Backend {
 		}
 		l.opened = b
 	}
+
 	return l.opened
 }
 

@@ -26,6 +26,7 @@ func openDir(u *url.URL) (Backend, error) {
 	if _, err := parameters(u); err != nil {
 		return nil, err
 	}
+
 	if u.Host != "" || !path.IsAbs(u.Path) {
 		return nil, errors.New("a directory is named as file:///DIR, with its absolute path")
 	}
@@ -42,6 +43,7 @@ func MakeDir(raw string) error {
 	if err := os.MkdirAll(filepath.Clean(u.Path), 0o777); err != nil {
 		return fmt.Errorf("make remote: %w", err)
 	}
+
 	return nil
 }
 
@@ -54,6 +56,7 @@ func (d *dir) withDir(ctx context.Context, what, key string, fn func(b *vfs.Bene
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	b, err := vfs.OpenBeneath(d.path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: there is no directory %s (is its disk mounted?)", ErrAway, d.path)
@@ -70,6 +73,7 @@ func (d *dir) withDir(ctx context.Context, what, key string, fn func(b *vfs.Bene
 			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", what, key, ErrAway, d.path)
 		}
 	}
+
 	return d.wrapError(what, key, err)
 }
 
@@ -85,14 +89,17 @@ func (d *dir) wrapError(what, key string, err error) error {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrDenied, err)
 	}
+
 	if errors.Is(err, vfs.ErrNotRegular) {
 		return errs.New(errs.Damaged, "%s %s in %s: %w", what, key, d.path, err)
 	}
+
 	for _, away := range []syscall.Errno{syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.ENOTCONN, syscall.ENODEV, syscall.ESHUTDOWN} {
 		if errors.Is(err, away) {
 			return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrAway, err)
 		}
 	}
+
 	return fmt.Errorf("%s %s in %s: %w", what, key, d.path, err)
 }
 
@@ -102,6 +109,7 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) er
 		if o.IfAbsent {
 			rename = b.RenameNew
 		}
+
 		file := d.file(key)
 		err := b.Put(file, data, 0o666, true, rename)
 		if errors.Is(err, fs.ErrExist) && o.IfAbsent {
@@ -110,6 +118,7 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) er
 		if err != nil {
 			return err
 		}
+
 		return errors.Join(b.SyncDir(filepath.Dir(file)), b.SyncDir(d.path))
 	})
 }
@@ -121,6 +130,7 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []by
 			return err
 		}
 		defer f.Close()
+
 		data, err = io.ReadAll(io.NewSectionReader(f, off, n))
 		return err
 	})
@@ -148,6 +158,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if !isKey(prefix + e.Name) {
 			continue // a temporary file
@@ -156,6 +167,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 			return err
 		}
 	}
+
 	return ctx.Err()
 }
 

@@ -28,14 +28,17 @@ func newTransport() (*http.Transport, error) {
 	if file == "" {
 		return t, nil
 	}
+
 	pem, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("AWS_CA_BUNDLE: %w", err)
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("AWS_CA_BUNDLE: no certificate in %s", file)
 	}
+
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return t, nil
 }
@@ -67,14 +70,17 @@ func errorOfTransport(ctx context.Context, host string, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
+
 	if ctx.Err() != nil {
 		return err
 	}
+
 	var unknown x509.UnknownAuthorityError
 	var invalid *tls.CertificateVerificationError
 	if errors.As(err, &unknown) || errors.As(err, &invalid) {
 		return fmt.Errorf("%s: its certificate is not trusted (AWS_CA_BUNDLE names another authority): %w", host, err)
 	}
+
 	return fmt.Errorf("%s: %w: %w", host, ErrAway, err)
 }
 
@@ -99,9 +105,11 @@ func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, 
 // readAnswer reads a body of size bytes, or of unknown size if size is negative.
 func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
 	defer body.Close()
+
 	if size > most {
 		return nil, fmt.Errorf("an answer of %d bytes, %d were requested", size, most)
 	}
+
 	data, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errShort, err)
@@ -112,5 +120,6 @@ func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
 	if size >= 0 && int64(len(data)) != size {
 		return nil, errShort
 	}
+
 	return data, nil
 }

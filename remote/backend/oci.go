@@ -53,6 +53,7 @@ func openOCI(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := credentialsFile(p)
 	if err != nil {
 		return nil, err
@@ -60,14 +61,17 @@ func openOCI(u *url.URL) (Backend, error) {
 	if u.Path != strings.ToLower(u.Path) {
 		return nil, fmt.Errorf("the name of a repository has no capitals: oci://%s%s", u.Host, strings.ToLower(u.Path))
 	}
+
 	repo, err := remote.NewRepository(u.Host + u.Path)
 	if err != nil || repo.Reference.Reference != "" {
 		return nil, errors.New("a repository is named as oci://HOST/REPOSITORY, without a tag")
 	}
+
 	client, transport, err := setClient(repo, file)
 	if err != nil {
 		return nil, err
 	}
+
 	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
 }
 
@@ -80,6 +84,7 @@ func Repository(name string) (*remote.Repository, error) {
 	if _, _, err := setClient(repo, ""); err != nil {
 		return nil, err
 	}
+
 	return repo, nil
 }
 
@@ -90,19 +95,23 @@ func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transp
 	if err != nil {
 		return nil, nil, err
 	}
+
 	credential := credentialsFromFile(file)
 	if file == "" {
 		if credential, err = findCredentials(repo.Reference); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	client := &auth.Client{
 		Client: &http.Client{Transport: retry.NewTransport(transport), CheckRedirect: redirectPolicy(repo.Reference.Host())},
 		Header: http.Header{"User-Agent": {"amberfs"}},
 		Cache:  auth.NewCache(), Credential: credential,
 	}
+
 	repo.Client = client
 	repo.PlainHTTP = isLoopback(repo.Reference.Host())
+
 	return client, transport, nil
 }
 
@@ -113,10 +122,12 @@ func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of docker: %w", err)
 	}
+
 	dir := fmt.Sprintf("/run/containers/%d", os.Getuid())
 	if run := env.Get("XDG_RUNTIME_DIR"); run != "" {
 		dir = filepath.Join(run, "containers")
 	}
+
 	file := cmp.Or(env.Get("REGISTRY_AUTH_FILE"), filepath.Join(dir, "auth.json"))
 	podman := credentials.NewMemoryStore()
 	if _, err := os.Stat(file); err == nil { // this user may not have the right to read it
@@ -124,6 +135,7 @@ func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
 			return nil, fmt.Errorf("the credentials of podman: %w", err)
 		}
 	}
+
 	return func(ctx context.Context, host string) (auth.Credential, error) {
 		for name := path.Join(ref.Registry, ref.Repository); host == ref.Host() && name != "."; name = path.Dir(name) {
 			if c, err := podman.Get(ctx, name); err != nil || c != auth.EmptyCredential {
@@ -182,6 +194,7 @@ func Explain(ctx context.Context, repo *remote.Repository, what string, err erro
 		for _, e := range answer.Errors {
 			codes = append(codes, e.Code)
 		}
+
 		kind := errorOfStatus(answer.StatusCode)
 		if kind == nil {
 			kind = ErrAway
@@ -189,8 +202,10 @@ func Explain(ctx context.Context, repo *remote.Repository, what string, err erro
 		if kind == ErrDenied {
 			codes = append(codes, "log in with `docker login "+host+"`, as the user who mounts")
 		}
+
 		return fmt.Errorf("%s: %s: %w (%s)", what, host, kind, strings.Join(codes, ", "))
 	}
+
 	return fmt.Errorf("%s: %w", what, errorOfTransport(ctx, host, err))
 }
 
@@ -199,12 +214,14 @@ func splitKey(key string) (blob digest.Digest, tag string, err error) {
 	if name, ok := strings.CutPrefix(key, "obj/"); ok {
 		return digest.NewDigestFromEncoded(digest.SHA256, name), "", nil
 	}
+
 	if key == "format" {
 		return "", formatTag, nil
 	}
 	if name, ok := strings.CutPrefix(key, "ref/"); ok && name != formatTag {
 		return "", name, nil
 	}
+
 	return "", "", fmt.Errorf("%s in a registry: %w", key, ErrUnsupported)
 }
 
@@ -217,10 +234,12 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 	if err != nil {
 		return err
 	}
+
 	if tag == "" {
 		d := ocispec.Descriptor{MediaType: objectType, Digest: blob, Size: int64(len(data))}
 		return r.wrapError(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
 	}
+
 	if o.IfAbsent { // another program may write the tag after this
 		if _, err := r.repo.Resolve(ctx, tag); err == nil {
 			return fmt.Errorf("write %s: %w", key, ErrChanged)
@@ -228,10 +247,12 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 			return r.wrapError(ctx, "look for", key, err)
 		}
 	}
+
 	m := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refAnnotation: base64.StdEncoding.EncodeToString(data)}}
 	for _, k := range o.Keeps {
 		m.Layers = append(m.Layers, blobDescriptor(k))
 	}
+
 	_, err = oras.PackManifest(ctx, taggedRepository{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, m)
 	return r.wrapError(ctx, "write", key, err)
 }
@@ -258,10 +279,12 @@ func (r *registry) readTag(ctx context.Context, key, tag string) ([]byte, error)
 	if err != nil {
 		return nil, r.wrapError(ctx, "read", key, err)
 	}
+
 	data, err := refInManifest(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
+
 	return data, nil
 }
 
@@ -271,10 +294,12 @@ func refInManifest(raw []byte) ([]byte, error) {
 	if err := json.Unmarshal(raw, &m); err != nil || m.ArtifactType != artifactType {
 		return nil, fmt.Errorf("%w: the tag does not name a snapshot", ErrNotFound)
 	}
+
 	data, err := base64.StdEncoding.DecodeString(m.Annotations[refAnnotation])
 	if err != nil {
 		return nil, fmt.Errorf("the manifest has no snapshot: %w", err)
 	}
+
 	return data, nil
 }
 
@@ -288,6 +313,7 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	if n <= 0 {
 		return nil, nil
 	}
+
 	if tag != "" {
 		data, err := r.readTag(ctx, key, tag)
 		size := int64(len(data))
@@ -299,11 +325,13 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	if r.repo.PlainHTTP {
 		scheme = "http"
 	}
+
 	u := url.URL{Scheme: scheme, Host: ref.Host(), Path: "/v2/" + ref.Repository + "/blobs/" + blob.String()}
 	req, err := http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, ref, auth.ActionPull), http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
+
 	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 	data, err := readWhole(ctx, func() (io.ReadCloser, int64, error) {
 		resp, err := r.client.Do(req)
@@ -315,6 +343,7 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	if errors.Is(err, errBeyond) {
 		return nil, nil
 	}
+
 	return data, r.wrapError(ctx, "read", key, err)
 }
 
@@ -335,6 +364,7 @@ func rangeBody(resp *http.Response, off, n int64) (body io.ReadCloser, size int6
 			}{io.LimitReader(resp.Body, n), resp.Body}, -1, nil
 		}
 		err = errBeyond
+
 	case http.StatusRequestedRangeNotSatisfiable:
 		err = errBeyond
 	default:
@@ -348,12 +378,14 @@ func (r *registry) Stat(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+
 	var d ocispec.Descriptor
 	if tag == "" {
 		d, err = r.repo.Blobs().Resolve(ctx, blob.String())
 	} else {
 		d, err = r.repo.Resolve(ctx, tag)
 	}
+
 	return Info{Key: key, Size: d.Size}, r.wrapError(ctx, "look for", key, err)
 }
 
@@ -370,6 +402,7 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 	if err = r.wrapError(ctx, "list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
 		return err // a repository that is not found is empty: the first push creates it
 	}
+
 	for _, t := range all {
 		if key := "ref/" + t; t != formatTag && isKey(key) {
 			if err := fn(Info{Key: key}); err != nil {
@@ -377,6 +410,7 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -388,10 +422,12 @@ func (r *registry) Delete(ctx context.Context, key string) error {
 	if tag == "" {
 		return fmt.Errorf("delete %s: a registry frees its blobs itself: %w", key, ErrUnsupported)
 	}
+
 	err = r.deleteTag(ctx, tag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil
 	}
+
 	return r.wrapError(ctx, "delete", key, err)
 }
 

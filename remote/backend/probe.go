@@ -22,6 +22,7 @@ func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	if err := probeBytes(ctx, b); err != nil {
 		return "", err
 	}
+
 	if b.Collects() {
 		return "a registry has no conditional writes: of two who push one name at once, the later one wins, and the other fails", nil
 	}
@@ -34,6 +35,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 	if _, err := rand.Read(data); err != nil {
 		return fmt.Errorf("random bytes: %w", err)
 	}
+
 	key := Named(data).Key()
 	if err := b.Put(ctx, key, data, PutOptions{}); err != nil {
 		return err
@@ -41,6 +43,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 	if !b.Collects() {
 		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // the user may have no right to delete
 	}
+
 	for _, r := range [][2]int{{0, probeSize}, {probeSize / 3, 1000}, {probeSize - 5, 5}} {
 		got, err := b.GetRange(ctx, key, int64(r[0]), int64(r[1]))
 		if err != nil {
@@ -50,6 +53,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 			return fmt.Errorf("%w: bytes %d to %d differ from what was written", ErrUnfit, r[0], r[0]+r[1])
 		}
 	}
+
 	return nil
 }
 
@@ -61,12 +65,14 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := 0
+
 	for i := range 8 {
 		wg.Go(func() {
 			// If the user may not delete the key, it stays as a hold without objects, which does no harm.
 			e := b.Put(ctx, key, fmt.Appendf(nil, `{"probe":%d}`, i), PutOptions{IfAbsent: true})
 			mu.Lock()
 			defer mu.Unlock()
+
 			if e == nil {
 				won++
 			} else if !errors.Is(e, ErrChanged) {
@@ -74,6 +80,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 			}
 		})
 	}
+
 	wg.Wait()
 
 	if err != nil {
@@ -82,5 +89,6 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 	if won != 1 {
 		problem = fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins, and the other fails", won)
 	}
+
 	return problem, nil
 }

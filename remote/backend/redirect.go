@@ -26,9 +26,11 @@ func redirectPolicy(registry string) func(*http.Request, []*http.Request) error 
 		if m := via[0].Method; m != http.MethodGet && m != http.MethodHead {
 			return fmt.Errorf("the registry redirects a %s to %s: that is not followed", m, req.URL.Host)
 		}
+
 		if req.URL.Host == registry || isPrivate(req.Context(), registry) || !isPrivate(req.Context(), req.URL.Host) {
 			return nil
 		}
+
 		return fmt.Errorf("the registry redirects to %s, in a private network: that is not followed", req.URL.Host)
 	}
 }
@@ -39,19 +41,23 @@ func isPrivate(ctx context.Context, host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
+
 	host = strings.Trim(host, "[]") // of an IPv6 address without a port
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
+
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return false
 	}
+
 	for _, a := range addresses {
 		a = a.Unmap()
 		if !a.IsGlobalUnicast() || a.IsPrivate() || carrierGrade.Contains(a) {
 			return true
 		}
 	}
+
 	return false
 }
 

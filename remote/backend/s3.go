@@ -45,6 +45,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if u.Host == "" {
 		return nil, errors.New("a bucket is named as s3://BUCKET/PREFIX")
 	}
+
 	endpoint, err := url.Parse(cmp.Or(p["endpoint"], env.Get("AWS_ENDPOINT_URL_S3"), env.Get("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" {
 		return nil, errors.New("the endpoint of an S3 service is given as https://HOST or http://HOST:PORT")
@@ -54,6 +55,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := credentialsFile(p)
 	if err != nil {
 		return nil, err
@@ -84,6 +86,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if prefix := strings.Trim(path.Clean("/"+u.Path), "/"); prefix != "" {
 		b.prefix = prefix + "/"
 	}
+
 	return b, nil
 }
 
@@ -111,12 +114,14 @@ func (b *bucket) wrapError(ctx context.Context, what, key string, err error) err
 	case kind == nil:
 		kind = ErrAway
 	}
+
 	switch kind {
 	case ErrNotFound, ErrChanged:
 		return fmt.Errorf("%s %s: %w", what, key, kind)
 	case ErrDenied:
 		return fmt.Errorf("%s %s: %s: %w (%s): %s", what, key, b.host, kind, answer.Code, b.explainDenied(answer.Code))
 	}
+
 	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
 }
 
@@ -137,10 +142,12 @@ func (b *bucket) explainDenied(code string) string {
 	} else if v, err := (&credentials.FileAWSCredentials{}).Retrieve(); err == nil && v.AccessKeyID != "" {
 		from = "~/.aws/credentials"
 	}
+
 	again := "in the environment of `amberfs mount`, and mount again"
 	if b.file != "" {
 		from, again = b.file, "in it"
 	}
+
 	v, err := b.creds.GetWithContext(nil)
 	switch {
 	case err != nil || v.AccessKeyID == "":
@@ -150,6 +157,7 @@ func (b *bucket) explainDenied(code string) string {
 	case isCredentialsCode(code):
 		return "the service does not accept the credentials from " + from + "; set the right ones " + again
 	}
+
 	return "the credentials from " + from + " do not allow it; set others " + again + ", or have this allowed"
 }
 
@@ -170,6 +178,7 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	if err := opts.SetRange(off, off+n-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
+
 	data, err := readWhole(ctx, func() (io.ReadCloser, int64, error) {
 		body, info, _, err := b.core.GetObject(ctx, b.name, b.prefix+key, opts)
 		return body, info.Size, err
@@ -177,6 +186,7 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		return nil, nil // the range begins behind the end of the value
 	}
+
 	return data, b.wrapError(ctx, "read", key, err)
 }
 
@@ -191,6 +201,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
 			return b.wrapError(ctx, "list", prefix, o.Err)
@@ -203,6 +214,7 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 			return err
 		}
 	}
+
 	return ctx.Err()
 }
 
@@ -225,6 +237,7 @@ func (b *bucket) deleteAll(ctx context.Context, keys []string) error {
 	for failed := range b.core.RemoveObjects(ctx, b.name, objects, minio.RemoveObjectsOptions{}) {
 		return b.wrapError(ctx, "delete", strings.TrimPrefix(failed.ObjectName, b.prefix), failed.Err)
 	}
+
 	return ctx.Err()
 }
 

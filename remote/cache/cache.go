@@ -103,6 +103,7 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 	}
 
 	out := make([]byte, end-off)
+
 	for at := off; at < end; {
 		block := at / BlockSize
 		within := at - block*BlockSize
@@ -120,8 +121,10 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 			}
 			copy(part, b[within:])
 		}
+
 		at += int64(len(part))
 	}
+
 	return out, nil
 }
 
@@ -133,6 +136,7 @@ func (c *Cache) Has(o backend.Object, off, n int64) bool {
 			if err == nil && i.Size != blockLen(o, block) {
 				err = errTorn
 			}
+
 			return err
 		})
 		if err != nil {
@@ -153,6 +157,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 			return err
 		}
 		defer f.Close()
+
 		fi, err := f.Stat()
 		if err != nil || fi.Size() != blockLen(o, block) {
 			return errTorn
@@ -165,6 +170,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 			tv := unix.NsecToTimeval(now.UnixNano())
 			_ = unix.Futimes(int(f.Fd()), []unix.Timeval{tv, tv})
 		}
+
 		return nil
 	})
 	if err == nil {
@@ -173,12 +179,14 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, u := range c.unstored {
 		if u.file == name {
 			copy(p, u.data[off:])
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -205,11 +213,14 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int
 			}
 			continue
 		}
+
 		var err error
 		if !cached {
 			b, err = c.fetchRun(ctx, o, block, run, fetch)
 		}
+
 		c.releaseRun(o, block, run)
+
 		return b, err
 	}
 }
@@ -220,9 +231,11 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int
 func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if done := c.fetching[blockFile(o, block)]; done != nil {
 		return 0, done
 	}
+
 	mine := make(chan struct{})
 	for n = 0; n < run; n++ {
 		name := blockFile(o, block+n)
@@ -231,6 +244,7 @@ func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan
 		}
 		c.fetching[name] = mine
 	}
+
 	return n, nil
 }
 
@@ -255,7 +269,9 @@ func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64
 	if int64(len(data)) != want {
 		return nil, errs.New(errs.Damaged, "object %s ends at byte %d of %d on the remote", o.Name, off+int64(len(data)), o.Size)
 	}
+
 	c.Put(o, block, data)
+
 	return data[:blockLen(o, block)], nil
 }
 
@@ -273,12 +289,15 @@ func (c *Cache) storeBlock(o backend.Object, block int64, data []byte) {
 	if err := c.writeFile(name, data); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
 		c.unstored = append(c.unstored, unstoredBlock{name, slices.Clone(data)})
 		if n := len(c.unstored) - maxUnstored; n > 0 {
 			c.unstored = slices.Delete(c.unstored, 0, n)
 		}
+
 		return
 	}
+
 	if c.written.Add(int64(len(data))) > c.max/16 {
 		c.written.Store(0)
 		c.evict()
@@ -312,7 +331,9 @@ func (c *Cache) evict() {
 	if total <= c.max {
 		return
 	}
+
 	slices.SortFunc(blocks, func(a, b vfs.Info) int { return a.Modified.Compare(b.Modified) })
+
 	for _, b := range blocks {
 		if total <= c.max-c.max/10 {
 			return
@@ -331,6 +352,7 @@ func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
 		if err != nil {
 			return err
 		}
+
 		for _, d := range dirs {
 			if !d.Dir {
 				continue
@@ -340,6 +362,7 @@ func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
 			if err != nil {
 				continue // another process may have removed it
 			}
+
 			for _, f := range files {
 				temporary := strings.HasPrefix(f.Name, ".tmp-")
 				f.Name = filepath.Join(c.dir, d.Name, f.Name)
@@ -351,6 +374,7 @@ func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
 				}
 			}
 		}
+
 		return nil
 	})
 	return out, total

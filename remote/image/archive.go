@@ -53,7 +53,9 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	files, links := make(map[string]*io.SectionReader), make(map[string]string)
+
 	for t := tar.NewReader(f); ; {
 		h, err := t.Next()
 		if err == io.EOF {
@@ -62,10 +64,12 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 		if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, errs.Fail(errs.Invalid, "%s is not an archive of `docker save`, or not whole", name)
 		}
+
 		at, serr := f.Seek(0, io.SeekCurrent)
 		if err = cmp.Or(err, serr); err != nil {
 			return nil, err
 		}
+
 		switch at, name := at, path.Clean(h.Name); h.Typeflag {
 		case tar.TypeSymlink:
 			links[name] = path.Join(path.Dir(name), h.Linkname)
@@ -82,24 +86,28 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 			return nil, err
 		}
 	}
+
 	if len(images) != 1 {
 		return nil, errs.Fail(errs.Invalid, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
 	}
 
 	a := dockerArchive{}
 	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Layers: []ocispec.Descriptor{}}
+
 	for _, name := range append(images[0].Layers, images[0].Config) {
 		name = path.Clean(name)
 		s := files[cmp.Or(links[name], name)]
 		if s == nil {
 			return nil, errs.Fail(errs.Failed, "image %s: the file %.80q that manifest.json names is missing", im.location.ref, name)
 		}
+
 		var head [6]byte
 		n, _ := s.ReadAt(head[:], 0)
 		d := ocispec.Descriptor{MediaType: layerTypes[decompress.Kind(head[:n])], Size: s.Size()}
 		if d.Digest, err = digest.FromReader(io.NewSectionReader(s, 0, s.Size())); err != nil {
 			return nil, err
 		}
+
 		a[d.Digest] = s
 		m.Layers = append(m.Layers, d)
 	}
@@ -112,6 +120,7 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 	d := content.NewDescriptorFromBytes(m.MediaType, raw)
 	a[d.Digest] = io.NewSectionReader(bytes.NewReader(raw), 0, d.Size)
 	im.source = a
+
 	return []ocispec.Descriptor{d}, err
 }
 
@@ -125,6 +134,7 @@ func (im *Image) openArchive(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var head [6]byte
 	n, err := f.ReadAt(head[:], 0)
 	if err != nil && err != io.EOF {
@@ -133,5 +143,6 @@ func (im *Image) openArchive(name string) (*os.File, error) {
 	if kind := decompress.Kind(head[:n]); kind != "" {
 		return nil, errs.Fail(errs.Invalid, "%s is compressed by %s", name, kind).WithHint("decompress it first, for example with `%s -d`", kind)
 	}
+
 	return f, nil
 }

@@ -31,11 +31,13 @@ func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	if err := cmp.Or(d.Validate(), b.FS.MkdirAll(b.Dir, 0o700)); err != nil {
 		return err
 	}
+
 	part := filepath.Join(b.Dir, rand.Text()+".part")
 	f, err := vfs.Create(b.FS, part)
 	if err != nil {
 		return err
 	}
+
 	v := d.Verifier()
 	_, err = io.Copy(io.NewOffsetWriter(f, 0), io.TeeReader(r, v))
 	if err == nil && !v.Verified() {
@@ -47,6 +49,7 @@ func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	if err = cmp.Or(err, f.Close()); err != nil {
 		b.FS.Remove(part)
 	}
+
 	return err
 }
 
@@ -55,10 +58,12 @@ func (b Blobs) Open(d digest.Digest) (io.ReadCloser, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}
+
 	f, err := vfs.Open(b.FS, b.path(d))
 	if err != nil {
 		return nil, err
 	}
+
 	size, err := f.Size()
 	return struct {
 		io.Reader
@@ -82,14 +87,17 @@ func (b Blobs) KeepOnly(keep map[digest.Digest]bool) error {
 	for d := range keep {
 		names[filepath.Base(b.path(d))] = true
 	}
+
 	all, err := b.FS.ReadDir(b.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	for _, i := range all {
 		if !names[i.Name] {
 			err = errors.Join(err, b.FS.Remove(filepath.Join(b.Dir, i.Name)))
 		}
 	}
+
 	return err
 }

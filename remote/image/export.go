@@ -49,8 +49,10 @@ func (e *Export) Compress(write func(io.Writer) error) error {
 	if err := cmp.Or(write(w), w.Flush(), z.Close()); err != nil {
 		return err
 	}
+
 	size, err := e.Layer.Seek(0, io.SeekCurrent)
 	e.plain, e.layerBlob = plain.Digest(), ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: sum.Digest(), Size: size}
+
 	return err
 }
 
@@ -62,6 +64,7 @@ func (e *Export) build() (err error) {
 	config := map[string]any{"os": runtime.GOOS, "architecture": runtime.GOARCH}
 	var known ocispec.Image
 	m := &e.manifest
+
 	if e.Base != "" {
 		var all map[string]json.RawMessage
 		if err := e.Blobs.Decode(e.Base, m); err != nil {
@@ -70,6 +73,7 @@ func (e *Export) build() (err error) {
 		if err := cmp.Or(e.Blobs.Decode(m.Config.Digest, &all), e.Blobs.Decode(m.Config.Digest, &known)); err != nil {
 			return explainLost(err)
 		}
+
 		clear(config)
 		for name, v := range all {
 			config[name] = v
@@ -80,6 +84,7 @@ func (e *Export) build() (err error) {
 	if len(known.History) > 0 || len(m.Layers) == 0 { // the history must have all layers, or none
 		config["history"] = append(known.History, ocispec.History{Created: &created, CreatedBy: "amberfs export"})
 	}
+
 	config["created"], config["rootfs"] = created, ocispec.RootFS{Type: "layers", DiffIDs: append(known.RootFS.DiffIDs, e.plain)}
 
 	for i, l := range m.Layers {
@@ -90,11 +95,13 @@ func (e *Export) build() (err error) {
 			m.Layers[i].MediaType = ocispec.MediaTypeImageLayer
 		}
 	}
+
 	m.Versioned, m.MediaType, m.Annotations = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest, nil
 	m.Layers = append(m.Layers, e.layerBlob)
 	if m.Config, err = e.addJSON(ocispec.MediaTypeImageConfig, config); err != nil {
 		return err
 	}
+
 	e.manifestBlob, err = e.addJSON(m.MediaType, m)
 	return err
 }
@@ -131,7 +138,9 @@ func (e *Export) pushBlobs(ctx context.Context, t target) error {
 			}
 			continue
 		}
+
 		var r io.Reader = io.NewSectionReader(e.Layer, 0, d.Size)
+
 		if raw, ok := e.built[d.Digest]; ok {
 			r = bytes.NewReader(raw)
 		} else if d.Digest != e.layerBlob.Digest {
@@ -140,8 +149,10 @@ func (e *Export) pushBlobs(ctx context.Context, t target) error {
 				return explainLost(err)
 			}
 			defer blob.Close()
+
 			r = blob
 		}
+
 		if err := t.Push(ctx, d, r); err != nil {
 			return err
 		}
@@ -154,6 +165,7 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 	if err := e.build(); err != nil {
 		return "", err
 	}
+
 	at := location{ref: ref}
 	var tag string
 	var err error
@@ -161,6 +173,7 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 		target
 		content.Tagger
 	}
+
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
 		var dir string
 		if dir, tag = splitLayout(rest); isLayoutOrEmpty(dir) {
@@ -175,6 +188,7 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 			err = errs.Fail(errs.Invalid, "%q does not name a place for an image: give a tag and no digest", ref)
 		}
 	}
+
 	if err != nil {
 		return "", at.explain(ctx, "", err)
 	}
@@ -183,6 +197,7 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 	if err == nil && tag != "" {
 		err = t.Tag(ctx, e.manifestBlob, tag)
 	}
+
 	return e.manifestBlob.Digest, at.explain(ctx, "", err)
 }
 
@@ -200,10 +215,12 @@ func (e *Export) ToArchive(ctx context.Context, w io.Writer) (digest.Digest, err
 	if err := e.build(); err != nil {
 		return "", err
 	}
+
 	s := savedImage{Config: blobName(e.manifest.Config)}
 	for _, d := range e.manifest.Layers {
 		s.Layers = append(s.Layers, blobName(d))
 	}
+
 	a := archiver{tar.NewWriter(w), make(map[digest.Digest]bool)}
 	return e.manifestBlob.Digest, cmp.Or(
 		a.writeJSON(ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}),

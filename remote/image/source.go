@@ -78,6 +78,7 @@ func (p location) explain(ctx context.Context, d digest.Digest, err error) error
 		err = backend.Explain(ctx, p.repo, "image "+p.ref, err)
 		return errs.Fail(errs.ScriptKind(err), "%w", err)
 	}
+
 	return errs.Fail(errs.ScriptKind(err), "image %s: %w", p.ref, err)
 }
 
@@ -104,9 +105,11 @@ func Open(ctx context.Context, ref, platform string) (*Image, error) {
 	default:
 		all, pinned, err = im.resolveTag(ctx)
 	}
+
 	if err == nil {
 		err = im.chooseManifest(ctx, all, pinned)
 	}
+
 	return im, im.location.explain(ctx, "", err)
 }
 
@@ -132,6 +135,7 @@ func (im *Image) readLayout(rest string) (found []ocispec.Descriptor, err error)
 		return nil, err
 	}
 	defer f.Close()
+
 	var index ocispec.Index
 	if err := decodeJSON(f, &index); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", ocispec.ImageIndexFile, err)
@@ -139,6 +143,7 @@ func (im *Image) readLayout(rest string) (found []ocispec.Descriptor, err error)
 
 	tags := make(map[string]bool)
 	var names []string
+
 	for _, d := range index.Manifests {
 		name := d.Annotations[ocispec.AnnotationRefName]
 		if tag == "" || name == tag || d.Digest.String() == tag {
@@ -148,13 +153,16 @@ func (im *Image) readLayout(rest string) (found []ocispec.Descriptor, err error)
 			tags[name], names = true, append(names, name)
 		}
 	}
+
 	switch {
 	case len(found) == 0:
 		return nil, errs.Fail(errs.NotExist, "no image %s: %s has %s", im.location.ref, dir, joinNames(names, "no tags"))
 	case tag == "" && len(names) > 1:
 		return nil, errs.Fail(errs.Invalid, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, joinNames(names, ""))
 	}
+
 	im.source = oci.NewStorageFromFS(os.DirFS(dir))
+
 	return found, nil
 }
 
@@ -172,9 +180,11 @@ func parseRef(ref string) (name, tag string, d digest.Digest, err error) {
 	} else if d.Validate() != nil {
 		err = errdef.ErrInvalidReference
 	}
+
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 		name, tag = name[:i], name[i+1:]
 	}
+
 	host, rest, ok := strings.Cut(name, "/")
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		host, rest = "docker.io", name
@@ -182,6 +192,7 @@ func parseRef(ref string) (name, tag string, d digest.Digest, err error) {
 	if host == "docker.io" && !strings.Contains(rest, "/") {
 		rest = "library/" + rest
 	}
+
 	return host + "/" + rest, tag, d, err
 }
 
@@ -194,6 +205,7 @@ func (p *location) openRepository() (tag string, pinned digest.Digest, err error
 	if errors.Is(err, errdef.ErrInvalidReference) {
 		err = errs.Fail(errs.Invalid, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", p.ref)
 	}
+
 	return tag, pinned, err
 }
 
@@ -203,11 +215,13 @@ func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pi
 	if err != nil {
 		return nil, "", err
 	}
+
 	im.source = im.location.repo
 	d, err := im.location.repo.Resolve(ctx, cmp.Or(tag, pinned.String()))
 	if errors.Is(err, errdef.ErrNotFound) {
 		err = errs.Fail(errs.NotExist, "no image %s in %s", im.location.ref, im.location.repo.Reference.Host()).WithHint("check the name and the tag")
 	}
+
 	return []ocispec.Descriptor{d}, pinned, err
 }
 
@@ -216,6 +230,7 @@ func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pi
 func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, pinned digest.Digest) (err error) {
 	const maxNested = 4
 	first, met := all[0].Digest, pinned == ""
+
 	for range maxNested {
 		d, err := im.pickPlatform(all)
 		if err != nil {
@@ -226,11 +241,13 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 		if im.manifest, err = im.readBlob(ctx, d); err != nil {
 			return err
 		}
+
 		if d.MediaType != ocispec.MediaTypeImageIndex && d.MediaType != dockerIndex {
 			if !met {
 				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.location.ref, first).
 					WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
 			}
+
 			im.Digest = d.Digest
 			return im.readConfig(ctx, d.MediaType)
 		}
@@ -240,8 +257,10 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 		if err := json.Unmarshal(im.manifest, &index); err != nil {
 			return err
 		}
+
 		all = index.Manifests
 	}
+
 	return errors.New("its indexes are nested too deep")
 }
 
@@ -265,6 +284,7 @@ func (im *Image) pickPlatform(all []ocispec.Descriptor) (d ocispec.Descriptor, e
 			others = append(others, PlatformName(*d.Platform))
 		}
 	}
+
 	return d, im.errNoPlatform(joinNames(others, "images without a platform"))
 }
 
@@ -280,6 +300,7 @@ func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
 	if err := json.Unmarshal(im.manifest, &im.Manifest); err != nil {
 		return err
 	}
+
 	blob := im.Manifest.Config
 	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest || blob.MediaType != ocispec.MediaTypeImageConfig && blob.MediaType != dockerConfig {
 		return errs.Fail(errs.Invalid, "%s is not a container image, but of the type %s", im.location.ref, strings.TrimSpace(kind+" "+blob.MediaType))
@@ -287,13 +308,16 @@ func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
 	if im.config, err = im.readBlob(ctx, blob); err != nil {
 		return err
 	}
+
 	var config ocispec.Image
 	if err := json.Unmarshal(im.config, &config); err != nil {
 		return err
 	}
+
 	if !im.fitsPlatform(config.Platform) {
 		return im.errNoPlatform(PlatformName(config.Platform))
 	}
+
 	return nil
 }
 
@@ -325,6 +349,7 @@ func (im *Image) Send(ctx context.Context, w io.Writer, moved io.Writer) error {
 			err = im.sendLayer(ctx, a, moved, d)
 		}
 	}
+
 	return cmp.Or(err, a.Close())
 }
 
@@ -334,6 +359,7 @@ func (im *Image) sendLayer(ctx context.Context, a archiver, moved io.Writer, d o
 		return im.location.explain(ctx, d.Digest, err)
 	}
 	defer r.Close()
+
 	v := content.NewVerifyReader(r, d)
 	err = cmp.Or(a.writeFile(d.Digest.String(), d.Size, io.TeeReader(v, moved)), v.Verify())
 	return im.location.explain(ctx, d.Digest, err)

@@ -87,6 +87,7 @@ func Open(dir string, o Options) (*Registry, error) {
 	if err := k.readFile(); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.path, err)
 	}
+
 	return k, nil
 }
 
@@ -102,6 +103,7 @@ func (k *Registry) readFile() error {
 			return err
 		}
 	}
+
 	return k.file.validate()
 }
 
@@ -132,6 +134,7 @@ func (f *registryFile) validate() error {
 			return errs.New(errs.Damaged, "the remote that the store was mounted from: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -157,6 +160,7 @@ func (k *Registry) save() error {
 	if err := vfs.WriteFile(k.o.FS, k.path, append(raw, '\n')); err != nil {
 		return fmt.Errorf("write %s: %w", k.path, err)
 	}
+
 	return nil
 }
 
@@ -186,6 +190,7 @@ func (k *Registry) mayAdd(name, url string) error {
 	if old, ok := k.file.Remotes[name]; ok && old != url {
 		return errs.New(errs.Exist, "remote %s exists: %s", name, old)
 	}
+
 	return nil
 }
 
@@ -195,7 +200,9 @@ func (k *Registry) Add(name, url string) error {
 		if err := k.mayAdd(name, url); err != nil {
 			return err
 		}
+
 		f.Remotes[name] = url
+
 		return nil
 	})
 }
@@ -207,13 +214,16 @@ func (k *Registry) Remove(name string) error {
 		if !ok {
 			return k.errUnknown(name)
 		}
+
 		delete(f.Remotes, name)
+
 		if !slices.Contains(slices.Collect(maps.Values(f.Remotes)), url) {
 			f.Recipients.forget(url)
 			if r := k.opened[url]; r != nil {
 				r.ForgetFormat()
 			}
 		}
+
 		return nil
 	})
 }
@@ -239,13 +249,16 @@ func (k *Registry) errUnknown(name string) error {
 func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if backend.IsURL(name) {
 		return k.openAgreed(name)
 	}
+
 	url, ok := k.file.Remotes[name]
 	if !ok {
 		return nil, k.errUnknown(name)
 	}
+
 	return k.openRemote(url)
 }
 
@@ -258,6 +271,7 @@ func (k *Registry) openAgreed(url string) (*remote.Remote, error) {
 	if err := k.trust.add(r.URL()); err != nil {
 		k.o.Logger.Warn("the next mount asks again", "err", err)
 	}
+
 	return r, nil
 }
 
@@ -266,19 +280,23 @@ func (k *Registry) openAgreed(url string) (*remote.Remote, error) {
 func (k *Registry) Trust(name string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	url, ok := k.file.Remotes[name]
 	for _, f := range k.file.From {
 		if f.URL == name {
 			url, ok = name, true
 		}
 	}
+
 	if !ok {
 		return "", k.errUnknown(name)
 	}
+
 	r, err := k.openRemote(url)
 	if err != nil {
 		return "", err
 	}
+
 	return r.URL(), k.trust.add(r.URL())
 }
 
@@ -286,16 +304,19 @@ func (k *Registry) Trust(name string) (string, error) {
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	out := maps.Clone(k.file.Remotes)
 	for _, f := range k.file.From {
 		if !slices.Contains(slices.Collect(maps.Values(k.file.Remotes)), f.URL) {
 			out[f.URL] = f.URL
 		}
 	}
+
 	maps.DeleteFunc(out, func(_, url string) bool {
 		r, err := k.openRemote(url)
 		return err != nil || k.trust.isTrusted(r.URL())
 	})
+
 	return out
 }
 
@@ -304,11 +325,14 @@ func (k *Registry) openRemote(url string) (*remote.Remote, error) {
 	if r := k.opened[url]; r != nil {
 		return r, nil
 	}
+
 	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.logHealth(url), Allowed: k.checkTrusted, Recipients: k.file.Recipients.check})
 	if err != nil {
 		return nil, err
 	}
+
 	k.opened[url] = r
+
 	return r, nil
 }
 
@@ -375,11 +399,13 @@ func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
 func (k *Registry) Away() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	out := map[string]time.Time{}
 	for url, r := range k.opened {
 		if t := r.Away(); !t.IsZero() {
 			out[url] = t
 		}
 	}
+
 	return out
 }

@@ -22,18 +22,23 @@ type recipients struct {
 func (r *recipients) check(url string, found []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	found = slices.Compact(slices.Sorted(slices.Values(found)))
 	before, known := r.byURL[url]
 	if !known {
 		if r.byURL == nil {
 			r.byURL = map[string][]string{}
 		}
+
 		r.byURL[url] = found
+
 		return nil
 	}
+
 	if slices.Equal(before, found) {
 		return nil
 	}
+
 	return errs.New(errs.Perm, "%s is encrypted to %s now, and was to %s: its format object was changed there, and nothing is sent; "+
 		"restore that object, or if you agree, use `amberfs remote remove` and `amberfs remote add`", url, joinKeys(found), joinKeys(before))
 }

@@ -40,6 +40,7 @@ func SplitFrom(s string) (url, name string, ok bool) {
 	if i < 0 {
 		return s, "", true
 	}
+
 	return s[:i], s[i+1:], true
 }
 
@@ -48,10 +49,12 @@ func SplitFrom(s string) (url, name string, ok bool) {
 func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	r, err := k.openAgreed(url)
 	if err != nil {
 		return nil, err
 	}
+
 	ref, err := r.Find(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
 		// If no remote was set up at the URL, that is the better error.
@@ -59,9 +62,11 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 			return nil, ferr
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	k.file.From = []mountSource{{URL: url, Hold: uuid.NewString(), Ref: ref}}
 	k.file.Pushed[r.URL()] = ref.Name
 	return ref, k.save()
@@ -74,24 +79,30 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 		return nil, err
 	}
 	defer k.addingSource.Release(1)
+
 	if ref := k.findSource(r, name); ref != nil {
 		return ref, nil
 	}
+
 	key := [2]string{r.URL(), name}
 	if a := k.answers[key]; time.Since(a.at) < nameTime {
 		return a.ref, nil
 	}
+
 	ref, err := r.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+
 	if known := k.findSource(r, ref.ID); known != nil {
 		ref = known
 	} else if err := k.addSource(ctx, r, ref); err != nil {
 		return nil, err
 	}
+
 	maps.DeleteFunc(k.answers, func(_ [2]string, a nameAnswer) bool { return time.Since(a.at) >= nameTime })
 	k.answers[key] = nameAnswer{ref, time.Now()}
+
 	return ref, nil
 }
 
@@ -109,11 +120,13 @@ func (k *Registry) Forget(ctx context.Context, r *remote.Remote, name string) er
 func (k *Registry) findSource(r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	for _, f := range k.file.From {
 		if f.URL == r.URL() && f.Ref.ID == id {
 			return f.Ref
 		}
 	}
+
 	return nil
 }
 
@@ -126,6 +139,7 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.file.From = append(k.file.From, mountSource{URL: r.URL(), Hold: uuid.NewString(), Ref: ref})
 	if err := k.save(); err != nil {
 		k.file.From = k.file.From[:len(k.file.From)-1]
@@ -134,10 +148,12 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 
 	all := append(slices.Clone(k.sources()), s)
 	k.loadedSources.Store(&all)
+
 	select {
 	case k.added <- struct{}{}:
 	default:
 	}
+
 	return nil
 }
 
@@ -159,6 +175,7 @@ func (k *Registry) From() *object.Ref {
 func (k *Registry) Load() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	var all []*remote.Snapshot
 	for _, f := range k.file.From {
 		r, err := k.openRemote(f.URL)
@@ -167,7 +184,9 @@ func (k *Registry) Load() error {
 		}
 		all = append(all, r.Snapshot(f.Ref))
 	}
+
 	k.loadedSources.Store(&all)
+
 	return nil
 }
 
@@ -195,6 +214,7 @@ func (k *Registry) Has(h cas.Hash) (bool, error) {
 		}
 		failed = errors.Join(failed, err)
 	}
+
 	return false, failed
 }
 
@@ -219,6 +239,7 @@ func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err 
 // readFromAny calls read with one source after another until read succeeds.
 func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
+
 	for _, s := range k.loadedFirst() {
 		err := read(s)
 		if err == nil {
@@ -228,9 +249,11 @@ func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) er
 			failed = errors.Join(failed, err)
 		}
 	}
+
 	if failed == nil {
 		failed = fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
+
 	return failed
 }
 
@@ -238,18 +261,22 @@ func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) er
 // have it, Near returns a cas.Absent error.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
+
 	for _, s := range k.loadedFirst() {
 		if !s.Loaded() {
 			unread = append(unread, s)
 			continue
 		}
+
 		if b, err := s.GetCached(h, dst); !errors.Is(err, cas.ErrNotFound) {
 			return b, err
 		}
 	}
+
 	if len(unread) > 0 {
 		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
 	}
+
 	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
 
@@ -257,6 +284,7 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	done := make(chan error, len(all))
 	for _, s := range all {
 		go func() {
@@ -264,6 +292,7 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 			done <- err
 		}()
 	}
+
 	var failed error
 	for range all {
 		err := <-done
@@ -272,6 +301,7 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 		}
 		failed = errors.Join(failed, err)
 	}
+
 	return failed
 }
 
@@ -285,6 +315,7 @@ func (k *Registry) loadedFirst() (out []*remote.Snapshot) {
 			unread = append(unread, s)
 		}
 	}
+
 	return append(out, unread...)
 }
 
@@ -301,6 +332,7 @@ func (k *Registry) Prefetch(ctx context.Context, part string) error {
 		return nil
 	}
 	var g errgroup.Group // without a context: a remote without an answer does not stop the others
+
 	for _, s := range k.sources() {
 		g.Go(func() error {
 			err := s.Fetch(ctx, cas.KindTree)
@@ -310,6 +342,7 @@ func (k *Registry) Prefetch(ctx context.Context, part string) error {
 			return s.Fetch(ctx, cas.KindData)
 		})
 	}
+
 	return g.Wait()
 }
 
@@ -324,21 +357,25 @@ func (k *Registry) Hold(ctx context.Context, done map[string]time.Time) (away er
 	k.mu.Lock()
 	all, sources := slices.Clone(k.file.From), k.sources()
 	k.mu.Unlock()
+
 	for i, s := range sources {
 		f := all[i]
 		if time.Since(done[f.Hold]) < HoldAgain {
 			continue
 		}
+
 		err := s.Hold(ctx, f.Hold)
 		if errors.Is(err, backend.ErrAway) {
 			away = err
 			continue
 		}
+
 		done[f.Hold] = time.Now()
 		if err != nil && ctx.Err() == nil {
 			k.o.Logger.Warn("gc on the remote can free what this store was mounted from when the snapshot is deleted there",
 				"url", f.URL, "err", err)
 		}
 	}
+
 	return away
 }

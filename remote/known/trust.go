@@ -39,10 +39,12 @@ func (t *trustStore) file(url string) string {
 func (t *trustStore) isTrusted(url string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if !t.agreed[url] && t.dir != "" {
 		_, err := os.Lstat(t.file(url))
 		t.agreed[url] = err == nil
 	}
+
 	return t.agreed[url]
 }
 
@@ -53,6 +55,7 @@ func (t *trustStore) add(url string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.agreed[url] = true
 	if t.dir == "" {
 		return fmt.Errorf("remember that %s is trusted: this user has no home directory", url)
@@ -63,5 +66,6 @@ func (t *trustStore) add(url string) error {
 	if err := os.WriteFile(t.file(url), []byte(url+"\n"), 0o600); err != nil {
 		return fmt.Errorf("remember that %s is trusted: %w", url, err)
 	}
+
 	return nil
 }

@@ -105,11 +105,14 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 		if err := e.check(objects); err != nil {
 			return err
 		}
+
 		if i > 0 && bytes.Compare(raw[(i-1)*EntrySize:][:prefixSize], e.Prefix[:]) >= 0 {
 			return fmt.Errorf("%w: index out of order", ErrMalformed)
 		}
 	}
+
 	x.tables = append(x.tables, t)
+
 	return nil
 }
 
@@ -132,7 +135,9 @@ func (x *Index) Entries(kind cas.Kind) (out []Entry) {
 			}
 		}
 	}
+
 	slices.SortFunc(out, ByPlace)
+
 	return out
 }
 
@@ -174,5 +179,6 @@ func (p *Pack) EncodeIndex(entries []Entry) Section {
 	for i := range sorted {
 		p.Bytes = sorted[i].appendTo(p.Bytes)
 	}
+
 	return s
 }

@@ -93,15 +93,18 @@ func DecodeRef(raw []byte) (*Ref, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
 	}
+
 	if r.Version > Version {
 		return nil, fmt.Errorf("ref %q has version %d: %w", r.Name, r.Version, ErrNewer)
 	}
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
 	}
+
 	if len(r.Indexes) > 0 && !slices.ContainsFunc(r.Indexes, func(s Section) bool { return s.Entries > 0 }) {
 		return nil, fmt.Errorf("ref %q: %w", r.Name, ErrOlder)
 	}
+
 	return &r, nil
 }
 
@@ -118,11 +121,13 @@ func (r *Ref) Check() error {
 	if len(r.Claim) > maxLineage || len(r.Lineage) > maxLineage {
 		return fmt.Errorf("a claim of %d bytes, a lineage of %d ids", len(r.Claim), len(r.Lineage))
 	}
+
 	for _, id := range r.Lineage {
 		if _, err := cas.ParseHash(id); err != nil {
 			return fmt.Errorf("lineage: %w", err)
 		}
 	}
+
 	if r.Files < 0 || r.Bytes < 0 {
 		return fmt.Errorf("%d files of %d bytes", r.Files, r.Bytes)
 	}
@@ -130,16 +135,19 @@ func (r *Ref) Check() error {
 	if _, err := cas.ParseHash(r.ID); err != nil {
 		return fmt.Errorf("id: %w", err)
 	}
+
 	for _, o := range r.Objects {
 		if !objectName.MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
 			return fmt.Errorf("object %q of %d bytes", o.Name, o.Size)
 		}
 	}
+
 	for _, s := range r.Indexes {
 		if s.Object < 0 || s.Object >= len(r.Objects) || s.Entries < 0 || s.Entries > maxEntries ||
 			s.Offset < 0 || s.Offset > r.Objects[s.Object].Size-s.Size() {
 			return fmt.Errorf("index at %d of object %d", s.Offset, s.Object)
 		}
 	}
+
 	return nil
 }

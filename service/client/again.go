@@ -49,6 +49,7 @@ func closedIdle(err error) bool {
 		if strings.Contains(err.Error(), "server closed idle connection") {
 			return true
 		}
+
 		if many, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range many.Unwrap() {
 				if closedIdle(e) {
@@ -76,6 +77,7 @@ func (x Exchange) markPassed(passed *bool) Exchange {
 	if out := x.Out; out != nil {
 		x.Out = markingWriter{out, passed}
 	}
+
 	return x
 }
 
@@ -93,6 +95,7 @@ func (w markingWriter) Write(p []byte) (int, error) {
 // follow passes on events as they happen, and continues with the next daemon if one ends.
 func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 	o := service.OpOf(l)
+
 	if l.New { // start after the newest event, by its number, which is valid for the next daemon too
 		l.New = false
 		newest := service.Log{Limit: 1}
@@ -101,6 +104,7 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 			return err
 		}
 	}
+
 	for {
 		err := c.overHTTP(ctx, o, l, Exchange{Item: trackSeq(&l.After, x.Item)}, nil)
 		if !errors.Is(err, errBroken) || ctx.Err() != nil {
@@ -117,7 +121,9 @@ func trackSeq(last *uint64, item func(json.RawMessage) error) func(json.RawMessa
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return err
 		}
+
 		*last = max(*last, e.Seq)
+
 		return item(raw)
 	}
 }

@@ -65,6 +65,7 @@ func Open(ctx context.Context, t Target) (*Client, error) {
 	if t.Root != "" && !errors.Is(err, errOtherUser) && hasCallFile(t.Root) {
 		return &Client{target: t}, nil
 	}
+
 	return nil, err
 }
 
@@ -78,15 +79,18 @@ func (t *Target) dial(ctx context.Context) (*net.UnixConn, error) {
 	if err != nil || t.User == nil {
 		return conn, err
 	}
+
 	peer, err := service.Peer(conn)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
+
 	if !t.User(peer.Uid) {
 		conn.Close()
 		return nil, errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
 	}
+
 	return conn, nil
 }
 
@@ -97,6 +101,7 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 		conn.Close()
 		return nil, err
 	}
+
 	first := make(chan net.Conn, 1)
 	first <- conn
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -107,9 +112,11 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 			return t.dial(ctx)
 		}
 	}
+
 	transport := &http.Transport{
 		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 	}
+
 	return &Client{target: t, http: &http.Client{Transport: transport}, pid: int(peer.Pid)}, nil
 }
 
@@ -140,9 +147,11 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 	default:
 		err = c.doRetrying(ctx, o, args, x, result)
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	return err
 }
 
@@ -154,6 +163,7 @@ func (c *Client) decode(r io.Reader, result any) error {
 	if err := json.NewDecoder(r).Decode(result); err != nil {
 		return c.explainBroken(fmt.Errorf("reading the daemon's answer: %w", err))
 	}
+
 	return nil
 }
 
@@ -175,11 +185,13 @@ func (c *Client) explainBroken(err error) error {
 	if closedIdle(err) {
 		return c.endedEarly(err)
 	}
+
 	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed} {
 		if errors.Is(err, is) {
 			return c.endedEarly(err)
 		}
 	}
+
 	return err
 }
 
@@ -196,28 +208,34 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 	if err != nil {
 		return err
 	}
+
 	resp, err := c.http.Do(req)
 	if err != nil {
 		var known *errs.Error
 		if errors.As(err, &known) {
 			return known
 		}
+
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err
 		}
+
 		return c.explainBroken(err)
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusOK {
 		return c.decodeError(resp.Body, result)
 	}
+
 	switch resp.Header.Get("Content-Type") {
 	case "application/json":
 		return c.decode(resp.Body, result)
 	case service.Events:
 		return c.readEvents(resp.Body, x, result)
 	}
+
 	return c.readStream(resp, x, result)
 }
 
@@ -225,6 +243,7 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 // the query.
 func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchange) (*http.Request, error) {
 	query, in := url.Values{}, x.In
+
 	if o.Input != "" {
 		query = o.Query(args)
 	} else {
@@ -234,24 +253,29 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 		}
 		in = bytes.NewReader(body)
 	}
+
 	if c.target.Workspace != "" {
 		query.Set("workspace", c.target.Workspace)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://amberfs/v1/"+o.Name+"?"+query.Encode(), in)
 	if err != nil {
 		return nil, err
 	}
+
 	req.Header.Set(service.CommandHeader, url.QueryEscape(c.target.Command))
 	req.Header.Set(service.DeviceHeader, c.target.Device)
 	if x.Progress != nil && o.Output == "" && o.Input == "" {
 		req.Header.Set("Accept", service.Events)
 	}
+
 	return req, nil
 }
 
 // readEvents reads server-sent events, up to the result, an error or the end.
 func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
 	in, name := bufio.NewReaderSize(r, bufferSize), ""
+
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
@@ -260,6 +284,7 @@ func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
 		if err != nil {
 			return c.explainBroken(err)
 		}
+
 		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data: "))
 		switch {
 		case !ok:
@@ -275,6 +300,7 @@ func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
 				return err
 			}
 			x.Progress(p)
+
 		default:
 			if err := x.Item(data); err != nil {
 				return err
@@ -292,12 +318,14 @@ func (c *Client) readStream(resp *http.Response, x Exchange, result any) error {
 		}
 		return c.explainBroken(err)
 	}
+
 	if text := resp.Trailer.Get(service.ErrorTrailer); text != "" {
 		return c.decodeError(strings.NewReader(text), result)
 	}
 	if text := resp.Trailer.Get(service.ResultTrailer); text != "" {
 		return c.decode(strings.NewReader(text), result)
 	}
+
 	return nil
 }
 

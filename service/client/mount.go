@@ -33,10 +33,12 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	if l, ok := args.(service.Log); ok && l.Follow {
 		return c.followMount(ctx, l, x)
 	}
+
 	request, err := requestLine(o, args)
 	if err != nil {
 		return err
 	}
+
 	return c.call(o, request, func(file string, raw []byte) error {
 		var a struct {
 			OK bool
@@ -45,6 +47,7 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 			Items  []json.RawMessage
 			Stream bool
 		}
+
 		a.Result = result
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return errs.Fail(errs.Failed, "reading the mount's answer: %w", err)
@@ -52,19 +55,23 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 		if a.Result = nil; !a.OK {
 			return &a.Error
 		}
+
 		for _, item := range a.Items {
 			if err := x.Item(item); err != nil {
 				return err
 			}
 		}
+
 		if a.Text != "" {
 			if _, err := io.WriteString(x.Out, a.Text); err != nil {
 				return err
 			}
 		}
+
 		if a.Stream {
 			return x.readStreamFile(file+".stream", o)
 		}
+
 		return nil
 	})
 }
@@ -76,10 +83,12 @@ func (x Exchange) readStreamFile(name string, o *service.Op) error {
 		return errs.Fail(errs.ScriptKind(err), "reading the mount's answer: %w", err)
 	}
 	defer f.Close()
+
 	if o.Output != service.Events {
 		_, err = io.Copy(x.Out, f)
 		return err
 	}
+
 	for d := json.NewDecoder(f); ; {
 		var item json.RawMessage
 		if err := d.Decode(&item); errors.Is(err, io.EOF) {
@@ -87,6 +96,7 @@ func (x Exchange) readStreamFile(name string, o *service.Op) error {
 		} else if err != nil {
 			return errs.Fail(errs.Failed, "reading the mount's answer: %w", err)
 		}
+
 		if err := x.Item(item); err != nil {
 			return err
 		}
@@ -99,10 +109,12 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(b, &fields); err != nil {
 		return nil, err
 	}
+
 	fields["op"] = json.RawMessage(strconv.Quote(o.Name))
 	return json.Marshal(fields)
 }
@@ -116,12 +128,14 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 		if answered || err == nil {
 			return err
 		}
+
 		lost := !errors.Is(err, errNotCarriedOut)
 		if attempt == maxAttempts || !errors.Is(err, unix.ESTALE) || lost && o.Effect != service.Reads {
 			e := errs.Fail(errs.ScriptKind(err), "asking through the mount: %w", err)
 			if lost {
 				e = e.WithHint("the daemon may have carried the request out: look at amberfs list and amberfs log before you repeat it")
 			}
+
 			return e
 		}
 	}
@@ -153,6 +167,7 @@ func (c *Client) callOnce(request []byte, read func(file string, answer []byte) 
 	if err = errors.Join(err, failed); err == nil {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return false, err
 }
 
@@ -171,15 +186,19 @@ func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) err
 			return err
 		}
 	}
+
 	next := Exchange{Item: trackSeq(&l.After, x.Item)}
+
 	for ctx.Err() == nil {
 		if err := c.throughMount(ctx, service.OpOf(l), l, next, nil); err != nil {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(followTime):
 		}
 	}
+
 	return ctx.Err()
 }

@@ -45,10 +45,12 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	if s.objectReader, err = c.openObjects(ctx, service.Open{Name: name}, &s.Opened); err != nil {
 		return nil, err
 	}
+
 	if s.Tree, err = s.load(s.State); err != nil {
 		s.Close()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -67,15 +69,18 @@ func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ch := &Changes{objectReader: r}
 	if ch.Base, err = r.load(opened.Base); err != nil {
 		r.Close()
 		return nil, err
 	}
+
 	if ch.Now, err = r.load(opened.Now); err != nil {
 		r.Close()
 		return nil, err
 	}
+
 	return ch, nil
 }
 
@@ -88,6 +93,7 @@ func (c *Client) openObjects(ctx context.Context, args, opened any) (*objectRead
 	got := make(chan error, 2) // one error for the event, and one when the operation ends
 	go func() {
 		defer close(ended)
+
 		err := c.Do(ctx, args, Exchange{Item: func(raw json.RawMessage) error {
 			err := json.Unmarshal(raw, opened)
 			got <- err
@@ -96,12 +102,15 @@ func (c *Client) openObjects(ctx context.Context, args, opened any) (*objectRead
 		if err == nil {
 			err = errors.New("the daemon did not open the snapshot")
 		}
+
 		got <- err
 	}()
+
 	if err := <-got; err != nil {
 		s.Close()
 		return nil, err
 	}
+
 	s.Source = tree.NewSource(s, nil, sourceCache)
 	return s, nil
 }
@@ -122,6 +131,7 @@ func (s *Snapshot) GitBases() []gitbridge.Base {
 			out = append(out, gitbridge.Base{Commit: commit, State: func() (*tree.State, error) { return s.load(b.State) }})
 		}
 	}
+
 	return out
 }
 
@@ -134,6 +144,7 @@ func (s *objectReader) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	b, ok := s.fetched[h]
 	delete(s.fetched, h)
 	s.mu.Unlock()
+
 	if !ok {
 		got, err := s.fetch([]cas.Hash{h})
 		if err != nil {
@@ -141,6 +152,7 @@ func (s *objectReader) Get(h cas.Hash, dst []byte) ([]byte, error) {
 		}
 		b = got[0]
 	}
+
 	return append(dst[:0], b...), nil
 }
 
@@ -148,6 +160,7 @@ func (s *objectReader) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // gitbridge.ExportOptions. It drops the objects of the last Prefetch.
 func (s *objectReader) Prefetch(hashes []cas.Hash) error {
 	fetched := make(map[cas.Hash][]byte, len(hashes))
+
 	for chunk := range slices.Chunk(hashes, service.MaxObjects) {
 		got, err := s.fetch(chunk)
 		if err != nil {
@@ -157,9 +170,12 @@ func (s *objectReader) Prefetch(hashes []cas.Hash) error {
 			fetched[h] = got[i]
 		}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.fetched = fetched
+
 	return nil
 }
 
@@ -173,6 +189,7 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	if err := s.c.Do(s.ctx, req, Exchange{Out: &out}, nil); err != nil {
 		return nil, fmt.Errorf("asking the daemon for objects: %w", err)
 	}
+
 	got, rest := make([][]byte, len(hashes)), out.Bytes()
 	for i := range got {
 		if len(rest) < 4 || len(rest)-4 < int(binary.LittleEndian.Uint32(rest)) {
@@ -181,5 +198,6 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 		end := 4 + int(binary.LittleEndian.Uint32(rest))
 		got[i], rest = rest[4:end], rest[end:]
 	}
+
 	return got, nil
 }

@@ -32,6 +32,7 @@ func (c *Changes) Take(o Changes) {
 			c.Stored = append(slices.Clip(c.Stored), h)
 		}
 	}
+
 	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
 }
 
@@ -49,6 +50,7 @@ func JoinNames(a, b []string) []string {
 		slices.Sort(out)
 		out = slices.Compact(out)
 	}
+
 	return out
 }
 
@@ -56,6 +58,7 @@ func JoinNames(a, b []string) []string {
 // Unknown instead; this is no error, because no files are lost.
 func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
 	all := Union(c.Sets...)
+
 	for _, h := range c.Stored {
 		set, err := loadSet(objects, h)
 		if err != nil {
@@ -63,8 +66,10 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *Set {
 			all.AddRest(Unknown)
 			continue
 		}
+
 		all.Merge(set)
 	}
+
 	return all
 }
 

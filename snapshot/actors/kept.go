@@ -25,6 +25,7 @@ type savedName struct {
 func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.save = save
 	var k savedNames
 	if json.Unmarshal(b, &k) != nil {
@@ -33,6 +34,7 @@ func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	if k.Boot != process.Boot() {
 		k.Named = slices.DeleteFunc(k.Named, func(n savedName) bool { return n.PID != 0 })
 	}
+
 	for _, n := range k.Named {
 		if n.PID == 0 && Check(n.Name) == nil {
 			r.unseenNames[n.View], r.registered[n.Name] = n.Name, true
@@ -47,16 +49,19 @@ func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 func (r *Registry) saveNames() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
+
 	k := savedNames{Boot: process.Boot()}
 	r.mu.RLock()
 	for p, n := range r.named {
 		k.Named = append(k.Named, savedName{p.id, n.start, p.view, n.name})
 	}
+
 	for view, name := range r.unseenNames {
 		if v := r.viewsAround(view); v[0] == view { // skip a fork that has ended
 			k.Named = append(k.Named, savedName{View: view, Name: name})
 		}
 	}
+
 	r.mu.RUnlock()
 	if b, err := json.Marshal(k); err == nil && r.save != nil {
 		_ = r.save(b)

@@ -57,8 +57,10 @@ func (r *Recent) Join(sets []*Set, with *Set) bool {
 	if with != nil {
 		r.sets = append(r.sets, with)
 	}
+
 	r.sets = append(r.sets, rest...)
 	r.frozen = r.frozen || len(rest) == 0
+
 	return true
 }
 

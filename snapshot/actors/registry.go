@@ -96,6 +96,7 @@ func (r *Registry) Of(id, uid, view uint32) string {
 	if k := r.recentInfo(key, now); k != nil {
 		return k.actor
 	}
+
 	r.mu.RLock()
 	k := r.known[key]
 	r.mu.RUnlock()
@@ -109,6 +110,7 @@ func (r *Registry) Of(id, uid, view uint32) string {
 		k.checked.Store(now)
 		return k.actor
 	}
+
 	return r.findActor(st, uid, view, now)
 }
 
@@ -117,9 +119,11 @@ func (r *Registry) unseenActor(uid, view uint32) string {
 	scopes := r.viewsAround(view)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+
 	if name := r.unseenName(scopes); name != "" {
 		return name
 	}
+
 	return fmt.Sprintf("uid:%d", uid)
 }
 
@@ -142,16 +146,20 @@ func (r *Registry) gatewayName(p process.Stat, scopes []uint32) string {
 	own := r.forkName(scopes[0])
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if len(r.gateways) >= maxKnown {
 		clear(r.gateways)
 	}
+
 	r.gateways[scopes[0]] = commandName(p.Command)
 	if name := r.unseenName(scopes); name != "" {
 		return name
 	}
+
 	if own == "" || r.registeredIn(scopes[1:], own) != "" {
 		return ""
 	}
+
 	return own
 }
 
@@ -183,18 +191,22 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	// Walk up until there is information about an ancestor.
 	for range maxAncestors {
 		way = append(way, at)
+
 		if found = r.lookUp(at, scopes, view, now); found != nil {
 			via = found.via[1:]
 			break
 		}
+
 		// Do not read /proc again for the parent of many short processes.
 		if found = r.recentInfo(processView{at.Parent, view}, now); found != nil {
 			via = found.via
 			break
 		}
+
 		if at.Parent <= 1 {
 			break
 		}
+
 		parent, err := process.StatOf(at.Parent)
 		if err != nil {
 			break
@@ -206,6 +218,7 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	if found != nil && (found.session == 0 || found.session == session) {
 		actor, session = found.actor, found.session
 	}
+
 	if session != 0 {
 		if name := r.gatewayName(way[leader], scopes); name != "" {
 			for _, p := range slices.Backward(way[leader+1:]) { // the name is not for its ancestors
@@ -214,24 +227,29 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 			actor, session, way = name, 0, way[:leader+1]
 		}
 	}
+
 	if actor == "" {
 		actor = r.sessionName(st, uid)
 	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if len(r.known)+len(way) > maxKnown {
 		clear(r.known)
 	}
+
 	for _, p := range slices.Backward(way) {
 		via = append([]int{p.ID}, via...)
 		if session != 0 && p.Session != session {
 			continue // the ancestor is in another session, so it has another actor
 		}
+
 		k := &processInfo{start: p.Start, actor: actor, session: session, via: via}
 		k.checked.Store(now)
 		r.known[processView{p.ID, view}] = k
 	}
+
 	return actor
 }
 
@@ -240,15 +258,18 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 func (r *Registry) lookUp(p process.Stat, scopes []uint32, view uint32, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+
 	for _, v := range scopes {
 		if n, ok := r.named[processView{p.ID, v}]; ok && n.start == p.Start {
 			return &processInfo{actor: n.name, via: []int{p.ID}}
 		}
 	}
+
 	if k := r.known[processView{p.ID, view}]; k != nil && k.start == p.Start {
 		k.checked.Store(now)
 		return k
 	}
+
 	return nil
 }
 
@@ -272,6 +293,7 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 	leader, err := process.StatOf(p.Session)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	n, ok := r.leaders[p.Session]
 	if err != nil && ok {
 		return n.name // the leader has exited, the session continues
@@ -279,13 +301,16 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 	if err != nil {
 		return fmt.Sprintf("uid:%d", uid)
 	}
+
 	if !ok || n.start != leader.Start {
 		if len(r.leaders) >= maxKnown {
 			clear(r.leaders)
 		}
+
 		n = namedProcess{leader.Start, fmt.Sprintf("%s/%d", commandName(leader.Command), p.Session)}
 		r.leaders[p.Session] = n
 	}
+
 	return n.name
 }
 
@@ -297,10 +322,12 @@ func commandName(command string) string {
 		}
 		return '_'
 	}, command)
+
 	name = strings.ReplaceAll(strings.TrimLeft(name, "-."), "..", "__")
 	if name == "" {
 		return "_"
 	}
+
 	return name
 }
 
@@ -322,6 +349,7 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 	if err := Check(name); err != nil {
 		return err
 	}
+
 	present := r.Of(id, uid, view)
 	var start uint64
 	if id != 0 {
@@ -335,12 +363,14 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 	scopes := r.viewsAround(view)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if taken := r.registeredIn(scopes[1:], name); taken != "" && !Below(present, taken) {
 		return errs.New(errs.Protected, "protected: actor %q is registered outside of the fork; choose another name", taken)
 	}
 	if len(r.registered) >= maxKnown {
 		clear(r.registered)
 	}
+
 	r.registered[name] = true
 	if id == 0 {
 		r.unseenNames[view] = name
@@ -356,6 +386,7 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 			n++
 		}
 	}
+
 	if n >= maxNamed {
 		return errs.New(errs.Quota, "limit reached: %d processes of the workspace have names", n)
 	}
@@ -366,6 +397,7 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 			delete(r.known, k)
 		}
 	}
+
 	return nil
 }
 
@@ -384,11 +416,13 @@ func (r *Registry) IsUser(name string) bool {
 func (r *Registry) Registered(by string, view uint32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+
 	for k, n := range r.named {
 		if k.view == view && Below(n.name, by) {
 			return true
 		}
 	}
+
 	return Below(r.unseenNames[view], by)
 }
 

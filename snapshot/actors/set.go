@@ -39,6 +39,7 @@ func (s *Set) addMark(block uint64, m blockMark) {
 	if s.blocks == nil {
 		s.blocks = make(map[uint64][]blockMark)
 	}
+
 	marks := s.blocks[block]
 	for i := range marks {
 		if marks[i].actor == m.actor {
@@ -46,6 +47,7 @@ func (s *Set) addMark(block uint64, m blockMark) {
 			return
 		}
 	}
+
 	s.blocks[block] = append(marks, m)
 	s.marks++
 }
@@ -62,9 +64,11 @@ func (s *Set) number(actor string) int {
 	if n := slices.Index(s.names, actor); n >= 0 {
 		return n
 	}
+
 	if len(s.names) >= maxNames && actor != Unknown {
 		return s.number(Unknown)
 	}
+
 	s.names = append(s.names, actor)
 	return len(s.names) - 1
 }
@@ -77,7 +81,9 @@ func (s *Set) Of(ino uint64) []string {
 			out = append(out, s.names[m.actor])
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -121,6 +127,7 @@ func (s *Set) Merge(o *Set) {
 			s.addMark(block, blockMark{s.number(o.names[m.actor]), m.inos})
 		}
 	}
+
 	for _, n := range o.rest {
 		s.AddRest(o.names[n])
 	}
@@ -143,21 +150,26 @@ func (s *Set) Encode() []byte {
 	for _, n := range s.names {
 		e.String(n)
 	}
+
 	e.Uvarint(uint64(len(s.rest)))
 	for _, n := range s.rest {
 		e.Uvarint(uint64(n))
 	}
+
 	e.Uvarint(uint64(len(s.blocks)))
 	next := uint64(0)
+
 	for _, block := range slices.Sorted(maps.Keys(s.blocks)) {
 		e.Uvarint(block - next)
 		next = block
 		e.Uvarint(uint64(len(s.blocks[block])))
+
 		for _, m := range s.blocks[block] {
 			e.Uvarint(uint64(m.actor))
 			e.Uvarint(m.inos)
 		}
 	}
+
 	return e.Out()
 }
 
@@ -168,10 +180,12 @@ func (s *Set) EncodeWithin(limit int) []byte {
 	if len(b) <= limit {
 		return b
 	}
+
 	var rest Set
 	for _, name := range s.Actors() {
 		rest.AddRest(name)
 	}
+
 	return rest.Encode()
 }
 
@@ -181,25 +195,30 @@ func Decode(b []byte) (*Set, error) {
 	if kind := d.Header(); kind != wire.KindActors {
 		d.Fail("object of kind %d has no actors", kind)
 	}
+
 	s := &Set{blocks: make(map[uint64][]blockMark)}
 	for range d.Count(1) {
 		n := d.String()
 		if err := Check(n); err != nil {
 			d.Fail("%v", err)
 		}
+
 		s.names = append(s.names, n)
 	}
+
 	actor := func() int {
 		n := int(d.Uint(2 * maxNames))
 		if n >= len(s.names) {
 			d.Fail("actor %d of %d", n, len(s.names))
 			return 0
 		}
+
 		return n
 	}
 	for range d.Count(1) {
 		s.rest = append(s.rest, actor())
 	}
+
 	block := uint64(0)
 	for range d.Count(3) {
 		block += d.Uvarint()
@@ -209,5 +228,6 @@ func Decode(b []byte) (*Set, error) {
 			s.marks++
 		}
 	}
+
 	return s, d.Finish()
 }

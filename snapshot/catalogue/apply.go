@@ -150,9 +150,11 @@ func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Cha
 	if err != nil {
 		return err
 	}
+
 	sn.State.Store(st)
 	sn.Changes = changes
 	a.addSnapshot(sn)
+
 	return nil
 }
 
@@ -170,10 +172,12 @@ func (a *applyRun) remove(removed ...*Snapshot) {
 			a.Bytes.Take(s.Bytes)
 			a.Removed = append(a.Removed, s.View)
 		}
+
 		delete(a.Snapshots, s.View)
 		dropUnsealed(a.Unsealed, s)
 		a.Dirty[Key(Snapshots, s.View)] = s.View
 	}
+
 	for w, snaps := range a.groupByWorkspace(removed) {
 		a.Own += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a).Bytes)
 		a.TouchWorkspace(w)
@@ -196,6 +200,7 @@ func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapsho
 			groups[w] = append(groups[w], s)
 		}
 	}
+
 	return groups
 }
 
@@ -219,6 +224,7 @@ func (w *Workspace) AllChanges(v Views) actors.Changes {
 			c.Take(sn.Changes)
 		}
 	}
+
 	return c
 }
 
@@ -240,6 +246,7 @@ func (a *applyRun) passOnChanges(removed []*Snapshot) {
 			w.StoredChanges.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
 			a.ReturnActors(w.View, p.Sets)
 		}
+
 		for _, sn := range heirs {
 			a.Touch(sn.View)
 		}

@@ -28,12 +28,14 @@ func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, er
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
+
 	if w.Snapshots.Named(i.Name) != nil {
 		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", i.Name)
 	}
 	if err := w.mayCapture(i.Kind); err != nil {
 		return nil, err
 	}
+
 	r, err := c.NewSnapshot(v, w, i)
 	return &Capture{SnapshotRecord: r}, err
 }
@@ -53,16 +55,19 @@ func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, err
 	if err != nil {
 		return SnapshotRecord{}, err
 	}
+
 	st := w.Present(v)
 	i.Seq, i.Parent, i.Actors = w.NextSeq, w.Head, w.PresentActors(v)
 	i.Files, i.Bytes = st.Inodes-1, st.Bytes
 	if i.Name == "" {
 		i.Name = fmt.Sprintf("cp-%d", i.Seq)
 	}
+
 	if w.Policy.ExpireSeconds > 0 && i.Expires == nil && i.Kind == info.KindManual {
 		t := i.Created.Add(time.Duration(w.Policy.ExpireSeconds) * time.Second)
 		i.Expires = &t
 	}
+
 	return SnapshotRecord{View: view, WS: w.View, Dir: w.Dir, Info: i}, nil
 }
 
@@ -80,11 +85,13 @@ func (r *Capture) apply(a *applyRun) error {
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
+
 	st := w.Freeze(a)
 	if len(r.Placeholders) > 0 {
 		st = a.Without(st, Paths(r.Placeholders))
 		r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	}
+
 	w.Head = r.Name
 	w.ChangedAtCapture = a.Changed(w.View)
 	return a.addState(r.SnapshotRecord, st, w.endInterval(a))
@@ -101,10 +108,12 @@ func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
+
 	view, err := v.NewView()
 	if err != nil {
 		return nil, err
 	}
+
 	st := w.Present(v)
 	return &Bookmark{SnapshotRecord{View: view, WS: w.View, Info: info.Info{
 		Name: "before", Kind: info.KindAuto, Created: now, Files: st.Inodes - 1, Bytes: st.Bytes,
@@ -119,8 +128,10 @@ func (r *Bookmark) apply(a *applyRun) error {
 	if old, ok := a.Snapshots[w.Before]; ok {
 		a.remove(old)
 	}
+
 	w.Before = r.View
 	a.TouchWorkspace(w)
+
 	return a.addState(r.SnapshotRecord, w.Freeze(a), actors.Changes{})
 }
 
@@ -137,6 +148,7 @@ func (c *Catalogue) NewDelete(w *Workspace, names []string, by actors.Caller, no
 	r := &Delete{}
 	var deleted []string
 	seen := make(map[uint32]bool)
+
 	for _, name := range names {
 		sn, err := c.Find(w, name)
 		if err != nil {
@@ -145,12 +157,15 @@ func (c *Catalogue) NewDelete(w *Workspace, names []string, by actors.Caller, no
 		if seen[sn.View] {
 			continue
 		}
+
 		seen[sn.View] = true
 		if err := w.mayDelete(sn, by, now); err != nil {
 			return nil, nil, err
 		}
+
 		r.Views, deleted = append(r.Views, sn.View), append(deleted, sn.Name)
 	}
+
 	return r, deleted, nil
 }
 
@@ -170,9 +185,11 @@ func (c *Catalogue) NewExpiry(w *Workspace, rules policy.Policy, views []uint32,
 		}
 		r.Views, deleted = append(r.Views, view), append(deleted, sn.Name)
 	}
+
 	if len(r.Views) == 0 {
 		return nil, nil
 	}
+
 	return r, deleted
 }
 
@@ -183,11 +200,13 @@ func (r *Delete) apply(a *applyRun) error {
 			snaps = append(snaps, sn)
 		}
 	}
+
 	if len(snaps) > 0 {
 		a.passOnChanges(snaps)
 		a.remove(snaps...)
 		a.Garbage = true
 	}
+
 	return nil
 }
 
@@ -207,6 +226,7 @@ func (c *Catalogue) NewRename(w *Workspace, from, to string, by actors.Caller) (
 	if err := naming.Check(to); err != nil {
 		return nil, err
 	}
+
 	sn, err := c.Find(w, from)
 	if err != nil {
 		return nil, err
@@ -217,6 +237,7 @@ func (c *Catalogue) NewRename(w *Workspace, from, to string, by actors.Caller) (
 	if w.Snapshots.Named(to) != nil {
 		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists", to)
 	}
+
 	return &Rename{View: sn.View, Was: sn.Name, Name: to}, w.mayRename(by)
 }
 
@@ -225,14 +246,18 @@ func (r *Rename) apply(a *applyRun) error {
 	if !ok {
 		return nil
 	}
+
 	if w, ok := a.Workspaces[sn.WS]; ok {
 		if w.Head == sn.Name || r.Was != "" && w.Head == r.Was {
 			w.Head = r.Name
 			a.TouchWorkspace(w)
 		}
+
 		w.Snapshots.Rename(sn, r.Name)
 	}
+
 	a.Touch(sn.View)
+
 	return nil
 }
 
@@ -246,11 +271,13 @@ func (r *Amend) apply(a *applyRun) error {
 	if !ok {
 		return nil
 	}
+
 	was := sn.Info
 	sn.Info = r.Seen()
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
 	a.Touch(sn.View)
+
 	return nil
 }
 
@@ -267,9 +294,11 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
+
 	if w.Policy.Protect && !by.Direct {
 		return nil, errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
 	}
+
 	p, err := w.Policy.Patch(patch)
 	if err != nil {
 		return nil, err
@@ -277,6 +306,7 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	if w.Fork && p.Push != w.Policy.Push {
 		return nil, errs.New(errs.Invalid, "malformed request: policy: push can be set for main only")
 	}
+
 	switch {
 	case p.UnsharedBytes == w.Policy.UnsharedBytes:
 	case !w.Fork:
@@ -284,6 +314,7 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	case !by.Direct:
 		return nil, errs.New(errs.Protected, "protected: unshared_bytes cannot be changed through the mount; use `amberfs policy`")
 	}
+
 	return &Policy{WS: w.View, Policy: p}, nil
 }
 
@@ -292,8 +323,10 @@ func (r *Policy) apply(a *applyRun) error {
 	if !ok {
 		return nil
 	}
+
 	w.Policy = r.Policy
 	a.TouchWorkspace(w)
 	a.Rules = true
+
 	return nil
 }

@@ -176,11 +176,13 @@ func (c *Catalogue) Find(w *Workspace, name string) (*Snapshot, error) {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no snapshot yet", ErrNotFound)
+
 	case "undo":
 		if sn, ok := c.Snapshots[w.Undo]; ok && w.Undo != 0 {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
+
 	case "base":
 		if sn, ok := c.Snapshots[w.Base]; ok {
 			return sn, nil
@@ -202,6 +204,7 @@ func (c *Catalogue) Touch(view uint32) {
 	if !ok {
 		return
 	}
+
 	c.Dirty[Key(Snapshots, view)] = view
 	if w, ok := c.Workspaces[sn.WS]; ok {
 		w.addChange(c.Altered)
@@ -226,6 +229,7 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	if !s.Sealed {
 		c.Unsealed[s.View] = s
 	}
+
 	c.Bytes.Add(s.Bytes)
 	c.Touch(s.View)
 	w, ok := c.Workspaces[s.WS]
@@ -235,10 +239,12 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	if s.Seq >= w.NextSeq {
 		w.NextSeq = s.Seq + 1
 	}
+
 	c.TouchWorkspace(w)
 	if s.View != w.Base {
 		w.Snapshots.Add(s)
 	}
+
 	return true
 }
 
@@ -269,5 +275,6 @@ func (c *Catalogue) StoredSets() (out []cas.Hash) {
 	for _, w := range c.Workspaces {
 		out = append(out, w.StoredChanges.Stored...)
 	}
+
 	return out
 }

@@ -77,12 +77,14 @@ func (c *Catalogue) Describe(r *Edit, v Views, w *Workspace, before info.Info, a
 	if r.Post, err = c.NewSnapshot(v, w, *after); err != nil {
 		return err
 	}
+
 	r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, by
 	r.Post.Name = fmt.Sprintf("cp-%d", r.Post.Seq)
 	if undoes != nil {
 		undoes.From = r.Pre.View
 		r.Post.Undoes = undoes
 	}
+
 	return nil
 }
 
@@ -94,6 +96,7 @@ func (r *Edit) apply(a *applyRun) error {
 	if err := a.Edited(r); err != nil {
 		return err
 	}
+
 	a.TouchWorkspace(w)
 
 	if r.Pre.Name != "" {
@@ -112,18 +115,22 @@ func (r *Edit) apply(a *applyRun) error {
 			return err
 		}
 	}
+
 	if r.Dir != "" {
 		h, err := cas.ParseHash(r.Dir)
 		if err != nil {
 			return err
 		}
+
 		w.Dir = r.Dir
 		a.Roots = append(a.Roots, Root{ID: h})
 	}
+
 	if sn, ok := a.Snapshots[r.Restored]; ok && r.Restored != 0 {
 		w.Head, w.Dir = sn.Name, sn.Dir
 		w.addRestored(sn.View, st)
 	}
+
 	return nil
 }
 
@@ -151,14 +158,17 @@ func (r *Begin) apply(a *applyRun) error {
 	if !ok {
 		return nil
 	}
+
 	id, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
 	}
+
 	st, highest, err := a.Pushed(id)
 	if err != nil {
 		return err
 	}
+
 	a.Roots = append(a.Roots, Root{ID: id})
 	a.SetCounters(highest+1, 0)
 	a.AddView(r.WS, st)
@@ -206,11 +216,13 @@ func CheckPulled(i info.Info) error {
 	if err := naming.Check(i.Name); err != nil {
 		return err
 	}
+
 	for _, name := range i.Actors {
 		if err := actors.Check(name); err != nil {
 			return err
 		}
 	}
+
 	return naming.CheckDescription(i.Message, i.Labels)
 }
 
@@ -222,9 +234,11 @@ func (w *Workspace) MayPull(i info.Info) error {
 	if err := CheckPulled(i); err != nil {
 		return err
 	}
+
 	if w.Snapshots.Named(i.Name) != nil {
 		return errs.New(errs.Exist, "snapshot %q exists; give another name with --as", i.Name)
 	}
+
 	return nil
 }
 
@@ -237,18 +251,22 @@ func (c *Catalogue) NewCompacted(v Views, w *Workspace, i info.Info, st *tree.St
 	if r.Snapshot, err = c.NewSnapshot(v, w, i); err != nil {
 		return nil, nil, nil, err
 	}
+
 	r.Snapshot.ID, r.Snapshot.Files, r.Snapshot.Bytes = id, st.Inodes-1, st.Bytes
 	r.Snapshot.Parent, r.Snapshot.Actors = "", nil
 
 	removed, kept = []string{}, []string{}
 	for _, sn := range of {
 		r.Of = append(r.Of, sn.View)
+
 		if sn.Pinned {
 			kept = append(kept, sn.Name)
 			continue
 		}
+
 		r.Gone, removed = append(r.Gone, sn.View), append(removed, sn.Name)
 	}
+
 	return r, removed, kept, nil
 }
 
@@ -263,7 +281,9 @@ func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, 
 			snaps = append(snaps, sn)
 		}
 	}
+
 	slices.SortFunc(snaps, func(a, b *Snapshot) int { return bySeq(b, a) })
+
 	return snaps, nil
 }
 
@@ -273,13 +293,16 @@ func (r *Pull) apply(a *applyRun) error {
 	if err != nil {
 		return err
 	}
+
 	for _, view := range r.Of {
 		if of, ok := a.Snapshots[view]; ok {
 			sn.Changes.Take(of.Changes)
 		}
 	}
+
 	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
 	a.Roots = append(a.Roots, sn.Root())
 	a.addSnapshot(sn)
+
 	return (&Delete{Views: r.Gone}).apply(a)
 }

@@ -49,6 +49,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	if err := c.checkLimits(w, 0); err != nil {
 		return err
 	}
+
 	r.WS, r.Now = w.View, from == ""
 	fork, present := strings.CutSuffix(from, "/")
 	switch {
@@ -59,6 +60,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 			return err
 		}
 		r.Of = f.View
+
 	default:
 		sn, name, err := c.findBelow(w, from)
 		if err != nil {
@@ -67,6 +69,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 		if _, err := t.Tree(sn); err != nil {
 			return err
 		}
+
 		r.From, r.Base.Parent, r.Base.Lineage = sn.View, name, sn.Lineage
 	}
 
@@ -74,6 +77,7 @@ func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	if r.View, err = t.NewView(); err != nil {
 		return err
 	}
+
 	r.Base.WS, r.Base.Name, r.Base.Kind = r.View, "base", info.KindFork
 	r.Base.View, err = t.NewView()
 	return err
@@ -90,10 +94,12 @@ func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known st
 		}
 		return sn, sn.Name, nil
 	}
+
 	f, err := w.ForkNamed(fork)
 	if err != nil {
 		return nil, "", err
 	}
+
 	sn, known, err = c.findBelow(f, in)
 	return sn, fork + "/" + known, err
 }
@@ -103,6 +109,7 @@ func (r *Fork) apply(a *applyRun) error {
 	if !ok {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
+
 	st, dir, err := r.start(a, parent)
 	if err != nil {
 		return err
@@ -132,8 +139,10 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 		if len(r.Placeholders) > 0 {
 			st = a.Without(st, Paths(r.Placeholders))
 		}
+
 		return st, parent.Dir, nil
 	}
+
 	if r.Of != 0 {
 		w, ok := a.Workspaces[r.Of]
 		if !ok {
@@ -141,10 +150,12 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 		}
 		return w.Freeze(a), w.Dir, nil
 	}
+
 	sn, ok := a.Snapshots[r.From]
 	if !ok {
 		return nil, "", fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
 	}
+
 	st, err = a.Tree(sn)
 	return st, sn.Dir, err
 }
@@ -168,9 +179,11 @@ func (r *Lease) apply(a *applyRun) error {
 	if !ok {
 		return nil
 	}
+
 	w.Expires = r.Expires
 	a.TouchWorkspace(w)
 	a.touchForks(w)
+
 	return nil
 }
 
@@ -195,6 +208,7 @@ func (w *Workspace) NewRenameFork(from, to string) (*RenameFork, error) {
 	if err := naming.Check(to); err != nil {
 		return nil, err
 	}
+
 	f, err := w.ForkNamed(from)
 	if err != nil {
 		return nil, err
@@ -202,6 +216,7 @@ func (w *Workspace) NewRenameFork(from, to string) (*RenameFork, error) {
 	if _, used := w.Forks[to]; used {
 		return nil, errs.New(errs.Exist, "name in use: fork %q exists", to)
 	}
+
 	return &RenameFork{View: f.View, Name: to}, nil
 }
 
@@ -210,12 +225,15 @@ func (r *RenameFork) apply(a *applyRun) error {
 	if !ok {
 		return nil
 	}
+
 	if p, ok := a.Workspaces[f.Parent]; ok {
 		delete(p.Forks, f.Name)
 		p.Forks[r.Name] = f
 	}
+
 	f.Name = r.Name
 	a.TouchWorkspace(f)
+
 	return nil
 }
 
@@ -252,7 +270,9 @@ func (f *Workspace) newDiscard() *EndFork {
 			r.Inside = append(r.Inside, in.View)
 		}
 	})
+
 	slices.Reverse(r.Inside)
+
 	return r
 }
 
@@ -288,14 +308,17 @@ func (c *Catalogue) NewEnd(w *Workspace, v Views, f *Workspace, full *Snapshot, 
 	if r.Last, err = stateOf(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
 		return nil, err
 	}
+
 	r.Last.Lineage = c.Lineage(f, 0)
 	if st.Inodes > 1 || full == nil {
 		r.Last.Claim = f.Claim
 		return r, nil
 	}
+
 	if r.Full, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
 		return nil, err
 	}
+
 	r.Full.Claim, r.Full.Lineage = f.Claim, r.Last.Lineage
 	r.Last.Seq++ // after Full
 	return r, nil
@@ -318,6 +341,7 @@ func (r *EndFork) apply(a *applyRun) error {
 			return err
 		}
 	}
+
 	f, ok := a.Workspaces[r.View]
 	if !ok {
 		return nil
@@ -333,6 +357,7 @@ func (r *EndFork) apply(a *applyRun) error {
 	if sn, ok := a.Snapshots[f.Before]; ok {
 		snaps = append(snaps, sn)
 	}
+
 	a.remove(snaps...)
 
 	a.DropView(f.View)
@@ -344,14 +369,17 @@ func (r *EndFork) apply(a *applyRun) error {
 	if parent := a.Parent(f); parent != nil {
 		delete(parent.Forks, f.Name)
 	}
+
 	a.Dirty[Key(Workspaces, f.View)] = f.View
 	a.Garbage = true
+
 	return nil
 }
 
 // addLastStates adds the snapshots Full and Last to the parent of a fork.
 func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 	changes := f.AllChanges(a)
+
 	if full, ok := a.Snapshots[f.Before]; ok && r.Full != nil {
 		was, err := a.Tree(full)
 		if err != nil {
@@ -361,8 +389,10 @@ func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 			return err
 		}
 	}
+
 	if r.Last == nil {
 		return nil
 	}
+
 	return a.addState(*r.Last, f.Freeze(a), changes)
 }

@@ -29,6 +29,7 @@ func (i Interval) By(actor string) bool {
 // past states of the workspace, see info.Info.Past.
 func (c *Catalogue) Intervals(v Views, w *Workspace) (out []Interval) {
 	i := Interval{Actors: w.PresentActors(v)}
+
 	for _, sn := range slices.Backward(c.WithBase(w)) {
 		if sn.View != w.Base && !sn.Past() {
 			continue
@@ -37,8 +38,10 @@ func (c *Catalogue) Intervals(v Views, w *Workspace) (out []Interval) {
 		if i.Undoes != nil && i.Undoes.From != sn.View {
 			i.Undoes = nil // the snapshot before the undo was removed, so the interval has more changes
 		}
+
 		out = append(out, i)
 		i = Interval{To: sn.Info, Actors: sn.Actors, Undoes: sn.Undoes}
 	}
+
 	return out
 }

@@ -14,10 +14,12 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	if base, ok := c.Snapshots[w.Base]; ok {
 		ids = append(slices.Clone(base.Lineage), base.ID)
 	}
+
 	restored := map[string]bool{w.Head: true}
 	for _, sn := range w.Snapshots.All() {
 		restored[sn.Parent] = true
 	}
+
 	for _, sn := range w.Snapshots.All() {
 		if (before == 0 || sn.Seq < before) && (sn.Past() || restored[sn.Name]) {
 			ids = append(append(ids, sn.Lineage...), sn.ID)
@@ -30,12 +32,14 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 			last[id] = i
 		}
 	}
+
 	var out []string
 	for i, id := range ids {
 		if last[id] == i {
 			out = append(out, id)
 		}
 	}
+
 	return out[max(0, len(out)-MaxLineage):]
 }
 
@@ -48,5 +52,6 @@ func (c *Catalogue) Newest(w *Workspace, ids []string) string {
 	if base, ok := c.Snapshots[w.Base]; ok && slices.Contains(ids, base.ID) {
 		return base.Name
 	}
+
 	return ""
 }

@@ -53,11 +53,14 @@ func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {
 	if st := s.State.Load(); st != nil {
 		return st, nil
 	}
+
 	st, err := tree.Load(src, s.Hash)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", s.Name, err)
 	}
+
 	s.State.Store(st)
+
 	return st, nil
 }
 
@@ -162,28 +165,34 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 	if first > 0 {
 		before = l.all[first-1].Bytes
 	}
+
 	var largest int64 // in the present run of removed snapshots
 	endRun := func(bytes int64) {
 		own += max(0, largest-max(before, bytes))
 		largest, before = 0, bytes
 	}
+
 	for _, s := range l.all[first:] {
 		for len(removed) > 0 && removed[0].Seq < s.Seq {
 			removed = removed[1:] // not in the list
 		}
+
 		if len(removed) > 0 && removed[0] == s {
 			removed = removed[1:]
 			own += s.UniqueBytes
 			largest = max(largest, s.Bytes)
 			continue
 		}
+
 		endRun(s.Bytes)
 		kept = append(kept, s)
 	}
+
 	endRun(after)
 
 	clear(l.all[len(kept):])
 	l.all = kept
+
 	return own
 }
 
@@ -197,6 +206,7 @@ func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*S
 
 	first, _ := l.index(slices.MinFunc(removed, bySeq).Seq)
 	var heir *Snapshot
+
 	for _, s := range slices.Backward(l.all[first:]) {
 		switch {
 		case !s.Past(), passes[s] && len(s.Changes.Names) == 0:
@@ -210,6 +220,7 @@ func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*S
 			heir = s
 		}
 	}
+
 	return present, heirs
 }
 
@@ -222,6 +233,7 @@ func (l *List) Find(name string) (*Snapshot, error) {
 	if s := l.byName[name]; s != nil {
 		return s, nil
 	}
+
 	if digits, ok := strings.CutPrefix(name, "cp-"); ok {
 		if seq, err := strconv.ParseUint(digits, 10, 64); err == nil {
 			if i, found := l.index(seq); found {
@@ -246,5 +258,6 @@ func (l *List) Find(name string) (*Snapshot, error) {
 			return s, nil
 		}
 	}
+
 	return nil, fmt.Errorf("%w: %q; see .snapshots/list or `amberfs list`", ErrNotFound, name)
 }

@@ -65,6 +65,7 @@ func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 		}
 		all[view] = nil
 	}
+
 	return all
 }
 
@@ -154,6 +155,7 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	if !s.Sealed {
 		return s, nil
 	}
+
 	close(s.Done)
 	var err error
 	s.Hash, err = cas.ParseHash(r.ID)
@@ -170,6 +172,7 @@ func Scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
 		if err := fn(r); err != nil {
 			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
 		}
+
 		return nil
 	})
 }

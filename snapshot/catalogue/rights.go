@@ -21,9 +21,11 @@ func (w *Workspace) mayDelete(sn *Snapshot, by actors.Caller, now time.Time) err
 	if err := w.mayRename(by); err != nil {
 		return err
 	}
+
 	if !w.isOldEnough(sn, by, now) {
 		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy requires", sn.Name, w.minAge())
 	}
+
 	return nil
 }
 
@@ -47,9 +49,11 @@ func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now 
 	if err := w.mayRename(by); err != nil {
 		return fmt.Errorf("fork %s cannot be deleted: %w", f.Name, err)
 	}
+
 	if began != nil && !w.isOldEnough(began, by, now) {
 		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.Name, w.minAge())
 	}
+
 	return nil
 }
 
@@ -58,6 +62,7 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 	if w.Policy.Protect && !by.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}
+
 	switch w.Policy.Delete {
 	case "nobody":
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots; the owner can change it in .snapshots/policy")
@@ -66,6 +71,7 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 			return errs.New(errs.Protected, "protected: the policy allows only the owner to delete and rename snapshots")
 		}
 	}
+
 	return nil
 }
 
@@ -76,9 +82,11 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 	if err := w.Alive(); err != nil {
 		return err
 	}
+
 	if w.Snapshots.Named(name) != nil {
 		return errs.New(errs.Exist, "snapshot %q exists", name)
 	}
+
 	for _, sn := range snaps {
 		if c.Snapshots[sn.View] != sn {
 			return DeletedError(sn.Info)
@@ -87,6 +95,7 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -101,9 +110,11 @@ func (w *Workspace) mayCapture(kind string) error {
 			n++
 		}
 	}
+
 	if n >= w.Policy.ManualLimit {
 		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; delete one first", w.Policy.ManualLimit)
 	}
+
 	return nil
 }
 
@@ -132,6 +143,7 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 		if !count {
 			return
 		}
+
 		for _, sn := range f.Snapshots.All() {
 			if sn.Text == 0 {
 				sn.Text = textBytes(sn.Message, sn.Labels)
@@ -145,6 +157,7 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 	if count && text > limits.TextBytes {
 		return errs.New(errs.Quota, "limit reached: messages and labels of a fork can have %d bytes; delete a snapshot first", limits.TextBytes)
 	}
+
 	return nil
 }
 

@@ -32,11 +32,14 @@ func NewCache[V any](limit int64) *Cache[V] {
 func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	e := c.items[h]
 	if e == nil {
 		return v, false
 	}
+
 	c.order.MoveToFront(e)
+
 	return e.Value.(*cacheItem[V]).value, true
 }
 
@@ -45,9 +48,11 @@ func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.items[h] != nil || bytes > c.limit {
 		return
 	}
+
 	c.items[h] = c.order.PushFront(&cacheItem[V]{h, bytes, v})
 	c.bytes += bytes
 	for c.bytes > c.limit {

@@ -60,6 +60,7 @@ func encodeItem(e *wire.Encoder, level uint8, it item) {
 		e.Uvarint(uint64(it.holes))
 		e.Uvarint(uint64(it.unwritten))
 		e.Raw(it.hash[:])
+
 	case it.holes > 0:
 		e.Uvarint(itemHole)
 		e.Uvarint(uint64(it.n))
@@ -91,25 +92,31 @@ func decodeItem(d *wire.Decoder, level uint8) (it item) {
 			if it.hash.IsZero() {
 				d.Fail("chunk without a hash")
 			}
+
 		case itemHole, itemUnwritten:
 			if it.n = d.Length(); v == itemHole {
 				it.holes = it.n
 			} else {
 				it.unwritten = it.n
 			}
+
 			if v > itemUnwritten {
 				d.Fail("hole of kind %d", v)
 			}
+
 		default:
 			d.Fail("chunk of kind %d", v&3)
 		}
 	}
+
 	if it.n == 0 {
 		d.Fail("empty chunk")
 	}
+
 	if d.Err() != nil {
 		return item{}
 	}
+
 	return it
 }
 
@@ -136,6 +143,7 @@ func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
 	if count = d.Count(2); count == 0 || count > maxList {
 		d.Fail("list of %d items", count)
 	}
+
 	return d, count
 }
 
@@ -149,6 +157,7 @@ func checkList(raw []byte, level uint8) (item, error) {
 	if err := d.Finish(); err != nil {
 		return item{}, err
 	}
+
 	return sum.item, nil
 }
 
@@ -181,6 +190,7 @@ func (b *ChunkMap) cursor(src *Source) cursor {
 	case len(b.chunks) > 0:
 		c.cur, c.chunks = b.chunks[0], b.chunks[1:]
 	}
+
 	return c
 }
 
@@ -197,15 +207,18 @@ func (c *cursor) next() error {
 		c.cur, c.chunks = c.chunks[0], c.chunks[1:]
 		return nil
 	}
+
 	for len(c.lists) > 0 {
 		f := &c.lists[len(c.lists)-1]
 		if f.left > 0 {
 			return c.read(f)
 		}
+
 		c.off = f.end
 		c.level++
 		c.lists = c.lists[:len(c.lists)-1]
 	}
+
 	return nil
 }
 
@@ -215,10 +228,12 @@ func (c *cursor) enter() error {
 	if err != nil {
 		return err
 	}
+
 	d, count := openList(raw, c.level)
 	if err := d.Err(); err != nil {
 		return fmt.Errorf("chunk list %s: %w", c.cur.hash, err)
 	}
+
 	c.lists = append(c.lists, frame{d: d, left: count, end: c.end()})
 	c.level--
 	return c.read(&c.lists[len(c.lists)-1])
@@ -245,6 +260,7 @@ func (c *cursor) seek(off int64) error {
 		default:
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}

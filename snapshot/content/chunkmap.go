@@ -29,6 +29,7 @@ func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off in
 	c := b.cursor(src)
 	for !c.done() && c.off < end {
 		step := c.next
+
 		if from, to := max(c.off, off), min(c.end(), end); from < to {
 			it := c.cur // the part of it in [off, end)
 			it.hash = cas.Hash{}
@@ -36,16 +37,19 @@ func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off in
 			if it.n = to - from; !mixed {
 				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
 			}
+
 			if mixed && !(lists && it.n == c.cur.n) {
 				step = c.enter
 			} else if !fn(from, it) {
 				return nil
 			}
 		}
+
 		if err := step(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -63,6 +67,7 @@ func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (desce
 				return err
 			}
 		}
+
 		step := c.next
 		if descend && c.level > 0 {
 			step = c.enter
@@ -71,16 +76,19 @@ func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (desce
 			return err
 		}
 	}
+
 	return nil
 }
 
 // Encode writes b as it stands in a table leaf.
 func (b *ChunkMap) Encode(e *wire.Encoder) {
 	e.Byte(b.depth)
+
 	if b.depth > 0 {
 		encodeItem(e, b.depth, b.item)
 		return
 	}
+
 	e.Uvarint(uint64(len(b.chunks)))
 	for _, it := range b.chunks {
 		encodeItem(e, 0, it)
@@ -101,21 +109,25 @@ func decodeChunkMap(d *wire.Decoder) *ChunkMap {
 		d.Fail("chunk lists %d deep", b.depth)
 		return b
 	}
+
 	if b.depth > 0 {
 		b.item = decodeItem(d, b.depth)
 		return b
 	}
+
 	n := d.Count(2)
 	if n > maxInline {
 		d.Fail("%d chunks inline", n)
 		return b
 	}
+
 	var sum itemSum
 	b.chunks = make([]item, n)
 	for i := range b.chunks {
 		b.chunks[i] = decodeItem(d, 0)
 		sum.add(d, b.chunks[i])
 	}
+
 	b.item = sum.item
 	return b
 }
@@ -135,10 +147,12 @@ func (s *itemSum) add(d *wire.Decoder, it item) {
 	if s.count > 0 && it.hash.IsZero() && s.prev.hash.IsZero() && s.prev.unwritten > 0 == (it.unwritten > 0) {
 		d.Fail("two holes in a row")
 	}
+
 	if it.n > math.MaxInt64-s.n {
 		d.Fail("file over 2^63 bytes")
 		return
 	}
+
 	s.item.add(it)
 	s.prev = it
 	s.count++

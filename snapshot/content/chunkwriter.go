@@ -44,6 +44,7 @@ func cut(data []byte) int {
 			return i
 		}
 	}
+
 	return len(data)
 }
 
@@ -117,6 +118,7 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 	if err := read(data[have:], p+have); err != nil {
 		return nil, err
 	}
+
 	return data, nil
 }
 
@@ -127,6 +129,7 @@ func (w *chunkWriter) store(data []byte) error {
 		c.hash, c.err = w.z.Objects.Put(cas.KindData, data)
 		return w.add(c)
 	}
+
 	c.stored = make(chan struct{})
 	w.beside <- struct{}{}
 	b := chunks.Get().(*[maxChunk]byte)
@@ -135,11 +138,13 @@ func (w *chunkWriter) store(data []byte) error {
 		defer func() { <-w.beside }()
 		defer chunks.Put(b)
 		defer close(c.stored)
+
 		c.err = guard.Do(func() (err error) {
 			c.hash, err = w.z.Objects.Put(cas.KindData, b[:n])
 			return err
 		})
 	}()
+
 	return w.add(c)
 }
 
@@ -159,10 +164,12 @@ func (w *chunkWriter) await(most int) error {
 		if w.pending = w.pending[1:]; c.stored != nil {
 			<-c.stored
 		}
+
 		if c.err != nil {
 			w.list.failed = true
 			return fmt.Errorf("write a chunk: %w", c.err)
 		}
+
 		if err := w.list.add(c.item); err != nil {
 			return err
 		}
@@ -192,8 +199,10 @@ func untilHole(data []byte, p int64) (before, n int) {
 		case n >= minHole:
 			return at - len(block) - n, n
 		}
+
 		n = 0
 	}
+
 	if n >= minHole {
 		return len(data) - n, n
 	}
@@ -234,6 +243,7 @@ func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part
 	w := newChunkWriter(ctx, z)
 	w.beside = z.Beside
 	defer w.close()
+
 	at, whole := int64(0), true // whole: r has not ended early
 	hole := func(to int64) error {
 		if to <= at || !whole {
@@ -241,24 +251,30 @@ func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part
 		}
 		n := to - at
 		at = to
+
 		return w.add(&pendingItem{item: item{n: n, holes: n}})
 	}
+
 	for _, p := range parts {
 		if err := hole(p.Off); err != nil {
 			return nil, err
 		}
+
 		end, err := w.readAll(io.LimitReader(r, p.N), p.Off)
 		if err != nil {
 			return nil, err
 		}
+
 		at = end
 		if whole = end == p.Off+p.N; !whole {
 			break
 		}
 	}
+
 	if err := hole(size); err != nil {
 		return nil, err
 	}
+
 	return &PendingFile{at, w}, nil
 }
 
@@ -275,25 +291,30 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			ended, err = true, nil
 		}
+
 		return err
 	}
 
 	n := int64(maxChunk)
+
 	for {
 		data, err := w.fill(p, n, bufferSize, read)
 		if err != nil {
 			return 0, fmt.Errorf("read at %d: %w", p, err)
 		}
+
 		if ended { // data beyond end was not read
 			if data = data[:end-p]; len(data) == 0 {
 				return end, nil
 			}
 		}
+
 		data = data[:min(len(data), maxChunk)]
 		before, hole := len(data), 0
 		if w.z.FindHoles {
 			before, hole = untilHole(data, p)
 		}
+
 		if before == 0 && hole > 0 {
 			p += int64(hole)
 			if err := w.add(&pendingItem{item: item{n: int64(hole), holes: int64(hole)}}); err != nil {
@@ -306,6 +327,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 				return 0, err
 			}
 		}
+
 		if ended {
 			n = end - p
 		}

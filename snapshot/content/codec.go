@@ -27,11 +27,13 @@ func (c *Content) Encode(e *wire.Encoder) {
 			numbers[b] = n
 			bases = append(bases, b)
 		}
+
 		return n
 	}
 	if l.base != nil {
 		number(l.base)
 	}
+
 	l.ext.from(0, func(_ int64, x extent) bool {
 		if x.inBase() {
 			number(x.base)
@@ -45,12 +47,14 @@ func (c *Content) Encode(e *wire.Encoder) {
 	for _, b := range bases {
 		b.Encode(e)
 	}
+
 	e.Uvarint(uint64(l.baseLen)) // of the layout's base, the first ChunkMap
 	e.Uvarint(uint64(l.ext.count()))
 	end := int64(0)
 	l.ext.from(0, func(off int64, x extent) bool {
 		e.Uvarint(uint64(off - end))
 		e.Uvarint(uint64(x.n))
+
 		switch {
 		case x.inBase():
 			e.Uvarint(extBase + number(x.base))
@@ -64,7 +68,9 @@ func (c *Content) Encode(e *wire.Encoder) {
 		default:
 			e.Uvarint(extHole)
 		}
+
 		end = off + x.n
+
 		return true
 	})
 }
@@ -94,6 +100,7 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 		}
 		bases = append(bases, b)
 	}
+
 	limit := int64(0)
 	if len(bases) > 0 {
 		limit = min(l.size, bases[0].n)
@@ -101,10 +108,13 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 	if l.baseLen = int64(d.Uint(uint64(limit))); l.baseLen > 0 {
 		l.base = bases[0]
 	}
+
 	end := int64(0)
+
 	for range d.Count(3) {
 		off := end + int64(d.Uint(uint64(l.size-end)))
 		x := extent{n: int64(d.Uint(uint64(l.size - off)))}
+
 		switch kind := d.Uvarint(); kind {
 		case extHole:
 			x.pos = posHole
@@ -118,27 +128,34 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 				d.Fail("extent in base %d of %d", kind-extBase, len(bases))
 				break
 			}
+
 			x.base = bases[kind-extBase]
 			if x.base.n < x.n {
 				d.Fail("extent of %d bytes in a base of %d", x.n, x.base.n)
 				break
 			}
+
 			x.pos = int64(d.Uint(uint64(x.base.n - x.n)))
 		}
+
 		if d.Err() == nil && x.n == 0 {
 			d.Fail("empty extent")
 		}
+
 		if d.Err() != nil {
 			return nil, d.Err()
 		}
+
 		l.ext.add(off, x)
 		end = off + x.n
 	}
+
 	if d.Err() != nil {
 		return nil, d.Err()
 	}
 	if b := l.plain(); b != nil {
 		return Of(b), nil
 	}
+
 	return c, nil
 }

@@ -32,6 +32,7 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 		}
 		return same && err == nil
 	}
+
 	sideBySide(c.layout.Load(), o.layout.Load(), func(off int64, x, y extent) bool {
 		switch {
 		case x.zeros() && y.zeros():
@@ -53,9 +54,11 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if same && err == nil {
 		compare()
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("compare files: %w", err)
 	}
+
 	return same, nil
 }
 
@@ -78,6 +81,7 @@ func (c *Content) SurelyEqual(o *Content) bool {
 	if c == nil || o == nil {
 		return false
 	}
+
 	x, y := c.sealed.Load(), o.sealed.Load()
 	return x != nil && y != nil && x.equal(y)
 }
@@ -95,6 +99,7 @@ func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 		if same, err := sameData(src, a, b, from, to-from); !same || err != nil {
 			return false, err
 		}
+
 		off = to
 	}
 	return true, nil
@@ -108,6 +113,7 @@ const dataUnit = 64 << 10
 // small parts of a file would walk the rest of the file for each of them.
 func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err error) {
 	from, first := end, x
+
 	for _, l := range []*layout{x, y} {
 		at, err := l.dataIn(src, off, end)
 		if err != nil {
@@ -117,9 +123,11 @@ func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err 
 			from, first = at, l
 		}
 	}
+
 	if from == end {
 		return end, end, nil
 	}
+
 	to, err = first.holeIn(src, from, end, dataUnit)
 	return from, to, err
 }
@@ -128,15 +136,18 @@ func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err 
 func sameData(src *Source, a, b *Content, off, n int64) (bool, error) {
 	buf := compareBuffers.Get().(*[2][64 << 10]byte)
 	defer compareBuffers.Put(buf)
+
 	for n > 0 {
 		p, q := buf[0][:], buf[1][:]
 		if n < int64(len(p)) {
 			p, q = p[:n], q[:n]
 		}
+
 		k, err := a.ReadAt(src, p, off)
 		if err != nil {
 			return false, err
 		}
+
 		m, err := b.ReadAt(src, q, off)
 		if err != nil {
 			return false, err
@@ -144,9 +155,11 @@ func sameData(src *Source, a, b *Content, off, n int64) (bool, error) {
 		if !bytes.Equal(p[:k], q[:m]) {
 			return false, nil
 		}
+
 		off += int64(len(p))
 		n -= int64(len(p))
 	}
+
 	return true, nil
 }
 
@@ -173,6 +186,7 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	if more := c.Extents() - max(1, before.Extents()); more > 0 {
 		fn(Piece{Bytes: ExtentBytes * int64(more)})
 	}
+
 	return c.pieces(src, func(key cas.Hash, n, pos int64) {
 		if pos < 0 && !had[key] || pos >= newest { // later writes have higher journal positions
 			fn(Piece{key, n})
@@ -203,6 +217,7 @@ func (c *Content) pieces(src *Source, fn func(key cas.Hash, n, pos int64)) (err 
 		}
 		return err == nil
 	})
+
 	return err
 }
 
@@ -219,9 +234,11 @@ func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(key cas.Hash, n int
 				fn(c.cur.hash, c.cur.n)
 			}
 		}
+
 		if err := step(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

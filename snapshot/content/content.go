@@ -74,14 +74,17 @@ func (c *Content) Own(epoch uint64) *Content {
 	case c.epoch == epoch:
 		return c
 	}
+
 	n := &Content{epoch: epoch}
 	if b := c.sealed.Load(); b != nil {
 		n.layout.Store(baseLayout(b))
 		return n
 	}
+
 	from := c.layout.Load()
 	n.layout.Store(from.clone())
 	n.link.Store(&ancestry{prev: c, from: from})
+
 	return n
 }
 
@@ -124,6 +127,7 @@ func (c *Content) InLog(match func(pos, n int64) bool) (found bool) {
 		found = e.inJournal() && match(e.pos, e.n)
 		return !found
 	})
+
 	return found
 }
 
@@ -159,6 +163,7 @@ func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 		if err := c.sealLayout.Load().eachChunkMap(fn); err != nil {
 			return err
 		}
+
 		if made := c.partialMaps.Load(); made != nil {
 			for _, b := range *made {
 				if err := fn(b); err != nil {
@@ -166,6 +171,7 @@ func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 				}
 			}
 		}
+
 		if c.layout.Load() != l {
 			continue // once more for c
 		}
@@ -181,17 +187,20 @@ func (l *layout) eachChunkMap(fn func(b *ChunkMap) error) (err error) {
 	if l == nil {
 		return nil
 	}
+
 	if l.base != nil {
 		if err := fn(l.base); err != nil {
 			return err
 		}
 	}
+
 	l.ext.from(0, func(_ int64, e extent) bool {
 		if e.inBase() {
 			err = fn(e.base)
 		}
 		return err == nil
 	})
+
 	return err
 }
 
@@ -239,6 +248,7 @@ func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
 		}
 		return runs < most
 	})
+
 	return to, runs
 }
 
@@ -261,6 +271,7 @@ func (c *Content) Preload(src *Source, off, n int64) error {
 	if off >= l.size {
 		return nil
 	}
+
 	_, err := l.allocated(src, off, off+min(n, l.size-off))
 	return err
 }
@@ -282,6 +293,7 @@ func (c *Content) Truncate(src *Source, size int64) error {
 	if size == 0 {
 		c.link.Store(nil) // c shares no bytes with the older version
 	}
+
 	return nil
 }
 
@@ -301,6 +313,7 @@ func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	if keepSize {
 		n = min(n, l.size-off)
 	}
+
 	if n <= 0 {
 		return nil
 	}
@@ -316,9 +329,11 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	if keepSize {
 		end = min(end, l.size)
 	}
+
 	if off >= end {
 		return nil
 	}
+
 	holes, err := l.holes(src, off, min(end, l.size))
 	if err != nil {
 		return err
@@ -326,10 +341,12 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	if end > l.size {
 		holes = append(holes, span{max(off, l.size), end})
 	}
+
 	for _, h := range holes {
 		l.set(h.off, extent{n: h.end - h.off, pos: posUnwritten})
 		l.alloc += h.end - h.off
 	}
+
 	return nil
 }
 
@@ -341,6 +358,7 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 	if n <= 0 {
 		return nil
 	}
+
 	l, f := c.layout.Load(), from.layout.Load()
 	if l.size == 0 && dstOff == 0 && off == 0 && n == f.size {
 		c.layout.Store(f.clone())
@@ -352,6 +370,7 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 	if err != nil {
 		return err
 	}
+
 	added, err := f.allocated(src, off, off+n)
 	if err != nil {
 		return err
@@ -362,10 +381,13 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 		runs = append(runs, e)
 		return true
 	})
+
 	for _, e := range runs {
 		l.set(dstOff, e)
 		dstOff += e.n
 	}
+
 	l.alloc += added - replaced
+
 	return nil
 }

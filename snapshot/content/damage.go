@@ -50,10 +50,12 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
+
 		part, err := s.partAt(off)
 		if err != nil {
 			return err
 		}
+
 		n := min(part.end, end) - off
 		if _, err := s.c.ReadAt(s.z.Src, b[:n], off); err != nil {
 			// A whole chunk need not be read, because its hash is known: after any error it is
@@ -64,6 +66,7 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 			clear(b[:n])
 			s.damaged = append(s.damaged, part)
 		}
+
 		b, off = b[n:], off+n
 	}
 	return nil
@@ -79,11 +82,13 @@ func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 		part.end = min(part.end, off-off%minChunk+minChunk)
 		return part, nil
 	}
+
 	c := e.base.cursor(s.z.Src)
 	err := c.seek(e.pos)
 	if err != nil && !isLost(err) {
 		return part, err
 	}
+
 	part.end = min(part.end, off+c.end()-e.pos)
 	if err != nil { // c stands on a damaged list: all chunks of the list are lost
 		return part, nil
@@ -97,6 +102,7 @@ func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 	if r := s.l.at(begin); r.base == e.base && r.pos == c.off && r.n >= c.cur.n {
 		part.off, part.hash = begin, c.cur.hash
 	}
+
 	return part, nil
 }
 
@@ -117,15 +123,19 @@ func (s *fileSealer) addDamaged(d damagedPart) error {
 		s.p = d.end
 		return s.list.add(item{n: d.end - d.off, hash: d.hash})
 	}
+
 	if s.z.OnDamage != nil {
 		s.z.OnDamage(d.end - s.p)
 	}
+
 	for s.p < d.end {
 		n := min(maxChunk, d.end-s.p)
 		if err := s.list.add(item{n: n, hash: damagedHash}); err != nil {
 			return err
 		}
+
 		s.p += n
 	}
+
 	return nil
 }

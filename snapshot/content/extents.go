@@ -30,6 +30,7 @@ func (e extent) kind() item {
 	case posUnwritten:
 		it.unwritten = e.n
 	}
+
 	return it
 }
 
@@ -107,6 +108,7 @@ func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 		at, e, ok = k, v, true
 		return false
 	})
+
 	return at, e, ok
 }
 
@@ -119,6 +121,7 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 		}
 		return
 	}
+
 	at, e, ok := x.floor(off)
 	if ok && at+e.n > off && !fn(at, e) {
 		return
@@ -137,6 +140,7 @@ func (x *extents) cut(off, end int64) {
 	if !ok || off >= end || lastAt+last.n <= off {
 		return
 	}
+
 	if off <= 0 && lastAt+last.n <= end {
 		*x = extents{}
 		return
@@ -151,24 +155,29 @@ func (x *extents) cut(off, end int64) {
 		if at >= end {
 			return false
 		}
+
 		if at < off {
 			headAt, head = at, e.sub(0, off-at)
 		} else {
 			removed = append(removed, at)
 		}
+
 		if at+e.n > end {
 			tailAt, tail = end, e.sub(end-at, at+e.n-end)
 		}
+
 		return true
 	})
 
 	for _, at := range removed {
 		x.drop(at)
 	}
+
 	if head.n > 0 {
 		x.drop(headAt)
 		x.add(headAt, head)
 	}
+
 	if tail.n > 0 {
 		x.add(tailAt, tail)
 	}
@@ -186,10 +195,12 @@ func (x *extents) add(off int64, e extent) {
 			x.at, x.only = off, e
 			return
 		}
+
 		t := btree.NewMap[int64, extent](16)
 		t.Set(x.at, x.only)
 		*x = extents{tree: t}
 	}
+
 	x.tree.Load(off, e) // fast where off is the last
 }
 
@@ -200,10 +211,12 @@ func (x *extents) put(off int64, e extent) {
 		prev.n += e.n
 		off, e = at, prev
 	}
+
 	if next, ok := x.get(off + e.n); ok && next.follows(e) {
 		x.drop(off + e.n)
 		e.n += next.n
 	}
+
 	x.add(off, e)
 }
 

@@ -49,11 +49,13 @@ func (l *layout) at(off int64) extent {
 	if ok && off < at+e.n {
 		return e.sub(off-at, at+e.n-off)
 	}
+
 	end := l.size
 	l.ext.from(off, func(at int64, _ extent) bool {
 		end = at
 		return false
 	})
+
 	return l.gap(off, end)
 }
 
@@ -88,9 +90,11 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 		if more = gaps(min(at, end)); !more || at >= end {
 			return false
 		}
+
 		e = e.sub(off-at, min(at+e.n, end)-off)
 		more = fn(off, e)
 		off += e.n
+
 		return more
 	})
 	if more {
@@ -103,12 +107,14 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.runs(0, b.size, yield) })
 	defer stop()
+
 	at, y, _ := next()
 	a.runs(0, b.size, func(off int64, x extent) bool {
 		for x.n > 0 {
 			if off == at+y.n {
 				at, y, _ = next()
 			}
+
 			n := min(x.n, at+y.n-off)
 			if !fn(off, x.sub(0, n), y.sub(off-at, n)) {
 				return false
@@ -133,6 +139,7 @@ func (l *layout) kinds(src *Source, off, end int64, lists bool, fn func(off int6
 			more = fn(off+at-e.pos, it)
 			return more
 		})
+
 		return more && err == nil
 	})
 	return err
@@ -147,6 +154,7 @@ func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 		n += it.n - it.holes
 		return true
 	})
+
 	return n, err
 }
 
@@ -157,11 +165,13 @@ func (l *layout) place(src *Source, off int64, e extent) error {
 	if err != nil {
 		return err
 	}
+
 	l.set(off, e)
 	l.alloc -= replaced
 	if e.pos != posHole {
 		l.alloc += e.n
 	}
+
 	return nil
 }
 
@@ -196,14 +206,17 @@ func (l *layout) truncate(src *Source, size int64) error {
 		l.size = size
 		return nil
 	}
+
 	removed, err := l.allocated(src, size, l.size)
 	if err != nil {
 		return err
 	}
+
 	l.ext.cut(size, l.size)
 	l.alloc -= removed
 	l.size = size
 	l.setBaseLen(size)
+
 	return nil
 }
 
@@ -221,6 +234,7 @@ func (c *Content) Rebase() {
 	if a == nil {
 		return
 	}
+
 	a.prev.Rebase()
 
 	var after *ancestry // nil if prev is sealed: it does not change any more
@@ -265,12 +279,16 @@ func (l *layout) rebased(from, now *layout) *layout {
 		if x != y {
 			n.set(off, x)
 		}
+
 		common = off + x.n
+
 		return true
 	})
+
 	l.runs(common, l.size, func(off int64, e extent) bool {
 		n.set(off, e)
 		return true
 	})
+
 	return n
 }

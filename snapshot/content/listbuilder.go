@@ -37,12 +37,16 @@ func (b *listBuilder) add(it item) error {
 				return err
 			}
 		}
+
 		b.zeros.add(it)
+
 		return nil
 	}
+
 	if err := b.endZeros(); err != nil {
 		return err
 	}
+
 	return b.push(0, it)
 }
 
@@ -98,6 +102,7 @@ func (b *listBuilder) end(level uint8) error {
 	for _, i := range b.levels[level] {
 		it.add(i)
 	}
+
 	b.enc.Reset()
 	encodeList(&b.enc, level+1, b.levels[level])
 	var err error
@@ -105,6 +110,7 @@ func (b *listBuilder) end(level uint8) error {
 		b.failed = true
 		return fmt.Errorf("write a chunk list: %w", err)
 	}
+
 	b.levels[level] = b.levels[level][:0]
 	b.lists = true
 	return b.insert(level+1, it)
@@ -117,6 +123,7 @@ func (b *listBuilder) partialMaps() (out []*ChunkMap) {
 			out = append(out, &ChunkMap{chunks: slices.Clone(items)})
 			continue
 		}
+
 		for _, it := range items {
 			out = append(out, &ChunkMap{item: it, depth: uint8(level)})
 		}
@@ -129,6 +136,7 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 	if err := b.endZeros(); err != nil {
 		return nil, err
 	}
+
 	out := &ChunkMap{item: b.total}
 	if items := b.levels[0]; !b.lists && len(items) <= maxInline {
 		out.chunks = items
@@ -142,6 +150,7 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 			out.depth, out.hash = level, items[0].hash
 			return out, nil
 		}
+
 		if len(items) > 0 {
 			if err := b.end(level); err != nil {
 				return nil, err

@@ -30,6 +30,7 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	if n < len(p) {
 		return n, io.EOF
 	}
+
 	return n, nil
 }
 
@@ -40,6 +41,7 @@ func (c *Content) ReadAt(src *Source, p []byte, off int64) (int, error) {
 	if c == nil {
 		return 0, nil
 	}
+
 	for {
 		l := c.layout.Load()
 		n, err := l.readAt(src, p, off)
@@ -63,6 +65,7 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return n, nil
 }
 
@@ -81,6 +84,7 @@ func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 		r = append(r, e)
 		return len(r) < most
 	})
+
 	return r
 }
 
@@ -122,10 +126,12 @@ func (e extent) read(src *Source, p []byte) error {
 // readAt fills p with the bytes at off. The file must not end before.
 func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	c := b.cursor(src)
+
 	for len(p) > 0 {
 		if err := c.seek(off); err != nil {
 			return err
 		}
+
 		if c.done() {
 			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.n)
 		}
@@ -140,6 +146,7 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		p = p[len(part):]
 		off += int64(len(part))
 	}
+
 	return nil
 }
 
@@ -154,6 +161,7 @@ func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 	if off >= c.Size() {
 		return 0, ErrNoData
 	}
+
 	l := c.layout.Load()
 	found, err := l.dataIn(src, off-off%unit, l.size)
 	if err != nil {
@@ -162,6 +170,7 @@ func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 	if found >= l.size {
 		return 0, ErrNoData
 	}
+
 	return max(off, found-found%unit), nil
 }
 
@@ -174,6 +183,7 @@ func (l *layout) dataIn(src *Source, off, end int64) (int64, error) {
 		}
 		return !it.hasData()
 	})
+
 	return found, err
 }
 
@@ -184,6 +194,7 @@ func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 	if off >= c.Size() {
 		return 0, ErrNoData
 	}
+
 	l := c.layout.Load()
 	hole, err := l.holeIn(src, off-off%unit, l.size, unit)
 	return max(off, hole), err
@@ -200,12 +211,15 @@ func (l *layout) holeIn(src *Source, begin, limit, unit int64) (int64, error) {
 		if at-at%unit > end {
 			return false
 		}
+
 		end = at + it.n
 		if rest := end % unit; rest > 0 {
 			end += unit - rest
 		}
+
 		return true
 	})
+
 	return min(end, limit), err
 }
 

@@ -45,19 +45,24 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil
 	}
+
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
+
 	if b := c.Sealed(); b != nil {
 		return b, nil // another sealer has sealed it
 	}
+
 	b, err := z.cut(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("cut file into chunks: %w", err)
 	}
+
 	c.sealed.Store(b)
 	c.layout.Store(baseLayout(b)) // refers neither to the journal nor to older versions
 	c.link.Store(nil)
 	c.dropUnfinished()
+
 	return b, nil
 }
 
@@ -75,17 +80,21 @@ func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
 		if b := l.plain(); b != nil {
 			return b, nil
 		}
+
 		s = &fileSealer{c: c, l: l}
 	}
+
 	c.unfinished = nil // after a panic s is not used again
 
 	s.begin(ctx, z)
 	defer s.close()
+
 	b, err := s.run()
 	if err != nil {
 		c.keepUnfinished(s)
 		return nil, err
 	}
+
 	return b, nil
 }
 
@@ -95,6 +104,7 @@ func (c *Content) keepUnfinished(s *fileSealer) {
 		c.dropUnfinished()
 		return
 	}
+
 	maps := s.list.partialMaps()
 	c.partialMaps.Store(&maps)
 	c.unfinished = s
@@ -149,6 +159,7 @@ func (s *fileSealer) run() (*ChunkMap, error) {
 		if err := s.step(); err != nil {
 			return nil, err
 		}
+
 		done := s.work
 		s.work = 0
 		if s.z.Spend != nil && s.z.Spend(done) && s.p < s.l.size {
@@ -166,25 +177,31 @@ func (s *fileSealer) step() error {
 			return err
 		}
 	}
+
 	if s.dataEnd <= s.p { // the kind of the bytes at p is not known yet
 		if done, err := s.smallPart(e); done || err != nil {
 			return err
 		}
+
 		s.dataEnd, s.ended = s.p, false
 		kind, err := s.kind(s.p)
 		if err != nil {
 			return err
 		}
+
 		if !kind.hasData() {
 			s.work += itemCost
 			s.p += kind.n
 			return s.list.add(kind)
 		}
+
 		s.dataEnd += kind.n
 	}
+
 	if s.z.Pace != nil {
 		s.z.Pace()
 	}
+
 	return s.cutOne()
 }
 
@@ -198,12 +215,14 @@ func (s *fileSealer) smallPart(e extent) (done bool, err error) {
 	if !e.inJournal() || e.n >= smallChunk {
 		return false, nil
 	}
+
 	if end := s.p + e.n; end < s.l.size {
 		kind, err := s.kind(end)
 		if err != nil || kind.hasData() {
 			return false, err
 		}
 	}
+
 	at := journalRange{e.pos, e.n}
 	h, found := s.small[at]
 	if !found {
@@ -214,15 +233,19 @@ func (s *fileSealer) smallPart(e extent) (done bool, err error) {
 		if _, damaged := s.damagedIn(s.p, e.n); damaged {
 			return false, nil
 		}
+
 		if h, err = s.z.Objects.Put(cas.KindData, data[:e.n]); err != nil {
 			s.list.failed = true
 			return false, fmt.Errorf("write a chunk: %w", err)
 		}
+
 		if s.small == nil || len(s.small) == maxSmall {
 			s.small = make(map[journalRange]cas.Hash)
 		}
+
 		s.small[at] = h
 	}
+
 	s.p += e.n
 	s.work += itemCost
 	return true, s.list.add(item{n: e.n, hash: h})
@@ -259,6 +282,7 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 		default:
 			return taken, nil
 		}
+
 		if err != nil {
 			return taken, ignoreLost(err)
 		}
@@ -273,6 +297,7 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 			return taken, ignoreLost(err)
 		}
 	}
+
 	return taken, nil
 }
 
@@ -285,10 +310,12 @@ func (s *fileSealer) kind(p int64) (item, error) {
 	if !e.inBase() {
 		return it, nil
 	}
+
 	err := e.base.kinds(s.z.Src, e.pos, e.pos+e.n, false, func(_ int64, first item) bool {
 		it = first
 		return false
 	})
+
 	return it, ignoreLost(err)
 }
 
@@ -312,9 +339,11 @@ func (s *fileSealer) cutOne() error {
 		if err := s.extend(s.p + look); err != nil {
 			return err
 		}
+
 		n := min(look, s.dataEnd-s.p)
 
 		ahead := n
+
 		if !s.l.at(s.p + n - 1).inBase() {
 			// Read more at a time, up to the next part in a base, which may be taken over unread.
 			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
@@ -322,6 +351,7 @@ func (s *fileSealer) cutOne() error {
 					return err
 				}
 			}
+
 			ahead = s.dataEnd - s.p
 		}
 
@@ -329,6 +359,7 @@ func (s *fileSealer) cutOne() error {
 		if err != nil {
 			return err
 		}
+
 		if d, ok := s.damagedIn(s.p, n); ok {
 			if d.off <= s.p {
 				return s.addDamaged(d)
@@ -356,6 +387,7 @@ func (s *fileSealer) window(p, n, ahead int64) ([]byte, error) {
 		if got < len(b) {
 			return fmt.Errorf("file ends at %d, not at %d", off+int64(got), s.l.size)
 		}
+
 		return nil
 	})
 }

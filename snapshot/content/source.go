@@ -63,11 +63,14 @@ func (s *Source) Object(h cas.Hash) ([]byte, error) {
 	if v, ok := s.cache.Get(h); ok {
 		return v.raw, nil
 	}
+
 	raw, err := s.objects.Get(h, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	s.keep(h, cachedObject{raw: raw})
+
 	return raw, nil
 }
 
@@ -82,6 +85,7 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("load chunk list %s: %w", it.hash, err)
 		}
+
 		v = cachedObject{raw: raw, level: level}
 		if v.sum, err = checkList(raw, level); err != nil {
 			return nil, fmt.Errorf("load chunk list %s: %w", it.hash, err)
@@ -90,9 +94,11 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 			s.keep(it.hash, v)
 		}
 	}
+
 	if v.sum.n != it.n || v.sum.holes != it.holes || v.sum.unwritten != it.unwritten {
 		return nil, fmt.Errorf("load chunk list %s: %w: it is for %d bytes, not for %d", it.hash, wire.ErrMalformed, v.sum.n, it.n)
 	}
+
 	return v.raw, nil
 }
 
@@ -107,14 +113,18 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 		copy(p, v.raw[at:])
 		return nil
 	}
+
 	if keep || int64(len(p)) < it.n {
 		plain, err := s.loadShared(it)
 		if err != nil {
 			return err
 		}
+
 		copy(p, plain[at:])
+
 		return nil
 	}
+
 	plain, err := s.load(it, p[:0:len(p)])
 	if err != nil {
 		return err
@@ -122,6 +132,7 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	if &plain[0] != &p[0] { // load did not use p
 		copy(p, plain)
 	}
+
 	return nil
 }
 
@@ -132,11 +143,14 @@ func (s *Source) loadShared(it *item) ([]byte, error) {
 		if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
 			return v.raw, nil
 		}
+
 		plain, err := s.load(it, make([]byte, 0, it.n))
 		if err != nil {
 			return nil, err
 		}
+
 		s.keep(it.hash, cachedObject{raw: plain})
+
 		return plain, nil
 	})
 	if err != nil {
@@ -154,5 +168,6 @@ func (s *Source) load(it *item, buf []byte) ([]byte, error) {
 	if int64(len(plain)) != it.n {
 		return nil, fmt.Errorf("load chunk %s: %w: it has %d bytes, not %d", it.hash, wire.ErrMalformed, len(plain), it.n)
 	}
+
 	return plain, nil
 }

@@ -13,6 +13,7 @@ import (
 func (z *Sealer) Spill(ctx context.Context, c *Content) error {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
+
 	for c.Sealed() == nil {
 		l := c.layout.Load()
 		b, err := FromReader(ctx, z, &journalReader{z.Src, l.journalExtents()})
@@ -23,6 +24,7 @@ func (z *Sealer) Spill(ctx context.Context, c *Content) error {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -46,9 +48,12 @@ func (l *layout) withSpilled(b *ChunkMap) *layout {
 			e = extent{n: e.n, pos: pos, base: b}
 			pos += e.n
 		}
+
 		n.ext.add(off, e)
+
 		return true
 	})
+
 	return n
 }
 
@@ -70,5 +75,6 @@ func (r *journalReader) Read(p []byte) (int, error) {
 	if *e = e.sub(n, e.n-n); e.n == 0 {
 		r.rest = r.rest[1:]
 	}
+
 	return int(n), nil
 }

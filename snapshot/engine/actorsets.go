@@ -29,6 +29,7 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	if len(taken.Stored) <= maxStored {
 		taken.Stored = nil
 	}
+
 	h, err := actors.PutSet(p.CAS, p.Union(taken))
 	if err != nil {
 		return err
@@ -40,12 +41,15 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], taken.Stored) || !slices.Equal(c.Sets[:m], taken.Sets) {
 			return // another caller has stored them
 		}
+
 		stored := slices.Clone(c.Stored[n:])
 		if !h.IsZero() && !slices.Contains(stored, h) {
 			stored = append(stored, h)
 		}
+
 		c.Stored, c.Sets = stored, slices.Clone(c.Sets[m:])
 	})
+
 	return nil
 }
 
@@ -57,10 +61,12 @@ func (c *Checkpoint) storeActors() error {
 			return err
 		}
 	}
+
 	for view, w := range c.workspaces {
 		if err := c.joinStored(view, w); err != nil {
 			return err
 		}
+
 		set := actors.Union(w.actors...)
 		h, err := actors.PutSet(c.CAS, set)
 		if err != nil {
@@ -82,6 +88,7 @@ func (c *Checkpoint) storeActors() error {
 			}
 		})
 	}
+
 	return nil
 }
 
@@ -92,10 +99,12 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	if len(stored) <= maxStored {
 		return nil
 	}
+
 	h, err := actors.PutSet(c.CAS, c.Union(actors.Changes{Stored: stored}))
 	if err != nil {
 		return err
 	}
+
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
 	c.WithLock(func(*live.Tx) {
@@ -103,6 +112,7 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 			w.StoredChanges.Stored = joined
 		}
 	})
+
 	return nil
 }
 
@@ -114,6 +124,7 @@ func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
 	if n < 0 {
 		return
 	}
+
 	if set := l.Union(actors.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
 		early.Stored = early.Stored[:n]
 		tx.ReturnActors(w.View, []*actors.Set{set})

@@ -57,9 +57,11 @@ func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	if at.Garbage {
 		p.Collector.Removed(unknown)
 	}
+
 	p.Incomplete.Store(at.Incomplete)
 	p.At.Store(at.Position)
 	p.Records.Store(at.Records)
+
 	if b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, failedName)); err == nil {
 		text := string(b)
 		p.failing.Store(&text)
@@ -135,6 +137,7 @@ func (p *Checkpointer) noteOutcome(err error) {
 		}
 		return
 	}
+
 	p.Metrics.Note(func(m *info.Metrics) { m.CheckpointsFailed++ })
 	text := err.Error()
 	if old := p.failing.Swap(&text); old == nil || *old != text {
@@ -152,6 +155,7 @@ func CheckpointFailed(dir string) string {
 		return ""
 	}
 	defer root.Close()
+
 	b, _ := vfs.ReadFile(root, filepath.Join(dir, failedName))
 	return string(b[:min(len(b), 4<<10)])
 }
@@ -175,9 +179,11 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	if err := c.Finish(); err != nil {
 		return nil, err
 	}
+
 	p.Room.Stored.Store(p.CAS.Stats().Stored)
 	p.Collector.Signal.Up()
 	p.Metrics.Note(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
+
 	return c.left, nil
 }
 
@@ -188,15 +194,19 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 		if err := tx.Failed(); err != nil {
 			return err // opening the store replays the journal from the last checkpoint
 		}
+
 		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), maps.Values(p.Catalogue.Dirty))
 		orphans, err := tx.Orphans(views)
 		if err != nil {
 			return err
 		}
+
 		c = p.freezeChanged(tx)
 		c.orphans = orphans
+
 		return nil
 	})
+
 	return c, err
 }
 
@@ -224,18 +234,22 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	for _, view := range tx.Changes().Take(live.ForCheckpoint) {
 		c.dirty[catalogue.Key(catalogue.Workspaces, view)] = view
 	}
+
 	for _, view := range c.dirty {
 		if sn, ok := p.Catalogue.Snapshots[view]; ok {
 			c.snaps[view] = sn
 			sn.Wanted = true
 		}
+
 		if w, ok := p.Catalogue.Workspaces[view]; ok {
 			st := w.Freeze(tx)
 			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Stored(st), actors: tx.Actors(view), mark: p.Memory.Mark(view)}
 			c.workspaces[view].record.Exports = p.Meter.Exports(view)
 		}
 	}
+
 	p.running.Store(&runningCheckpoint{Checkpoint: c, ended: make(chan struct{})})
+
 	return c
 }
 
@@ -265,6 +279,7 @@ func (c *Checkpoint) Finish() error {
 				tx.Changes().Change(view)
 			}
 		}
+
 		for view := range c.partly {
 			if sn, ok := c.Catalogue.Snapshots[view]; ok {
 				sn.Wanted = false
@@ -272,5 +287,6 @@ func (c *Checkpoint) Finish() error {
 			}
 		}
 	})
+
 	return c.dropJournal(c)
 }

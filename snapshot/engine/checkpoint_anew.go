@@ -38,8 +38,10 @@ func (p *Checkpointer) commitCheckpoint(ctx context.Context) (*Checkpoint, error
 					c.restoreDirty()
 				}
 			}()
+
 			err := c.Commit(sealing)
 			done = err == nil
+
 			return err
 		}()
 		if err == nil {
@@ -63,12 +65,14 @@ func (p *Checkpointer) Removed(view uint32) {
 	if r == nil {
 		return
 	}
+
 	sn, ok := r.snaps[view]
 	unneeded := ok && !sn.Sealed
 	if w, ok := r.workspaces[view]; ok {
 		_, sealed := w.state.ID()
 		unneeded = unneeded || !sealed
 	}
+
 	if unneeded {
 		r.once.Do(func() { close(r.ended) })
 	}
@@ -82,6 +86,7 @@ func (r *runningCheckpoint) whileNeeded(ctx context.Context, anew bool, gcWaits 
 	if !anew {
 		ended = nil
 	}
+
 	go func() {
 		select {
 		case <-ended:
@@ -91,6 +96,7 @@ func (r *runningCheckpoint) whileNeeded(ctx context.Context, anew bool, gcWaits 
 		case <-sealing.Done():
 		}
 	}()
+
 	return sealing, func() { cancel(nil) }
 }
 
@@ -129,6 +135,7 @@ func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err err
 		return nil, err
 	}
 	defer p.mu.Release(1)
+
 	full = p.checkpointSoon(ctx)
 	return full, fn()
 }

@@ -24,9 +24,11 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 	}
 
 	defer c.Collector.Puts.Enter()()
+
 	if err := c.storeActors(); err != nil {
 		return err
 	}
+
 	c.at.Incomplete = c.Incomplete.Load() // a seal may have found that bytes are lost
 	ops, err := c.metaOps()
 	if err != nil {
@@ -38,6 +40,7 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 	if err := c.Log.Sync(); err != nil {
 		return err
 	}
+
 	return c.CAS.Commit(ops...)
 }
 
@@ -49,6 +52,7 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 		failed = cmp.Or(failed, err)
 		return ctx.Err()
 	}
+
 	for _, sn := range sortedSnaps(c.snaps) {
 		partly, err := c.sealOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.Sealer.Wait(ctx, sn) })
 		if partly != nil {
@@ -58,21 +62,25 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 			return err
 		}
 	}
+
 	for id, w := range c.workspaces {
 		if err := note(c.sealPresent(ctx, id, w)); err != nil {
 			return err
 		}
 	}
+
 	for view, st := range c.orphans {
 		if err := note(c.sealOrphans(ctx, view, st)); err != nil {
 			return err
 		}
 	}
+
 	for view, w := range c.workspaces {
 		if w.stored {
 			c.Memory.Sealed(view, w.mark)
 		}
 	}
+
 	return failed
 }
 
@@ -82,21 +90,25 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	for view, w := range c.workspaces {
 		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
+
 	c.WithReadLock(func(*live.Tx) {
 		for view, sn := range c.snaps {
 			r := sn.Record()
 			if !sn.Sealed {
 				r.Partly = c.partly[view]
 			}
+
 			values[catalogue.Key(catalogue.Snapshots, view)] = r
 		}
 	})
+
 	var ops []cas.MetaOp
 	for key := range c.dirty {
 		if values[key] == nil {
 			ops = append(ops, cas.MetaOp{Key: key, Delete: true})
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		b, err := json.Marshal(values[key])
 		if err != nil {
@@ -104,6 +116,7 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 		}
 		ops = append(ops, cas.MetaOp{Key: key, Value: b})
 	}
+
 	return ops, nil
 }
 
@@ -115,10 +128,14 @@ func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorksp
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
+
 		w.record.State = h.String()
+
 		return nil
 	})
+
 	w.record.Partly, w.stored = partly, err == nil
+
 	return err
 }
 
@@ -128,6 +145,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 	if !ok {
 		return nil
 	}
+
 	var sealed cas.Hash
 	partly, err := c.sealOrPartly(ctx, id, st, func() (err error) {
 		sealed, err = c.Sealer.InTurn(ctx, id, st)
@@ -136,8 +154,10 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 	if partly == nil {
 		partly = &catalogue.Partly{State: sealed}
 	}
+
 	w.record.Orphans = partly
 	w.stored = w.stored && err == nil
+
 	return err
 }
 
@@ -148,6 +168,7 @@ func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State
 	if cause == nil || ctx.Err() != nil || st == nil {
 		return nil, cause
 	}
+
 	partly, low, err := c.Sealer.Without(ctx, ws, st)
 	switch {
 	case err != nil:
@@ -155,8 +176,10 @@ func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State
 	case partly == nil:
 		return nil, seal() // all files could be sealed this time
 	}
+
 	c.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
 	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
+
 	return partly, nil
 }
 
@@ -171,6 +194,7 @@ func sortedSnaps(m map[uint32]*catalogue.Snapshot) []*catalogue.Snapshot {
 func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 	position := min(c.at.Position, c.floor)
 	scan := &journalScan{low: live.NoPos}
+
 	for range 2 { // the first pass may take long; the second visits the changes in that time
 		var states []*tree.State
 		p.WithLock(func(tx *live.Tx) {
@@ -190,6 +214,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 		position = min(position, scan.lowest(tx, p.unsealed()))
 	})
 	p.needed.Store(position)
+
 	return p.Log.DropBefore(position)
 }
 

@@ -26,27 +26,32 @@ const (
 // Loop makes the checkpoints that are due, until the store is closed.
 func (p *Checkpointer) Loop() {
 	last, busy, seen := time.Now(), time.Now(), p.Log.End()
+
 	for {
 		p.AwaitChange(seen, last.Add(checkpointTime))
 		if p.Loops.Context.Err() != nil {
 			return
 		}
+
 		end := p.Log.End()
 		if end-seen >= restfulBytes {
 			busy = time.Now()
 		}
+
 		seen = end
 
 		tooLarge := p.Room.JournalTooLarge()
 		if !tooLarge && !p.Due(time.Since(busy) >= calmTime, time.Since(last)) {
 			continue
 		}
+
 		if err := p.Checkpoint(p.Loops.Context); err != nil && p.Loops.Context.Err() == nil {
 			p.Logger.Warn("checkpoint", "err", err, guard.Stack(err))
 			p.Loops.Pause(5 * time.Second)
 		} else if tooLarge {
 			p.ShrinkJournal()
 		}
+
 		last = time.Now()
 	}
 }
@@ -64,6 +69,7 @@ func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
 	case seen:
 		rest = max(time.Until(due), time.Second)
 	}
+
 	if rest == 0 || p.awaitRecord(appended, rest) {
 		p.Loops.Await(p.signal, nil, time.Second)
 	}
@@ -109,9 +115,11 @@ func (p *Checkpointer) Try() (tried bool) {
 	}
 	defer p.mu.Release(1)
 	defer p.Sealer.Pacer.Urgent()()
+
 	if err := p.checkpoint(p.Loops.Context); err != nil {
 		p.Logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
 	}
+
 	return true
 }
 

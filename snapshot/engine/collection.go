@@ -97,9 +97,11 @@ func (g *Collector) Removed(own int64) {
 func (g *garbage) add(own int64, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if g.removals == 0 {
 		g.since = now
 	}
+
 	g.removals++
 	g.own += own
 }
@@ -116,10 +118,12 @@ func (g *garbage) estimate(now time.Duration) weight {
 func (g *garbage) subtract(w weight, some bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if !some {
 		g.removals -= w.removals
 		g.own -= w.own
 	}
+
 	g.since = max(g.since, w.since)
 }
 
@@ -148,6 +152,7 @@ func (g *Collector) dueIn() time.Duration {
 	if removed.own+max(grown, 0) >= min(stored, g.Left())/unused {
 		wait = delay
 	}
+
 	return max(0, removed.since+wait-g.Elapsed())
 }
 
@@ -174,6 +179,7 @@ func (g *Collector) Loop() {
 		if g.Loops.Context.Err() != nil || !g.Due() {
 			continue
 		}
+
 		if _, err := g.Run(g.Loops.Context, nil); err != nil && g.Loops.Context.Err() == nil {
 			g.Logger.Warn("gc", "err", err, guard.Stack(err))
 			g.Loops.Pause(time.Minute)
@@ -185,12 +191,14 @@ func (g *Collector) Loop() {
 // times.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
+
 	for range rounds {
 		again, err := g.collect(ctx, &sum, progress)
 		if isDamage(err) {
 			err = NeedsRepair(err)
 			g.SetDamage(err)
 		}
+
 		if err != nil {
 			return sum, err
 		}
@@ -200,7 +208,9 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 		// The freed space may be enough for the checkpoint now. After it, the next round can free
 		// the journal and the snapshots deleted since the last checkpoint.
 	}
+
 	g.Checkpoints.ShrinkJournal()
+
 	return sum, nil
 }
 
@@ -224,6 +234,7 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	if err != nil {
 		return false, err
 	}
+
 	long := errors.Is(full, ErrNoCheckpoint)
 	if again = full != nil && !long; again {
 		// The gc can free space without a checkpoint, because it also marks the objects of the
@@ -242,6 +253,7 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	g.Base.Store(g.Stored.Load())
 	g.garbage.subtract(weighed, long) // long: objects of the last checkpoint are left for the next gc
 	g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
+
 	return again, nil
 }
 
@@ -250,12 +262,14 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error
 	if err := roots.Read(); err != nil {
 		return err
 	}
+
 	to := localKeeper{g.Objects, k}
 	for _, h := range roots.Sets {
 		if here, err := g.Objects.Has(h); here || err != nil { // a damaged set does not stop the gc
 			to.KeepLeaf(h)
 		}
 	}
+
 	src := g.Source.With(to)
 	var before *tree.State
 	return roots.Each(func(st *tree.State) error {

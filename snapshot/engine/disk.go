@@ -63,6 +63,7 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortStableFunc(kept, func(a, b ownedState) int { return cmp.Compare(a.order(), b.order()) })
 
 	has := make(map[cas.Hash]*owner)
@@ -76,7 +77,9 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 		if known {
 			now = commonOwner(before, by)
 		}
+
 		has[id] = now
+
 		return !known || now != before // with the same owner, the objects below have it, too
 	}
 
@@ -90,6 +93,7 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 			return nil, NeedsRepair(err)
 		}
 	}
+
 	out, err := sum(p.CAS, has, kept)
 	return out, NeedsRepair(err)
 }
@@ -113,6 +117,7 @@ func sum(store *cas.Store, has map[cas.Hash]*owner, kept []ownedState) (*info.Di
 	}
 
 	seen := map[*owner]bool{restOfStore: true}
+
 	for _, k := range slices.Backward(kept) { // newest first
 		switch {
 		case seen[k.by]:
@@ -121,9 +126,12 @@ func sum(store *cas.Store, has map[cas.Hash]*owner, kept []ownedState) (*info.Di
 		default:
 			out.Forks = append(out.Forks, k.by.UsedBy)
 		}
+
 		seen[k.by] = true
 	}
+
 	slices.SortFunc(out.Forks, func(a, b info.UsedBy) int { return strings.Compare(a.Name, b.Name) })
+
 	return out, nil
 }
 
@@ -148,6 +156,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 			f.Family(func(in *catalogue.Workspace) { forks[in] = o })
 		}
 	}
+
 	by := func(w *catalogue.Workspace) *owner {
 		if o, ok := forks[w]; ok {
 			return o
@@ -156,15 +165,18 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 	}
 
 	snaps := make(map[uint32]*owner, len(p.Catalogue.Snapshots))
+
 	for view, sn := range p.Catalogue.Snapshots {
 		w := p.Catalogue.Workspaces[sn.WS]
 		o := by(w)
 		if w == ws && view != w.Base && view != w.Before && (len(names) == 0 || asked[sn]) {
 			o = &owner{UsedBy: info.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
+
 		snaps[view] = o
 		kept = append(kept, ownedState{by: o, Root: sn.Root()})
 	}
+
 	for _, w := range p.Catalogue.Workspaces {
 		kept = append(kept, ownedState{by: by(w), Root: catalogue.Root{State: w.Freeze(tx)}})
 		for _, r := range w.Restored {
@@ -173,5 +185,6 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 			}
 		}
 	}
+
 	return kept, nil
 }

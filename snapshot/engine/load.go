@@ -26,6 +26,7 @@ func LastCheckpoint(c *cas.Store) (at catalogue.StoreRecord, err error) {
 	if err := json.Unmarshal(b, &at); err != nil {
 		return at, errs.New(errs.Damaged, "the checkpoint: %w", err)
 	}
+
 	return at, nil
 }
 
@@ -56,12 +57,14 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 	}); err != nil {
 		return err
 	}
+
 	if l.Catalogue.Workspaces[live.MainView] == nil {
 		if !l.Salvage {
 			return errs.New(errs.Damaged, "the catalogue has no workspace main")
 		}
 		l.Catalogue.AddMain() // see readableState
 	}
+
 	unsealed := make(map[string]uint32)
 	err := catalogue.Scan(l.CAS, catalogue.Snapshots, func(r catalogue.SnapshotRecord) error {
 		sn, err := r.Load()
@@ -76,6 +79,7 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 				l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
 				return nil
 			}
+
 			if err != nil {
 				return err
 			}
@@ -85,10 +89,13 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 		if l.Catalogue.Add(sn) {
 			l.Sealer.Push(sn)
 		}
+
 		return nil
 	})
+
 	l.Catalogue.Link()
 	l.Catalogue.Dirty = unsealed
+
 	return err
 }
 
@@ -100,9 +107,11 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 		if err != nil && l.Salvage {
 			st, err = l.readableState(tx, w, err), nil
 		}
+
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w: %w", w.Name, errs.Damaged, err)
 		}
+
 		tx.AddView(w.View, st)
 		l.loadActors(tx, w)
 		if stored {
@@ -128,6 +137,7 @@ func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 	if err == nil {
 		tx.AddOrphans(w.View, st)
 	}
+
 	return nil
 }
 
@@ -142,6 +152,7 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 	if err != nil {
 		return nil, err
 	}
+
 	st, err := tree.Load(l.Source, id)
 	if err == nil && (l.Salvage || w.View == live.MainView) {
 		_, err = st.Get(l.Source.With(l.Objects.Near()), live.RootIno)
@@ -149,6 +160,7 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 	if st != nil && errs.Of(err) == errs.Away {
 		err = nil
 	}
+
 	return st, err
 }
 
@@ -167,12 +179,16 @@ func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error)
 			if _, err := st.Get(l.Source, live.RootIno); err != nil {
 				continue
 			}
+
 			l.Logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
 				"workspace", w.Name, "snapshot", sn.Name, "err", cause)
+
 			return st
 		}
 	}
+
 	l.Logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
 		"workspace", w.Name, "err", cause)
+
 	return l.Empty(tx)
 }

@@ -79,8 +79,10 @@ func (m *Memory) Add(ws *catalogue.Workspace) {
 	if up := m.Catalogue.Parent(ws); up != nil {
 		c.parent = up.View
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.views[ws.View] = c
 }
 
@@ -89,13 +91,16 @@ func (m *Memory) Add(ws *catalogue.Workspace) {
 func (m *Memory) Remove(view uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c := m.views[view]
 	if c == nil {
 		return
 	}
+
 	delete(m.views, view)
 	left := c.total - c.given
 	m.account.Give(c.tenant, left)
+
 	if up := m.views[c.parent]; up != nil {
 		up.total += left
 		m.account.Add(up.tenant, left)
@@ -106,10 +111,12 @@ func (m *Memory) Remove(view uint32) {
 func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c := m.views[view]
 	if c == nil {
 		return true // the view is not added yet
 	}
+
 	m.account.Add(c.tenant, taken)
 	c.total += taken
 	m.redo += taken
@@ -118,9 +125,11 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 		c.total += more
 		m.redo += more
 	}
+
 	if !fits || m.account.Half(c.tenant) {
 		m.sealSoonLocked(c.tenant)
 	}
+
 	return fits
 }
 
@@ -133,11 +142,13 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 		m.mu.Unlock()
 		return nil
 	}
+
 	if c.tenant != live.MainView {
 		if patience = forkPatience; m.awaiting >= maxAwaiting {
 			m.mu.Unlock()
 			return errFullMemory
 		}
+
 		m.awaiting++
 		defer func() {
 			m.mu.Lock()
@@ -145,21 +156,25 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 			m.mu.Unlock()
 		}()
 	}
+
 	m.mu.Unlock()
 
 	patient, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	defer context.AfterFunc(m.Loops.Context, stop)()
+
 	for freed := m.account.Freed(); !m.account.Fits(c.tenant, more, urgent); freed = m.account.Freed() {
 		m.mu.Lock()
 		m.sealSoonLocked(c.tenant)
 		m.mu.Unlock()
+
 		select {
 		case <-freed:
 		case <-patient.Done():
 			return cmp.Or(ctx.Err(), error(errFullMemory))
 		}
 	}
+
 	return nil
 }
 
@@ -211,6 +226,7 @@ func (m *Memory) seal(ctx context.Context, chosen func(*memoryUse) bool) error {
 			views = append(views, view)
 		}
 	}
+
 	m.mu.Unlock()
 
 	slices.SortFunc(views, func(a, b uint32) int { return cmp.Compare(has[b], has[a]) })
@@ -218,6 +234,7 @@ func (m *Memory) seal(ctx context.Context, chosen func(*memoryUse) bool) error {
 	for _, view := range views {
 		failed = errors.Join(failed, m.sealView(ctx, view))
 	}
+
 	return failed
 }
 
@@ -239,15 +256,18 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 		if w == nil {
 			return nil
 		}
+
 		orphans, err := tx.Orphans([]uint32{view})
 		if err != nil {
 			return err
 		}
+
 		for _, sn := range m.Catalogue.Unsealed {
 			if sn.WS == view {
 				snaps = append(snaps, sn)
 			}
 		}
+
 		states, mark = append(states, w.Freeze(tx)), m.Mark(view)
 		if st := orphans[view]; st != nil {
 			states = append(states, st)
@@ -255,6 +275,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 		for _, st := range states {
 			releases = append(releases, m.Pins.Hold(st))
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -262,6 +283,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	}
 
 	slices.SortFunc(snaps, func(a, b *catalogue.Snapshot) int { return cmp.Compare(a.Seq, b.Seq) })
+
 	for _, sn := range snaps {
 		if err := m.Sealer.Wait(ctx, sn); err != nil && ctx.Err() != nil {
 			return err
@@ -269,16 +291,20 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 			m.Logger.Warn("sealing", "err", err, guard.Stack(err))
 		}
 	}
+
 	for _, st := range states {
 		_, err := m.Sealer.InTurn(ctx, view, st)
 		if err != nil && ctx.Err() == nil {
 			_, _, err = m.Sealer.Without(ctx, view, st) // files that cannot be sealed stay in memory
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	m.Sealed(view, mark)
+
 	return nil
 }
 
@@ -304,12 +330,14 @@ func (m *Memory) ManyToRedo() bool { return m != nil && m.Redo() > m.half }
 func (m *Memory) Heaviest() (view uint32, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	most := int64(heavy)
 	for id, c := range m.views {
 		if c.total >= most {
 			view, most, found = id, c.total, true
 		}
 	}
+
 	return view, found
 }
 
@@ -359,5 +387,6 @@ func (m *Memory) SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool
 	for err = content.ErrTurnOver; errors.Is(err, content.ErrTurnOver); {
 		_, _, err = m.Sealer.sealState(m.Loops.Context, view, st)
 	}
+
 	return err == nil, err
 }

@@ -56,6 +56,7 @@ func (m *Meter) RefreshLimits() {
 	for _, ws := range m.Catalogue.Workspaces {
 		own = own || ws.Policy.UnsharedBytes > 0
 	}
+
 	m.limit.Store(limit)
 	if m.limited.Swap(own || limit > 0) {
 		return
@@ -81,6 +82,7 @@ func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit 
 	if f != nil && limit == 0 {
 		f.ready.Store(false)
 	}
+
 	return ws, f, limit
 }
 
@@ -94,6 +96,7 @@ func (m *Meter) Admit(view uint32, n int64) error {
 	if n == 0 {
 		n = CreateBytes
 	}
+
 	if f == nil || limit == 0 {
 		return nil
 	}
@@ -103,6 +106,7 @@ func (m *Meter) Admit(view uint32, n int64) error {
 
 	var name string
 	m.WithReadLock(func(*live.Tx) { name = ws.Name })
+
 	return errs.New(errs.Quota, "limit reached: at most %d unshared bytes, and fork %s has %d; delete files, and snapshots that contain them", limit, name, f.used())
 }
 
@@ -114,18 +118,22 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 	if f != nil && n < 0 {
 		m.charge(ws, f, n, false)
 	}
+
 	if f == nil || n <= 0 {
 		return nil
 	}
 	if free, err := m.Room.Free(); err == nil && free < n {
 		return errs.NoSpace
 	}
+
 	if limit > 0 {
 		if err := m.Admit(view, n); err != nil {
 			return err
 		}
 	}
+
 	m.charge(ws, f, n, limit > 0)
+
 	return nil
 }
 
@@ -144,6 +152,7 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 	if err := m.count(ws, f); err != nil {
 		m.Logger.Warn("counting what a fork has", "view", view, "err", err)
 	}
+
 	return f.used(), limit
 }
 
@@ -154,11 +163,13 @@ func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 			if since = f.since.Load(); ws.Alive() != nil {
 				return // the fork has ended
 			}
+
 			ws.Family(func(w *catalogue.Workspace) {
 				var states chain
 				for _, sn := range m.Catalogue.WithBase(w) {
 					states = append(states, sn.Root())
 				}
+
 				chains = append(chains, append(states, catalogue.Root{State: w.Freeze(tx)}))
 			})
 		})
@@ -190,6 +201,7 @@ func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error)
 	if err := count(); err != nil {
 		return false, err
 	}
+
 	return f.reserve(n, limit), nil
 }
 
@@ -222,6 +234,7 @@ type chain []catalogue.Root
 func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]chain, int64)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	start := time.Now()
 	if f.ready.Load() && start.Before(f.next) {
 		return nil
@@ -239,6 +252,7 @@ func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()
 	f.counted.Store(c.total)
 	f.ready.Store(true)
 	f.next = time.Now().Add(countShare * time.Since(start))
+
 	return nil
 }
 
@@ -254,6 +268,7 @@ type counter struct {
 // skips states that were removed.
 func (c *counter) addChain(states chain) error {
 	var before *tree.State
+
 	for _, r := range states {
 		st, err := r.Load(c.src)
 		if errors.Is(err, cas.ErrNotFound) {
@@ -268,8 +283,10 @@ func (c *counter) addChain(states chain) error {
 				return err
 			}
 		}
+
 		before = st
 	}
+
 	return nil
 }
 

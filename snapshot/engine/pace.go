@@ -46,6 +46,7 @@ func (p *Pacer) Throttled() bool {
 		p.looked.Store(now)
 		p.busy.Store(end - p.seen.Swap(end))
 	}
+
 	busy := max(p.busy.Load(), end-p.seen.Load())
 	return busy > 0 && (busy < restBytes || p.waiting.Load() == 0 && !p.Outgrown())
 }
@@ -92,15 +93,18 @@ func (p *Pacer) giveWay() {
 		runtime.Gosched()
 		return
 	}
+
 	now := time.Now()
 	if now.UnixNano()-p.rested.Load() < int64(sealTurn) {
 		syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // cannot fail
 		return
 	}
+
 	rest := turnRest
 	if runtime.GOMAXPROCS(0) == 1 {
 		rest = sealTurn
 	}
+
 	p.rested.Store(now.Add(rest).UnixNano())
 	time.Sleep(rest)
 }

@@ -94,6 +94,7 @@ func (h *Pins) Hold(st *tree.State) (release func()) {
 func (h *Pins) add(st *tree.State, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if h.readers == nil {
 		h.readers = make(map[*tree.State]int)
 	}

@@ -81,6 +81,7 @@ func (r *Room) Left() int64 {
 	if limit := r.Limit.Load(); limit > 0 {
 		free = min(free, max(0, limit-r.Stored.Load()))
 	}
+
 	return free
 }
 
@@ -100,6 +101,7 @@ func (r *Room) Admit(n int64) error {
 	if limit := r.Limit.Load(); limit > 0 && n > 0 && r.Stored.Load()+size+n > limit {
 		return errs.Quota
 	}
+
 	if n > largeRequest {
 		if free, err := r.Free(); err == nil && n > free {
 			return errs.NoSpace
@@ -116,6 +118,7 @@ func (r *Room) Admit(n int64) error {
 	if over := size - journalSoft; over > 0 && !r.Quiet {
 		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
 	}
+
 	return nil
 }
 
@@ -127,6 +130,7 @@ func (r *Room) EnsureFree(n int64) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.enough(n) {
 		return nil
 	}
@@ -139,11 +143,14 @@ func (r *Room) EnsureFree(n int64) error {
 			return nil
 		}
 	}
+
 	r.Checkpoints.ShrinkJournal()
 	if r.enough(n) {
 		return nil
 	}
+
 	r.failed, r.failedEnd = time.Now(), r.Log.End()
+
 	return errs.NoSpace
 }
 
@@ -156,6 +163,7 @@ func (r *Room) enough(n int64) bool {
 
 	// The more space is free, the more bytes are written before it is read again.
 	r.checked.Store(r.Log.End() + n + min(max(step/4, (free-n)/64), step))
+
 	return true
 }
 

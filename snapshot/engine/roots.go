@@ -54,16 +54,20 @@ func (p *Parts) Roots() (*Roots, error) {
 				r.states = append(r.states, at.State)
 			}
 		}
+
 		r.snaps = slices.Collect(maps.Values(p.Catalogue.Snapshots))
 		for _, root := range p.Catalogue.Roots {
 			r.add(root, live.MainView)
 		}
+
 		r.Sets = p.Catalogue.StoredSets()
 		orphans, err := tx.Orphans(slices.Collect(maps.Keys(p.Catalogue.Workspaces)))
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
 		r.states = append(r.states, p.Pins.all()...)
+
 		return err
 	})
+
 	return r, err
 }
 
@@ -88,6 +92,7 @@ func (r *Roots) Read() error {
 			r.dirs[sn.Dir] = true
 		}
 	})
+
 	r.snaps = nil
 
 	// record has the fields of interest of the records of workspaces and snapshots.
@@ -101,6 +106,7 @@ func (r *Roots) Read() error {
 		ActorSets []cas.Hash        `json:"actor_sets"`
 		Dir       string            `json:"dir"`
 	}
+
 	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
 		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
 			r.Sets = append(r.Sets, rec.ActorSets...)
@@ -109,6 +115,7 @@ func (r *Roots) Read() error {
 			if prefix == catalogue.Snapshots {
 				view = rec.WS
 			}
+
 			for _, part := range []*catalogue.Partly{rec.Partly, rec.Orphans} {
 				if part == nil {
 					continue
@@ -117,15 +124,19 @@ func (r *Roots) Read() error {
 				if err != nil {
 					return err
 				}
+
 				r.Sets = append(r.Sets, part.Files...)
 				r.add(catalogue.Root{ID: part.State}, view)
 				r.add(catalogue.Root{State: st}, view)
 			}
+
 			if rec.Partly != nil {
 				return nil
 			}
+
 			h, err := cas.ParseHash(rec.ID + rec.State) // one of them is empty
 			r.add(catalogue.Root{ID: h}, view)
+
 			return err
 		}); err != nil {
 			return err
@@ -133,6 +144,7 @@ func (r *Roots) Read() error {
 	}
 
 	delete(r.dirs, "")
+
 	for dir := range r.dirs {
 		h, err := cas.ParseHash(dir)
 		if err != nil {
@@ -140,13 +152,16 @@ func (r *Roots) Read() error {
 		}
 		r.add(catalogue.Root{ID: h}, live.MainView)
 	}
+
 	slices.SortStableFunc(r.stored, func(a, b storedState) int { return cmp.Compare(a.view, b.view) })
+
 	return nil
 }
 
 // Each calls fn for each state of the roots, after Read.
 func (r *Roots) Each(fn func(*tree.State) error) error {
 	known := make(map[cas.Hash]bool, len(r.stored))
+
 	for _, at := range r.stored {
 		if known[at.id] {
 			continue
@@ -163,10 +178,12 @@ func (r *Roots) Each(fn func(*tree.State) error) error {
 			return err
 		}
 	}
+
 	for _, st := range r.states {
 		if err := fn(st); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

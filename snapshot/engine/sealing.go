@@ -88,17 +88,21 @@ func New(p SealerParts) *Sealer {
 func (q *Sealer) acquireTurn(ctx context.Context, ws uint32) (end func(), err error) {
 	q.waiting.Add(1)
 	defer q.waiting.Add(-1)
+
 	tenant := q.Catalogue.Turns(ws)
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
+
 	if ws == live.MainView {
 		return func() { tenant.Release(1) }, nil
 	}
+
 	if err := q.forks.Acquire(ctx, 1); err != nil {
 		tenant.Release(1)
 		return nil, err
 	}
+
 	return func() {
 		q.forks.Release(1)
 		tenant.Release(1)
@@ -131,11 +135,13 @@ func loopOf(sn *catalogue.Snapshot) int {
 func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for _, sn := range q.queue {
 		if sn == upTo || loopOf(sn) == loop && (upTo == nil || sn.WS == upTo.WS) && (sn.Retry.IsZero() || time.Now().After(sn.Retry)) {
 			return sn
 		}
 	}
+
 	return upTo
 }
 
@@ -151,6 +157,7 @@ func (q *Sealer) delayRetry(sn *catalogue.Snapshot) {
 func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	sn.Retry, sn.Added = time.Time{}, sn.Added+added
 	same := func(other *catalogue.Snapshot) int {
 		if other.WS == sn.WS {
@@ -158,6 +165,7 @@ func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 		}
 		return 0
 	}
+
 	slices.SortStableFunc(q.queue, func(a, b *catalogue.Snapshot) int {
 		return cmp.Compare(same(a), same(b))
 	})
@@ -168,11 +176,13 @@ func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 func (q *Sealer) finish(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	select {
 	case <-sn.Done:
 	default:
 		close(sn.Done)
 	}
+
 	if i := slices.Index(q.queue, sn); i == 0 { // nearly always
 		q.queue[0] = nil
 		q.queue = q.queue[1:]
@@ -203,10 +213,12 @@ func (q *Sealer) loop(loop int) {
 				q.Logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
+
 		again := loops.Forever
 		if q.Len() > 0 { // seals that failed, also by a panic
 			again = retrySeal
 		}
+
 		q.Loops.Await(q.signal[loop], nil, again)
 		q.Loops.Pause(sealDelay)
 		q.Pacer.AwaitRest(q.Loops)
@@ -221,6 +233,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 		return err
 	}
 	defer end()
+
 	select {
 	case <-sn.Done:
 		return nil
@@ -230,6 +243,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	// Enter Puts before the check. Otherwise the snapshot could be removed and a gc begin between
 	// the two, and the gc would remove objects that the seal references.
 	defer q.Puts.Enter()()
+
 	name, needed := q.Catalogue.Needed(sn)
 	if !needed {
 		q.finish(sn)
@@ -243,15 +257,19 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 	if errors.Is(err, content.ErrTurnOver) {
 		q.requeue(sn, added)
 	}
+
 	if _, needed := q.Catalogue.Needed(sn); err != nil && !needed {
 		q.finish(sn)
 		return ctx.Err()
 	}
+
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
+
 	q.Catalogue.Sealed(sn, id, sn.Added+added)
 	q.finish(sn)
+
 	return nil
 }
 
@@ -285,16 +303,20 @@ func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *cat
 		if err != nil || len(left) == 0 {
 			return err
 		}
+
 		for ino, c := range left {
 			if err := guard.Do(func() error { return q.sealer(objects).Spill(ctx, c) }); err != nil {
 				q.Logger.Warn("a file that cannot be sealed needs the journal", "inode", ino, "err", err, guard.Stack(err))
 			}
 			low = min(low, c.MinPos())
 		}
+
 		files, err := tree.PutContents(objects, left)
 		p = &catalogue.Partly{State: id, Files: files}
+
 		return cmp.Or(err, ctx.Err())
 	})
+
 	return p, low, err
 }
 
@@ -305,6 +327,7 @@ func (q *Sealer) runInTurn(ctx context.Context, ws uint32, fn func() error) erro
 		if err != nil {
 			return err
 		}
+
 		leave := q.Puts.Enter()
 		err = fn()
 		leave()
@@ -328,7 +351,9 @@ func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	if err != nil {
 		return id, added.Load(), err
 	}
+
 	q.Metrics.Note(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
+
 	return id, added.Load(), nil
 }
 
@@ -380,6 +405,7 @@ func (q *Sealer) Wait(ctx context.Context, sn *catalogue.Snapshot) error {
 			return ctx.Err()
 		default:
 		}
+
 		next := q.next(loopOf(sn), sn)
 		if err := q.sealSnapshot(ctx, next); err != nil && next == sn && !errors.Is(err, content.ErrTurnOver) {
 			return err

@@ -71,6 +71,7 @@ func shorten(path string) string {
 	if i := strings.IndexByte(path, '/'); i >= 0 {
 		path = path[i+1:]
 	}
+
 	return "…/" + path
 }
 
@@ -128,14 +129,17 @@ func parseHead(line []byte) (seq uint64, action string, ok bool) {
 	if !ok {
 		return 0, "", false
 	}
+
 	i := 0
 	for ; i < len(rest) && i < 20 && rest[i] >= '0' && rest[i] <= '9'; i++ {
 		seq = seq*10 + uint64(rest[i]-'0')
 	}
+
 	_, rest, ok = bytes.Cut(rest, []byte(`,"action":"`))
 	if !ok || seq == 0 {
 		return 0, "", false
 	}
+
 	name, _, ok := bytes.Cut(rest, []byte(`"`))
 	return seq, string(name), ok
 }
@@ -170,17 +174,22 @@ func (c *commands) lookUp(tid uint32, now time.Time) processName {
 	if ok && now.Sub(p.at) < commandAge {
 		return p
 	}
+
 	fresh := processName{pid: uint32(process.Of(int(tid)))}
 	fresh.name = process.Command(int(fresh.pid))
 	if fresh.name == "" && ok { // the process has exited
 		fresh.pid, fresh.name = p.pid, p.name
 	}
+
 	fresh.at = now
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.seen == nil || len(c.seen) >= commandMax {
 		c.seen = map[uint32]processName{}
 	}
+
 	c.seen[tid] = fresh
+
 	return fresh
 }

@@ -12,6 +12,7 @@ import (
 func (l *Log) flush(all bool) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
+
 	l.mu.Lock()
 	due := l.mu.takeDue(time.Now(), all)
 	l.mu.Unlock()
@@ -21,6 +22,7 @@ func (l *Log) flush(all bool) error {
 
 	var err error
 	lines := map[*view][]byte{}
+
 	for _, e := range due {
 		if !l.addPath(&e.Event) {
 			continue
@@ -30,19 +32,25 @@ func (l *Log) flush(all bool) error {
 			err = errors.Join(err, l.write(e.v, b))
 			b = b[:0]
 		}
+
 		lines[e.v] = b
 	}
+
 	for v, b := range lines {
 		err = errors.Join(err, l.write(v, b))
 	}
+
 	err = errors.Join(err, l.enforceLimit())
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if err == nil {
 		l.mu.failed = false
 	}
+
 	l.wakeFollowers()
+
 	return err
 }
 
@@ -57,6 +65,7 @@ func (l *Log) addPath(e *Event) bool {
 			}
 		}
 	}
+
 	e.Time = e.Time.UTC()
 	return e.Path != ""
 }
@@ -70,20 +79,25 @@ func (l *Log) write(v *view, lines []byte) error {
 	if removed || len(lines) == 0 {
 		return nil
 	}
+
 	segments := slices.Clone(v.segments)
 	if n := len(segments); n == 0 || segments[n-1].size >= l.opts.SegmentSize {
 		first, _, _ := parseHead(lines)
 		segments = append(segments, segment{first: first})
 	}
+
 	s := &segments[len(segments)-1]
 	if err := v.append(*s, lines); err != nil {
 		return fmt.Errorf("write the event log of workspace %d: %w", v.id, err)
 	}
+
 	s.size += int64(len(lines))
 	v.written, _, _ = parseHead(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	v.segments = segments
+
 	return nil
 }
 
@@ -97,11 +111,13 @@ func (l *Log) enforceLimit() error {
 	for _, id := range l.Views() {
 		shareOf[id] = l.opts.Share(id)
 	}
+
 	for l.size() > l.opts.Limit {
 		if err := l.dropFirst(l.largest(shareOf)); err != nil {
 			return fmt.Errorf("shorten the event log: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -120,16 +136,19 @@ func (l *Log) size() (total int64) {
 func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	shares := map[uint32]int64{}
 	for id, v := range l.mu.views {
 		shares[shareOf[id]] += v.size()
 	}
+
 	share := func(v *view) int64 { return shares[shareOf[v.id]] }
 	for _, v := range l.mu.views {
 		if largest == nil || share(v) > share(largest) || share(v) == share(largest) && v.size() > largest.size() {
 			largest = v
 		}
 	}
+
 	return largest
 }
 
@@ -143,12 +162,16 @@ func (l *Log) dropFirst(v *view) error {
 			return err
 		}
 	}
+
 	if err := v.fs.Remove(v.path(s)); err != nil {
 		return err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	v.dropped += s.size
 	v.segments = rest
+
 	return nil
 }

@@ -7,6 +7,7 @@ import "fmt"
 func (l *Log) Load() error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
+
 	views, err := l.read()
 	if err != nil {
 		return err
@@ -14,6 +15,7 @@ func (l *Log) Load() error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for id, v := range views {
 		if known := l.mu.views[id]; known != nil { // a Reader has it
 			*known = *v
@@ -21,6 +23,7 @@ func (l *Log) Load() error {
 			l.mu.views[id] = v
 		}
 	}
+
 	l.mu.loaded = true
 	early := l.mu.early
 	l.mu.early = nil
@@ -29,9 +32,12 @@ func (l *Log) Load() error {
 		if e.Action == Captured {
 			l.mu.closeAll(v)
 		}
+
 		l.mu.add(v, &entry{Event: e})
 	}
+
 	l.startTimer()
+
 	return nil
 }
 
@@ -40,22 +46,28 @@ func (l *Log) read() (map[uint32]*view, error) {
 	if err := l.opts.FS.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
+
 	infos, err := l.opts.FS.ReadDir(l.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
+
 	views := make(map[uint32]*view)
+
 	for _, i := range infos {
 		id, ok := parseView(i.Name)
 		if !ok || !i.Dir {
 			continue
 		}
+
 		v := l.newView(id)
 		if err := v.open(); err != nil {
 			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
 		}
+
 		views[id] = v
 	}
+
 	return views, nil
 }
 

@@ -84,6 +84,7 @@ func New(dir string, o Options) *Log {
 			o.Limit = min(o.Limit, max(total/diskShare, minLimit))
 		}
 	}
+
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = min(DefaultSegmentSize, max(o.Limit/8, 1))
 	}
@@ -93,6 +94,7 @@ func New(dir string, o Options) *Log {
 	if o.Quiet <= 0 {
 		o.Quiet = DefaultQuiet
 	}
+
 	l := &Log{dir: dir, opts: o}
 	l.mu.pending = newPending(o.Quiet)
 	l.mu.views = map[uint32]*view{}
@@ -110,12 +112,14 @@ func (l *Log) Record(e Event) {
 	n := &entry{Event: e}
 	l.setDefaults(&n.Event)
 	l.mu.Lock()
+
 	if !l.mu.loaded {
 		l.keepEarly(n.Event)
 	} else if !l.mu.closed {
 		l.mu.add(l.view(e.Workspace), n)
 		l.startTimer()
 	}
+
 	waiting := len(l.mu.queue)
 	l.mu.Unlock()
 	if waiting >= maxWaiting {
@@ -136,21 +140,26 @@ func (l *Log) Captured(e Event) Span {
 	if e.Path == "" {
 		e.Path = "."
 	}
+
 	l.setDefaults(&e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	v := l.view(e.Workspace)
 	if !l.mu.loaded {
 		l.keepEarly(e)
 	}
+
 	if l.mu.closed || !l.mu.loaded {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
+
 	l.mu.closeAll(v)
 	l.mu.add(v, &entry{Event: e})
 	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
 	v.captured, v.since = v.lastSeq, info.Counts{}
 	l.startTimer()
+
 	return s
 }
 
@@ -160,6 +169,7 @@ func (l *Log) setDefaults(e *Event) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
+
 	if e.Command == "" {
 		p := l.commands.lookUp(e.PID, e.Time)
 		e.Command = p.name
@@ -244,11 +254,14 @@ func (l *Log) Close() error {
 		l.mu.timer.Stop()
 		l.mu.timer = nil
 	}
+
 	l.mu.Unlock()
 	err := l.flush(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.wakeFollowers()
+
 	return err
 }
 
@@ -263,8 +276,10 @@ func (l *Log) Remove(view uint32) error {
 	if err := l.Flush(); err != nil {
 		return err
 	}
+
 	l.writer.Lock()
 	defer l.writer.Unlock()
+
 	l.mu.Lock()
 	v := l.mu.views[view]
 	delete(l.mu.views, view)
@@ -275,6 +290,7 @@ func (l *Log) Remove(view uint32) error {
 	if err := v.remove(); err != nil {
 		return fmt.Errorf("remove the event log of workspace %d: %w", view, err)
 	}
+
 	return nil
 }
 
@@ -293,6 +309,7 @@ func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Eve
 		if err != nil || closed {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil

@@ -62,12 +62,15 @@ func (p *pending) add(v *view, n *entry) {
 		n.done = true
 		return
 	}
+
 	k := key{v.id, e.Node}
 	if e.Action == Modified && p.extend(k, v, e) {
 		return
 	}
+
 	p.closeOpen(k, e)
 	p.enqueue(v, n, e.Time)
+
 	if e.Action == Modified || e.Action == Created {
 		p.open[k] = n
 	} else {
@@ -87,18 +90,23 @@ func (p *pending) extend(k key, v *view, e *Event) bool {
 		if e.Command != "" && e.PID == o.PID {
 			o.Command = e.Command // a shell opens the file, then executes the program
 		}
+
 		return true
 	}
+
 	r := p.ongoing[k]
 	if r == nil || r.epoch != v.epoch || r.pid != e.PID || e.Time.Sub(r.last) >= forget {
 		return false
 	}
+
 	r.last = e.Time
 	if r.event == nil {
 		r.event = e
 		p.unwritten[k] = r
 	}
+
 	r.event.Size = max(r.event.Size, e.Size)
+
 	return true
 }
 
@@ -111,17 +119,21 @@ func (p *pending) closeOpen(k key, e *Event) {
 	case Deleted:
 		was = e.Path
 	}
+
 	if o := p.open[k]; o != nil {
 		o.done = true
 		if o.Path == "" {
 			o.Path = was
 		}
+
 		delete(p.open, k)
 	}
+
 	if r := p.ongoing[k]; r != nil {
 		if r.event != nil && r.event.Path == "" {
 			r.event.Path = was
 		}
+
 		p.queueContinuation(k, r)
 		delete(p.ongoing, k)
 	}
@@ -171,6 +183,7 @@ func (p *pending) takeDue(now time.Time, all bool) []*entry {
 		if !e.done && !all && now.Sub(e.last) < p.quiet && now.Sub(e.Time) < maxOpen*p.quiet {
 			break
 		}
+
 		k := key{e.v.id, e.Node}
 		if p.open[k] == e {
 			delete(p.open, k)
@@ -183,7 +196,9 @@ func (p *pending) takeDue(now time.Time, all bool) []*entry {
 	if len(p.queue) == 0 {
 		p.queue = nil
 	}
+
 	p.sweep(now)
+
 	return due
 }
 

@@ -55,6 +55,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	for ; n < int64(len(p)) && off+n < start; n++ {
 		p[n] = '\n'
 	}
+
 	for _, s := range segments {
 		if at := off + n - start; at >= 0 && at < s.size {
 			part := p[n:min(int64(len(p)), n+s.size-at)]
@@ -65,13 +66,17 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 			for i := range part[k:] { // the file was removed during the call
 				part[k+i] = '\n'
 			}
+
 			n += int64(len(part))
 		}
+
 		start += s.size
 	}
+
 	if n < int64(len(p)) {
 		return int(n), io.EOF
 	}
+
 	return int(n), nil
 }
 
@@ -82,12 +87,14 @@ func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 		// Earlier events can still be read.
 		l.opts.Logger.Error("events are being lost", "err", err)
 	}
+
 	l.mu.Lock()
 	v := l.mu.views[view]
 	var segments []segment
 	if v != nil {
 		segments = v.segments
 	}
+
 	l.mu.Unlock()
 
 	for i, s := range segments {
@@ -98,20 +105,24 @@ func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 		if err != nil {
 			return fmt.Errorf("read the event log of workspace %d: %w", view, err)
 		}
+
 		for line := range bytes.Lines(b) {
 			seq, _, ok := parseHead(line)
 			if !ok || seq <= after {
 				continue
 			}
+
 			e := Event{Workspace: view}
 			if err := json.Unmarshal(line, &e); err != nil {
 				l.opts.Logger.Warn("a line of the event log is damaged", "workspace", view, "seq", seq, "err", err)
 				continue
 			}
+
 			if err := fn(e); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }

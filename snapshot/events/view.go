@@ -78,18 +78,22 @@ func (v *view) open() error {
 	if err != nil {
 		return err
 	}
+
 	for _, i := range infos {
 		if first, ok := parseSegment(i.Name); ok {
 			v.segments = append(v.segments, segment{first, min(i.Size, maxSegment)})
 		}
 	}
+
 	last := len(v.segments) - 1
 	for i := last; i >= 0 && v.captured == 0; i-- {
 		if err := v.countSegment(&v.segments[i], i == last); err != nil {
 			return err
 		}
 	}
+
 	v.lastSeq = v.written
+
 	return nil
 }
 
@@ -100,7 +104,9 @@ func (v *view) countSegment(s *segment, last bool) error {
 	if err != nil {
 		return err
 	}
+
 	seq, whole := s.first-1, int64(0) // number and end of the last complete line
+
 	for end := len(b); end > 0 && v.captured == 0; {
 		line := b[bytes.LastIndexByte(b[:end-1], '\n')+1 : end]
 		// A power cut may leave blocks of zeros. They are not lines.
@@ -112,21 +118,25 @@ func (v *view) countSegment(s *segment, last bool) error {
 				v.captured = n
 			}
 		}
+
 		end -= len(line)
 	}
 
 	if !last {
 		return nil
 	}
+
 	v.written = seq
 	if whole == s.size && s.size < maxSegment {
 		return nil
 	}
+
 	s.size = whole
 	f, err := vfs.OpenWrite(v.fs, v.path(*s))
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(f.Truncate(whole), f.Close())
 }
 
@@ -146,10 +156,12 @@ func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	n, err := f.ReadAt(p, off)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
+
 	return n, errors.Join(err, f.Close())
 }
 
@@ -158,6 +170,7 @@ func (v *view) append(s segment, lines []byte) error {
 	if err := v.fs.MkdirAll(v.dir, 0o700); err != nil {
 		return err
 	}
+
 	f, err := v.fs.OpenFile(v.path(s), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -165,6 +178,7 @@ func (v *view) append(s segment, lines []byte) error {
 	if _, err = f.WriteAt(lines, s.size); err != nil {
 		_ = f.Truncate(s.size) // otherwise rests of these lines could follow the next lines
 	}
+
 	return errors.Join(err, f.Close())
 }
 
@@ -174,8 +188,10 @@ func (v *view) remove() error {
 			return err
 		}
 	}
+
 	if err := v.fs.Remove(v.dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	return nil
 }

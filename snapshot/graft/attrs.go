@@ -29,6 +29,7 @@ func (j *graftRun) setAttrs() error {
 			if p != nil {
 				from, err = j.from.find(p)
 			}
+
 			if j.o.KeepFull && (errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir)) {
 				continue // the directory is not in the source, and stays because it is not empty
 			}
@@ -52,6 +53,7 @@ func (j *graftRun) setAttrs() error {
 				return tree.LoadError(err)
 			}
 		}
+
 		if a.ino == root.Ino && (from.UID != root.UID || from.GID != root.GID) && !j.o.Top {
 			continue // see OwnRoot
 		}
@@ -64,6 +66,7 @@ func (j *graftRun) setAttrs() error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -19,19 +19,23 @@ func (c *Op) Encode(e *wire.Encoder) {
 	if c.Kind == Link {
 		e.Uvarint(c.Ino)
 	}
+
 	if c.Kind != SetAttrs {
 		e.Uvarint(c.Parent)
 		e.String(c.Name)
 	}
+
 	if c.Node == nil {
 		return
 	}
+
 	switch sealed := c.Node.Content.Sealed(); {
 	case sealed == nil && c.From != 0:
 		encodeAttrs(e, c.Node)
 		e.Byte(contentOfNode)
 		e.Uvarint(uint64(c.View))
 		e.Uvarint(c.From)
+
 	case c.Node.Content == nil:
 		encodeNode(e, c.Node, nil)
 	default:
@@ -49,13 +53,16 @@ func DecodeOp(d *wire.Decoder, epoch uint64) (c Op) {
 	default:
 		d.Fail("a step of type %d is unknown", c.Kind)
 	}
+
 	if c.Kind != SetAttrs {
 		c.Parent = d.Uint(tree.MaxIno)
 		c.Name = d.String()
 	}
+
 	if c.Kind == Put || c.Kind == SetAttrs {
 		c.Node, c.View, c.From = decodeNode(d, epoch)
 	}
+
 	return c
 }
 
@@ -70,10 +77,12 @@ const (
 // may be nil.
 func encodeNode(e *wire.Encoder, n *tree.Inode, c *content.Content) {
 	encodeAttrs(e, n)
+
 	if c == nil {
 		e.Byte(noContent)
 		return
 	}
+
 	e.Byte(wholeContent)
 	c.Encode(e)
 }
@@ -85,6 +94,7 @@ func encodeAttrs(e *wire.Encoder, n *tree.Inode) {
 	for _, t := range []int64{n.Atime, n.Mtime, n.Ctime, n.Btime} {
 		e.Varint(t)
 	}
+
 	e.String(n.Target)
 	tree.EncodeXattrs(e, n.Xattrs)
 }
@@ -97,7 +107,9 @@ func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from
 	if n.IsDir() {
 		n.Nlink = 2
 	}
+
 	n.Xattrs = tree.DecodeXattrs(d)
+
 	switch kind := d.Byte(); kind {
 	case noContent:
 	case wholeContent:
@@ -105,6 +117,7 @@ func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from
 		if n.Content, err = content.Decode(d, epoch); err != nil {
 			d.Fail("%v", err)
 		}
+
 	case contentOfNode:
 		if view, from = uint32(d.Uint(maxView)), d.Uint(tree.MaxIno); from == 0 {
 			d.Fail("content of inode 0")
@@ -112,6 +125,7 @@ func decodeNode(d *wire.Decoder, epoch uint64) (n *tree.Inode, view uint32, from
 	default:
 		d.Fail("content of kind %d is unknown", kind)
 	}
+
 	return n, view, from
 }
 

@@ -18,6 +18,7 @@ func (d *directories) find(p *tree.Path) (uint64, error) {
 	if ino, ok := d.known[p]; ok {
 		return ino, nil
 	}
+
 	n, err := d.entry(p)
 	if err != nil {
 		return 0, err
@@ -25,7 +26,9 @@ func (d *directories) find(p *tree.Path) (uint64, error) {
 	if !n.IsDir() {
 		return 0, tree.ErrNotDir
 	}
+
 	d.known[p] = n.Ino
+
 	return n.Ino, nil
 }
 
@@ -35,10 +38,12 @@ func (d *directories) entry(p *tree.Path) (*tree.Inode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := d.state.Get(d.src, ino)
 	if err != nil {
 		return nil, tree.LoadError(err)
 	}
+
 	n, err := d.state.Lookup(d.src, dir, p.Name)
 	return n, tree.LoadError(err)
 }

@@ -30,6 +30,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := now.Resolve(src, paths[0])
 	if err != nil {
 		return nil, err
@@ -42,17 +43,21 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 	if err != nil {
 		return nil, err
 	}
+
 	with := *n
 	step := StepOf(tree.Change{Path: path, Before: n, After: n, What: tree.Data})
 	step.With, step.Size = &with, int64(len(text))
 	if f.DryRun {
 		return []Step{step}, nil
 	}
+
 	sealed, err := content.FromReader(ctx, &content.Sealer{Src: src.Files, Objects: f.Objects}, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
+
 	with.Content = content.Of(sealed)
 	f.Stored = tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFREG, Nlink: 1, Content: with.Content})
+
 	return []Step{step}, nil
 }

@@ -59,6 +59,7 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 			made++
 		}
 	}
+
 	j, err := t.newRun(ctx, o, made)
 	if err != nil {
 		return nil, err
@@ -66,11 +67,13 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 	if err := j.chooseLinks(steps); err != nil {
 		return nil, err
 	}
+
 	for i := range steps {
 		if err := j.makeStep(&steps[i]); err != nil {
 			return nil, err
 		}
 	}
+
 	return j.finish()
 }
 
@@ -87,6 +90,7 @@ func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed
 	if o.Top {
 		j.attrs = append(j.attrs, attrsCopy{ino: j.root, from: tree.RootIno})
 	}
+
 	return j.finish()
 }
 
@@ -128,13 +132,16 @@ func (t *Target) newRun(ctx context.Context, o Options, made int) (*graftRun, er
 	if t.First, err = t.Numbers(&t.Editor, uint64(made)); err != nil {
 		return nil, err
 	}
+
 	t.Next = t.First
 	j := &graftRun{
 		ctx: ctx, t: t, o: o, src: src, root: prefix.Ino,
 		dirs: newDirectories(src, t.State, prefix.Ino), from: newDirectories(src, o.Source, tree.RootIno),
 		links: make(map[uint64]uint64), removedDirs: make(map[*tree.Path]bool), edited: make(map[uint64]*tree.Path), stale: make(map[uint64]bool),
 	}
+
 	t.Source = src.Counting(&j.copied)
+
 	return j, nil
 }
 
@@ -143,6 +150,7 @@ func (j *graftRun) makeStep(s *Step) error {
 	if err := errors.Join(j.ctx.Err(), j.removeEmptied(s.Path)); err != nil {
 		return err
 	}
+
 	if j.o.Before != nil {
 		if err := j.o.Before(s); err != nil {
 			return err
@@ -155,6 +163,7 @@ func (j *graftRun) makeStep(s *Step) error {
 			j.removedDirs[s.Path] = true
 		}
 		return nil
+
 	case s.WasDir && s.IsDir:
 		ino, err := j.dirs.find(s.Path)
 		j.attrs = append(j.attrs, attrsCopy{ino, s.After, s.With})
@@ -164,7 +173,9 @@ func (j *graftRun) makeStep(s *Step) error {
 		if s.What&^tree.Mtime != 0 {
 			j.t.Touched(ino)
 		}
+
 		return nil
+
 	case s.WasDir && s.After == 0 && j.o.KeepFull:
 		j.maybeEmpty = append(j.maybeEmpty, s.Path)
 		return nil
@@ -186,9 +197,11 @@ func (j *graftRun) makeStep(s *Step) error {
 			return err
 		}
 	}
+
 	if s.After == 0 {
 		return nil
 	}
+
 	return j.put(s)
 }
 
@@ -252,6 +265,7 @@ func (j *graftRun) nameRemoved(parent uint64, name string, n *tree.Inode, last b
 	} else {
 		j.stale[n.Ino] = true
 	}
+
 	j.notifyReplaced(r)
 }
 
@@ -272,6 +286,7 @@ func (j *graftRun) put(s *Step) error {
 	if err != nil {
 		return err
 	}
+
 	j.markEdited(s.Path, parent)
 	at := tree.Link{Parent: parent, Name: s.Path.Name}
 	if s.Before == 0 && (parent < j.t.First || j.replacedNames < namesBelow) {
@@ -282,6 +297,7 @@ func (j *graftRun) put(s *Step) error {
 	if s.To != 0 {
 		target, ok = s.To, true
 	}
+
 	if ok {
 		j.stale[target] = true
 		return j.apply(&Op{Kind: Link, Parent: parent, Name: at.Name, Ino: target})
@@ -300,13 +316,16 @@ func (j *graftRun) put(s *Step) error {
 		n.Ino = j.t.Next
 		j.t.Next++
 	}
+
 	j.setTimes(n)
+
 	if n.IsDir() {
 		j.dirs.known[s.Path] = n.Ino
 		j.attrs = append(j.attrs, attrsCopy{n.Ino, from.Ino, s.With})
 	} else if s.Linked {
 		j.links[s.Link] = n.Ino
 	}
+
 	return j.apply(&Op{Kind: Put, Parent: parent, Name: at.Name, Node: n, From: from.Ino, View: view})
 }
 
@@ -319,6 +338,7 @@ func (j *graftRun) inodeBeneath(at tree.Link, from *tree.Inode) uint64 {
 	if ino != 0 {
 		j.stale[ino] = true
 	}
+
 	return ino
 }
 
@@ -330,26 +350,31 @@ func (j *graftRun) rewrite(s *Step) (done bool, err error) {
 	if err != nil || !j.t.isMounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {
 		return false, err
 	}
+
 	a, err := j.t.State.Get(j.src, s.Before)
 	if err != nil {
 		return false, tree.LoadError(err)
 	}
+
 	b := s.With
 	if b == nil {
 		if b, err = j.o.Source.Get(j.src, s.After); err != nil {
 			return false, tree.LoadError(err)
 		}
 	}
+
 	if len(a.Links) != 1 || !a.IsRegular() || !b.IsRegular() {
 		return false, nil
 	}
 
 	j.rewritten = s.Before
 	defer func() { j.rewritten = 0 }()
+
 	j.stale[s.Before] = true
 	if err := j.remove(s.Path); err != nil {
 		return false, err
 	}
+
 	return true, j.put(s)
 }
 
@@ -361,13 +386,16 @@ func (j *graftRun) apply(c *Op) error {
 			return err
 		}
 	}
+
 	if err := c.Make(&j.t.Editor, j.nameRemoved); err != nil {
 		return err
 	}
+
 	j.unsealed += stepMemory + 2*len(c.Name)
 	if j.unsealed < maxUnsealed && j.copied.Load() < maxCopied {
 		return nil
 	}
+
 	return j.seal()
 }
 
@@ -391,5 +419,6 @@ func (j *graftRun) finish() (changed []uint64, err error) {
 	if j.o.Exact && !j.o.KeepFull {
 		j.t.State.Depth = j.o.Source.Depth
 	}
+
 	return slices.Sorted(maps.Keys(j.stale)), j.seal()
 }

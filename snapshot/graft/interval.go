@@ -34,6 +34,7 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 		if Trivial(&s) {
 			return nil
 		}
+
 		by, err := o.ActorsOf(&s)
 		if err != nil {
 			return err
@@ -41,6 +42,7 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 		if len(by) == 0 {
 			by = []string{actors.Unknown}
 		}
+
 		return fn(ChangedBy{c, by})
 	})
 }
@@ -55,6 +57,7 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 		if s.Path == nil {
 			continue
 		}
+
 		there, err := o.inodeAt(side, s.Path)
 		if err != nil {
 			return nil, err
@@ -62,16 +65,20 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 		if there != ino { // in a merge, Before of the step is an inode of another tree
 			by = append(by, o.Set.Of(there)...)
 		}
+
 		moved, err := o.movedWith(side, s.Path.Dir)
 		if err != nil {
 			return nil, err
 		}
 		by = append(by, moved...)
 	}
+
 	if len(by) == 0 {
 		by = o.Set.Rest()
 	}
+
 	slices.Sort(by)
+
 	return slices.Compact(by), nil
 }
 
@@ -93,6 +100,7 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	if by, ok := o.resolved[side][dir]; ok {
 		return by, nil
 	}
+
 	var by []string
 	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, dir.String())
 	if n != nil && n.IsDir() { // in a merge, the path may be missing here, or a file
@@ -101,7 +109,9 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	if o.resolved[side] == nil {
 		o.resolved[side] = make(map[*tree.Path][]string)
 	}
+
 	o.resolved[side][dir] = by
+
 	return by, err
 }
 
@@ -113,9 +123,11 @@ func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	if by, ok := o.moved[side][n.Ino]; ok {
 		return by, nil
 	}
+
 	if depth == tree.MaxDepth {
 		return nil, tree.ErrTooDeep
 	}
+
 	states := [2]*tree.State{o.Before, o.After}
 	other, err := states[1-side].Get(o.Source, n.Ino)
 	if errors.Is(err, tree.ErrNoInode) {
@@ -124,14 +136,17 @@ func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	link, err := n.Parent()
 	if err != nil {
 		return nil, err
 	}
+
 	parent, err := states[side].Get(o.Source, link.Parent)
 	if err != nil {
 		return nil, err
 	}
+
 	by, err := o.movesOf(side, parent, depth+1)
 	if err != nil {
 		return nil, err
@@ -142,6 +157,8 @@ func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	if o.moved[side] == nil {
 		o.moved[side] = make(map[uint64][]string)
 	}
+
 	o.moved[side][n.Ino] = by
+
 	return by, nil
 }

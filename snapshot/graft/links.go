@@ -8,15 +8,18 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 	taken := make(map[uint64]bool)
 	changing := make(map[tree.Link]bool) // names in the source that have a step
 	var several []*Step
+
 	for i := range steps {
 		s := &steps[i]
 		if s.After == 0 || s.IsDir || !s.Linked || s.With != nil {
 			continue
 		}
+
 		dir, err := j.from.find(s.Path.Dir)
 		if err != nil {
 			return err
 		}
+
 		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
 		several = append(several, s)
 	}
@@ -24,10 +27,12 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 	// First look at names without a step, because they keep their inodes.
 	target := tree.NewPairing(j.src, j.o.Source, j.t.Base, j.root)
 	seen := make(map[uint64]bool)
+
 	for _, s := range several {
 		if _, done := j.links[s.Link]; done || seen[s.After] {
 			continue
 		}
+
 		seen[s.After] = true
 		b, err := j.o.Source.Get(j.src, s.After)
 		if err != nil {
@@ -44,11 +49,13 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 		if _, done := j.links[s.Link]; done || s.After == 0 || s.IsDir {
 			continue
 		}
+
 		if s.Before != 0 && s.What&^tree.Links == 0 && !taken[s.Before] {
 			j.links[s.Link] = s.Before
 			taken[s.Before] = true
 		}
 	}
+
 	return nil
 }
 
@@ -56,6 +63,7 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 // step.
 func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
 	tried := make(map[uint64]bool)
+
 	for _, l := range b.Links {
 		if changing[l] {
 			continue
@@ -67,6 +75,7 @@ func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing
 		if a == nil || a.IsDir() || taken[a.Ino] || tried[a.Ino] {
 			continue
 		}
+
 		tried[a.Ino] = true
 		if same, err := tree.SameFile(j.src, a, b); err != nil {
 			return tree.LoadError(err)
@@ -76,5 +85,6 @@ func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing
 			return nil
 		}
 	}
+
 	return nil
 }

@@ -32,28 +32,34 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) err
 	if err != nil {
 		return err
 	}
+
 	here, err := o.Base.Resolve(src, o.Prefix)
 	if err != nil {
 		return err
 	}
+
 	stack := []openDir{{from: from, here: here}}
 	for len(stack) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		at := &stack[len(stack)-1]
 		name, ok, err := at.next(src)
 		if err != nil {
 			return err
 		}
+
 		if !ok {
 			stack = stack[:len(stack)-1]
 			continue
 		}
+
 		c, err := o.changeOf(src, at, name)
 		if err != nil {
 			return err
 		}
+
 		s := StepOf(c)
 		s.With = c.After
 		if err := fn(&s); err != nil {
@@ -63,6 +69,7 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) err
 			stack = append(stack, openDir{path: c.Path, from: c.After, here: c.Before})
 		}
 	}
+
 	return nil
 }
 
@@ -85,6 +92,7 @@ func (o *Overlay) changeOf(src *tree.Source, at *openDir, name string) (c tree.C
 	if c.After, err = o.Source.Lookup(src, at.from, name); err != nil || at.here == nil {
 		return c, err
 	}
+
 	c.Before, err = o.Base.Lookup(src, at.here, name)
 	if errors.Is(err, tree.ErrNotExist) {
 		return c, nil
@@ -95,6 +103,7 @@ func (o *Overlay) changeOf(src *tree.Source, at *openDir, name string) (c tree.C
 	if c.Before.IsDir() != c.After.IsDir() {
 		return c, &OverlayError{Path: path.Join(o.Prefix, c.Path.String()), Dir: c.Before.IsDir()}
 	}
+
 	return c, nil
 }
 

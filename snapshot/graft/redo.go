@@ -14,15 +14,19 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 		if err := d.Err(); err != nil {
 			return n, err
 		}
+
 		if c.From != 0 {
 			if c.Node.Content, err = contentOf(c.View, c.From); err != nil {
 				return n, err
 			}
 		}
+
 		if c.Kind == Put {
 			t.Next = max(t.Next, c.Node.Ino+1)
 		}
+
 		t.reportRedone(&c)
+
 		if err := c.Make(&t.Editor, func(parent uint64, name string, n *tree.Inode, last bool) {
 			r := Replaced{Link: tree.Link{Parent: parent, Name: name}}
 			if last {
@@ -30,6 +34,7 @@ func (t *Target) Redo(changes []byte, contentOf func(view uint32, ino uint64) (*
 			} else {
 				t.Redone(n.Ino) // its link count changed
 			}
+
 			t.notifyReplaced(r)
 		}); err != nil {
 			return n, err

@@ -29,14 +29,17 @@ type Restore struct {
 func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, list *budget.Charge) ([]Step, error) {
 	var above []Step
 	seen := make(map[string]bool)
+
 	for _, p := range r.Paths {
 		if err := r.checkPath(src, now, p); err != nil {
 			return nil, err
 		}
+
 		at, err := tree.ParsePath(p)
 		if err != nil {
 			return nil, err
 		}
+
 		more, err := MissingParents(src, now, r.State, at, seen)
 		if err != nil {
 			return nil, err
@@ -48,6 +51,7 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // the diff works without Like, too
 		all, err = StepsBetween(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
 	}
+
 	if err != nil {
 		return all, err
 	}
@@ -55,9 +59,11 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if len(r.Keep) > 0 {
 		all, r.Kept = DropKept(all, r.Keep)
 	}
+
 	if len(above) == 0 {
 		return all, nil
 	}
+
 	return append(above, slices.DeleteFunc(all, func(s Step) bool { return seen[s.Path.String()] })...), nil
 }
 
@@ -75,5 +81,6 @@ func (r *Restore) checkPath(src *tree.Source, now *tree.State, p string) error {
 	case errNow != nil:
 		return fmt.Errorf("%w: %s is neither in the workspace nor in snapshot %s", ErrNoPath, p, r.Snapshot)
 	}
+
 	return nil
 }

@@ -31,9 +31,11 @@ func StepOf(c tree.Change) Step {
 	if c.Before != nil {
 		s.Before, s.WasDir = c.Before.Ino, c.Before.IsDir()
 	}
+
 	if c.After != nil {
 		s.After, s.Link = c.After.Ino, c.After.Ino
 		s.IsDir, s.Size, s.Linked = c.After.IsDir(), c.After.Size(), len(c.After.Links) > 1
 	}
+
 	return s
 }

@@ -29,8 +29,10 @@ func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tre
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
+
 		return list.Try(cost)
 	})
+
 	return all, err
 }
 
@@ -41,19 +43,24 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 	if _, err := then.Resolve(src, p.String()); err != nil {
 		return nil, nil
 	}
+
 	for dir := p.Dir; dir != nil && !seen[dir.String()]; dir = dir.Dir {
 		a, err := now.Resolve(src, dir.String())
 		if err == nil && a.IsDir() {
 			break
 		}
+
 		b, err := then.Resolve(src, dir.String())
 		if err != nil {
 			return nil, err
 		}
+
 		seen[dir.String()] = true
 		missing = append(missing, StepOf(tree.Change{Path: dir, Before: a, After: b, What: tree.Added}))
 	}
+
 	slices.Reverse(missing) // a directory comes before the directories in it
+
 	return missing, nil
 }
 
@@ -64,17 +71,21 @@ func DropKept(all []Step, keep []string) (left []Step, kept []string) {
 	dropped := make(map[string]bool)
 	left = slices.DeleteFunc(all, func(s Step) bool {
 		p := s.Path.String()
+
 		for _, k := range keep {
 			if naming.Under(p, k) {
 				dropped[k] = true
 				return true
 			}
+
 			if s.WasDir && s.After != 0 && !s.IsDir && strings.HasPrefix(k, p+"/") {
 				return true // the step would replace a directory above k by a file
 			}
 		}
+
 		return false
 	})
+
 	return left, slices.Sorted(maps.Keys(dropped))
 }
 
@@ -100,9 +111,11 @@ func PathChangeOf(s Step) PathChange {
 	case s.After == 0:
 		p.Action = "deleted"
 	}
+
 	if p.Raw = naming.Raw(p.Path); p.Path == "" {
 		p.Path = "."
 	}
+
 	return p
 }
 
@@ -113,18 +126,22 @@ const maxListed = 1 << 20
 // them as a result may have. more is set if some are left out.
 func ListChanges(all []Step) (n int, out []PathChange, more bool) {
 	room := maxListed
+
 	for i := range all {
 		s := &all[i]
 		if Trivial(s) {
 			continue
 		}
+
 		if n++; !more {
 			room -= min(s.Path.Len(), unix.PathMax)
 			more = room < 0
 		}
+
 		if !more {
 			out = append(out, PathChangeOf(*s))
 		}
 	}
+
 	return n, out, more
 }

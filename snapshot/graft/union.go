@@ -18,6 +18,7 @@ type Owner interface {
 // contains it. The states do not change.
 func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.State) (*tree.State, error) {
 	out := states[0].Clone()
+
 	for _, st := range states[1:] {
 		var all []Step
 		hidden := make(map[*tree.Path]bool) // directories that are files in out, and paths below them
@@ -32,11 +33,14 @@ func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.St
 		}); err != nil {
 			return nil, err
 		}
+
 		t := Target{Editor: tree.Editor{State: out.Clone(), Source: src, Epoch: owner.Epoch()}, Base: out, Numbers: owner.Numbers}
 		if _, err := t.Graft(ctx, all, Options{Source: st, Now: time.Now().UnixNano()}); err != nil {
 			return nil, err
 		}
+
 		out = t.State
 	}
+
 	return out, nil
 }

@@ -39,6 +39,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if j.closed {
 		return 0, errs.Closed
 	}
@@ -52,6 +53,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 			return 0, err
 		}
 	}
+
 	j.zeroAhead(need)
 	pos := j.cur.base + j.off + recordHeader + int64(len(head))
 	if err := j.write(t, head, data); err != nil {
@@ -63,6 +65,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 		close(j.appended)
 		j.appended = nil
 	}
+
 	return pos, nil
 }
 
@@ -77,6 +80,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		durable: j.durable.Load(),
 		payload: crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data),
 	}
+
 	var prefix [recordHeader]byte
 	putRecordHead(prefix[:], h, j.cur.seed)
 	size := recordSize(int64(length))
@@ -85,6 +89,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	if !j.cur.validHeader { // the first record is written together with the header of the segment
 		b, at = append(b, j.cur.hdr.encode()...), 0
 	}
+
 	b = append(append(b, prefix[:]...), head...)
 	separate := size > bufferMax // a kill between the writes leaves a record with a wrong checksum
 	if !separate {
@@ -98,6 +103,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	if err == nil && separate {
 		_, err = j.cur.f.WriteAt(data, at+int64(len(b)))
 	}
+
 	if isFull(err) {
 		// This happens only on filesystems that cannot reserve space. The next record overwrites the
 		// written part, which has no valid checksum.
@@ -110,11 +116,13 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	if !j.cur.validHeader {
 		j.cur.validHeader = true // before end is stored: readers look at it without j.mu after that
 	}
+
 	j.off += size
 	j.seq++
 	end := j.cur.base + j.off
 	j.cur.end.Store(end)
 	j.end.Store(end)
+
 	return nil
 }
 
@@ -136,12 +144,14 @@ func (j *Journal) zeroAhead(size int64) {
 	if j.durable.Load() != end {
 		return // not synced since the last record
 	}
+
 	small := end-j.lastSync < smallCommit
 	j.lastSync = end
 	from := j.off + size
 	if !small || from <= j.zeroed {
 		return
 	}
+
 	n := min(aheadSize, j.cur.size-from)
 	if n <= 0 {
 		return

@@ -27,6 +27,7 @@ func (d *disk) drop(s *segment) error {
 	if err := d.fs.MkdirAll(d.quarantine, 0o700); err != nil {
 		return err
 	}
+
 	return d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
 }
 
@@ -54,6 +55,7 @@ func (d *disk) createFile(name string, size, need int64, urgent bool) (vfs.File,
 			d.giveUp()
 			f, err = d.create(name, size, 0)
 		}
+
 		return f, size, err
 	}
 }
@@ -66,15 +68,18 @@ func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
 	if err := d.checkFree(size, reserve); err != nil {
 		return nil, err
 	}
+
 	f, err := vfs.Create(d.fs, d.path(name))
 	if err != nil {
 		return nil, err
 	}
+
 	if err := allocate(f, 0, size); err != nil {
 		_ = f.Close()
 		_ = d.fs.Remove(d.path(name)) // Open removes a segment without a header
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -84,10 +89,12 @@ func (d *disk) checkFree(n, reserve int64) error {
 	if err != nil {
 		return err
 	}
+
 	free -= reserve
 	if free < n {
 		return fmt.Errorf("%d bytes needed, %d free: %w", n, max(free, 0), syscall.ENOSPC)
 	}
+
 	return nil
 }
 
@@ -101,6 +108,7 @@ func (d *disk) extend(s *segment) error {
 	if d.checkFree(n, d.reserve()) != nil {
 		return nil
 	}
+
 	err := allocate(s.f, s.size, n)
 	if isFull(err) {
 		return s.f.Truncate(s.size)
@@ -108,7 +116,9 @@ func (d *disk) extend(s *segment) error {
 	if err != nil {
 		return err
 	}
+
 	s.size += n
+
 	return nil
 }
 

@@ -18,8 +18,10 @@ func (j *Journal) DropBefore(pos int64) error {
 	if err := j.Sync(); err != nil {
 		return err
 	}
+
 	j.drop.Lock()
 	defer j.drop.Unlock()
+
 	return j.dropFirst(pos)
 }
 
@@ -27,15 +29,18 @@ func (j *Journal) DropBefore(pos int64) error {
 // to remove files and sync a directory can take a tenth of a second.
 func (j *Journal) dropFirst(pos int64) error {
 	j.mu.Lock()
+
 	if j.closed {
 		j.mu.Unlock()
 		return errs.Closed
 	}
+
 	segs := j.segments()
 	n := 0
 	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.durable.Load() {
 		n++
 	}
+
 	first, rest := segs[:n], segs[n:]
 	j.setSegments(rest)
 	j.mu.Unlock()
@@ -44,17 +49,21 @@ func (j *Journal) dropFirst(pos int64) error {
 	}
 
 	var err error
+
 	for len(first) > 0 {
 		if err = j.disk.drop(first[0]); err != nil {
 			// Stop here: without a later segment, the log would have a gap, which counts as damage.
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break
 		}
+
 		if cerr := first[0].f.Close(); cerr != nil {
 			j.log.Warn("journal: closing a segment that is dropped", "err", cerr)
 		}
+
 		first = first[1:]
 	}
+
 	if serr := j.disk.fs.SyncDir(j.disk.dir); serr != nil && err == nil {
 		err = fmt.Errorf("sync the journal directory: %w", serr)
 	}
@@ -64,6 +73,7 @@ func (j *Journal) dropFirst(pos int64) error {
 		defer j.mu.Unlock()
 		j.setSegments(append(slices.Clone(first), j.segments()...))
 	}
+
 	return err
 }
 
@@ -76,13 +86,16 @@ func (j *Journal) Shrink(pos int64) error {
 	if err := j.Sync(); err != nil {
 		return err
 	}
+
 	j.drop.Lock()
 	defer j.drop.Unlock()
+
 	// The new segment must be on disk with a record before the old one is removed: otherwise the
 	// position of the log could be lost.
 	if err := j.restartAt(pos); err != nil {
 		return err
 	}
+
 	return j.dropFirst(pos)
 }
 
@@ -91,6 +104,7 @@ func (j *Journal) Shrink(pos int64) error {
 func (j *Journal) restartAt(pos int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if j.closed {
 		return errs.Closed
 	}
@@ -103,6 +117,7 @@ func (j *Journal) restartAt(pos int64) error {
 	if err := j.Failed(); err != nil {
 		return err
 	}
+
 	return j.restart()
 }
 

@@ -40,6 +40,7 @@ func (e *DamageError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
+
 	return s
 }
 

@@ -57,6 +57,7 @@ func peekRecordHead(b []byte, pos int64) (recordHead, bool) {
 		durable: int64(binary.LittleEndian.Uint64(b[16:])),
 		payload: binary.LittleEndian.Uint32(b[24:]),
 	}
+
 	ok := h.seq != 0 && h.length <= MaxPayload && b[5]|b[6]|b[7] == 0 && h.durable >= 0 && h.durable <= pos
 	return h, ok
 }
@@ -100,6 +101,7 @@ func (h header) encode() []byte {
 	copy(b[40:], h.id[:])
 	binary.LittleEndian.PutUint64(b[56:], h.nonce)
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
+
 	return b
 }
 
@@ -114,6 +116,7 @@ func decodeHeader(b []byte) (header, bool, error) {
 	if v := binary.LittleEndian.Uint32(b[8:]); v != formatVersion {
 		return header{}, false, fmt.Errorf("%w: version %d, this version of amberfs reads %d", errs.Format, v, formatVersion)
 	}
+
 	h := header{
 		base:     int64(binary.LittleEndian.Uint64(b[16:])),
 		firstSeq: binary.LittleEndian.Uint64(b[24:]),
@@ -121,6 +124,7 @@ func decodeHeader(b []byte) (header, bool, error) {
 		id:       [16]byte(b[40:56]),
 		nonce:    binary.LittleEndian.Uint64(b[56:]),
 	}
+
 	ok := h.base >= 0 && h.firstSeq > 0 && h.durable >= 0 && h.durable <= h.base
 	return h, ok, nil
 }

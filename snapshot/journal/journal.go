@@ -113,24 +113,30 @@ func (j *Journal) Close() error {
 	if !j.readOnly {
 		err = j.Sync()
 	}
+
 	j.drop.Lock()
 	defer j.drop.Unlock()
+
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	if j.closed {
 		return errs.Closed
 	}
 	if err == nil && !j.readOnly {
 		err = j.closeWriter()
 	}
+
 	j.closed = true
 	segs := j.segments()
 	j.setSegments(nil)
+
 	for _, s := range segs {
 		if cerr := s.f.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close journal segment %s: %w", s.name, cerr)
 		}
 	}
+
 	return err
 }
 
@@ -144,13 +150,16 @@ func (j *Journal) closeWriter() error {
 	if err := j.syncTo(j.end.Load()); err != nil {
 		return err
 	}
+
 	if !j.marked && j.off+recordHeader <= j.cur.size {
 		if err := j.appendMark(); err != nil {
 			return err
 		}
 	}
+
 	if err := j.cur.f.Truncate(j.off); err != nil {
 		return fmt.Errorf("trim journal segment %s: %w", j.cur.name, err)
 	}
+
 	return nil
 }

@@ -28,19 +28,23 @@ func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	if len(p) == 0 {
 		return nil
 	}
+
 	if r := j.recent.Load(); r != nil && r.pos == payload && pos >= r.pos && pos-r.pos+int64(len(p)) <= int64(len(r.b)) {
 		copy(p, r.b[pos-r.pos:])
 		return nil
 	}
+
 	segs := j.segments()
 	i := locate(segs, pos)
 	if i < 0 {
 		return fmt.Errorf("%w: reading %d bytes at %d", ErrPosition, len(p), pos)
 	}
+
 	all, err := segs[i].readRecord(p, pos, payload)
 	if all != nil {
 		j.recent.Store(all)
 	}
+
 	return err
 }
 
@@ -68,8 +72,10 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 	if start < s.base+segmentHeader || pos < payload || end > limit {
 		return nil, fmt.Errorf("%w: reading %d bytes at %d, segment %s holds %d to %d", ErrPosition, len(p), pos, s.name, s.base, limit)
 	}
+
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
+
 	b, err := s.readMore((*buf)[:0], start, end-start)
 	*buf = b
 	if err != nil {
@@ -80,10 +86,12 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 	if !good || start+recordSize(int64(h.length)) > limit {
 		return nil, s.damaged(start-s.base, noHeader)
 	}
+
 	size := recordHeader + int64(h.length)
 	if end > start+size {
 		return nil, fmt.Errorf("%w: reading %d bytes at %d, the record ends at %d", ErrPosition, len(p), pos, start+size)
 	}
+
 	b, err = s.readMore(b, start, size)
 	*buf = b
 	if err != nil {
@@ -94,11 +102,14 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 	if crc(data) != h.payload {
 		return nil, s.damaged(start-s.base, "the record's checksum does not match")
 	}
+
 	copy(p, data[pos-payload:])
+
 	if len(data) >= max(2*len(p), recentMin) {
 		*buf = nil // it belongs to the caller now
 		return &checkedPayload{payload, data}, nil
 	}
+
 	return nil, nil
 }
 
@@ -108,17 +119,20 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 	if n <= have {
 		return b, nil
 	}
+
 	b = slices.Grow(b, int(n-have))[:n]
 	k, err := s.f.ReadAt(b[have:], start+have-s.base)
 	for try := 0; try < readTries && int64(k) < n-have && vfs.IsDamage(err) && !errors.Is(err, io.EOF); try++ {
 		k, err = s.f.ReadAt(b[have:], start+have-s.base)
 	}
+
 	if errors.Is(err, fs.ErrClosed) {
 		return b, fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, s.name)
 	}
 	if int64(k) < n-have {
 		return b, s.unreadable(start+have-s.base, err)
 	}
+
 	return b, nil
 }
 
@@ -135,6 +149,7 @@ func (s *segment) unreadable(off int64, err error) *DamageError {
 	if vfs.IsDamage(err) {
 		s.readFailed.Store(true)
 	}
+
 	d := s.damaged(off, "the disk cannot read it")
 	d.Err = err
 	return d

@@ -28,6 +28,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
+
 	j.damageList.logger, j.salvage = j.log, o.Salvage
 	if j.disk.reserve == nil {
 		j.disk.reserve = func() int64 { return 0 }
@@ -35,6 +36,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	if j.disk.segSize <= 0 {
 		j.disk.segSize = DefaultSegmentSize
 	}
+
 	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
 	j.behind = syncBehind
@@ -44,6 +46,7 @@ func Open(dir string, o Options) (*Journal, error) {
 		}
 		return nil, fmt.Errorf("open journal %s: %w", dir, err)
 	}
+
 	return j, nil
 }
 
@@ -57,10 +60,12 @@ func (o journalOpener) open() error {
 			return err
 		}
 	}
+
 	infos, err := o.disk.fs.ReadDir(o.disk.dir)
 	if err != nil && (!o.readOnly || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
+
 	for _, i := range infos {
 		base, ok := parseSegmentName(i.Name)
 		if !ok || i.Dir {
@@ -70,6 +75,7 @@ func (o journalOpener) open() error {
 			return fmt.Errorf("segment %s: %w", i.Name, err)
 		}
 	}
+
 	_, _ = rand.Read(o.id[:]) // never fails
 	o.names.Store(1)          // the next Sync syncs the directory, because the last run may not have
 	if err := o.recover(); err != nil {
@@ -78,13 +84,17 @@ func (o journalOpener) open() error {
 	if err := o.requireEnd(o.begin); err != nil {
 		return err
 	}
+
 	if o.readOnly {
 		o.first.Store(&errReadOnly)
 		return nil
 	}
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.syncFarBehind()
+
 	return nil
 }
 
@@ -99,24 +109,28 @@ func (o journalOpener) requireEnd(pos int64) error {
 		}
 		return nil
 	}
+
 	d := &DamageError{Pos: o.end.Load(), Reason: fmt.Sprintf("the log ends at %d, and went on to %d at least", o.end.Load(), pos)}
 	segs := o.segments()
 	if len(segs) > 0 {
 		last := segs[len(segs)-1]
 		d.Segment, d.Offset = last.name, d.Pos-last.base
 	}
+
 	if err := o.skip(d); err != nil {
 		return err
 	}
 	if err := o.discardAll(segs, nil); err != nil {
 		return err
 	}
+
 	o.cur = nil
 	o.end.Store(pos)
 	o.durable.Store(pos)
 	if o.readOnly {
 		return nil
 	}
+
 	return o.restart()
 }
 
@@ -127,16 +141,19 @@ func (o journalOpener) openSegment(base int64, name string) error {
 	if err != nil {
 		return err
 	}
+
 	s := &segment{base: base, name: name, f: f}
 	o.addSegment(s) // Open closes it after an error
 	if s.size, err = f.Size(); err != nil {
 		return err
 	}
+
 	win := window{r: f, lenient: o.salvage}
 	b, err := win.bytesAt(0, segmentHeader)
 	if err != nil {
 		return err
 	}
+
 	h, ok, err := decodeHeader(b)
 	if err != nil {
 		return err
@@ -144,6 +161,7 @@ func (o journalOpener) openSegment(base int64, name string) error {
 	if ok && h.base == base {
 		s.hdr, s.seed, s.validHeader = h, h.seed(), true
 	}
+
 	return nil
 }
 
@@ -160,9 +178,11 @@ func (o journalOpener) recover() error {
 	for last >= 0 && !segs[last].validHeader {
 		last--
 	}
+
 	if last < 0 {
 		return o.recoverEmpty(segs)
 	}
+
 	o.id = segs[last].hdr.id
 
 	// Read the log from the last position that is known to be durable.
@@ -170,10 +190,12 @@ func (o journalOpener) recover() error {
 	for start > 0 && !segs[start].validHeader {
 		start--
 	}
+
 	t, err := o.scanTail(segs[start : last+1])
 	if err != nil {
 		return err
 	}
+
 	o.seq = t.seq
 
 	// The segments after the last valid header were being created when the machine stopped, unless
@@ -183,11 +205,13 @@ func (o journalOpener) recover() error {
 			return err
 		}
 	}
+
 	// A segment that begins at the end of the log is empty, and is created again.
 	keep := locate(segs, t.end-1) + 1
 	if err := o.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err
 	}
+
 	return o.resume(t)
 }
 
@@ -207,6 +231,7 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 	if !segs[0].validHeader {
 		t.seq = final.hdr.firstSeq // the numbers of later records need only be higher
 	}
+
 	extend := func(r *record) {
 		t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
 	}
@@ -217,9 +242,11 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			extend(r)
 			continue
 		}
+
 		if h == nil {
 			return t, nil
 		}
+
 		if h.err != nil && h.rec == nil && !o.salvage && h.pos >= o.begin {
 			// After a read error it is unknown whether the log ends here.
 			return t, h.damage()
@@ -229,15 +256,18 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 		if (h.err == nil || h.rec == nil) && max(t.durable, durableAfter(sc, h), o.begin) <= h.pos {
 			return t, nil
 		}
+
 		if h.rec != nil {
 			o.addDamage(h.damage())
 			sc.accept(h.rec)
 			extend(h.rec)
 			continue
 		}
+
 		if !o.salvage && h.pos >= o.begin {
 			return t, h.damage()
 		}
+
 		// Damage before begin is no error: Replay begins later, and ReadAt returns the damage.
 		o.addDamage(h.damage())
 		sc.resync(h)
@@ -260,6 +290,7 @@ func durableAfter(sc *scanner, h *hole) (durable int64) {
 			more = false
 		}
 	}
+
 	return durable
 }
 
@@ -268,21 +299,25 @@ func durableAfter(sc *scanner, h *hole) (durable int64) {
 // segment on disk, because a segment is removed only when the next one is on disk.
 func (o journalOpener) recoverEmpty(segs []*segment) error {
 	found := len(o.Damage())
+
 	for _, s := range segs {
 		if err := o.checkUnused(s); err != nil {
 			return err
 		}
 	}
+
 	if len(segs) > 0 && o.begin > 0 && len(o.Damage()) == found {
 		d := (&hole{seg: segs[0], pos: segs[0].base, reason: noSegmentHeader}).damage()
 		if err := o.skip(d); err != nil {
 			return err
 		}
 	}
+
 	if len(segs) > 0 {
 		o.end.Store(segs[0].base)
 		o.durable.Store(segs[0].base)
 	}
+
 	return o.discardAll(segs, nil)
 }
 
@@ -296,6 +331,7 @@ func (o journalOpener) checkUnused(s *segment) error {
 	if _, ok := peekRecordHead(b, s.base+segmentHeader); !ok {
 		return nil
 	}
+
 	return o.skip((&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage())
 }
 
@@ -310,9 +346,11 @@ func (o journalOpener) discardAll(discarded, kept []*segment) error {
 			err = errors.Join(err, o.disk.fs.Remove(o.disk.path(s.name)))
 		}
 	}
+
 	if err != nil || len(discarded) == 0 || o.readOnly {
 		return err
 	}
+
 	// Without the sync before the first append, a power cut could bring the segments back, in the
 	// middle of the log.
 	return o.disk.fs.SyncDir(o.disk.dir)
@@ -327,6 +365,7 @@ func (o journalOpener) resume(t tail) error {
 	if len(segs) == 0 || !segs[len(segs)-1].validHeader {
 		return nil // the first Append opens a segment
 	}
+
 	s := segs[len(segs)-1]
 	s.end.Store(t.end)
 	if o.readOnly {
@@ -340,13 +379,16 @@ func (o journalOpener) resume(t tail) error {
 			return err
 		}
 	}
+
 	s.size = off
 	o.cur, o.off, o.marked = s, off, t.marked
 	if err := o.disk.extend(s); err != nil {
 		return err
 	}
+
 	if erase {
 		return o.syncAll()
 	}
+
 	return nil
 }

@@ -18,11 +18,13 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
 	j.drop.Lock()
 	defer j.drop.Unlock()
+
 	end, segs := j.end.Load(), j.segments()
 	if j.salvage && len(segs) > 0 && from < segs[0].base {
 		_ = j.skip(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
 		from = segs[0].base
 	}
+
 	if from == end && len(segs) == 0 {
 		return nil
 	}
@@ -36,6 +38,7 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	}
 
 	sc := j.newScanner(segs, from, end, j.salvage)
+
 	for {
 		r, h := sc.next()
 		if h != nil && h.rec != nil {
@@ -43,13 +46,16 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 			sc.accept(h.rec)
 			r, h = h.rec, nil
 		}
+
 		if h != nil {
 			if err := j.skip(h.damage()); err != nil {
 				return err
 			}
+
 			sc.resync(h)
 			continue
 		}
+
 		if r == nil {
 			return nil
 		}
@@ -70,17 +76,21 @@ func segmentsBefore(segs []*segment, end int64) []*segment { return segs[:locate
 func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 	j.drop.Lock()
 	defer j.drop.Unlock()
+
 	end := j.end.Load()
 	segs := segmentsBefore(j.segments(), end)
 	if len(segs) == 0 {
 		return nil
 	}
+
 	sc := j.newScanner(segs, segs[0].base, end, false)
+
 	for {
 		r, h := sc.next()
 		if h == nil && r == nil {
 			return nil
 		}
+
 		if h != nil {
 			sc.resync(h)
 			fn(h.damage(), sc.pos)

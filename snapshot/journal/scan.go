@@ -90,10 +90,13 @@ func (s *scanner) next() (*record, *hole) {
 			if r != nil {
 				s.accept(r)
 			}
+
 			return r, h
+
 		case s.i+1 == len(s.segs):
 			return nil, nil
 		}
+
 		s.enterSegment(s.i + 1)
 	}
 }
@@ -111,6 +114,7 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	if err != nil {
 		return bad("the disk cannot read it", err)
 	}
+
 	head, ok := getRecordHead(b, seg.seed, pos)
 	if !ok {
 		return bad(noHeader, nil)
@@ -120,6 +124,7 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	if r.end() > s.segmentEnd() {
 		return bad("the record does not fit into its segment", nil)
 	}
+
 	r.payload, err = s.win.bytesAt(pos-seg.base+recordHeader, int(head.length))
 	if err == nil && len(r.payload) == int(head.length) && crc(r.payload) == head.payload {
 		return r, nil
@@ -132,9 +137,11 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 		w := window{r: seg.f, lenient: true}
 		r.payload, _ = w.bytesAt(pos-seg.base+recordHeader, int(head.length))
 	}
+
 	if s.bytes != nil && len(r.payload) == int(head.length) && s.bytes(r.typ, r.payload) {
 		h.rec = r
 	}
+
 	return nil, h
 }
 
@@ -142,14 +149,17 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 // scan then ends.
 func (s *scanner) resync(h *hole) bool {
 	pos := max(h.next, h.pos+recordAlign, s.segs[s.i].base+segmentHeader)
+
 	for {
 		if s.segs[s.i].validHeader && s.search(pos) {
 			return true
 		}
+
 		if s.i+1 == len(s.segs) {
 			s.pos = s.limit
 			return false
 		}
+
 		s.enterSegment(s.i + 1)
 		pos = s.pos
 	}
@@ -165,21 +175,26 @@ func (s *scanner) search(pos int64) bool {
 			s.win.lenient = true // and read again: bytes that the disk cannot read count as zeros
 			continue
 		}
+
 		if len(b) < recordHeader {
 			return false
 		}
+
 		if skip := zeroBlocks(s.win.buf[pos-seg.base-s.win.start:]); skip > 0 {
 			pos += skip
 			continue
 		}
+
 		if h, ok := peekRecordHead(b, pos); ok && h.seq >= s.seq {
 			if r, _ := s.read(pos); r != nil {
 				s.pos, s.seq = pos, r.seq
 				return true
 			}
 		}
+
 		pos += recordAlign
 	}
+
 	return false
 }
 
@@ -215,6 +230,7 @@ func (w *window) bytesAt(off int64, n int) ([]byte, error) {
 	if cap(w.buf) < size {
 		w.buf = make([]byte, size)
 	}
+
 	b := w.buf[:size]
 	k, err := w.r.ReadAt(b, off)
 	if err != nil && !errors.Is(err, io.EOF) && k < n {
@@ -228,6 +244,7 @@ func (w *window) bytesAt(off int64, n int) ([]byte, error) {
 		clear(bad)
 		k += len(bad)
 	}
+
 	w.buf, w.start = b[:k], off
 	return w.buf[:min(n, k)], nil
 }

@@ -43,10 +43,12 @@ func parseSegmentName(name string) (int64, bool) {
 	if !ok || len(hex) != 16 {
 		return 0, false
 	}
+
 	v, err := strconv.ParseInt(hex, 16, 64)
 	if err != nil || v < 0 || segmentName(v) != name {
 		return 0, false
 	}
+
 	return v, true
 }
 
@@ -75,11 +77,13 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	if err != nil {
 		return fmt.Errorf("open a journal segment: %w", err)
 	}
+
 	j.addSegment(s)
 	j.names.Add(1)
 	j.cur = s
 	j.off = segmentHeader
 	j.syncFarBehind()
+
 	return nil
 }
 
@@ -95,6 +99,7 @@ func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	j.zeroed = 0
 	s.f, s.size = f, size
 	return s, nil

@@ -26,10 +26,12 @@ func (j *Journal) syncTo(target int64) error {
 	st := &j.sync
 	st.mu.Lock()
 	defer st.mu.Unlock()
+
 	for {
 		if err := j.Failed(); err != nil {
 			return err
 		}
+
 		if j.durable.Load() >= target {
 			return nil
 		}
@@ -45,6 +47,7 @@ func (j *Journal) syncTo(target int64) error {
 	st.mu.Lock()
 	st.running = false
 	st.done.Broadcast()
+
 	return err
 }
 
@@ -68,13 +71,16 @@ func (j *Journal) syncAll() error {
 			return j.fail(j.log, fmt.Sprintf("syncing segment %s", s.name), err)
 		}
 	}
+
 	if names != j.sync.names {
 		if err := j.disk.fs.SyncDir(j.disk.dir); err != nil {
 			return j.fail(j.log, "syncing the directory", err)
 		}
 		j.sync.names = names
 	}
+
 	j.durable.Store(end)
+
 	return nil
 }
 

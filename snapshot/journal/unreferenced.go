@@ -31,6 +31,7 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 		if b.open[floor]--; b.open[floor] == 0 {
 			delete(b.open, floor)
 		}
+
 		b.mu.Unlock()
 	}
 
@@ -38,10 +39,12 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 	if urgent {
 		write = b.log.AppendUrgent
 	}
+
 	if pos, err = write(t, nil, p); err != nil {
 		done()
 		return 0, nil, err
 	}
+
 	return pos, done, nil
 }
 
@@ -49,9 +52,11 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 func (b *Unreferenced) Lowest() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	low := int64(math.MaxInt64)
 	for pos := range b.open {
 		low = min(low, pos)
 	}
+
 	return low
 }

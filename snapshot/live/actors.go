@@ -52,12 +52,14 @@ func (v *view) recordRemoval(name tree.Link, before []string) {
 		delete(a.fresh, name)
 		return
 	}
+
 	if len(a.vacated) >= maxVacated {
 		return
 	}
 	if a.vacated == nil {
 		a.vacated = make(map[tree.Link][]string)
 	}
+
 	a.vacated[name] = append(before, v.trees.mu.by)
 }
 
@@ -70,6 +72,7 @@ func (v *view) recordNew(name tree.Link) {
 	if a.fresh == nil {
 		a.fresh = make(map[tree.Link]bool)
 	}
+
 	a.fresh[name] = true
 }
 
@@ -80,11 +83,14 @@ func (v *view) actorsAt(name tree.Link) []string {
 	if a.OnlyBy(v.trees.mu.by) {
 		return nil
 	}
+
 	by := slices.Clone(a.vacated[name])
 	if ino := v.inoAt(name); ino != 0 {
 		by = append(by, a.Of(ino)...)
 	}
+
 	slices.Sort(by)
+
 	return slices.Compact(by)
 }
 
@@ -105,6 +111,7 @@ func (v *view) inheritActors(name tree.Link, before []string) {
 	if len(before) == 0 {
 		return
 	}
+
 	if ino := v.inoAt(name); ino != 0 {
 		for _, by := range before {
 			v.attribution.Add(ino, by)
@@ -120,10 +127,12 @@ func (v *view) attribute(r *record) error {
 	if t.mu.by == "" {
 		t.mu.by = v.attribution.LastWriter(r.ino)
 	}
+
 	if t.overlap != nil && r.time-v.attribution.split >= int64(splitInterval) && v.overlaps(r, t.mu.by) {
 		v.attribution.split = r.time
 		t.overlap(v.id, t.mu.by)
 	}
+
 	if t.mu.failed != nil {
 		return t.mu.failed
 	}
@@ -133,7 +142,9 @@ func (v *view) attribute(r *record) error {
 	if _, err := t.log.AppendUrgent(recActor, []byte(t.mu.by), nil); err != nil {
 		return err
 	}
+
 	t.mu.journaled = t.mu.by
+
 	return nil
 }
 
@@ -147,18 +158,22 @@ func (v *view) overlaps(r *record, by string) bool {
 	if n, err := v.inode(r.ino); err == nil && n.Nlink == 0 && r.kind != recLink {
 		return false // an orphan, which no snapshot has
 	}
+
 	entry := func(parent uint64, name string) bool {
 		others := a.vacated[tree.Link{Parent: parent, Name: name}]
 		if slices.ContainsFunc(others, func(other string) bool { return other != by }) {
 			return true
 		}
+
 		dir, err := v.state.Get(v.source(), parent)
 		if err != nil {
 			return false // prepare returns the error
 		}
+
 		e, found, err := dir.Dir.Lookup(v.source(), name)
 		return err == nil && found && a.Others(e.Ino, by)
 	}
+
 	switch r.kind {
 	case recCreate, recUnlink:
 		return entry(r.parent, r.name)
@@ -169,6 +184,7 @@ func (v *view) overlaps(r *record, by string) bool {
 	case recSetAttr:
 		return r.set.Marks() && a.Others(r.ino, by)
 	}
+
 	return a.Others(r.ino, by)
 }
 

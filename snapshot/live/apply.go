@@ -30,11 +30,13 @@ func (v *view) commit(r *record, data []byte) error {
 	if hasRequest(r.kind) {
 		r.request = v.trees.mu.request
 	}
+
 	r.encode(v.trees.mu.enc)
 	write := v.trees.log.Append
 	if r.frees() {
 		write = v.trees.log.AppendUrgent
 	}
+
 	pos, err := write(r.kind, v.trees.mu.enc.Out(), data)
 	if err != nil {
 		return err
@@ -50,7 +52,9 @@ func (v *view) commit(r *record, data []byte) error {
 	if err := v.apply(r); err != nil {
 		return v.trees.fail(err)
 	}
+
 	v.trees.mu.failed = nil
+
 	return nil
 }
 
@@ -64,6 +68,7 @@ func (v *view) prepare(r *record) error {
 			return v.ownOrphanSlot(r.ino)
 		}
 		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.ino))
+
 	case recLink:
 		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.ino), v.ownOrphanSlot(r.ino))
 	case recUnlink:
@@ -90,10 +95,12 @@ func (v *view) prepare(r *record) error {
 	if err := n.Content.Preload(v.source().Files, r.off, r.n); err != nil || r.kind != recClone {
 		return tree.LoadError(err)
 	}
+
 	from, err := v.trees.inode(Node(r.view2, r.ino2))
 	if err != nil {
 		return err
 	}
+
 	return tree.LoadError(from.Content.Preload(v.source().Files, r.off2, r.n))
 }
 
@@ -112,10 +119,12 @@ func (v *view) ownEntry(parent uint64, name string) error {
 	if err := dir.Dir.OwnEntry(v.source(), v.trees.mu.epoch, name); err != nil {
 		return tree.LoadError(err)
 	}
+
 	e, found, err := dir.Dir.Lookup(v.source(), name)
 	if err != nil || !found {
 		return tree.LoadError(err)
 	}
+
 	_, err = v.own(e.Ino)
 	return tree.LoadError(errors.Join(err, v.ownOrphanSlot(e.Ino)))
 }
@@ -159,6 +168,7 @@ func (v *view) apply(r *record) error {
 	defer func() { v.trees.mu.inApply = false }()
 
 	e := v.newEditor(r.time)
+
 	switch r.kind {
 	case recCreate:
 		v.trees.sawIno(r.ino)
@@ -167,15 +177,18 @@ func (v *view) apply(r *record) error {
 			v.orphans.put(v.source(), v.trees.mu.epoch, n)
 			return nil
 		}
+
 		before := v.actorsAt(r.link())
 		v.recordNew(r.link())
 		e.Add(r.parent, r.name, n)
 		v.inheritActors(r.link(), before)
+
 	case recLink:
 		before := v.actorsAt(r.link())
 		v.recordNew(r.link())
 		v.link(e, r)
 		v.inheritActors(r.link(), before)
+
 	case recUnlink:
 		before := v.actorsAt(r.link())
 		e.Remove(r.parent, r.name)
@@ -185,6 +198,7 @@ func (v *view) apply(r *record) error {
 	default:
 		return v.applyTo(r)
 	}
+
 	return e.Err()
 }
 
@@ -204,6 +218,7 @@ func (v *view) link(e *tree.Editor, r *record) {
 		e.Link(r.parent, r.name, r.ino)
 		return
 	}
+
 	n := *orphan
 	v.orphans.remove(v.source(), v.trees.mu.epoch, n.Ino)
 	n.Nlink, n.Ctime = 1, r.time
@@ -218,6 +233,7 @@ func (v *view) rename(e *tree.Editor, r *record) {
 		v.recordNew(to)
 	}
 	defer v.inheritActors(to, toBy)
+
 	switch {
 	case r.flags&unix.RENAME_EXCHANGE != 0:
 		e.Exchange(from, to)
@@ -244,11 +260,14 @@ func (v *view) applyTo(r *record) error {
 	if err != nil {
 		return err
 	}
+
 	before := n.FileSize()
 	if r.kind != recSetAttr || r.set.Marks() {
 		v.markChanged(r.ino)
 	}
+
 	n.Ctime = r.time
+
 	switch r.kind {
 	case recSetAttr:
 		err = r.set.Apply(v.source(), v.trees.mu.epoch, n, r.time)
@@ -257,13 +276,16 @@ func (v *view) applyTo(r *record) error {
 		if r.kill {
 			n.Mode &^= unix.S_ISGID
 		}
+
 	case recRemoveXattr:
 		n.RemoveXattr(r.name)
 	default:
 		err = v.setData(n, r)
 	}
+
 	if n.Nlink > 0 {
 		v.state.Bytes += n.FileSize() - before
 	}
+
 	return tree.LoadError(err)
 }

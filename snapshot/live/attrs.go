@@ -24,6 +24,7 @@ func readInode[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (
 		if err != nil {
 			return err
 		}
+
 		result, err = fn(n)
 		return err
 	})
@@ -35,6 +36,7 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
 		return Attr{}, errs.TooBig
 	}
+
 	for {
 		a, end, err := f.setAttr(id, s)
 		if err != nil || end == 0 {
@@ -54,14 +56,17 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 			}
 			return errs.Invalid
 		}
+
 		if s.Size != nil {
 			end = n.Content.ReachBack(*s.Size, maxRuns)
 			if *s.Size > 0 && end > *s.Size {
 				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: SetAttr{Size: &end}}
 				return v.commit(&r, nil)
 			}
+
 			end = 0
 		}
+
 		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
 		a, err = v.attrAfter(&r)
 		return err
@@ -109,6 +114,7 @@ func (f *Reader) ListXattr(id NodeID) ([]string, error) {
 		for i, x := range n.Xattrs {
 			names[i] = x.Name
 		}
+
 		return names, nil
 	})
 }
@@ -126,6 +132,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 	if err := f.admit(id.View(), int64(len(name)+len(value))); err != nil {
 		return err
 	}
+
 	return f.changeInode(id, func(v *view, n *tree.Inode) error {
 		_, found := n.Xattr(name)
 		switch {
@@ -134,13 +141,16 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 		case !found && flags&unix.XATTR_REPLACE != 0:
 			return errs.NoAttr
 		}
+
 		total := len(name) + len(value)
 		for _, x := range n.Xattrs {
 			total += len(x.Name) + len(x.Value)
 		}
+
 		if total > MaxXattrs {
 			return errs.NoSpace
 		}
+
 		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
 		return v.commit(&r, nil)
 	})
@@ -152,6 +162,7 @@ func (f *Forest) RemoveXattr(id NodeID, name string) error {
 		if _, found := n.Xattr(name); !found {
 			return errs.NoAttr
 		}
+
 		r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
 		return v.commit(&r, nil)
 	})

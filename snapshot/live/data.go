@@ -25,6 +25,7 @@ const (
 // the bytes are in more than maxRuns runs, they are read in steps, and changes may come between.
 func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	var last content.Runs
+
 	for {
 		runs, err := readInode(f, id, func(node *tree.Inode) (content.Runs, error) {
 			if !node.IsRegular() {
@@ -35,6 +36,7 @@ func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
+
 		got, err := runs.Read(f.near.Files, p[n:])
 		n += got
 		if err == nil && len(runs) < maxRuns {
@@ -59,6 +61,7 @@ func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
 	case !n.IsRegular():
 		err = errs.Invalid
 	}
+
 	return v, n, err
 }
 
@@ -71,6 +74,7 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 	if err := f.admit(id.View(), int64(len(p))); err != nil {
 		return 0, err
 	}
+
 	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
 	data := p
 	if len(p) >= blobSize {
@@ -79,18 +83,22 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 			return 0, err
 		}
 		defer done()
+
 		r.kind, r.pos, r.payload, data = recWriteAt, pos, pos, nil
 	}
+
 	if err := f.change(id, func() error {
 		v, _, err := f.file(id)
 		if err != nil {
 			return err
 		}
+
 		r.time = now()
 		return v.commit(&r, data)
 	}); err != nil {
 		return 0, err
 	}
+
 	return len(p), nil
 }
 
@@ -103,16 +111,19 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	if off+n < 0 || off+n > MaxFileSize {
 		return errs.TooBig
 	}
+
 	switch mode {
 	case 0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE,
 		unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
 	default:
 		return errs.NotSupported
 	}
+
 	reserved := int64(0)
 	if mode&^unix.FALLOC_FL_KEEP_SIZE == 0 {
 		reserved = n
 	}
+
 	for end := off + n; off < end; {
 		to, err := f.fallocate(id, off, end, mode, reserved)
 		if err != nil {
@@ -120,6 +131,7 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 		}
 		off, reserved = to, 0
 	}
+
 	return nil
 }
 
@@ -130,11 +142,13 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 	if err := f.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
 		return 0, err
 	}
+
 	err = f.change(id, func() error {
 		v, node, err := f.file(id)
 		if err != nil {
 			return err
 		}
+
 		var runs int
 		if to, runs = node.Content.Reach(off, end, maxRuns); to >= node.Size() {
 			to = end
@@ -146,9 +160,11 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 		if adds && node.Content.Extents() >= content.MaxExtents {
 			return fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
 		}
+
 		r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: to - off, flags: mode}
 		return v.commit(&r, nil)
 	})
+
 	return to, err
 }
 
@@ -186,11 +202,13 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	if err := f.admit(dst.View(), cost); err != nil {
 		return 0, err
 	}
+
 	err = f.change(dst, func() error {
 		from, err := f.inode(src)
 		if err != nil {
 			return err
 		}
+
 		v, to, err := f.file(dst)
 		if err != nil {
 			return err
@@ -198,18 +216,22 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 		if !from.IsRegular() {
 			return errs.Invalid
 		}
+
 		if n = min(n, from.Size()-soff); n <= 0 {
 			n = 0
 			return nil
 		}
+
 		end, runs := from.Content.Reach(soff, soff+n, maxRuns)
 		n = end - soff
 		if to.Content.Extents()+runs > content.MaxExtents {
 			return errs.CrossDevice
 		}
+
 		r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
 		return v.commit(&r, nil)
 	})
+
 	return n, err
 }
 
@@ -221,6 +243,7 @@ func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (by
 		if err != nil {
 			return err
 		}
+
 		to, err := f.inode(dst)
 		if err != nil {
 			return err
@@ -228,6 +251,7 @@ func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (by
 		if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
 			return nil // CopyRange checks this again, and returns the error
 		}
+
 		if doff+n > MaxFileSize || doff+n < 0 {
 			return errs.TooBig
 		}
@@ -237,8 +261,10 @@ func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (by
 		if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
 			n = end - doff
 		}
+
 		end, runs := from.Content.Reach(soff, soff+n, maxRuns)
 		bytes, cost = end-soff, content.ExtentBytes*int64(runs-1)
+
 		return nil
 	})
 	return bytes, cost, err
@@ -248,6 +274,7 @@ func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (by
 func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	c := n.Content.Own(v.trees.mu.epoch)
 	files := v.source().Files
+
 	switch r.kind {
 	case recWrite, recWriteAt:
 		err = c.Write(files, r.off, r.n, r.pos, r.payload)
@@ -260,6 +287,7 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 		}
 		err = c.CloneRange(files, r.off, from.Content, r.off2, r.n)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -269,6 +297,7 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	if r.kill {
 		n.ClearPriv()
 	}
+
 	return nil
 }
 
@@ -281,5 +310,6 @@ func fallocate(src *content.Source, c *content.Content, r *record) error {
 	case r.flags&unix.FALLOC_FL_ZERO_RANGE != 0:
 		return c.Zero(src, r.off, r.n, keep)
 	}
+
 	return c.Allocate(src, r.off, r.n, keep)
 }

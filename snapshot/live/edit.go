@@ -60,6 +60,7 @@ func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
 	case v.readOnly:
 		return nil, ErrTooHeavy
 	}
+
 	e := &Edit{
 		f: f, base: v, done: make(chan struct{}), by: f.editActors(),
 		steps: Blobs{to: f.blobs, urgent: true}, enc: wire.NewEncoder(nil),
@@ -76,6 +77,7 @@ func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
 			e.heldBack = append(e.heldBack, h)
 		}
 	}
+
 	return e, nil
 }
 
@@ -92,12 +94,14 @@ func (e *Edit) End() {
 	e.steps.Done()
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
+
 	if e.heldBack == nil {
 		return
 	}
 	for _, v := range e.heldBack {
 		v.edited = nil
 	}
+
 	e.heldBack = nil
 	close(e.done)
 }
@@ -136,6 +140,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 		e.replaced = v.state
 		v.before = append(v.before, e.replaced)
 	}
+
 	v.state = e.to.State
 	f.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
@@ -143,6 +148,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	if !f.mu.replaying && !e.inv.Empty() {
 		f.mu.untold[v.id] = append(f.mu.untold[v.id], e.inv.rootNames())
 	}
+
 	return e.inv
 }
 
@@ -155,6 +161,7 @@ func (e *Edit) keepHeldInodes() {
 
 	// Drop orphans below a mount to which the kernel has no reference any more.
 	maps.DeleteFunc(e.base.beneath, func(_ tree.Link, ino uint64) bool { return !e.f.Held(Node(e.base.id, ino)) })
+
 	for i := range e.inv.Entries {
 		if entry := &e.inv.Entries[i]; entry.Was != 0 && e.keepHeld(entry.Was) {
 			entry.Gone = entry.Was
@@ -166,8 +173,10 @@ func (e *Edit) keepHeldInodes() {
 			}
 		}
 	}
+
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
+
 	e.base.before = slices.DeleteFunc(e.base.before, func(st *tree.State) bool { return st == e.replaced })
 	e.replaced = nil
 }
@@ -185,6 +194,7 @@ func (e *Edit) keepHeld(id NodeID) (kept bool) {
 			e.base.orphans.remove(e.f.waiting, e.f.mu.epoch, id.Ino())
 			kept = false
 		}
+
 		return err
 	})
 	return kept

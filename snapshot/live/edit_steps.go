@@ -38,6 +38,7 @@ func (e *Edit) beginGraft(g *Graft) {
 	if g.Record {
 		e.to.Record = e.record
 	}
+
 	if seal := g.Seal; seal != nil {
 		e.to.Seal = func(st *tree.State) (uint64, error) {
 			if err := seal(st); err != nil {
@@ -46,6 +47,7 @@ func (e *Edit) beginGraft(g *Graft) {
 			return e.f.Epoch(), nil
 		}
 	}
+
 	if by := g.By; by != nil {
 		own := e.by
 		g.Before = func(s *graft.Step) (err error) {
@@ -62,6 +64,7 @@ func (e *Edit) endGraft(changed []uint64, err error) error {
 	for _, ino := range changed {
 		e.addChanged(ino)
 	}
+
 	if err != nil || e.enc.Len() == 0 {
 		return err
 	}
@@ -113,6 +116,7 @@ func (e *Edit) record(c *graft.Op) error {
 	if e.enc.Len() < stepsBlob {
 		return nil
 	}
+
 	return e.write()
 }
 
@@ -126,6 +130,7 @@ func (e *Edit) write() error {
 // Redo makes the steps in the journal again. It is for recovery. The caller holds the forest's lock.
 func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 	e.to.State.Depth, e.to.Time, e.to.Redone = depth, now, e.addChanged
+
 	for _, s := range steps {
 		if s.Len < 0 || s.Len > journal.MaxPayload {
 			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
@@ -134,6 +139,7 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 		if err := e.f.log.ReadAt(b, s.Pos, s.Pos); err != nil {
 			return err
 		}
+
 		n, err := e.to.Redo(b, e.contentOf)
 		e.Changes += n
 		e.unsealed += n
@@ -144,6 +150,7 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 			return err
 		}
 	}
+
 	return e.findRemoved()
 }
 

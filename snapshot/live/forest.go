@@ -138,10 +138,12 @@ func New(o Options) *Forest {
 	if f.memory = o.Memory; f.memory == nil {
 		f.memory = unbounded{}
 	}
+
 	f.log, f.readView, f.logger = o.Log, o.ReadView, o.Logger
 	if f.admit == nil {
 		f.admit = func(uint32, int64) error { return nil }
 	}
+
 	f.mu.views = make(map[uint32]*view)
 	f.changed = changed.New[uint32](changedReaders)
 	f.requests.clear()
@@ -159,6 +161,7 @@ func New(o Options) *Forest {
 			}
 		}
 	}
+
 	return f
 }
 
@@ -220,7 +223,9 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 		if wait == nil {
 			return true
 		}
+
 		t.mu.Unlock()
+
 		select {
 		case <-wait:
 		case <-done:
@@ -256,11 +261,13 @@ func (t *trees) blocked(views []uint32) chan struct{} {
 	if t.mu.frozen != nil {
 		return t.mu.frozen
 	}
+
 	for _, id := range views {
 		if v, ok := t.mu.views[id]; ok && v.edited != nil {
 			return v.edited
 		}
 	}
+
 	return nil
 }
 
@@ -280,12 +287,15 @@ func (t *trees) HeldBack(view uint32) <-chan struct{} {
 func (t *trees) Freeze(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if t.mu.frozen != nil {
 		return false
 	}
+
 	ch := make(chan struct{})
 	t.mu.frozen = ch
 	time.AfterFunc(d, func() { t.thaw(ch) })
+
 	return true
 }
 
@@ -296,11 +306,14 @@ func (t *trees) Thaw() bool { return t.thaw(nil) }
 func (t *trees) thaw(ch chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if t.mu.frozen == nil || ch != nil && ch != t.mu.frozen {
 		return false
 	}
+
 	close(t.mu.frozen)
 	t.mu.frozen = nil
+
 	return true
 }
 
@@ -327,6 +340,7 @@ func (t *trees) writable(id NodeID) (*view, error) {
 	if _, err := t.readView(t.src, id.View()); err != nil {
 		return nil, err
 	}
+
 	return nil, ErrReadOnly
 }
 
@@ -346,10 +360,12 @@ func (t *trees) inode(id NodeID) (*tree.Inode, error) {
 	if v, ok := t.mu.views[id.View()]; ok {
 		return v.inode(id.Ino())
 	}
+
 	s, err := t.readView(t.source(), id.View())
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := s.Get(t.source(), id.Ino())
 	return n, tree.LoadError(err)
 }
@@ -380,6 +396,7 @@ func (v *view) own(ino uint64) (*tree.Inode, error) {
 	if _, err := v.orphan(ino); err != nil {
 		return nil, tree.LoadError(err)
 	}
+
 	n, err = v.orphans.own(v.source(), v.trees.mu.epoch, ino)
 	return n, tree.LoadError(err)
 }
@@ -394,17 +411,21 @@ func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	if errs.Of(err) == errs.Away {
 		return 0, err
 	}
+
 	if err != nil {
 		t.mu.nextIno = (t.mu.nextIno/tree.PageInodes + 1) * tree.PageInodes
 		if err := e.OwnSlot(t.mu.nextIno); err != nil {
 			return 0, err
 		}
 	}
+
 	if t.mu.nextIno+n > MaxIno {
 		return 0, fmt.Errorf("%w: the store has used up its inode numbers", errs.NoSpace)
 	}
+
 	first = t.mu.nextIno
 	t.mu.nextIno += n
+
 	return first, nil
 }
 

@@ -37,7 +37,9 @@ type Inheritance struct {
 func (f *Takeover) Inherit() (Inheritance, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
+
 	in := Inheritance{Notices: f.mu.inherited.notices, Stale: maps.Clone(f.mu.inherited.stale), Unanswered: f.requests.nodes()}
+
 	for id, v := range f.mu.views {
 		inos, err := v.orphans.all(f.waiting)
 		if err != nil {
@@ -47,6 +49,7 @@ func (f *Takeover) Inherit() (Inheritance, error) {
 			in.Orphans = append(in.Orphans, Node(id, ino))
 		}
 	}
+
 	return in, nil
 }
 
@@ -70,13 +73,16 @@ func (f *Takeover) Disinherit() {
 func (f *Takeover) Connect() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.mu.failed != nil {
 		return f.mu.failed
 	}
 	if _, err := f.log.AppendUrgent(recMount, nil, nil); err != nil {
 		return err
 	}
+
 	f.disinherit()
+
 	return nil
 }
 
@@ -114,6 +120,7 @@ func (f *Takeover) inherit(e *Edit) {
 	for i := range e.inv.Entries {
 		e.inv.Entries[i].Gone = e.inv.Entries[i].Was
 	}
+
 	in := &f.mu.inherited
 	if e.sealed {
 		in.stale[e.base.id] = append(in.stale[e.base.id], e.rootNames()...)
@@ -129,6 +136,7 @@ func (tx *Tx) SetStale(views map[uint32][][]byte) {
 		for _, name := range names {
 			all = append(all, string(name))
 		}
+
 		tx.f.mu.inherited.stale[id] = all
 	}
 }
@@ -142,6 +150,7 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 		for _, name := range names {
 			list = append(list, []byte(name))
 		}
+
 		all[view] = list
 	}
 	for view, edits := range tx.f.mu.untold {
@@ -153,10 +162,12 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 	for _, inv := range in.notices {
 		add(inv.view(), inv.rootNames())
 	}
+
 	for view, names := range all {
 		slices.SortFunc(names, bytes.Compare)
 		all[view] = slices.CompactFunc(names, bytes.Equal)
 	}
+
 	return all
 }
 
@@ -170,6 +181,7 @@ func (e *Edit) rootNames() (names []string) {
 				return true
 			})
 		}
+
 		if err != nil {
 			e.f.logger.Warn("names that the kernel may have outdated", "view", e.base.id, "err", err)
 		}

@@ -27,9 +27,11 @@ func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 		if _, lacks := errors.AsType[*tree.Unread](err); lacks {
 			return false, err
 		}
+
 		if err != nil {
 			return fn(e, nil, cookie), nil
 		}
+
 		a = attrOf(id.View(), n)
 		return fn(e, &a, cookie), nil
 	})
@@ -39,6 +41,7 @@ func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 // Unread error: it is then called again for the same entry.
 func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
 	begin := after
+
 	for more := true; more; {
 		from, tries := after, 0
 		err = f.reading(func() error {
@@ -46,6 +49,7 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 			if more = tries > tree.MaxFetched && after > from; more {
 				return nil // drop the objects that were read so far, and continue after the last entry
 			}
+
 			dir, err := f.inode(id)
 			if err != nil {
 				return err
@@ -53,10 +57,12 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 			if !dir.IsDir() {
 				return errs.NotDir
 			}
+
 			s, err := f.stateOf(id)
 			if err != nil {
 				return err
 			}
+
 			var lacks error
 			err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) (more bool) {
 				if more, lacks = fn(s, e, cookie); lacks == nil {
@@ -64,12 +70,15 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 				}
 				return more
 			})
+
 			return cmp.Or(err, lacks)
 		})
 	}
+
 	if after > begin && errs.Of(err) == errs.Away {
 		return nil // the next call lists the rest
 	}
+
 	return tree.LoadError(err)
 }
 
@@ -90,6 +99,7 @@ func (f *Reader) Path(id NodeID, most int) (string, error) {
 	var names []string
 	if err := f.reading(func() error {
 		names = nil
+
 		for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
 			n, err := f.inode(Node(id.View(), ino))
 			if err != nil {
@@ -98,13 +108,16 @@ func (f *Reader) Path(id NodeID, most int) (string, error) {
 			if len(n.Links) == 0 {
 				return errs.NotExist
 			}
+
 			l := n.Links[0]
 			names, ino, length = append(names, l.Name), l.Parent, length+len(l.Name)+1
 		}
+
 		return nil
 	}); err != nil {
 		return "", err
 	}
+
 	slices.Reverse(names)
 	p := strings.Join(names, "/")
 	return p[max(0, len(p)-most):], nil

@@ -67,6 +67,7 @@ func (v *view) charge(r *record) error {
 	if !v.trees.memory.Take(v.id, v.trees.pages.Swap(0), more, urgent) {
 		return &shortError{v.trees.memory, v.id, more, urgent}
 	}
+
 	return nil
 }
 
@@ -86,6 +87,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			bytes, urgent = bytes+InodeBytes, false
 		}
+
 	case recSetXattr:
 		bytes = nameBytes + int64(len(r.name)+len(r.value))
 	case recRemoveXattr:
@@ -99,6 +101,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 		default:
 			bytes, err = v.growthOfContent(r, 1)
 		}
+
 	default:
 		bytes, err = v.growthOfData(r)
 	}
@@ -108,6 +111,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 // growthOfData is growth for a change of the bytes of a file.
 func (v *view) growthOfData(r *record) (bytes int64, err error) {
 	extents := 2 // the new extent may split another one
+
 	switch {
 	case r.kind == recFallocate && r.flags&^unix.FALLOC_FL_KEEP_SIZE == 0:
 		n, err := v.inode(r.ino)
@@ -116,6 +120,7 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 		}
 		_, runs := n.Content.Reach(r.off, r.off+r.n, content.MaxExtents)
 		extents += runs
+
 	case r.kind == recClone:
 		from, err := v.trees.inode(Node(r.view2, r.ino2))
 		if err != nil {
@@ -124,6 +129,7 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 		_, runs := from.Content.Reach(r.off2, r.off2+r.n, content.MaxExtents)
 		extents += runs
 	}
+
 	return v.growthOfContent(r, extents)
 }
 
@@ -133,10 +139,12 @@ func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) 
 	if err != nil {
 		return 0, err
 	}
+
 	bytes = int64(extents) * content.ExtentBytes
 	if n.Content.Frozen(v.trees.mu.epoch) {
 		bytes += contentBytes + n.Content.Unsealed()*content.ExtentBytes
 	}
+
 	return bytes, nil
 }
 

@@ -26,6 +26,7 @@ func (e *Edit) loadMountPoints() {
 	if ask == nil || e.mounted != nil {
 		return
 	}
+
 	e.mounted = make(map[tree.Link]bool)
 	for _, path := range (*ask)(e.base.id) {
 		n, err := e.base.state.Get(e.f.waiting, tree.RootIno)
@@ -53,5 +54,6 @@ func (e *Edit) beneath(at tree.Link, like *tree.Inode) uint64 {
 	if n, err := e.base.orphans.get(e.f.waiting, ino); err != nil || n.Type() != like.Type() {
 		return 0
 	}
+
 	return ino
 }

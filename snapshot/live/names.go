@@ -36,10 +36,12 @@ func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
 		if err != nil {
 			return Attr{}, err
 		}
+
 		n, err := s.Lookup(f.src, dir, name)
 		if err != nil {
 			return Attr{}, tree.LoadError(err)
 		}
+
 		return attrOf(parent.View(), n), nil
 	})
 }
@@ -54,6 +56,7 @@ func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	case !n.IsDir():
 		err = errs.NotDir
 	}
+
 	return v, n, err
 }
 
@@ -62,10 +65,12 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
 	}
+
 	v, dir, err := t.directory(parent)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	_, found, err := dir.Dir.Lookup(t.src, name)
 	if err != nil {
 		return nil, nil, tree.LoadError(err)
@@ -73,6 +78,7 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if found {
 		return nil, nil, errs.Exist
 	}
+
 	return v, dir, nil
 }
 
@@ -81,14 +87,17 @@ func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
 	}
+
 	v, dir, err := t.directory(parent)
 	if err != nil {
 		return nil, nil, nil, err
 	}
+
 	n, err := v.state.Lookup(t.src, dir, name)
 	if err != nil {
 		return nil, nil, nil, tree.LoadError(err)
 	}
+
 	return v, dir, n, nil
 }
 
@@ -119,11 +128,13 @@ func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, 
 	if err := f.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
 	}
+
 	err = f.change(parent, func() error {
 		v, dir, err := find(parent, name)
 		if err != nil {
 			return err
 		}
+
 		c, depth := c, 0
 		switch c.Mode & unix.S_IFMT {
 		case unix.S_IFLNK:
@@ -138,15 +149,18 @@ func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, 
 				return err
 			}
 		}
+
 		inheritGroup(dir, &c)
 		ino, err := v.newIno()
 		if err != nil {
 			return err
 		}
+
 		r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
 		a, err = v.attrAfter(&r)
 		return err
 	})
+
 	return a, err
 }
 
@@ -159,6 +173,7 @@ func newInode(ino uint64, c *Create, t int64) *tree.Inode {
 	if n.IsDir() {
 		n.Nlink = 2
 	}
+
 	return n
 }
 
@@ -170,11 +185,13 @@ func (f *Forest) Link(id, newParent NodeID, name string) (a Attr, err error) {
 	if err := f.admit(id.View(), 0); err != nil {
 		return Attr{}, err
 	}
+
 	err = f.change(id, func() error {
 		v, _, err := f.vacant(newParent, name)
 		if err != nil {
 			return err
 		}
+
 		n, err := v.inode(id.Ino())
 		if err != nil {
 			return err
@@ -185,10 +202,12 @@ func (f *Forest) Link(id, newParent NodeID, name string) (a Attr, err error) {
 		if n.Nlink >= maxLinks {
 			return errs.TooManyLinks
 		}
+
 		r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
 		a, err = v.attrAfter(&r)
 		return err
 	})
+
 	return a, err
 }
 
@@ -197,12 +216,15 @@ func (v *view) attrAfter(r *record) (Attr, error) {
 	if err := v.commit(r, nil); err != nil {
 		return Attr{}, err
 	}
+
 	v.trees.mu.inApply = true // an Unread error would repeat the change, so wait for the object
 	defer func() { v.trees.mu.inApply = false }()
+
 	n, err := v.inode(r.ino)
 	if err != nil {
 		return Attr{}, err
 	}
+
 	return attrOf(v.id, n), nil
 }
 
@@ -223,6 +245,7 @@ func (f *Forest) remove(parent NodeID, name string, dir bool) (removed NodeID, e
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case !dir && n.IsDir():
 			return errs.IsDir
@@ -231,6 +254,7 @@ func (f *Forest) remove(parent NodeID, name string, dir bool) (removed NodeID, e
 		case dir && n.Dir.Len() > 0:
 			return errs.NotEmpty
 		}
+
 		removed = Node(v.id, n.Ino)
 		r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
 		return v.commit(&r, nil)
@@ -249,11 +273,13 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	if op.View() != np.View() {
 		return 0, errs.CrossDevice
 	}
+
 	if flags&whiteout != 0 {
 		if err := f.admit(op.View(), 0); err != nil {
 			return 0, err
 		}
 	}
+
 	err = f.change(op, func() error {
 		v, oldDir, n, err := f.occupied(op, on)
 		if err != nil {
@@ -262,10 +288,12 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		if err := tree.CheckName(nn); err != nil {
 			return err
 		}
+
 		_, newDir, err := f.directory(np)
 		if err != nil {
 			return err
 		}
+
 		old, err := v.state.Lookup(f.src, newDir, nn)
 		if err = tree.LoadError(err); errors.Is(err, errs.NotExist) {
 			old = nil
@@ -286,13 +314,16 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 				return err
 			}
 		}
+
 		if err := v.commit(&r, nil); err != nil {
 			return err
 		}
 		if old != nil && flags&exchange == 0 {
 			replaced = Node(v.id, old.Ino)
 		}
+
 		return nil
 	})
+
 	return replaced, err
 }

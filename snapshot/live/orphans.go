@@ -115,6 +115,7 @@ func (v *view) orphan(ino uint64) (*tree.Inode, error) {
 			n, err = v.keepReplaced(n)
 		}
 	}
+
 	return n, err
 }
 
@@ -132,6 +133,7 @@ func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
 func (v *view) keepAllReplaced() error {
 	v.trees.mu.inApply = true // read from disk under the lock
 	defer func() { v.trees.mu.inApply = false }()
+
 	for _, st := range v.before {
 		if err := st.Beyond(v.source(), v.state, func(n *tree.Inode) {
 			if v.trees.Held(Node(v.id, n.Ino)) {
@@ -141,5 +143,6 @@ func (v *view) keepAllReplaced() error {
 			return err
 		}
 	}
+
 	return nil
 }

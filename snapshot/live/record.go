@@ -76,7 +76,9 @@ func (r *record) encode(e *wire.Encoder) {
 	if hasRequest(r.kind) {
 		e.Uvarint(r.request)
 	}
+
 	r.encodeBody(e)
+
 	if r.kind == recWrite {
 		var sum [4]byte
 		binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(e.Out(), castagnoli))
@@ -100,6 +102,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		if r.makesDir() {
 			e.Uvarint(uint64(r.depth))
 		}
+
 	case recLink:
 		e.Uvarint(r.ino)
 		e.Uvarint(r.parent)
@@ -114,11 +117,13 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.String(r.name2)
 		e.Uvarint(uint64(r.flags))
 		e.Uvarint(uint64(r.depth))
+
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			e.Uvarint(r.ino)
 			e.Uvarint(uint64(r.create.Caller.UID))
 			e.Uvarint(uint64(r.create.Caller.GID))
 		}
+
 	case recSetAttr:
 		e.Uvarint(r.ino)
 		r.set.Encode(e)
@@ -130,11 +135,13 @@ func (r *record) encodeBody(e *wire.Encoder) {
 			e.Uvarint(uint64(r.n))
 			e.Uvarint(uint64(r.pos))
 		}
+
 	case recFallocate:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
 		e.Uvarint(uint64(r.n))
 		e.Uvarint(uint64(r.flags))
+
 	case recClone:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
@@ -142,11 +149,13 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.Uvarint(r.ino2)
 		e.Uvarint(uint64(r.off2))
 		e.Uvarint(uint64(r.n))
+
 	case recSetXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
 		e.Bool(r.kill)
 		e.Blob(r.value)
+
 	case recRemoveXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
@@ -165,6 +174,7 @@ func Bytes(t journal.Type, payload []byte) bool {
 	if t != recWrite {
 		return false
 	}
+
 	_, _, err := decodeRecord(t, payload)
 	return err == nil
 }
@@ -180,6 +190,7 @@ func decodeRecord(kind journal.Type, payload []byte) (r *record, data int, err e
 	if hasRequest(kind) {
 		r.request = d.Uvarint()
 	}
+
 	r.decodeBody(d)
 	if kind != recWrite {
 		return r, 0, d.Finish()
@@ -190,6 +201,7 @@ func decodeRecord(kind journal.Type, payload []byte) (r *record, data int, err e
 	if d.Err() == nil && binary.LittleEndian.Uint32(sum) != crc32.Checksum(head, castagnoli) {
 		d.Fail("the checksum of a write does not match")
 	}
+
 	r.n = int64(d.Remaining())
 	return r, d.Offset(), d.Err()
 }
@@ -198,6 +210,7 @@ func decodeRecord(kind journal.Type, payload []byte) (r *record, data int, err e
 func (r *record) decodeBody(d *wire.Decoder) {
 	ino := func() uint64 { return d.Uint(MaxIno) }
 	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
+
 	switch r.kind {
 	case recCreate:
 		r.parent = ino()
@@ -213,6 +226,7 @@ func (r *record) decodeBody(d *wire.Decoder) {
 		if r.makesDir() {
 			r.depth = int(d.Uint(tree.MaxDepth - 1))
 		}
+
 	case recLink:
 		r.ino = ino()
 		r.parent = ino()
@@ -231,6 +245,7 @@ func (r *record) decodeBody(d *wire.Decoder) {
 			r.ino = ino()
 			r.create = Create{Mode: unix.S_IFCHR, Caller: actors.Caller{UID: u32(), GID: u32()}}
 		}
+
 	case recSetAttr:
 		r.ino = ino()
 		r.set.Decode(d)
@@ -243,11 +258,13 @@ func (r *record) decodeBody(d *wire.Decoder) {
 			r.pos = d.Length()
 			r.payload = r.pos // the payload of a blob has only the bytes
 		}
+
 	case recFallocate:
 		r.ino = ino()
 		r.off = d.Length()
 		r.n = d.Length()
 		r.flags = u32()
+
 	case recClone:
 		r.ino = ino()
 		r.off = d.Length()
@@ -255,11 +272,13 @@ func (r *record) decodeBody(d *wire.Decoder) {
 		r.ino2 = ino()
 		r.off2 = d.Length()
 		r.n = d.Length()
+
 	case recSetXattr:
 		r.ino = ino()
 		r.name = d.String()
 		r.kill = d.Bool()
 		r.value = bytes.Clone(d.Blob())
+
 	case recRemoveXattr:
 		r.ino = ino()
 		r.name = d.String()

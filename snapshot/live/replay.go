@@ -33,8 +33,10 @@ const maxForeign = 10_000
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.mu.by, f.mu.replaying = actors.Unknown, true
 	defer func() { f.mu.replaying = false }()
+
 	p := &replay{f: f, foreign: foreign, from: from, skipAll: none, skipped: Skipped{Views: make(map[uint32]int64)}}
 	err := f.log.Replay(from, p.replayRecord)
 	return p.skipped, err
@@ -65,9 +67,11 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 		p.skipped.add(t, payload)
 		return nil
 	}
+
 	if err := p.apply(t, payload, payloadPos); err != nil {
 		return p.skipFailed(pos, t, payload, err)
 	}
+
 	return p.relieve()
 }
 
@@ -93,11 +97,14 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if r.request != 0 {
 		p.f.requests.inherit(r.request, requestResult{node: r.answer()})
 	}
+
 	v, ok := p.f.mu.views[r.view]
 	if !ok {
 		return nil
 	}
+
 	v.recharge(r)
+
 	return v.apply(r)
 }
 
@@ -110,6 +117,7 @@ func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error
 	p.f.logger.Warn("left out a record of the journal and those behind it", "position", pos, "error", err)
 	p.skipAll = true
 	p.skipped.add(t, payload)
+
 	return nil
 }
 
@@ -122,6 +130,7 @@ func (l *Skipped) add(t journal.Type, payload []byte) {
 		}
 		return
 	}
+
 	if r, _, err := decodeRecord(t, payload); err == nil {
 		l.Views[r.view]++
 	}

@@ -75,13 +75,16 @@ func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if c, ok := r.unanswered[request]; ok {
 		return c.node, true
 	}
+
 	c, done := r.inherited[request]
 	if done {
 		r.unanswered[request] = c
 	}
+
 	return c.node, done
 }
 
@@ -100,12 +103,15 @@ func (f *Takeover) Settled() (known []NodeID) {
 	r := &f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for request, c := range r.inherited {
 		if _, again := r.unanswered[request]; !again && c.node != 0 {
 			known = append(known, c.node)
 		}
 	}
+
 	r.inherited = make(map[uint64]requestResult)
+
 	return known
 }
 
@@ -113,10 +119,12 @@ func (f *Takeover) Settled() (known []NodeID) {
 func (r *requests) nodes() map[NodeID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	all := make(map[NodeID]bool)
 	for _, c := range r.inherited {
 		all[c.node] = true
 	}
+
 	return all
 }
 
@@ -139,12 +147,14 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 	r := &tx.f.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	all := make(map[uint64]uint64, len(r.inherited)+len(r.unanswered))
 	for _, part := range []map[uint64]requestResult{r.inherited, r.unanswered} {
 		for request, c := range part {
 			all[request] = uint64(c.node)
 		}
 	}
+
 	return all
 }
 

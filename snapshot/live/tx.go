@@ -32,6 +32,7 @@ func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 		f.lock()
 	}
 	defer f.mu.Unlock()
+
 	tx := newTx(f)
 	return f.finish(tx, fn(tx))
 }
@@ -64,8 +65,10 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	if _, err := tx.f.log.AppendUrgent(t, payload, nil); err != nil {
 		return err
 	}
+
 	tx.appended = true
 	tx.f.mu.failed = ErrFailed // until the function of Update has returned without an error
+
 	return nil
 }
 
@@ -143,6 +146,7 @@ func (tx *Tx) NewView() (uint32, error) {
 		if id > MaxView {
 			id = MainView + 1
 		}
+
 		tx.f.mu.nextView = id + 1
 		if tx.isFree(id) {
 			return id, nil
@@ -193,6 +197,7 @@ func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
 // Orphans freezes and returns the orphans of views: a state without a root for each view with orphans.
 func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 	states := make(map[uint32]*tree.State)
+
 	for _, id := range views {
 		v, ok := tx.f.mu.views[id]
 		if !ok {
@@ -205,6 +210,8 @@ func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 			states[id] = st
 		}
 	}
+
 	tx.f.mu.epoch++
+
 	return states, nil
 }

@@ -22,6 +22,7 @@ func (t *trees) Covered(view, pid uint32) []string {
 // are removed. The times of the directories above do not change. If st cannot be read, it returns st.
 func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 	e := tree.Editor{State: st.Clone(), Source: tx.f.waiting, Epoch: tx.f.ownEpoch()}
+
 	for _, p := range paths {
 		dir, n, err := emptyAt(e.Source, e.State, p)
 		if errors.Is(err, errs.NotExist) || err == nil && n == nil {
@@ -30,14 +31,17 @@ func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 		if err != nil {
 			return st
 		}
+
 		parent := e.Own(dir.Ino)
 		mtime, ctime := parent.Mtime, parent.Ctime
 		e.Remove(dir.Ino, path.Base(p))
 		parent.Mtime, parent.Ctime = mtime, ctime
 	}
+
 	if e.Err() != nil {
 		return st
 	}
+
 	return e.State
 }
 
@@ -52,21 +56,26 @@ func EmptyAt(src *tree.Source, st *tree.State, at string) (bool, error) {
 // is errs.NotExist if the path does not exist.
 func emptyAt(src *tree.Source, st *tree.State, at string) (dir, n *tree.Inode, err error) {
 	n, err = st.Get(src, tree.RootIno)
+
 	for name := range strings.SplitSeq(at, "/") {
 		if err == nil && !n.IsDir() {
 			err = errs.NotExist
 		}
+
 		if err != nil {
 			return nil, nil, tree.LoadError(err)
 		}
+
 		dir = n
 		n, err = st.Lookup(src, dir, name)
 	}
+
 	switch {
 	case err != nil:
 		return nil, nil, tree.LoadError(err)
 	case n.IsDir() && n.Dir.Len() == 0, n.IsRegular() && n.Nlink == 1 && n.FileSize() == 0:
 		return dir, n, nil
 	}
+
 	return dir, nil, nil
 }

@@ -38,9 +38,11 @@ func CheckDescription(message string, labels map[string]string) error {
 	for k, v := range labels {
 		n += len(k) + len(v)
 	}
+
 	if n > MaxDescription {
 		return errs.New(errs.Invalid, "malformed request: message and labels have %d bytes, at most %d are possible", n, MaxDescription)
 	}
+
 	return nil
 }
 
@@ -92,11 +94,13 @@ func Under(p, dir string) bool { return p == dir || dir == "/" || strings.HasPre
 // their shortest form. It returns nil if one of them is the root. The error is errs.Invalid.
 func CleanPaths[P ~string](in []P) ([]string, error) {
 	var out []string
+
 	for _, given := range in {
 		p := string(given)
 		if p == "" || strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
 			return nil, errs.New(errs.Invalid, "malformed request: path %q is not relative to the workspace's root", p)
 		}
+
 		clean := path.Clean(p)
 		if clean == ".." || strings.HasPrefix(clean, "../") {
 			return nil, errs.New(errs.Invalid, "malformed request: path %q leaves the workspace", p)
@@ -107,7 +111,9 @@ func CleanPaths[P ~string](in []P) ([]string, error) {
 		if top, _, _ := strings.Cut(clean, "/"); IsControlDir(top) {
 			return nil, errs.New(errs.Invalid, "malformed request: path %q is not part of the workspace", p)
 		}
+
 		out = append(out, clean)
 	}
+
 	return out, nil
 }

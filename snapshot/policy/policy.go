@@ -114,6 +114,7 @@ func Parse(b []byte) (Policy, error) {
 	if err := strictjson.Decode(b, &p); err != nil {
 		return p, refuse("%w", err)
 	}
+
 	return p, p.Check()
 }
 
@@ -129,18 +130,22 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	if err != nil {
 		return p, err
 	}
+
 	var doc map[string]any
 	if err := json.Unmarshal(present, &doc); err != nil {
 		return p, err
 	}
+
 	var change any
 	if err := strictjson.Decode(patch, &change); err != nil {
 		return p, refuse("%w", err)
 	}
+
 	fields, ok := change.(map[string]any)
 	if !ok {
 		return p, refuse("a patch must be a JSON object with the fields to change")
 	}
+
 	if rules, ok := fields["keep"].(map[string]any); ok {
 		for kind := range rules {
 			if keep, ok := doc["keep"].(map[string]any); ok {
@@ -153,6 +158,7 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	if err != nil {
 		return p, err
 	}
+
 	return Parse(merged)
 }
 
@@ -162,10 +168,12 @@ func mergePatch(target, patch any) any {
 	if !ok {
 		return patch
 	}
+
 	doc, ok := target.(map[string]any)
 	if !ok {
 		doc = make(map[string]any)
 	}
+
 	for name, value := range change {
 		if value == nil {
 			delete(doc, name)
@@ -173,6 +181,7 @@ func mergePatch(target, patch any) any {
 			doc[name] = mergePatch(doc[name], value)
 		}
 	}
+
 	return doc
 }
 
@@ -183,11 +192,13 @@ func (p *Policy) Check() error {
 	default:
 		return refuse("delete is %q; it can be anyone, owner or nobody", p.Delete)
 	}
+
 	switch p.Push.Only {
 	case PushManual, PushTurn, PushAll:
 	default:
 		return refuse("push.only is %q; it can be manual, turn or all", p.Push.Only)
 	}
+
 	for name, v := range map[string]int64{
 		"push.interval_seconds": p.Push.IntervalSeconds,
 		"interval_seconds":      p.IntervalSeconds, "quiet_seconds": p.QuietSeconds, "expire_seconds": p.ExpireSeconds,
@@ -202,13 +213,16 @@ func (p *Policy) Check() error {
 			return refuse("%s is over %d", name, maxSeconds)
 		}
 	}
+
 	for _, k := range p.RestoreKeeps {
 		if k == "" || path.IsAbs(k) || path.Clean(k) != k || k == "." || k == ".." || strings.HasPrefix(k, "../") {
 			return refuse("restore_keeps has %q, which is not a path below the root", k)
 		}
 	}
+
 	if b, err := json.Marshal(p); err != nil || len(b) > MaxBytes {
 		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps", len(b), MaxBytes))
 	}
+
 	return p.Keep.check()
 }

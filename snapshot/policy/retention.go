@@ -134,6 +134,7 @@ func (k *Keeper) Round() time.Time {
 	} else {
 		due = k.culled.Add(tick)
 	}
+
 	paused := k.removalsPaused(now)
 	cull = !paused && cull
 	again := k.culled.Add(tick) // the next cull of a workspace that this round does not cull
@@ -142,16 +143,19 @@ func (k *Keeper) Round() time.Time {
 	}
 
 	previous := k.takeSeen(views)
+
 	for w := range k.Workspaces(views) {
 		last, known := previous[w.View]
 		if !known {
 			last.captured = now
 		}
+
 		last.due = w.captureDue(&last, now)
 		if !last.due.After(now) {
 			if err := w.Capture(); err != nil {
 				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
 			}
+
 			last.captured = now
 			last.due = now.Add(tick)
 		}
@@ -159,6 +163,7 @@ func (k *Keeper) Round() time.Time {
 		if last.quiet = w.Policy.QuietSeconds > 0; last.quiet {
 			k.quiet++
 		}
+
 		if w.Records != last.records || !now.Before(last.next) || now.Before(last.culled) {
 			if cull {
 				last.records, last.culled, last.next = w.Records, now, k.cull(w, now)
@@ -179,6 +184,7 @@ func (k *Keeper) Round() time.Time {
 	if first, ok := k.firstDue(); ok {
 		due = earlier(due, first.at)
 	}
+
 	return due
 }
 
@@ -188,14 +194,18 @@ func (k *Keeper) viewsToCheck(now time.Time) []uint32 {
 	if k.Changed != nil {
 		views = append(views, k.Changed()...)
 	}
+
 	if k.Changed == nil || k.seen == nil || now.Before(k.last) { // Before: the clock was set back
 		return nil
 	}
+
 	for first, ok := k.firstDue(); ok && !first.at.After(now); first, ok = k.firstDue() {
 		views = append(views, first.view)
 		heap.Pop(&k.due)
 	}
+
 	slices.Sort(views)
+
 	return slices.Compact(views)
 }
 
@@ -216,7 +226,9 @@ func (k *Keeper) takeSeen(views []uint32) map[uint32]lastSeen {
 		k.seen, k.due, k.quiet = make(map[uint32]lastSeen), nil, 0
 		return previous
 	}
+
 	previous = make(map[uint32]lastSeen, len(views))
+
 	for _, view := range views {
 		if last, ok := k.seen[view]; ok {
 			previous[view] = last
@@ -226,12 +238,14 @@ func (k *Keeper) takeSeen(views []uint32) map[uint32]lastSeen {
 			}
 		}
 	}
+
 	return previous
 }
 
 // removalsPaused reports whether the clock may be wrong, so that no snapshot or fork is removed.
 func (k *Keeper) removalsPaused(now time.Time) bool {
 	elapsed := k.Elapsed()
+
 	if k.last.IsZero() {
 		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpPause {
 			k.pausedUntil = elapsed + startPause
@@ -244,6 +258,7 @@ func (k *Keeper) removalsPaused(now time.Time) bool {
 		k.PauseRemovals(now.Add(jumpPause))
 		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
 	}
+
 	k.last, k.elapsed = now, elapsed
 	return elapsed < k.pausedUntil
 }
@@ -276,6 +291,7 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	if w.Changes != last.changes {
 		last.changes, last.changed = w.Changes, now
 	}
+
 	if !w.Changed {
 		return due
 	}
@@ -285,6 +301,7 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	if n := w.Policy.QuietSeconds; n > 0 {
 		due = earlier(due, last.changed.Add(time.Duration(n)*time.Second))
 	}
+
 	return due
 }
 
@@ -299,11 +316,13 @@ func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 			break
 		}
 	}
+
 	due, err := w.EndForks(now, due)
 	if err != nil {
 		k.Logger.Warn("forks whose time is over", "workspace", w.Name, "err", err)
 		due = earlier(due, now.Add(longestSleep))
 	}
+
 	return due
 }
 
@@ -317,6 +336,7 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 	for kind, rule := range rules {
 		selections[kind] = rule.Select(now)
 	}
+
 	minAge := time.Duration(w.Policy.MinAgeSeconds) * time.Second
 	later := func(at time.Time) {
 		if at.After(now) {
@@ -325,6 +345,7 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 	}
 
 	newest := true
+
 	for i := range w.Newest {
 		sel := selections[i.Kind]
 		kept := sel == nil || sel.Keeps(i.Created) || newest
@@ -341,6 +362,8 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 			remove = append(remove, i.View)
 		}
 	}
+
 	slices.Reverse(remove)
+
 	return remove, due
 }

@@ -42,7 +42,9 @@ func (r *Rule) UnmarshalJSON(b []byte) error {
 	if err := strictjson.Decode(b, &whole); err != nil {
 		return errs.New(errs.Invalid, "a rule of keep: %w", err)
 	}
+
 	*r = Rule(whole)
+
 	return nil
 }
 
@@ -99,18 +101,22 @@ func (k *Selection) Keeps(t time.Time) bool {
 	if !t.After(k.now) && t.After(k.newest) {
 		k.newest = t
 	}
+
 	keep := k.seen <= k.rule.Last || k.rule.Within > 0 && k.newest.Sub(t) <= time.Duration(k.rule.Within)
+
 	for i := range k.periods {
 		p := &k.periods[i]
 		if p.left == 0 {
 			continue
 		}
+
 		if name := p.name(t); name != p.last {
 			p.last = name
 			p.left--
 			keep = true
 		}
 	}
+
 	return keep
 }
 
@@ -133,6 +139,7 @@ func ParseSpan(text string) (time.Duration, error) {
 			if limit := float64(maxSeconds * time.Second / d); n > limit || n < -limit {
 				return 0, strconv.ErrRange
 			}
+
 			return time.Duration(n * float64(d)), nil
 		}
 	}
@@ -145,16 +152,19 @@ func ParseExpiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		if !t.After(now) {
 			return nil, errs.Fail(errs.Invalid, "the expiry %s is in the past", text)
 		}
 		return &t, nil
 	}
+
 	d, err := ParseSpan(text)
 	if err != nil || d <= 0 {
 		return nil, errs.Fail(errs.Invalid, "an expiry is a duration such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
 	}
+
 	t := now.Add(d)
 	return &t, nil
 }
@@ -168,6 +178,7 @@ func ParseTTL(text string) (time.Duration, error) {
 	if err != nil || d <= 0 {
 		return 0, errs.Fail(errs.Invalid, "a ttl is a duration such as 30m, 1h or 7d, not %q", text)
 	}
+
 	return d, nil
 }
 
@@ -186,10 +197,13 @@ func (s *Span) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &text); err != nil {
 		return err
 	}
+
 	d, err := ParseSpan(text)
 	if err != nil {
 		return fmt.Errorf("a duration is 30m, 24h, 7d or 2w, for example, not %q", text)
 	}
+
 	*s = Span(d)
+
 	return nil
 }

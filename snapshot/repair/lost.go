@@ -31,11 +31,13 @@ func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat 
 	for _, name := range l.Replaced {
 		r.Affect(Affected{Workspace: name})
 	}
+
 	for view, w := range cat.Workspaces {
 		if _, skipped := l.Skipped.Views[view]; behind || skipped {
 			r.Affect(Affected{Workspace: w.Name})
 		}
 	}
+
 	for _, f := range l.Skipped.Foreign {
 		for _, sn := range snapshotsIn(f) {
 			if w, ok := cat.Workspaces[sn.WS]; ok && w.Snapshots.Named(sn.Name) == nil {
@@ -55,6 +57,7 @@ func snapshotsIn(f live.Foreign) []catalogue.SnapshotRecord {
 	case catalogue.TypeCapture, catalogue.TypeEdit, catalogue.TypePull, catalogue.TypeEndFork:
 		_ = json.Unmarshal(f.Payload, &r)
 	}
+
 	all := []catalogue.SnapshotRecord{r.SnapshotRecord, r.Pre, r.Post, r.Snapshot, r.Last, r.Full}
 	return slices.DeleteFunc(all, func(r catalogue.SnapshotRecord) bool { return r.Name == "" })
 }
@@ -64,6 +67,7 @@ func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (o
 	for _, w := range cat.Workspaces {
 		out = append(out, Tree{At: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})
 	}
+
 	for _, sn := range cat.Snapshots {
 		if w, ok := cat.Workspaces[sn.WS]; ok {
 			st, _ := sn.Tree(src) // nil if it cannot be read
@@ -71,5 +75,6 @@ func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (o
 			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before})
 		}
 	}
+
 	return out
 }

@@ -29,22 +29,27 @@ func Repair(ctx context.Context, dir string, o cas.Options, open func(uid, gid u
 	if err := storedir.Check(dir); err != nil {
 		return nil, err
 	}
+
 	res, err := repairPacks(dir, o)
 	if err != nil {
 		return nil, err
 	}
+
 	uid, gid, err := storedir.Owner(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := open(uid, gid)
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := verifyAndClose(ctx, s, progress)
 	if err != nil {
 		return nil, err
 	}
+
 	r.Repaired = &res
 	return r, nil
 }
@@ -67,6 +72,7 @@ func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
 		if res, err = cas.Repair(dir, o); err != nil {
 			return fmt.Errorf("repairing %s: %w", dir, err)
 		}
+
 		return nil
 	})
 	return res, err
@@ -81,8 +87,10 @@ func Check(ctx context.Context, open func(salvage bool) (Store, error), progress
 			s, err = again, nil
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return verifyAndClose(ctx, s, progress)
 }

@@ -103,6 +103,7 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 	if err != nil {
 		return nil, err
 	}
+
 	r.Packs, r.Objects, r.Bytes = res.Packs, res.Objects, res.Bytes
 	if err := s.Log.Verify(func(d *journal.DamageError, end int64) {
 		r.Damage = append(r.Damage, journalDamage(d))
@@ -117,11 +118,13 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 	if err != nil || intact && len(c.holes) == 0 {
 		return r, err
 	}
+
 	for _, t := range all {
 		if err := c.checkTree(ctx, t, r); err != nil {
 			return nil, err
 		}
 	}
+
 	return r, nil
 }
 
@@ -132,15 +135,18 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 		return nil
 	}
 	defer release()
+
 	if t.Hidden {
 		intact, err := c.allIntact(ctx, []Tree{t})
 		r.Hidden = r.Hidden || !intact
 		return err
 	}
+
 	if t.State == nil {
 		r.Affected = append(r.Affected, t.At)
 		return nil
 	}
+
 	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.isMissing, Log: c.lostBytes}, func(p string) {
 		at := t.At
 		at.Path = p
@@ -168,6 +174,7 @@ func (c *verification) isMissing(h cas.Hash) bool {
 	if errs.Of(err) == errs.Away {
 		c.away = err
 	}
+
 	return err != nil || !exists
 }
 
@@ -182,16 +189,19 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 	found := false
 	release := func() {} // releases the tree before
 	defer func() { release() }()
+
 	for _, t := range trees {
 		t, releaseThis, ok := c.hold(t)
 		if !ok {
 			continue
 		}
+
 		releaseBefore := release
 		release = func() { releaseThis(); releaseBefore() }
 		if t.State == nil {
 			return false, nil
 		}
+
 		err := t.State.Mark(ctx, c.Source, before, false, func(h cas.Hash) bool {
 			if _, ok := seen[h]; ok {
 				return false
@@ -199,10 +209,12 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 			if len(seen) == maxSeen {
 				clear(seen)
 			}
+
 			seen[h] = struct{}{}
 			if !c.Objects.Here(h) {
 				return false
 			}
+
 			found = found || c.isMissing(h)
 			return !found
 		})
@@ -214,9 +226,11 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 		case err != nil || found:
 			return false, nil
 		}
+
 		releaseBefore()
 		before, release = t.State, releaseThis
 	}
+
 	return true, nil
 }
 

@@ -42,6 +42,7 @@ func Open(path string, lock *os.File) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d := &Dir{Path: path, lock: lock}
 	if err := d.mkdir(); err != nil {
 		return nil, fmt.Errorf("making store %s: %w", path, err)
@@ -52,6 +53,7 @@ func Open(path string, lock *os.File) (*Dir, error) {
 	if err := d.lockDir(); err != nil {
 		return nil, errors.Join(err, d.removeCreated(), d.Disk.Close())
 	}
+
 	return d, nil
 }
 
@@ -60,11 +62,14 @@ func (d *Dir) mkdir() error {
 	if err := os.MkdirAll(filepath.Dir(d.Path), 0o700); err != nil {
 		return err
 	}
+
 	err := os.Mkdir(d.Path, 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+
 	d.createdDir = err == nil
+
 	return nil
 }
 
@@ -78,14 +83,17 @@ func (d *Dir) lockDir() error {
 	if _, err := checkFormat(d.Disk, d.Path); err != nil {
 		return err
 	}
+
 	entries, err := d.Disk.ReadDir(d.Path)
 	if err != nil {
 		return err
 	}
+
 	d.before = make(map[string]bool)
 	for _, e := range entries {
 		d.before[e.Name] = true
 	}
+
 	d.lock, err = lockStore(d.Disk, d.Path)
 	return err
 }
@@ -126,9 +134,11 @@ func (d *Dir) removeCreated() error {
 			err = errors.Join(err, os.RemoveAll(d.Disk.Path(filepath.Join(d.Path, name))))
 		}
 	}
+
 	if d.createdDir {
 		_ = unix.Rmdir(d.Path) // fails if another process has begun to use it
 	}
+
 	return err
 }
 

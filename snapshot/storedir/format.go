@@ -28,6 +28,7 @@ func Check(dir string) error {
 		if err != nil {
 			return err
 		}
+
 		_, err = checkFormat(disk, dir)
 		return err
 	})
@@ -56,6 +57,7 @@ func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 	if string(b) == FormatLine {
 		return true, nil
 	}
+
 	line, _, _ := strings.Cut(string(b), "\n")
 	return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; %s",
 		filepath.Join(dir, "format"), line, strings.TrimSpace(FormatLine), migrationHint(line))
@@ -67,12 +69,14 @@ func migrationHint(line string) string {
 	var theirs, ours int
 	_, err := fmt.Sscanf(line, "amberfs store %d", &theirs)
 	_, _ = fmt.Sscanf(FormatLine, "amberfs store %d", &ours)
+
 	switch {
 	case err != nil || theirs > ours:
 		return "use the version of amberfs that created it"
 	case theirs < 3:
 		return "mount it with the version of amberfs that created it, and copy what you need"
 	}
+
 	return "with the version of amberfs that created it, take a snapshot of the present state and of each fork, `amberfs remote add NAME URL` " +
 		"and `amberfs push NAME SNAPSHOT...`; then pull them with this version"
 }
@@ -88,6 +92,7 @@ func (d *Dir) Format(filling string) error {
 	if d.before == nil { // the lock was inherited, so this was a store
 		return errs.New(errs.Format, "unknown store format: %s has lost its file `format`", d.Path)
 	}
+
 	d.formatted = true
 	if err := markFilling(d.Disk, d.Path, filling); err != nil {
 		return err
@@ -95,6 +100,7 @@ func (d *Dir) Format(filling string) error {
 	if err := vfs.WriteFile(d.Disk, filepath.Join(d.Path, "format"), []byte(FormatLine)); err != nil {
 		return err
 	}
+
 	// The name of the directory must survive a power cut, too.
 	return vfs.OS.SyncDir(filepath.Dir(d.Path))
 }
@@ -106,6 +112,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		switch e.Name {
 		case "lock", "amberfs.log", "lost+found", "format.tmp", fillingName, fillingName + ".tmp":
@@ -113,6 +120,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 			return errs.New(errs.Format, "unknown store format: %s contains %s but no file `format`, so it is not a store; name an empty or new directory", dir, e.Name)
 		}
 	}
+
 	return nil
 }
 
@@ -122,11 +130,13 @@ func readSmall(disk *vfs.Beneath, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b := make([]byte, smallFile)
 	n, err := f.ReadAt(b, 0)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
+
 	return b[:n], errors.Join(err, f.Close())
 }
 
@@ -144,10 +154,12 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 	if from != "" {
 		return vfs.WriteFile(disk, name, []byte(from))
 	}
+
 	err := disk.Remove(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }
 
@@ -177,7 +189,9 @@ func contentOf(dir, name string) (text string, err error) {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
+
 		text = string(b)
+
 		return err
 	})
 	return text, err

@@ -33,10 +33,12 @@ func (e *LockedError) Error() string {
 	if e.Mountpoint != "" {
 		at = " and mounted at " + e.Mountpoint
 	}
+
 	by := "another process"
 	if e.PID != 0 {
 		by = fmt.Sprintf("process %d", e.PID)
 	}
+
 	return fmt.Sprintf("store %s is in use by %s%s; unmount it first (amberfs umount) or use that mount", e.Dir, by, at)
 }
 
@@ -56,11 +58,14 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 		time.Sleep(20 * time.Millisecond)
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
+
 	if err != nil {
 		defer f.Close()
+
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking store %s: %w", dir, err)
 		}
+
 		h, _ := ReadHolder(dir)
 		return nil, &LockedError{dir, h}
 	}
@@ -71,6 +76,7 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 	if err := writeHolder(f, Holder{PID: os.Getpid()}); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return f, nil
 }
 
@@ -82,6 +88,7 @@ func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
 		return false
 	}
 	defer g.Close()
+
 	a, aerr := f.Stat()
 	b, berr := g.Stat()
 	return aerr == nil && berr == nil && os.SameFile(a, b)
@@ -102,6 +109,7 @@ func HolderIsDying(dir string) bool {
 	if process.Killed(h.PID) {
 		return true
 	}
+
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID))
 	return err != nil || len(b) == 0
 }
@@ -112,12 +120,14 @@ func writeHolder(f *os.File, h Holder) error {
 	if err != nil {
 		return err
 	}
+
 	// Overwrite before truncating: a truncation frees the block of the file, and a full disk might
 	// have no other.
 	b = append(b, '\n')
 	if _, err = f.WriteAt(b, 0); err != nil {
 		return err
 	}
+
 	return f.Truncate(int64(len(b)))
 }
 

@@ -18,6 +18,7 @@ func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, chan
 	out.Mode = ours.Mode&unix.S_IFMT | mergeValue(base.Mode&perm, ours.Mode&perm, theirs.Mode&perm, rule, &ok)
 	out.UID = mergeValue(base.UID, ours.UID, theirs.UID, rule, &ok)
 	out.GID = mergeValue(base.GID, ours.GID, theirs.GID, rule, &ok)
+
 	for _, name := range ChangedXattrs(base, theirs) {
 		has := valueOf(ours, name)
 		switch v := mergeValue(valueOf(base, name), has, valueOf(theirs, name), rule, &ok); {
@@ -28,6 +29,7 @@ func MergeAttrs(base, ours, theirs *tree.Inode, rule Rule) (out tree.Inode, chan
 			out.RemoveXattr(name)
 		}
 	}
+
 	changed = out.Mode != ours.Mode || out.UID != ours.UID || out.GID != ours.GID || !tree.SameXattrs(&out, ours)
 	return out, changed, ok
 }
@@ -42,6 +44,7 @@ func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
 	if ours == base || rule == TakeTheirs {
 		return theirs
 	}
+
 	return ours
 }
 
@@ -65,6 +68,7 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	if m.Taken, err = same(ours, base); err != nil {
 		return m, err
 	}
+
 	if m.Taken {
 		m.Changed = true
 		m.Node.Mode = theirs.Mode&unix.S_IFMT | m.Node.Mode&^unix.S_IFMT
@@ -77,6 +81,7 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	if err != nil || alike {
 		return m, err
 	}
+
 	m.Lines = true
 	m.OK = m.OK && mergeable(base, ours, theirs)
 	return m, nil
@@ -104,10 +109,12 @@ func ChangedXattrs(x, y *tree.Inode) (names []string) {
 	if tree.SameXattrs(x, y) {
 		return nil
 	}
+
 	for _, have := range slices.Concat(x.Xattrs, y.Xattrs) {
 		if valueOf(x, have.Name) != valueOf(y, have.Name) && !slices.Contains(names, have.Name) {
 			names = append(names, have.Name)
 		}
 	}
+
 	return names
 }

@@ -96,19 +96,23 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 		if err != nil {
 			return err
 		}
+
 		if e.Open == nil {
 			p.set(e.Path, nil)
 			continue
 		}
+
 		in, err := e.Open()
 		if err != nil {
 			return err
 		}
+
 		sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, in)
 		in.Close()
 		if err != nil {
 			return err
 		}
+
 		n, err := p.fileIn(path.Dir(e.Path))
 		if err != nil {
 			return err
@@ -122,6 +126,7 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 		if e.Mode != 0 {
 			n.Mode = e.Mode
 		}
+
 		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
 		p.stored = append(p.stored, n.Content)
 		p.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
@@ -145,11 +150,13 @@ func (p *Plan) dirFor(dir string) (tree.Inode, error) {
 	if f != nil && f.node.IsDir() {
 		return tree.Inode{Ino: f.node.Ino, Mode: f.node.Mode, UID: f.node.UID, GID: f.node.GID, Nlink: 2, Mtime: p.Now, Atime: p.Now, Ctime: p.Now, Btime: p.Now}, nil
 	}
+
 	d, err := p.dirFor(path.Dir(dir))
 	if err == nil {
 		made := d
 		p.set(dir, &file{node: &made, view: p.View, ino: d.Ino})
 	}
+
 	return d, err
 }
 

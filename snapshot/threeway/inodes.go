@@ -13,6 +13,7 @@ func (t *taking) fileOf(x *theirFile) (*file, error) {
 	if x.file != nil {
 		return x.file, nil
 	}
+
 	if x.baseIno != 0 {
 		b, err := t.baseFile(x.baseIno)
 		if err != nil {
@@ -22,6 +23,7 @@ func (t *taking) fileOf(x *theirFile) (*file, error) {
 			return x.file, err
 		}
 	}
+
 	x.file = &file{node: x.node, view: t.Interval.View, ino: x.node.Ino}
 	return x.file, nil
 }
@@ -32,6 +34,7 @@ func (t *taking) mergeInodes(ctx context.Context) error {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
+
 		b, ours, p, err := t.sidesOf(x)
 		if err != nil {
 			return err
@@ -41,10 +44,12 @@ func (t *taking) mergeInodes(ctx context.Context) error {
 		}
 
 		into := ours
+
 		if x.baseIno == 0 {
 			if into = x.file; into == nil {
 				continue // the name was not taken from theirs
 			}
+
 			if own, err := t.baseInoOf(ours); err != nil || own != b.node.Ino && into != ours {
 				if err != nil {
 					return err
@@ -52,6 +57,7 @@ func (t *taking) mergeInodes(ctx context.Context) error {
 				continue
 			}
 		}
+
 		names, err := t.namesAfter(into)
 		if err != nil {
 			return err
@@ -73,12 +79,15 @@ func (t *taking) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err e
 		if b, err = t.baseFile(x.baseIno); err != nil {
 			return nil, nil, "", err
 		}
+
 		ours, err = t.oursOf(b)
 		return b, ours, x.paths[0], err
 	}
+
 	if x.copied == nil {
 		return nil, nil, "", nil
 	}
+
 	ours, err = t.get(x.path)
 	return x.copied, ours, x.path, err
 }
@@ -87,12 +96,14 @@ func (t *taking) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err e
 // files at one of its names.
 func (t *taking) mergeCopies() error {
 	seen := make(map[*file]bool)
+
 	for _, c := range t.changes {
 		p := c.Path.String()
 		x := t.theirs[p]
 		if x == nil || c.Before == nil || x.baseIno != c.Before.Ino {
 			continue
 		}
+
 		f, err := t.get(p)
 		if err != nil {
 			return err
@@ -100,6 +111,7 @@ func (t *taking) mergeCopies() error {
 		if f == nil || f.node.IsDir() || seen[f] {
 			continue
 		}
+
 		own, err := t.baseInoOf(f)
 		if err != nil {
 			return err
@@ -112,11 +124,13 @@ func (t *taking) mergeCopies() error {
 		if err != nil {
 			return err
 		}
+
 		slices.SortFunc(all, tree.ComparePaths)
 		b, err := t.firstBaseFile(all, func(*baseFile) (bool, error) { return true, nil })
 		if err != nil {
 			return err
 		}
+
 		names, err := t.namesAfter(f)
 		if err != nil {
 			return err
@@ -124,11 +138,13 @@ func (t *taking) mergeCopies() error {
 		if b.node.Ino != c.Before.Ino || len(names) == 0 || slices.ContainsFunc(names, t.stays) {
 			continue
 		}
+
 		seen[f] = true
 		if err := t.mergeInode(p, names, f, f, c.Before, x.node); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -139,6 +155,7 @@ func (t *taking) mergeInode(p string, names []string, into, ours *file, base, th
 	if err != nil {
 		return err
 	}
+
 	if !ok {
 		take := func() error { t.stage(into, theirs, t.Interval.View); return nil }
 		for _, name := range names {
@@ -146,18 +163,22 @@ func (t *taking) mergeInode(p string, names []string, into, ours *file, base, th
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	if n == nil {
 		if into == ours {
 			return nil
 		}
 		n, view = ours.node, ours.view
 	}
+
 	t.stage(into, n, view)
 	if lines {
 		t.texts = append(t.texts, textMerge{p, into, base, ours.node, theirs, t.Interval.View})
 	}
+
 	return nil
 }
 
@@ -182,6 +203,7 @@ func (t *taking) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tr
 	if ours == base && !decided {
 		return theirs, t.Interval.View, false, true, nil
 	}
+
 	m, err := MergeFile(base, ours, theirs, func(x, y *tree.Inode) (bool, error) { return tree.SameData(t.Source, x, y) })
 	if err != nil {
 		return nil, 0, false, false, err
@@ -189,11 +211,13 @@ func (t *taking) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tr
 	if decided && !m.Lines {
 		m.Lines, m.OK = true, m.OK && mergeable(base, ours, theirs)
 	}
+
 	if !m.Changed && !m.Lines {
 		return nil, 0, false, m.OK, nil
 	}
 	if view = f.view; m.Taken {
 		view = t.Interval.View
 	}
+
 	return &m.Node, view, m.Lines, m.OK, nil
 }

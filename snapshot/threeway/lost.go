@@ -17,6 +17,7 @@ func (t *taking) addLost() error {
 			}
 			continue
 		}
+
 		ours, err := t.oursOf(b)
 		if err != nil {
 			return err
@@ -24,15 +25,18 @@ func (t *taking) addLost() error {
 
 		// Ours removed the file. It is lost if theirs changed it, and it is not in the plan.
 		x := t.theirs[p]
+
 		if ours == nil {
 			if x == nil || x.baseIno != b.node.Ino || x.file != nil {
 				continue
 			}
+
 			if same, err := tree.SameFile(t.Source, x.node, b.node); err != nil {
 				return err
 			} else if same {
 				continue
 			}
+
 			at, err := t.get(p)
 			if err != nil {
 				return err
@@ -40,6 +44,7 @@ func (t *taking) addLost() error {
 			if err := t.conflictAt(p, at, c); err != nil {
 				return err
 			}
+
 			continue
 		}
 
@@ -49,6 +54,7 @@ func (t *taking) addLost() error {
 		} else if at != ours || !slices.Contains(b.lostNames, p) {
 			continue
 		}
+
 		names, err := t.namesAfter(ours)
 		if err != nil {
 			return err
@@ -56,6 +62,7 @@ func (t *taking) addLost() error {
 		if len(names) > 0 {
 			continue
 		}
+
 		if same, err := t.equals(ours, b.node); err != nil {
 			return err
 		} else if !same {
@@ -74,6 +81,7 @@ func (t *taking) addMovedTwice() error {
 		return nil
 	}
 	seen := make(map[*baseFile]bool)
+
 	for _, c := range t.changes {
 		b, err := t.baseAt(c.Path.String())
 		if err != nil {
@@ -82,6 +90,7 @@ func (t *taking) addMovedTwice() error {
 		if b == nil || seen[b] || len(b.lostNames) == 0 || b.theirs == nil && t.retained(b) {
 			continue
 		}
+
 		seen[b] = true
 		ours, err := t.oursOf(b)
 		if err != nil {
@@ -89,18 +98,21 @@ func (t *taking) addMovedTwice() error {
 		}
 
 		keep := func() error { return nil }
+
 		if ours == nil { // theirs moved the file, ours removed it
 			for _, p := range b.gainedNames {
 				at, err := t.get(p)
 				if err != nil {
 					return err
 				}
+
 				same := false
 				if at != nil { // ours may have a copy at the new path
 					if same, err = t.equals(at, b.theirs.node); err != nil {
 						return err
 					}
 				}
+
 				if same {
 					continue
 				}
@@ -108,6 +120,7 @@ func (t *taking) addMovedTwice() error {
 					return err
 				}
 			}
+
 			continue
 		}
 
@@ -124,6 +137,7 @@ func (t *taking) addMovedTwice() error {
 		if err != nil {
 			return err
 		}
+
 		elsewhere := slices.DeleteFunc(slices.Clone(names), func(p string) bool {
 			return slices.Contains(b.names, p) || slices.Contains(b.gainedNames, p)
 		})
@@ -131,16 +145,19 @@ func (t *taking) addMovedTwice() error {
 		if !both || len(elsewhere) == 0 || len(gained) == 0 && len(b.gainedNames) > 0 {
 			continue
 		}
+
 		for _, p := range elsewhere {
 			if err := t.conflict(p, func() error { t.set(p, nil); return nil }); err != nil {
 				return err
 			}
 		}
+
 		for _, p := range gained {
 			if err := t.conflict(p, keep); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }

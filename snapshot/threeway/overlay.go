@@ -16,11 +16,13 @@ func (t *taking) fileAfter(at string) (*file, error) {
 	if f, ok := t.newNames[at]; ok {
 		return f, nil
 	}
+
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 		if f, ok := t.newNames[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
+
 	return t.get(at)
 }
 
@@ -30,6 +32,7 @@ func (t *taking) set(at string, f *file) {
 		t.Plan.set(at, f)
 		return
 	}
+
 	t.newNames[at] = f
 	if f != nil {
 		t.addedPaths[f] = append(t.addedPaths[f], at)
@@ -43,7 +46,9 @@ func (t *taking) namesAfter(f *file) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []string
+
 	for _, p := range append(names, t.addedPaths[f]...) {
 		g, err := t.fileAfter(p)
 		if err != nil {
@@ -53,6 +58,7 @@ func (t *taking) namesAfter(f *file) ([]string, error) {
 			out = append(out, p)
 		}
 	}
+
 	return out, nil
 }
 
@@ -74,7 +80,9 @@ func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (mor
 			return false, err
 		}
 	}
+
 	slices.Sort(names)
+
 	for _, name := range slices.Compact(names) {
 		p := path.Join(at, name)
 		f, err := t.fileAfter(p)
@@ -87,12 +95,14 @@ func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (mor
 		if !fn(p) {
 			return false, nil
 		}
+
 		if f.node.IsDir() {
 			if more, err := t.eachBelow(p, f, fn); err != nil || !more {
 				return more, err
 			}
 		}
 	}
+
 	return true, nil
 }
 
@@ -103,6 +113,7 @@ func (t *taking) parents(at string) (bool, error) {
 	if dir == "." {
 		return true, nil
 	}
+
 	f, err := t.fileAfter(dir)
 	if err != nil || f != nil {
 		return err == nil && f.node.IsDir(), err
@@ -112,10 +123,12 @@ func (t *taking) parents(at string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	free, err := t.parents(dir)
 	if free {
 		t.set(dir, &file{node: n, view: t.Interval.View, ino: n.Ino})
 	}
+
 	return free, err
 }
 
@@ -128,10 +141,12 @@ func (t *taking) commit() {
 	for _, s := range t.staged {
 		s.apply()
 	}
+
 	for _, x := range t.files {
 		if x.file == nil && x.baseIno != 0 {
 			x.file = t.base[x.baseIno].ours
 		}
+
 		if x.file != nil {
 			x.file.ino = x.node.Ino
 			t.theirFiles[x.node.Ino] = x.file

@@ -57,19 +57,23 @@ type theirFile struct {
 func (t *filePairs) pair(ctx context.Context) error {
 	t.base, t.theirs, t.baseInos = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
 	byIno := make(map[uint64]*theirFile)
+
 	for _, c := range t.changes {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
+
 		if c.After == nil || c.After.IsDir() {
 			continue
 		}
+
 		x := byIno[c.After.Ino]
 		if x == nil {
 			x = &theirFile{node: c.After}
 			byIno[c.After.Ino] = x
 			t.files = append(t.files, x)
 		}
+
 		p := c.Path.String()
 		x.paths, t.theirs[p] = append(x.paths, p), x
 	}
@@ -80,12 +84,14 @@ func (t *filePairs) pair(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		kept := false
 		if b != nil {
 			if kept, err = t.keptInTheirs(b); err != nil {
 				return err
 			}
 		}
+
 		if kept {
 			x.baseIno, b.theirs = b.node.Ino, x
 		}
@@ -93,6 +99,7 @@ func (t *filePairs) pair(ctx context.Context) error {
 
 	// Rule 2.
 	first := make(map[*theirFile]*baseFile)
+
 	for _, x := range t.files {
 		if x.baseIno != 0 {
 			continue
@@ -103,10 +110,12 @@ func (t *filePairs) pair(ctx context.Context) error {
 		}
 		first[x] = b
 	}
+
 	for _, b := range first {
 		if b == nil || b.theirs != nil {
 			continue
 		}
+
 		for _, p := range b.names {
 			if x := t.theirs[p]; x != nil && x.baseIno == 0 && first[x] == b {
 				x.baseIno, b.theirs = b.node.Ino, x
@@ -134,6 +143,7 @@ func (t *filePairs) pair(ctx context.Context) error {
 			return err
 		}
 	}
+
 	for _, x := range t.files {
 		pair := t.pairNew
 		if x.baseIno != 0 {
@@ -143,6 +153,7 @@ func (t *filePairs) pair(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -156,6 +167,7 @@ func (t *filePairs) pairCopy(x *theirFile) error {
 	if ours, err := t.oursOf(b); err != nil || ours != nil {
 		return err
 	}
+
 	for _, p := range b.gainedNames {
 		f, err := t.newFileAt(p)
 		if err != nil {
@@ -164,15 +176,18 @@ func (t *filePairs) pairCopy(x *theirFile) error {
 		if f == nil {
 			continue
 		}
+
 		same, err := t.equals(f, x.node)
 		if err != nil {
 			return err
 		}
+
 		if same {
 			x.file = f
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -182,10 +197,12 @@ func (t *filePairs) newFileAt(p string) (*file, error) {
 	if err != nil || f == nil || f.node.IsDir() {
 		return nil, err
 	}
+
 	own, err := t.baseInoOf(f)
 	if err != nil || own != 0 {
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -198,6 +215,7 @@ func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 			}
 			continue
 		}
+
 		n, err := t.Theirs.At(t.Source, p)
 		if err != nil || n != nil && n.Ino == b.node.Ino {
 			return err == nil, err
@@ -242,9 +260,11 @@ func (t *filePairs) noteNames(c tree.Change) error {
 	if x := t.theirs[p]; x != nil {
 		is = x.baseIno
 	}
+
 	if was == is {
 		return nil
 	}
+
 	if was != 0 {
 		b, err := t.baseFile(was)
 		if err != nil {
@@ -252,6 +272,7 @@ func (t *filePairs) noteNames(c tree.Change) error {
 		}
 		b.lostNames = append(b.lostNames, p)
 	}
+
 	if is != 0 {
 		b, err := t.baseFile(is)
 		if err != nil {
@@ -259,6 +280,7 @@ func (t *filePairs) noteNames(c tree.Change) error {
 		}
 		b.gainedNames = append(b.gainedNames, p)
 	}
+
 	return nil
 }
 
@@ -270,11 +292,13 @@ func (t *filePairs) pairNew(x *theirFile) error {
 		if err != nil {
 			return err
 		}
+
 		if b != nil {
 			x.copied, x.path = b, p
 			break
 		}
 	}
+
 	for _, p := range x.paths {
 		if x.copied != nil && p != x.path {
 			continue
@@ -286,17 +310,20 @@ func (t *filePairs) pairNew(x *theirFile) error {
 		if f == nil {
 			continue
 		}
+
 		same := x.copied != nil
 		if !same {
 			if same, err = t.equals(f, x.node); err != nil {
 				return err
 			}
 		}
+
 		if same {
 			x.file = f
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -306,6 +333,7 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 	if ok {
 		return b, nil
 	}
+
 	n, err := t.Base.Get(t.Source, ino)
 	switch {
 	case errors.Is(err, tree.ErrNoInode), err == nil && n.IsDir():
@@ -314,13 +342,16 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 	case err != nil:
 		return nil, err
 	}
+
 	names, err := t.Base.Paths(t.Source, n)
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(names, tree.ComparePaths)
 	b = &baseFile{node: n, names: names}
 	t.base[ino] = b
+
 	return b, nil
 }
 
@@ -335,11 +366,13 @@ func (t *filePairs) baseAt(p string) (*baseFile, error) {
 			return nil, err
 		}
 	}
+
 	if n == nil || n.IsDir() {
 		return nil, nil
 	}
 	if b := t.base[n.Ino]; b == nil && len(n.Links) == 1 {
 		t.base[n.Ino] = &baseFile{node: n, names: []string{p}}
 	}
+
 	return t.baseFile(n.Ino)
 }

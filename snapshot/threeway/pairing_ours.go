@@ -16,12 +16,15 @@ func (t *filePairs) oursOf(b *baseFile) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if f == nil && !t.ByPath {
 		if f, err = t.movedFile(b); err != nil {
 			return nil, err
 		}
 	}
+
 	b.ours, b.oursKnown = f, true
+
 	return f, nil
 }
 
@@ -32,6 +35,7 @@ func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
 	if err != nil || f != nil {
 		return f, err
 	}
+
 	for _, p := range b.names {
 		at, err := t.get(p)
 		if err != nil {
@@ -44,6 +48,7 @@ func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
 			return at, err
 		}
 	}
+
 	return nil, nil
 }
 
@@ -57,6 +62,7 @@ func (t *filePairs) movedFile(b *baseFile) (*file, error) {
 	if names, err := t.namesOf(f, 1); err != nil || len(names) == 0 {
 		return nil, err
 	}
+
 	in, err := t.replacedFile(f)
 	if err != nil || in == nil {
 		return f, err
@@ -64,6 +70,7 @@ func (t *filePairs) movedFile(b *baseFile) (*file, error) {
 	if other, err := t.atItsNames(in); err != nil || other == f {
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -80,9 +87,11 @@ func (t *filePairs) byNumber(b *baseFile) (*file, error) {
 		}
 		f = t.file(n)
 	}
+
 	if f.ino != b.node.Ino || f.node.IsDir() {
 		return nil, nil
 	}
+
 	return f, nil
 }
 
@@ -96,6 +105,7 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for i := 0; f != nil && b.kept == nil && i < len(b.names); i++ {
 		at, err := t.get(b.names[i])
 		if err != nil {
@@ -105,6 +115,7 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 			b.kept = f
 		}
 	}
+
 	b.keptKnown = true
 	return b.kept, nil
 }
@@ -120,11 +131,14 @@ func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 			return nil, err
 		}
 	}
+
 	names, err := t.namesOf(f, 0)
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(names, tree.ComparePaths)
+
 	return t.firstBaseFile(names, func(b *baseFile) (bool, error) {
 		is, err := t.keptFile(b)
 		return is == nil, err
@@ -139,6 +153,7 @@ func (t *filePairs) baseInoOf(f *file) (uint64, error) {
 	}
 
 	own := uint64(0)
+
 	for _, candidate := range []func() (*baseFile, error){
 		func() (*baseFile, error) { return t.baseFile(f.ino) },
 		func() (*baseFile, error) { return t.replacedFile(f) },
@@ -150,15 +165,19 @@ func (t *filePairs) baseInoOf(f *file) (uint64, error) {
 		if b == nil {
 			continue
 		}
+
 		ours, err := t.oursOf(b)
 		if err != nil {
 			return 0, err
 		}
+
 		if ours == f {
 			own = b.node.Ino
 			break
 		}
 	}
+
 	t.baseInos[f] = own
+
 	return own, nil
 }

@@ -99,12 +99,14 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 // stays, it plans again without these paths.
 func (p *Plan) Run(take func() error) error {
 	p.refused, p.ours, p.whole, p.decided = make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
+
 	for again := true; again; {
 		p.planned, p.lookups, p.addedNames = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
 		p.presentFiles, p.theirFiles = make(map[uint64]*file), make(map[uint64]*file)
 		if err := take(); err != nil {
 			return err
 		}
+
 		again = false
 		for _, at := range p.Conflicts {
 			if p.Rule(at) == KeepOurs && !p.ours[at] {
@@ -112,7 +114,9 @@ func (p *Plan) Run(take func() error) error {
 			}
 		}
 	}
+
 	slices.Sort(p.Conflicts)
+
 	return nil
 }
 
@@ -134,13 +138,16 @@ func (p *Plan) conflict(at string, theirs func() error) error {
 	if p.stays(at) {
 		return nil
 	}
+
 	if !p.refused[at] {
 		p.refused[at] = true
 		p.Conflicts = append(p.Conflicts, at)
 	}
+
 	if p.Rule(at) == TakeTheirs {
 		return theirs()
 	}
+
 	return nil
 }
 
@@ -149,15 +156,18 @@ func (p *Plan) get(at string) (*file, error) {
 	if f, ok := p.planned[at]; ok {
 		return f, nil
 	}
+
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 		if f, ok := p.planned[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
+
 	n, err := p.presentAt(at)
 	if n == nil {
 		return nil, err
 	}
+
 	return p.file(n), nil
 }
 
@@ -166,10 +176,12 @@ func (p *Plan) Versions(at string) (ours, planned *tree.Inode, err error) {
 	if ours, err = p.presentAt(at); err != nil {
 		return nil, nil, err
 	}
+
 	f, err := p.get(at)
 	if f != nil {
 		planned = f.node
 	}
+
 	return ours, planned, err
 }
 
@@ -179,8 +191,10 @@ func (p *Plan) presentAt(at string) (*tree.Inode, error) {
 	if ok {
 		return n, nil
 	}
+
 	n, err := p.Ours.At(p.Source, at)
 	p.lookups[at] = n
+
 	return n, err
 }
 
@@ -211,11 +225,13 @@ func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 		}
 		slices.Sort(f.paths)
 	}
+
 	for i, list := range [][]string{f.paths, f.names} {
 		for _, at := range list {
 			if _, found := slices.BinarySearch(f.paths, at); i == 1 && found {
 				continue
 			}
+
 			g, err := p.get(at)
 			if err != nil {
 				return nil, err
@@ -223,11 +239,13 @@ func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 			if g == f {
 				names = append(names, at)
 			}
+
 			if most > 0 && len(names) == most {
 				return names, nil
 			}
 		}
 	}
+
 	return names, nil
 }
 

@@ -18,6 +18,7 @@ const firstLink = tree.MaxIno + 1
 func (p *Plan) Steps() ([]graft.Step, error) {
 	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]linkPlan)}
 	touched := slices.Collect(maps.Keys(p.planned))
+
 	for _, f := range p.presentFiles {
 		if f.changed && !f.node.IsDir() {
 			names, err := p.namesOf(f, 0)
@@ -27,8 +28,10 @@ func (p *Plan) Steps() ([]graft.Step, error) {
 			touched = append(touched, names...)
 		}
 	}
+
 	slices.SortFunc(touched, tree.ComparePaths)
 	var all []graft.Step
+
 	for _, at := range slices.Compact(touched) {
 		step, ok, err := s.step(at)
 		if err != nil {
@@ -38,6 +41,7 @@ func (p *Plan) Steps() ([]graft.Step, error) {
 			all = append(all, step)
 		}
 	}
+
 	return all, nil
 }
 
@@ -61,11 +65,14 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	if err != nil {
 		return step, false, err
 	}
+
 	n, err := s.presentAt(at)
 	if err != nil {
 		return step, false, err
 	}
+
 	c := tree.Change{Path: s.path(at), Before: n}
+
 	switch {
 	case f == nil && n == nil, f != nil && n != nil && !f.changed && f.isPresent(n):
 		return step, false, nil
@@ -85,6 +92,7 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	}
 
 	c.After = f.node
+
 	if n != nil {
 		if same, err := s.unchanged(f, n); err != nil || same {
 			return step, false, err
@@ -96,6 +104,7 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	if f.node.IsDir() {
 		return step, true, nil
 	}
+
 	l, err := s.linksOf(f)
 	step.To, step.Link, step.Linked = l.to, l.number, l.linked
 	return step, true, err
@@ -122,23 +131,28 @@ func (s *stepper) linksOf(f *file) (linkPlan, error) {
 	if ok || f.present == nil && len(f.names) < 2 {
 		return l, nil
 	}
+
 	names, err := s.namesOf(f, 0)
 	if err != nil {
 		return l, err
 	}
+
 	same := false
 	if f.present != nil {
 		if same, err = s.equals(f, f.present); err != nil {
 			return l, err
 		}
 	}
+
 	for _, at := range names {
 		if n, err := s.presentAt(at); same && err == nil && n != nil && f.isPresent(n) {
 			l.to = n.Ino // this name keeps its inode
 		}
 	}
+
 	l.linked, l.number = len(names) > 1, firstLink+uint64(len(s.links))
 	s.links[f] = l
+
 	return l, nil
 }
 
@@ -152,5 +166,6 @@ func (s *stepper) path(at string) *tree.Path {
 		p = s.path(path.Dir(at)).Entry(path.Base(at))
 		s.paths[at] = p
 	}
+
 	return p
 }

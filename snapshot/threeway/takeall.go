@@ -15,6 +15,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	if err != nil {
 		return nil, false, err
 	}
+
 	if equal && len(p.Decided) == 0 {
 		all, err = graft.StepsBetween(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
 		if err != nil || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.After == 0) }) {
@@ -28,6 +29,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	if err := p.takeFiles(ctx, of); err != nil {
 		return nil, false, err
 	}
+
 	all, err = p.Steps()
 	return all, false, err
 }
@@ -39,12 +41,15 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 	if err != nil {
 		return err
 	}
+
 	var out Outcome
+
 	if p.Git != nil {
 		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun, p.Join})
 		if out.Close != nil {
 			defer out.Close()
 		}
+
 		if err != nil {
 			return err
 		}
@@ -55,10 +60,12 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
 		return err
 	}
+
 	for _, at := range out.Conflicts {
 		if err := p.conflict(at, func() error { return nil }); err != nil {
 			return err
 		}
 	}
+
 	return p.edit(ctx, out.Edits)
 }

@@ -62,6 +62,7 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 			}
 		}
 	}
+
 	for _, c := range t.changes {
 		if c.After != nil {
 			if err := t.takeName(ctx, c); err != nil {
@@ -73,7 +74,9 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 	if err := errors.Join(t.mergeInodes(ctx), t.addLost(), t.addMovedTwice()); err != nil {
 		return err
 	}
+
 	t.commit()
+
 	return p.mergeTexts(ctx)
 }
 
@@ -90,6 +93,7 @@ func (t *taking) selectChanges() {
 		if moved[n.Ino] == nil {
 			moved[n.Ino] = &names{}
 		}
+
 		set(moved[n.Ino])
 		moved[n.Ino].stays = moved[n.Ino].stays || stays
 	}
@@ -104,8 +108,10 @@ func (t *taking) selectChanges() {
 		if n != nil {
 			m = moved[n.Ino]
 		}
+
 		return m != nil && m.from && m.to && m.stays && !t.ByPath
 	}
+
 	t.listed = make(map[string]tree.Change)
 	for _, c := range t.Changes {
 		if p := c.Path.String(); !t.stays(p) && !movedAtStayingPath(c.After) && !movedAtStayingPath(c.Before) {
@@ -122,16 +128,19 @@ func (t *taking) addDisputed() error {
 		if !t.Disputed[p] {
 			continue
 		}
+
 		f, err := t.get(p)
 		if err != nil {
 			return err
 		}
+
 		same := f == nil && c.After == nil
 		if f != nil && c.After != nil {
 			if same, err = t.equals(f, c.After); err != nil {
 				return err
 			}
 		}
+
 		if !same {
 			if err := t.conflict(p, func() error { return nil }); err != nil {
 				return err
@@ -146,11 +155,13 @@ func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
+
 	p := c.Path.String()
 	ours, err := t.get(p)
 	if err != nil {
 		return err
 	}
+
 	isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
 	if isDir(c.After) && isDir(c.Before) {
 		return t.mergeDir(p, ours, c)
@@ -165,6 +176,7 @@ func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 	if c.Before != nil && !c.Before.IsDir() {
 		base = c.Before.Ino
 	}
+
 	if ours != nil && !ours.node.IsDir() {
 		if own, err = t.baseInoOf(ours); err != nil {
 			return err
@@ -184,7 +196,9 @@ func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 		if !same {
 			return t.conflictAt(p, ours, c)
 		}
+
 		return t.takeTheirs(p, c, false)
+
 	case oursDir == isDir(c.Before) && (ours == nil) == (c.Before == nil) && own == base:
 		return t.takeTheirs(p, c, false) // ours did not change the name
 	case ours == nil && c.After == nil, theirs != nil && own != 0 && theirs.baseIno == own:
@@ -208,6 +222,7 @@ func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 			return err
 		}
 	}
+
 	if ours != nil && own == 0 && c.Before != nil && !c.Before.IsDir() && !oursDir {
 		if same, err := t.equals(ours, c.Before); err != nil {
 			return err
@@ -215,6 +230,7 @@ func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 			return t.takeTheirs(p, c, false)
 		}
 	}
+
 	return t.conflictAt(p, ours, c)
 }
 
@@ -228,6 +244,7 @@ func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Ch
 	if theirs.file == ours {
 		return true, nil
 	}
+
 	same, err := t.equals(ours, c.After)
 	if err != nil || !same {
 		return false, err
@@ -241,11 +258,13 @@ func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Ch
 	if err != nil {
 		return false, err
 	}
+
 	if !t.ByPath {
 		if same, err = t.equals(f, c.After); err != nil || !same {
 			return false, err
 		}
 	}
+
 	return true, t.takeTheirs(p, c, false)
 }
 
@@ -254,17 +273,20 @@ func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Ch
 func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
 	theirsDir := c.After != nil && c.After.IsDir()
 	t.whole[p] = t.whole[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
+
 	if ours != nil && ours.node.IsDir() && c.After != nil && !theirsDir {
 		var names []string
 		if err := t.below(p, ours, func(name string) bool { names = append(names, name); return true }); err != nil {
 			return err
 		}
+
 		for _, name := range names {
 			if err := t.conflict(name, func() error { t.set(name, nil); return nil }); err != nil {
 				return err
 			}
 		}
 	}
+
 	return t.conflict(p, func() error { return t.takeTheirs(p, c, true) })
 }
 
@@ -275,11 +297,13 @@ func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
 	if err != nil {
 		return err
 	}
+
 	if there != nil && there.node.IsDir() && (c.After == nil || !c.After.IsDir()) {
 		empty := true
 		if err := t.below(p, there, func(string) bool { empty = false; return false }); err != nil {
 			return err
 		}
+
 		if !empty && !force {
 			return t.conflictAt(p, there, c)
 		}
@@ -287,6 +311,7 @@ func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
 			return nil // the directory is kept, because paths in it stay
 		}
 	}
+
 	if c.After == nil {
 		t.set(p, nil)
 		return nil
@@ -304,11 +329,14 @@ func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
 		t.set(p, &file{node: c.After, view: t.Interval.View, ino: c.After.Ino})
 		return nil
 	}
+
 	f, err := t.fileOf(t.theirs[p])
 	if err != nil {
 		return err
 	}
+
 	t.set(p, f)
+
 	return nil
 }
 
@@ -321,7 +349,9 @@ func (t *taking) mergeDir(p string, ours *file, c tree.Change) error {
 	if ours == nil || !ours.node.IsDir() {
 		return t.conflictAt(p, ours, c)
 	}
+
 	t.set(p, ours)
+
 	return t.mergeInode(p, []string{p}, ours, ours, c.Before, c.After)
 }
 
@@ -336,10 +366,12 @@ func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
 	if err != nil || !empty {
 		return err
 	}
+
 	same, err := t.equals(ours, c.Before)
 	if err != nil || same {
 		t.set(p, nil)
 		return err
 	}
+
 	return t.conflict(p, func() error { t.set(p, nil); return nil })
 }

@@ -61,6 +61,7 @@ func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
 			return "", err
 		}
 	}
+
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
@@ -81,12 +82,14 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	if err != nil {
 		return err
 	}
+
 	digest := ""
 	if f != nil && f.node.IsRegular() {
 		if digest, err = Digest(p.Source, f.node); err != nil {
 			return err
 		}
 	}
+
 	if digest != d.Of {
 		return fmt.Errorf("%w: %s", ErrMeanwhile, at)
 	}
@@ -95,9 +98,11 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	if err != nil {
 		return err
 	}
+
 	n := *f.node
 	n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
 	f.node, f.changed, p.planned[at], p.stored = &n, true, f, append(p.stored, n.Content)
+
 	return nil
 }
 
@@ -116,6 +121,7 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		for _, name := range names {
 			if err := p.conflict(name, func() error {
 				n := x.file.node
@@ -141,9 +147,11 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 		if err != nil {
 			return err
 		}
+
 		n := x.file.node
 		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
 		clean, p.stored = true, append(p.stored, n.Content)
+
 		return nil
 	}
 
@@ -151,6 +159,7 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 	if !ok && p.Merge == nil {
 		return false, nil
 	}
+
 	if !ok {
 		src := p.Source.Files
 		err := p.Merge(ctx, Input{x.base.Content.Reader(src), x.ours.Content.Reader(src), x.theirs.Content.Reader(src), x.path}, merged)
@@ -161,10 +170,12 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 	if err != nil {
 		return false, err
 	}
+
 	p.decided[x.path] = digest == d.Of
 	if digest != d.Of {
 		return false, nil
 	}
+
 	err = merged(Merged{[]byte(d.Text), true})
 	return clean, err
 }

@@ -22,6 +22,7 @@ type Whole struct {
 // no changes.
 func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
 	of := make(map[string]int)
+
 	for _, c := range changes {
 		dir, ok := WholeDir(c)
 		i, known := of[dir]
@@ -33,8 +34,10 @@ func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
 			i = len(whole)
 			of[dir], whole = i, append(whole, Whole{Dir: dir})
 		}
+
 		whole[i].Changes = append(whole[i].Changes, c)
 	}
+
 	whole = slices.DeleteFunc(whole, func(w Whole) bool {
 		changed := slices.ContainsFunc(w.Changes, func(c tree.Change) bool {
 			return c.Before == nil || c.After == nil || c.What&^(tree.Mtime|tree.Links) != 0
@@ -42,8 +45,10 @@ func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
 		if !changed {
 			rest = append(rest, w.Changes...)
 		}
+
 		return !changed
 	})
+
 	return SortChanges(rest), whole
 }
 
@@ -63,6 +68,7 @@ func WholeDir(c tree.Change) (dir string, ok bool) {
 		isDir := func(n *tree.Inode) bool { return n != nil && n.IsDir() }
 		return p[:i], i < len(p) || isDir(c.Before) || isDir(c.After)
 	}
+
 	return "", false
 }
 
@@ -79,25 +85,31 @@ func (w Whole) Disputed(src *tree.Source, base, theirs *tree.State, ours Receive
 	if err != nil {
 		return false, err
 	}
+
 	before, err := Below(src, base, w.Dir)
 	if err != nil {
 		return false, err
 	}
+
 	for _, p := range append(here, before...) {
 		known := false
+
 		for _, st := range []*tree.State{base, theirs} {
 			n, err := st.At(src, p)
 			if err == nil && !known {
 				known, err = ours.Has(p, n)
 			}
+
 			if err != nil {
 				return false, err
 			}
 		}
+
 		if !known {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 
@@ -146,13 +158,16 @@ func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if disputed {
 			of.Whole = append(of.Whole, w.Dir)
 		} else {
 			apart = append(apart, w.Changes...)
 		}
 	}
+
 	of.Changes = rest
+
 	return apart, nil
 }
 
@@ -175,23 +190,29 @@ func (t *taking) replace(ctx context.Context, dir string) error {
 			t.set(p, nil)
 			return nil
 		}
+
 		if c.Before != nil && c.Before.IsDir() && c.After.IsDir() {
 			f, err := t.get(p)
 			if err == nil && f != nil {
 				t.set(p, f)
 				t.stage(f, c.After, t.Interval.View)
 			}
+
 			return err
 		}
+
 		if free, err := t.parents(p); err != nil || !free {
 			return err
 		}
+
 		f := files[c.After.Ino]
 		if f == nil {
 			f = &file{node: c.After, view: t.Interval.View, ino: c.After.Ino}
 			files[c.After.Ino] = f
 		}
+
 		t.set(p, f)
+
 		return nil
 	})
 }

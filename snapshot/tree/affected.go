@@ -29,10 +29,12 @@ func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(p
 		fn("")
 		return notDamage(err)
 	}
+
 	if !n.IsDir() {
 		fn("")
 		return nil
 	}
+
 	return c.checkDir(nil, n)
 }
 
@@ -79,6 +81,7 @@ func (c *checker) checkDir(path *Path, n *Inode) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+
 	var ents []Dirent
 	whole, err := c.readEntries(n.Dir.root, pos{}, &ents)
 	if err != nil {
@@ -87,17 +90,21 @@ func (c *checker) checkDir(path *Path, n *Inode) error {
 	if !whole {
 		c.fn(path.String())
 	}
+
 	slices.SortFunc(ents, byName)
+
 	for _, e := range ents {
 		at, err := path.At(e.Name)
 		if err != nil { // a cycle, or a malformed tree
 			c.fn(path.Short())
 			return nil
 		}
+
 		if err := c.checkEntry(at, n, e); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -110,6 +117,7 @@ func (c *checker) checkEntry(path *Path, dir *Inode, e Dirent) error {
 	if n.IsDir() {
 		return c.checkDir(path, n)
 	}
+
 	good, err := c.checkFile(n, Link{dir.Ino, e.Name})
 	return c.report(path, good, err)
 }
@@ -122,6 +130,7 @@ func (c *checker) report(path *Path, good bool, err error) error {
 	if !good {
 		c.fn(path.String())
 	}
+
 	return nil
 }
 
@@ -131,6 +140,7 @@ func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
 		good, err = c.checkContent(n)
 		return good && len(n.Links) == 1 && n.Links[0] == l, err
 	}
+
 	f := c.files[n.Ino]
 	if f == nil {
 		f = &checkedFile{names: make(map[Link]bool, len(n.Links))}
@@ -140,8 +150,10 @@ func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
 		if f.good, err = c.checkContent(n); notDamage(err) != nil {
 			return false, err
 		}
+
 		c.files[n.Ino] = f
 	}
+
 	return f.good && f.names[l], nil
 }
 
@@ -153,12 +165,16 @@ func (c *checker) checkContent(n *Inode) (good bool, err error) {
 		if c.bad.Object(h) {
 			good = false
 		}
+
 		if !isList || seen[h] {
 			return false, c.ctx.Err()
 		}
+
 		seen[h] = true
+
 		return good, nil
 	})
+
 	return good, err
 }
 
@@ -175,6 +191,7 @@ func (c *checker) readEntries(p *page, at pos, ents *[]Dirent) (whole bool, err 
 	for _, e := range b.ents {
 		*ents = append(*ents, e.Dirent)
 	}
+
 	whole = true
 	for i, k := range b.kids {
 		ok, err := c.readEntries(k, at.child(i), ents)
@@ -183,5 +200,6 @@ func (c *checker) readEntries(p *page, at pos, ents *[]Dirent) (whole bool, err 
 		}
 		whole = whole && ok
 	}
+
 	return whole, nil
 }

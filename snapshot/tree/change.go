@@ -50,6 +50,7 @@ func compareInodes(src *Source, a, b *Inode, skipData bool) (What, error) {
 			w |= bit
 		}
 	}
+
 	set(Mode, a.Mode&^unix.S_IFMT != b.Mode&^unix.S_IFMT)
 	set(Owner, a.UID != b.UID || a.GID != b.GID)
 	set(Mtime, a.Mtime != b.Mtime)
@@ -57,8 +58,10 @@ func compareInodes(src *Source, a, b *Inode, skipData bool) (What, error) {
 	if a.Type() != b.Type() {
 		return w | Type, nil
 	}
+
 	set(Target, a.Target != b.Target)
 	set(Rdev, a.Rdev != b.Rdev)
+
 	if a.IsRegular() && a.Content != b.Content && (w == 0 || !skipData) {
 		same, err := a.Content.Equal(src.Files, b.Content)
 		if err != nil {
@@ -66,6 +69,7 @@ func compareInodes(src *Source, a, b *Inode, skipData bool) (What, error) {
 		}
 		set(Data, !same)
 	}
+
 	return w, nil
 }
 

@@ -32,6 +32,7 @@ func decodeState(raw []byte) (*State, error) {
 	if k := d.Header(); k != wire.KindState {
 		d.Fail("kind %d is no state", k)
 	}
+
 	s := &State{Inodes: d.Length(), Bytes: d.Varint(), Depth: int(d.Uint(MaxDepth - 1)), height: int(d.Byte())}
 	if s.height > heightFor(MaxIno) {
 		d.Fail("table of height %d", s.height)
@@ -39,12 +40,14 @@ func decodeState(raw []byte) (*State, error) {
 	if s.height > 0 {
 		s.root = sealedPage(decodeHash(d), 0)
 	}
+
 	return s, d.Finish()
 }
 
 // encodeBody writes the body of a page other than a table leaf. The pages below it must be sealed.
 func encodeBody(e *wire.Encoder, b *body) {
 	e.Header(b.kind)
+
 	switch b.kind {
 	case wire.KindTableInner:
 		e.Raw(binary.LittleEndian.AppendUint64(nil, kidMap(b.kids)))
@@ -54,8 +57,10 @@ func encodeBody(e *wire.Encoder, b *body) {
 				e.Raw(h[:])
 			}
 		}
+
 	case wire.KindDirInner:
 		e.Raw(binary.LittleEndian.AppendUint16(nil, uint16(kidMap(b.kids))))
+
 		for _, k := range b.kids {
 			if k != nil {
 				h, _ := k.id()
@@ -63,6 +68,7 @@ func encodeBody(e *wire.Encoder, b *body) {
 				e.Raw(h[:])
 			}
 		}
+
 	case wire.KindDirLeaf:
 		e.Uvarint(uint64(len(b.ents)))
 		encodeEntries(e, b.ents)
@@ -113,9 +119,11 @@ func decodeBody(raw []byte) (*body, error) {
 	default:
 		d.Fail("kind %d is no page", b.kind)
 	}
+
 	if err := d.Finish(); err != nil {
 		return nil, err
 	}
+
 	return b, nil
 }
 
@@ -127,10 +135,12 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 		d.Fail("inner page with nothing below")
 		return nil
 	}
+
 	if n > d.Remaining()/hashSize {
 		d.Fail("cut short")
 		return nil
 	}
+
 	kids := make([]*page, fan)
 	for i := range kids {
 		if m&(1<<i) == 0 {
@@ -142,8 +152,10 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 				d.Fail("page with no entries")
 			}
 		}
+
 		kids[i] = sealedPage(decodeHash(d), entries)
 	}
+
 	return kids
 }
 
@@ -159,8 +171,10 @@ func decodeEntries(d *wire.Decoder, n int) entries {
 		d.Fail("directory leaf of %d entries", n)
 		return nil
 	}
+
 	ents := make(entries, n)
 	var ino uint64
+
 	for i := range ents {
 		tag := d.Uint(maxCollisions<<typeBits - 1)
 		ino += uint64(d.Varint())
@@ -174,10 +188,12 @@ func decodeEntries(d *wire.Decoder, n int) entries {
 		if CheckName(name) != nil {
 			d.Fail("entry of name %q", name)
 		}
+
 		ents[i] = dirent{Dirent{name, ino, uint32(tag%(1<<typeBits)) << 12}, hashName(name)<<slotBits | tag>>typeBits}
 		if i > 0 && ents[i-1].key >= ents[i].key {
 			d.Fail("entries not in order")
 		}
 	}
+
 	return ents
 }

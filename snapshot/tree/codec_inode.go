@@ -31,6 +31,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 			flags |= f
 		}
 	}
+
 	set(hasRdev, n.Rdev != 0)
 	set(hasXattrs, len(n.Xattrs) > 0)
 	set(hasTarget, n.IsSymlink())
@@ -49,10 +50,12 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	e.Varint(n.Btime - n.Ctime)
 	links := canonicalLinks(n.Links)
 	e.Uvarint(uint64(len(links)))
+
 	for i := range links {
 		e.Varint(int64(n.Ino - links[i].Parent))
 		e.String(links[i].Name)
 	}
+
 	if flags&hasRdev != 0 {
 		e.Uvarint(uint64(n.Rdev))
 	}
@@ -62,8 +65,10 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	if flags&hasTarget != 0 {
 		e.String(n.Target)
 	}
+
 	if flags&hasEntries != 0 {
 		e.Uvarint(uint64(n.Dir.Len()))
+
 		if text := n.Dir.root.inline.Load(); text != nil {
 			e.String(*text)
 		} else {
@@ -71,6 +76,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 			e.Raw(h[:])
 		}
 	}
+
 	if flags&hasContent != 0 {
 		base.Encode(e)
 	}
@@ -96,6 +102,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	if flags > hasAll {
 		d.Fail("inode flags %#x", flags)
 	}
+
 	n.Mode = uint32(d.Uint(math.MaxUint32))
 	n.UID = uint32(d.Uint(math.MaxUint32))
 	n.GID = uint32(d.Uint(math.MaxUint32))
@@ -110,9 +117,11 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		flags&hasContent != 0 && !n.IsRegular() {
 		d.Fail("inode of mode %o with flags %#x", n.Mode, flags)
 	}
+
 	if count := d.Count(2); count > 0 {
 		n.Links = make([]Link, count)
 	}
+
 	for i := range n.Links {
 		l := &n.Links[i]
 		l.Parent = ino - uint64(d.Varint())
@@ -127,20 +136,24 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 			d.Fail("links not in order")
 		}
 	}
+
 	orphan := n.Nlink == 0 && ino != RootIno // State.child refuses orphans: no entry may lead to one
 	if names := len(n.Links); orphan && names > 0 || !orphan && (n.IsDir() && names != min(int(ino)-RootIno, 1) || !n.IsDir() && (names == 0 || names != int(n.Nlink))) {
 		d.Fail("inode of mode %o with %d links and %d names", n.Mode, n.Nlink, names)
 	}
+
 	if flags&hasRdev != 0 {
 		if n.Rdev = uint32(d.Uint(math.MaxUint32)); n.Rdev == 0 {
 			d.Fail("device number without a number")
 		}
 	}
+
 	if flags&hasXattrs != 0 {
 		n.Xattrs = make([]Xattr, d.Count(2))
 		if len(n.Xattrs) == 0 {
 			d.Fail("extended attributes without one")
 		}
+
 		for i := range n.Xattrs {
 			x := &n.Xattrs[i]
 			x.Name = d.String()
@@ -150,6 +163,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 			}
 		}
 	}
+
 	if flags&hasTarget != 0 {
 		n.Target = d.String()
 	}
@@ -162,6 +176,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	if err := d.Finish(); err != nil {
 		return nil, err
 	}
+
 	return n, nil
 }
 
@@ -172,14 +187,18 @@ func decodeDir(d *wire.Decoder, inRecord bool) *page {
 	if n == 0 {
 		d.Fail("empty directory with a page")
 	}
+
 	if !inRecord {
 		return sealedPage(decodeHash(d), n)
 	}
+
 	text := d.String()
 	if len(text) > maxInline {
 		d.Fail("directory of %d bytes in the record of its inode", len(text))
 	}
+
 	p := &page{n: n}
 	p.inline.Store(&text)
+
 	return p
 }

@@ -30,8 +30,10 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 			m |= 1 << i
 		}
 	}
+
 	e.Raw(binary.LittleEndian.AppendUint64(nil, m))
 	var rec wire.Encoder
+
 	for i := range tableFan {
 		rec.Reset()
 		n := l.cell(i)
@@ -41,17 +43,21 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 			}
 			continue
 		}
+
 		encodeInode(&rec, n)
+
 		if rec.Len() <= maxRecord {
 			encodeRecord(e, rec.Out(), false)
 			continue
 		}
+
 		pieces, err := putRecord(rec.Out(), objects)
 		if err != nil {
 			return err
 		}
 		encodeRecord(e, pieces, true)
 	}
+
 	return nil
 }
 
@@ -70,6 +76,7 @@ func encodeRecord(e *wire.Encoder, rec []byte, long bool) {
 func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	var hashes []byte
 	var e wire.Encoder
+
 	for len(rec) > 0 {
 		n := min(len(rec), maxPiece)
 		e.Reset()
@@ -79,9 +86,11 @@ func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write a part of an inode: %w", err)
 		}
+
 		hashes = append(hashes, h[:]...)
 		rec = rec[n:]
 	}
+
 	return hashes, nil
 }
 
@@ -92,36 +101,44 @@ func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
 	if n, ok := src.inodes.Get(key); ok && n.Ino == ino {
 		return n, nil
 	}
+
 	rec, err := loadRecord(src, hashes)
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := decodeInode(ino, rec)
 	if err != nil {
 		return nil, err
 	}
+
 	src.inodes.Put(key, n, int64(len(rec)+len(n.Links)*int(unsafe.Sizeof(Link{}))))
+
 	return n, nil
 }
 
 // loadRecord returns the long record whose pieces have these hashes.
 func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	var rec []byte
+
 	for ; len(hashes) > 0; hashes = hashes[hashSize:] {
 		h := cas.Hash(hashes)
 		piece, err := src.Files.Object(h)
 		if err != nil {
 			return nil, fmt.Errorf("load inode record %s: %w", h, err)
 		}
+
 		d := wire.NewDecoder(piece)
 		if k := d.Header(); k != wire.KindRecord {
 			d.Fail("kind %d is no inode record", k)
 		}
+
 		if d.Err() != nil {
 			return nil, fmt.Errorf("load inode record %s: %w", h, d.Err())
 		}
 		rec = append(rec, d.Raw(d.Remaining())...)
 	}
+
 	return rec, nil
 }
 
@@ -146,6 +163,7 @@ func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
 	if mb == nil {
 		return nil
 	}
+
 	m := binary.LittleEndian.Uint64(mb)
 	if m == 0 {
 		d.Fail("table leaf with no inode")
@@ -153,6 +171,7 @@ func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
 	if len(raw) > math.MaxUint32 {
 		d.Fail("table leaf of %d bytes", len(raw))
 	}
+
 	for i := range tableFan {
 		if m&(1<<i) == 0 {
 			continue
@@ -163,12 +182,15 @@ func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
 			d.Fail("inode record of %d bytes", n)
 			return nil
 		}
+
 		if long {
 			l.long |= 1 << i
 		}
+
 		l.lo[i] = uint32(d.Offset())
 		l.hi[i] = l.lo[i] + uint32(n)
 		d.Raw(int(n))
 	}
+
 	return l
 }

@@ -23,6 +23,7 @@ func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
 		case RootIno:
 			return depth, nil
 		}
+
 		n, err := s.Get(src, dir)
 		if err != nil {
 			return 0, LoadError(err)
@@ -42,10 +43,12 @@ func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	depth := above + 1 + height
 	if depth >= MaxDepth {
 		return 0, ErrTooDeep
 	}
+
 	return max(s.Depth, depth), nil
 }
 
@@ -58,6 +61,7 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	if !known { // the upper bound for n
 		depth, err := s.DepthOf(src, n.Ino, 0)
 		if err != nil {
@@ -65,6 +69,7 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 		}
 		height = s.Depth - depth
 	}
+
 	return s.DepthWith(src, dir, height)
 }
 
@@ -76,8 +81,10 @@ const maxHeightEntries = MaxDepth
 // heightOf again.
 func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
 	seen := 0
+
 	for level := []*Inode{n}; ; height++ {
 		var next []*Inode
+
 		for _, n := range level {
 			if n.Nlink == 2 {
 				continue // n contains no directory
@@ -90,6 +97,7 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 						next = append(next, sub)
 					}
 				}
+
 				seen++
 				return failed == nil && seen < maxHeightEntries
 			})
@@ -100,6 +108,7 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 				return 0, false, nil
 			}
 		}
+
 		if len(next) == 0 {
 			return height, true, nil
 		}
@@ -113,10 +122,13 @@ func (s *State) Deepen(prefix string, source *State) error {
 	if err != nil {
 		return err
 	}
+
 	depth := p.Depth() + source.Depth
 	if depth >= MaxDepth {
 		return ErrTooDeep
 	}
+
 	s.Depth = max(s.Depth, depth)
+
 	return nil
 }

@@ -41,15 +41,18 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		aToB:   NewPairing(src, a, b, RootIno),
 		bToA:   NewPairing(src, b, a, RootIno),
 	}
+
 	only, err := newFilter(o.Paths)
 	if err != nil {
 		return err
 	}
+
 	if ida, ok := a.ID(); ok {
 		if idb, ok := b.ID(); ok && ida == idb {
 			return nil
 		}
 	}
+
 	// First, the tables are compared by inode number. Inodes that differ, and the directories
 	// above them, are marked in a's tree. Then both trees are walked together. At each pair of
 	// directories only marked entries and entries that differ are visited.
@@ -62,6 +65,7 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if o.Renumbered != nil {
 		like = o.Renumbered
 	}
+
 	// An inode in only one of the tables needs no mark: in the other tree its entry is different or
 	// missing, or the directory of the entry is missing.
 	w := pairWalk{ctx: ctx, src: src, changed: true, fn: func(x, y *Inode) error {
@@ -78,14 +82,17 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if err != nil {
 		return err
 	}
+
 	y, err := b.Get(src, RootIno)
 	if err != nil {
 		return err
 	}
+
 	z, err := like.Get(src, RootIno)
 	if err != nil {
 		return err
 	}
+
 	return d.comparePath(nil, x, y, z, only)
 }
 
@@ -126,12 +133,14 @@ func (d *differ) markPaths(n *Inode, depth int) error {
 	if depth == MaxDepth {
 		return ErrTooDeep
 	}
+
 	for _, l := range n.Links {
 		names := d.marks[l.Parent]
 		if names != nil {
 			names[l.Name] = struct{}{} // the directories above are marked already
 			continue
 		}
+
 		d.marks[l.Parent] = map[string]struct{}{l.Name: {}}
 		dir, err := d.a.Get(d.src, l.Parent)
 		if err != nil {
@@ -141,6 +150,7 @@ func (d *differ) markPaths(n *Inode, depth int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -150,11 +160,13 @@ func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
+
 	if only.selected() {
 		w, err := compareInodes(d.src, x, y, d.skipData)
 		if err != nil {
 			return fmt.Errorf("compare %q: %w", path.String(), err)
 		}
+
 		if !x.IsDir() && !y.IsDir() {
 			other, err := d.linksDiffer(x, y)
 			if err != nil {
@@ -164,6 +176,7 @@ func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
 				w |= Links
 			}
 		}
+
 		if w != 0 {
 			if err := d.fn(Change{Path: path, Before: x, After: y, What: w}); err != nil {
 				return err
@@ -179,6 +192,7 @@ func (d *differ) comparePath(path *Path, x, y, z *Inode, only filter) error {
 	case y.IsDir():
 		return d.reportTree(d.b, path, y, Added, only, false)
 	}
+
 	return nil
 }
 
@@ -190,9 +204,11 @@ func (d *differ) compareListings(path *Path, x, y, z *Inode, only filter) error 
 	}); err != nil {
 		return fmt.Errorf("compare directory %q: %w", path.String(), err)
 	}
+
 	names = slices.AppendSeq(names, maps.Keys(d.marks[x.Ino]))
 
 	slices.Sort(names)
+
 	for _, name := range slices.Compact(names) {
 		below, ok := only.entry(name)
 		if !ok {
@@ -202,6 +218,7 @@ func (d *differ) compareListings(path *Path, x, y, z *Inode, only filter) error 
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -211,14 +228,17 @@ func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, only filte
 	if err != nil {
 		return err
 	}
+
 	n, err := d.a.find(d.src, x, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	m, err := d.b.find(d.src, y, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	o := m
 	if d.renumbered != nil {
 		if o, err = d.renumberedDir(z, name, m); err != nil {
@@ -234,6 +254,7 @@ func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, only filte
 	case m != nil:
 		return d.reportTree(d.b, path, m, Added, only, true)
 	}
+
 	return nil
 }
 
@@ -249,6 +270,7 @@ func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error
 	case !ok || !m.IsDir():
 		return m, nil
 	}
+
 	return d.renumbered.child(d.src, dir, e)
 }
 
@@ -257,6 +279,7 @@ func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter,
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
+
 	if top && only.selected() {
 		c := Change{Path: path, Before: n, What: w}
 		if w == Added {
@@ -266,22 +289,27 @@ func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter,
 			return err
 		}
 	}
+
 	if !n.IsDir() {
 		return nil
 	}
+
 	ents, err := n.Dir.sorted(d.src)
 	if err != nil {
 		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
+
 	for _, e := range ents {
 		sub, ok := only.entry(e.Name)
 		if !ok {
 			continue
 		}
+
 		child, err := path.At(e.Name)
 		if err != nil {
 			return err
 		}
+
 		c, err := s.child(d.src, n, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
@@ -290,5 +318,6 @@ func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter,
 			return err
 		}
 	}
+
 	return nil
 }

@@ -19,6 +19,7 @@ func (t dirPart) load(src *Source, at pos) (ents entries, kids []*page, err erro
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return b.ents, b.kids, nil
 }
 
@@ -32,16 +33,19 @@ func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error 
 	if err != nil {
 		return err
 	}
+
 	y, yk, err := b.load(src, at)
 	if err != nil {
 		return err
 	}
+
 	if xk == nil && yk == nil {
 		compareEntries(x, y, fn)
 		return nil
 	}
 
 	xs, ys := splitDir(x, at.depth), splitDir(y, at.depth) // empty for an inner page
+
 	for i := range dirFan {
 		s, t := dirPart{ents: xs[i]}, dirPart{ents: ys[i]}
 		if xk != nil {
@@ -54,6 +58,7 @@ func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error 
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -75,11 +80,13 @@ func compareEntries(x, y entries, fn func(name string)) {
 				fn(e.Name)
 			}
 		}
+
 		for _, e := range ny {
 			if _, ok := nx.search(hash, e.Name); !ok {
 				fn(e.Name)
 			}
 		}
+
 		i, j = i+len(nx), j+len(ny)
 	}
 }

@@ -9,25 +9,31 @@ func newFilter(paths []string) (filter, error) {
 		return nil, nil
 	}
 	root := make(filter)
+
 	for _, p := range paths {
 		names, err := splitPath(p)
 		if err != nil || len(names) == 0 {
 			return nil, err
 		}
+
 		f := root
+
 		for i, name := range names {
 			kid, ok := f[name]
 			if ok && kid == nil {
 				break // a directory above is selected
 			}
+
 			if i == len(names)-1 {
 				kid = nil // replaces the paths below that were selected before
 			} else if !ok {
 				kid = make(filter)
 			}
+
 			f[name], f = kid, kid
 		}
 	}
+
 	return root, nil
 }
 

@@ -19,30 +19,38 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if other, ok := p.known[ino]; ok {
 		return other, nil
 	}
+
 	if depth == MaxDepth {
 		return 0, ErrTooDeep
 	}
+
 	n, err := p.from.Get(p.src, ino)
 	if err != nil {
 		return 0, err
 	}
+
 	l, err := n.Parent()
 	if err != nil {
 		return 0, err
 	}
+
 	above, err := p.dir(l.Parent, depth+1)
 	if err != nil {
 		return 0, err
 	}
+
 	m, err := p.entry(above, l.Name)
 	if err != nil {
 		return 0, err
 	}
+
 	other := uint64(0)
 	if m != nil && m.IsDir() {
 		other = m.Ino
 	}
+
 	p.known[ino] = other
+
 	return other, nil
 }
 
@@ -64,6 +72,7 @@ func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return p.to.find(p.src, n, name)
 }
 
@@ -76,20 +85,25 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	if x.Ino == y.Ino || len(x.Links) < 2 && len(y.Links) < 2 {
 		return false, nil
 	}
+
 	key := [2]uint64{x.Ino, y.Ino}
 	if v, ok := d.groups[key]; ok {
 		return v, nil
 	}
+
 	v, err := hasOtherFile(d.aToB, x, y.Ino)
 	if err != nil {
 		return false, err
 	}
+
 	if !v {
 		if v, err = hasOtherFile(d.bToA, y, x.Ino); err != nil {
 			return false, err
 		}
 	}
+
 	d.groups[key] = v
+
 	return v, nil
 }
 

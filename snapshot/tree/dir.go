@@ -68,6 +68,7 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	if at.depth >= maxDirDepth {
 		orKind = wire.KindDirLeaf // all bits of the hash are used
 	}
+
 	b, err := p.load(src, keep, wire.KindDirLeaf, orKind)
 	if err != nil || !p.isSealed() {
 		return b, err
@@ -84,9 +85,11 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 			n += k.n
 		}
 	}
+
 	if n != p.n || !fits {
 		return nil, fmt.Errorf("%w: directory page of %d entries where %d belong, or others", ErrMalformed, n, p.n)
 	}
+
 	return b, nil
 }
 
@@ -107,14 +110,17 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 		if err != nil {
 			return Dirent{}, false, err
 		}
+
 		if b.kind == wire.KindDirLeaf {
 			if i, ok := b.ents.search(hash, name); ok {
 				return b.ents[i].Dirent, true, nil
 			}
 			break
 		}
+
 		p = b.kids[nibble(hash, at.depth)]
 	}
+
 	return Dirent{}, false, nil
 }
 
@@ -138,6 +144,7 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 	if !ok {
 		return ErrNotExist
 	}
+
 	return removeBelow(src, epoch, &d.root, pos{}, hashName(name), name)
 }
 
@@ -155,19 +162,23 @@ func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 		if err != nil {
 			return err
 		}
+
 		if b.kind == wire.KindDirLeaf {
 			if i, found := b.ents.search(hash, name); !found && b.ents.run(i, hash) == maxCollisions {
 				return ErrDirFull
 			}
 			return nil
 		}
+
 		if p.n <= maxDirLeaf+maxRemoved { // a removal may turn all pages below into one leaf
 			if err := ownAll(src, epoch, pp, at); err != nil {
 				return err
 			}
 		}
+
 		pp = &b.kids[nibble(hash, at.depth)]
 	}
+
 	return nil
 }
 
@@ -180,6 +191,7 @@ func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 	if err != nil {
 		return err
 	}
+
 	for i := range b.kids {
 		if b.kids[i] != nil {
 			if err := ownAll(src, epoch, &b.kids[i], at.child(i)); err != nil {
@@ -187,6 +199,7 @@ func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -197,16 +210,19 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	if err != nil || p.ownedBy(epoch) {
 		return p, b, err
 	}
+
 	c := &body{kind: b.kind}
 	if b.kind == wire.KindDirLeaf {
 		c.ents = append(make(entries, 0, len(b.ents)+1), b.ents...)
 	} else {
 		c.kids = append(make([]*page, 0, dirFan), b.kids...)
 	}
+
 	src.copiedBytes.Add(c.weight())
 	n := newPage(epoch, c)
 	n.n = p.n
 	*pp = n
+
 	return n, c, nil
 }
 
@@ -218,6 +234,7 @@ func buildDir(epoch uint64, ents entries, depth int) *page {
 	} else {
 		p = newPage(epoch, innerDir(epoch, ents, depth))
 	}
+
 	p.n = len(ents)
 	return p
 }
@@ -230,6 +247,7 @@ func innerDir(epoch uint64, ents entries, depth int) *body {
 			b.kids[i] = buildDir(epoch, slices.Clone(part), depth+1)
 		}
 	}
+
 	return b
 }
 
@@ -242,6 +260,7 @@ func splitDir(ents entries, depth int) (parts [dirFan]entries) {
 		for end < len(ents) && nibble(ents[end].hash(), depth) == i {
 			end++
 		}
+
 		parts[i] = ents[first:end]
 		first = end
 	}
@@ -255,17 +274,21 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 		*pp = buildDir(epoch, entries{{e, hash << slotBits}}, at.depth)
 		return true, nil
 	}
+
 	p, b, err := ownDir(src, epoch, pp, at)
 	if err != nil {
 		return false, err
 	}
+
 	if b.kind == wire.KindDirInner {
 		added, err = insertBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.childFor(hash), hash, e)
 		if added {
 			p.n++
 		}
+
 		return added, err
 	}
+
 	i, found := b.ents.search(hash, e.Name)
 	if found {
 		b.ents[i].Dirent = e
@@ -278,6 +301,7 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 		i++
 		free++
 	}
+
 	if free == maxCollisions {
 		return false, ErrDirFull
 	}
@@ -287,6 +311,7 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 	if len(b.ents) > maxDirLeaf {
 		p.mem.Store(innerDir(epoch, b.ents, at.depth))
 	}
+
 	return true, nil
 }
 
@@ -303,6 +328,7 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 		if err := collect(src, p, at, &b.ents); err != nil {
 			return err
 		}
+
 		p.mem.Store(b)
 	}
 
@@ -315,9 +341,11 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	} else {
 		return ErrNotExist
 	}
+
 	if p.n--; p.n == 0 {
 		*pp = nil
 	}
+
 	return nil
 }
 
@@ -327,6 +355,7 @@ func collect(src *Source, p *page, at pos, ents *entries) error {
 	if err != nil {
 		return err
 	}
+
 	*ents = append(*ents, b.ents...)
 	for i, k := range b.kids {
 		if k != nil {
@@ -335,6 +364,7 @@ func collect(src *Source, p *page, at pos, ents *entries) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -358,15 +388,18 @@ func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint6
 	if err != nil {
 		return false, err
 	}
+
 	for i := range b.ents {
 		if e := &b.ents[i]; e.key >= first && !fn(e.Dirent, e.cookie()) {
 			return false, nil
 		}
 	}
+
 	hash := first >> slotBits
 	if hash>>nameBits != 0 { // after the last possible entry
 		return true, nil
 	}
+
 	for i, k := range b.kids {
 		if k == nil || i < nibble(hash, at.depth) {
 			continue
@@ -378,5 +411,6 @@ func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint6
 			return false, err
 		}
 	}
+
 	return true, nil
 }

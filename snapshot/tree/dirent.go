@@ -56,6 +56,7 @@ func (l entries) search(hash uint64, name string) (int, bool) {
 			return i, true
 		}
 	}
+
 	return lo, false
 }
 

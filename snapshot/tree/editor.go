@@ -51,6 +51,7 @@ func (e *Editor) Own(ino uint64) *Inode {
 	if !e.ok(err) {
 		return &Inode{}
 	}
+
 	return n
 }
 
@@ -88,6 +89,7 @@ func (e *Editor) Add(parent uint64, name string, n *Inode) {
 	if e.err != nil || !e.ok(e.State.Put(e.Source, e.Epoch, n)) {
 		return
 	}
+
 	e.Touched(n.Ino)
 	e.State.Bytes += n.FileSize()
 	if n.IsDir() {
@@ -101,6 +103,7 @@ func (e *Editor) Link(parent uint64, name string, ino uint64) {
 	if e.setEntry(dir, name, n); e.err != nil {
 		return
 	}
+
 	e.Touched(n.Ino)
 	n.AddLink(Link{Parent: parent, Name: name})
 	n.Nlink++
@@ -115,10 +118,12 @@ func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	if !found {
 		e.ok(ErrNotExist)
 	}
+
 	n, last = e.unlink(d.Ino, Link{Parent: parent, Name: name})
 	if e.removeEntry(dir, name); e.err == nil && n.IsDir() {
 		dir.Nlink--
 	}
+
 	return n, last
 }
 
@@ -131,7 +136,9 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	if !e.ok(err) {
 		return &Inode{}, false
 	}
+
 	e.Touched(ino)
+
 	if !n.IsDir() && n.Nlink > 1 {
 		n = e.Own(ino)
 		n.Ctime = e.Time
@@ -139,10 +146,12 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 		n.Nlink--
 		return n, false
 	}
+
 	e.State.Bytes -= n.FileSize()
 	if e.ok(e.State.Delete(e.Source, e.Epoch, ino)) && e.Unnamed != nil {
 		e.Unnamed(n)
 	}
+
 	return n, true
 }
 
@@ -158,21 +167,26 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	if !found {
 		e.ok(ErrNotExist)
 	}
+
 	n := e.Own(d.Ino)
 	if _, occupied := e.lookup(newDir, to.Name); occupied {
 		e.Remove(to.Parent, to.Name)
 	}
+
 	if e.err != nil {
 		return
 	}
+
 	e.Touched(n.Ino)
 	if whiteout == nil {
 		e.removeEntry(dir, from.Name)
 	}
+
 	e.move(newDir, n, from, to.Name)
 	if whiteout != nil {
 		e.Add(from.Parent, from.Name, whiteout)
 	}
+
 	if n.IsDir() {
 		dir.Nlink--
 		newDir.Nlink++
@@ -187,14 +201,17 @@ func (e *Editor) Exchange(a, b Link) {
 	if !foundA || !foundB {
 		e.ok(ErrNotExist)
 	}
+
 	n, other := e.Own(da.Ino), e.Own(db.Ino)
 	if e.err != nil {
 		return
 	}
+
 	e.Touched(n.Ino)
 	e.Touched(other.Ino)
 	e.move(dirB, n, a, b.Name)
 	e.move(dirA, other, b, a.Name)
+
 	for _, x := range []struct{ n, from, to *Inode }{{n, dirA, dirB}, {other, dirB, dirA}} {
 		if x.n.IsDir() {
 			x.from.Nlink--

@@ -12,6 +12,7 @@ func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 	if n := e.child(e.Own(parent), name); n.IsDir() {
 		e.removeBelow(n, removed)
 	}
+
 	n, last := e.Remove(parent, name)
 	if e.err != nil {
 		return
@@ -29,11 +30,13 @@ func (e *Editor) removeBelow(dir *Inode, removed RemovedFunc) {
 			return true
 		}))
 	}
+
 	for _, name := range names {
 		n := e.child(dir, name)
 		if n.IsDir() {
 			e.removeBelow(n, removed)
 		}
+
 		n, last := e.unlink(n.Ino, Link{Parent: dir.Ino, Name: name})
 		if e.err != nil {
 			return
@@ -52,6 +55,7 @@ func (e *Editor) child(dir *Inode, name string) *Inode {
 	if !e.ok(err) {
 		return &Inode{}
 	}
+
 	return n
 }
 
@@ -64,7 +68,9 @@ func Like(from *Inode, ino uint64, now int64) *Inode {
 	if n.IsDir() {
 		n.Nlink = 2
 	}
+
 	n.SetAttrs(from, now)
+
 	return n
 }
 

@@ -70,6 +70,7 @@ func (o Objects) Here(h cas.Hash) bool {
 	if here, err := o.Has(h); here || err != nil {
 		return true
 	}
+
 	only, err := o.Elsewhere.Has(h)
 	return !only || err != nil
 }
@@ -90,6 +91,7 @@ func (o Objects) Pushed(src *Source, id cas.Hash) (st *State, highest uint64, er
 	if err != nil {
 		return nil, 0, err
 	}
+
 	_, err = again.Get(copier, RootIno)
 	return st, highest, err
 }

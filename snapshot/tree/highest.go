@@ -11,12 +11,14 @@ func (s *State) Highest(src *Source) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("highest inode: %w", err)
 		}
+
 		last := lastSlot(b)
 		base += uint64(last) << (tableBits * (h - 1))
 		if h > 1 {
 			p = b.kids[last]
 		}
 	}
+
 	return base, nil
 }
 

@@ -107,6 +107,7 @@ func (n *Inode) AddLink(l Link) {
 // RemoveLink removes a name. The epoch must own n.
 func (n *Inode) RemoveLink(l Link) {
 	n.ownLinks()
+
 	for i, have := range slices.Backward(n.Links) { // the newest name is often removed first
 		if have == l {
 			end := len(n.Links) - 1

@@ -40,6 +40,7 @@ func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
 	if n := l.cell(i); n != nil || l.hi[i] == 0 {
 		return n, nil
 	}
+
 	if l.long&(1<<i) != 0 {
 		return loadInode(src, ino, l.record(i))
 	}
@@ -67,6 +68,7 @@ func (l *tableLeaf) set(i int, n *Inode) {
 	if l.cells != nil {
 		l.cells[i] = n
 	}
+
 	l.lo[i], l.hi[i] = 0, 0
 	l.long &^= 1 << i
 }

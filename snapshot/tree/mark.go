@@ -42,11 +42,13 @@ func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplet
 	if id, ok := s.ID(); ok && !k.Keep(id) {
 		return nil
 	}
+
 	m := marker{ctx: ctx, src: src, incomplete: incomplete, Keeper: k}
 	var at *page
 	if like != nil && like.height == s.height {
 		at = like.root
 	}
+
 	return m.markTable(s.root, at, s.height, 0)
 }
 
@@ -95,10 +97,12 @@ func (m *marker) markTable(p, like *page, height int, base uint64) error {
 	if err := m.ctx.Err(); err != nil {
 		return err
 	}
+
 	b, err := p.loadTable(m.src, height, base, like != nil)
 	if err != nil {
 		return m.allowMissing(err)
 	}
+
 	before := &body{}
 	if like != nil {
 		// If like cannot be read, all kids and inodes of p are visited.
@@ -116,9 +120,11 @@ func (m *marker) markTable(p, like *page, height int, base uint64) error {
 			return err
 		}
 	}
+
 	if b.leaf == nil {
 		return nil
 	}
+
 	return m.markLeaf(b.leaf, before.leaf, base)
 }
 
@@ -132,10 +138,12 @@ func (m *marker) markLeaf(l, like *tableLeaf, base uint64) error {
 		for _, h := range l.pieces(i) {
 			m.KeepLeaf(h)
 		}
+
 		n, err := l.get(m.src, i, base+uint64(i))
 		if err = m.allowMissing(err); err != nil {
 			return err
 		}
+
 		if n != nil {
 			if err := m.markInode(n); err != nil {
 				return err
@@ -155,14 +163,17 @@ func (m *marker) markInode(n *Inode) error {
 			m.KeepLeaf(h)
 			return false, nil
 		}
+
 		if !m.Keep(h) {
 			return false, nil
 		}
+
 		if m.incomplete { // EachObject would fail at a missing list
 			if _, err := m.src.objects.Get(h, nil); errors.Is(err, cas.ErrNotFound) {
 				return false, nil
 			}
 		}
+
 		return true, nil
 	})
 }
@@ -175,14 +186,17 @@ func (m *marker) markDir(p *page, at pos) error {
 	if p.n <= maxDirLeaf {
 		return nil // a leaf has inode numbers only, no hashes
 	}
+
 	b, err := p.loadDir(m.src, at, false)
 	if err != nil {
 		return m.allowMissing(err)
 	}
+
 	for i, k := range b.kids {
 		if err := m.markDir(k, at.child(i)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -86,13 +86,16 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 		} else {
 			b, err = src.body(*p.hash.Load(), keep)
 		}
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	if b.kind != kind && b.kind != orKind {
 		return nil, fmt.Errorf("%w: page of kind %d where %d belongs", ErrMalformed, b.kind, kind)
 	}
+
 	return b, nil
 }
 
@@ -108,6 +111,7 @@ func samePage(a, b *page) bool {
 	if ta, tb := a.inline.Load(), b.inline.Load(); ta != nil && tb != nil {
 		return *ta == *tb
 	}
+
 	ha, hb := a.hash.Load(), b.hash.Load()
 	return ha != nil && hb != nil && *ha == *hb
 }
@@ -117,16 +121,19 @@ func (b *body) weight() int64 {
 	w := int64(128)
 	const pageBytes = 8 + 24 + 32 + 16 // pointer, page, hash, rounding
 	const entryBytes = 40              // without the name
+
 	for _, k := range b.kids {
 		if k != nil {
 			w += pageBytes
 		}
 	}
+
 	if b.leaf != nil {
 		w += 600 + int64(len(b.leaf.raw))
 	}
 	for i := range b.ents {
 		w += max(16, int64(len(b.ents[i].Name)))
 	}
+
 	return w + entryBytes*int64(cap(b.ents))
 }

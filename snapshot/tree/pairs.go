@@ -25,6 +25,7 @@ func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 	if err := w.tables(other.root, other.height, s.root, s.height, 0); err != nil {
 		return fmt.Errorf("compare tables of inodes: %w", err)
 	}
+
 	return nil
 }
 
@@ -39,11 +40,13 @@ func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
 	if a == nil {
 		ha = 0
 	}
+
 	h := max(ha, hb)
 	x, err := w.load(a, ha, h, base)
 	if err != nil {
 		return err
 	}
+
 	y, err := w.load(b, hb, h, base)
 	if err != nil {
 		return err
@@ -51,11 +54,13 @@ func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
 	if h == 1 {
 		return w.leaves(x.leaf, y.leaf, base)
 	}
+
 	for i := range tableFan {
 		if err := w.tables(x.kids[i], min(ha, h-1), y.kids[i], min(hb, h-1), base+uint64(i)<<(tableBits*(h-1))); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -82,6 +87,7 @@ func (w *pairWalk) leaves(x, y *tableLeaf, base uint64) error {
 		if err != nil {
 			return err
 		}
+
 		m, err := y.get(w.src, i, base+uint64(i))
 		if err != nil {
 			return err

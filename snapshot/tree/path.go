@@ -25,6 +25,7 @@ func splitPath(path string) ([]string, error) {
 			return nil, fmt.Errorf("%q: %w", path, ErrBadPath)
 		}
 	}
+
 	return names, nil
 }
 
@@ -53,10 +54,12 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := s.Get(src, RootIno)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	for _, name := range names {
 		if n.IsSymlink() {
 			return nil, fmt.Errorf("%s: %w", path, ErrSymlink)
@@ -65,6 +68,7 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+
 	return n, nil
 }
 
@@ -80,13 +84,16 @@ func (s *State) At(src *Source, path string) (*Inode, error) {
 // Paths returns the paths of an inode other than the root, in no order.
 func (s *State) Paths(src *Source, n *Inode) ([]string, error) {
 	all := make([]string, 0, len(n.Links))
+
 	for _, link := range n.Links {
 		p := link.Name
+
 		for ino, depth := link.Parent, 0; ino != RootIno; depth++ {
 			dir, err := s.Get(src, ino)
 			if err != nil {
 				return nil, err
 			}
+
 			up, err := dir.Parent()
 			if err != nil {
 				return nil, err
@@ -96,8 +103,10 @@ func (s *State) Paths(src *Source, n *Inode) ([]string, error) {
 			}
 			p, ino = up.Name+"/"+p, up.Parent
 		}
+
 		all = append(all, p)
 	}
+
 	return all, nil
 }
 
@@ -134,11 +143,13 @@ func ParsePath(path string) (p *Path, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range names {
 		if p, err = p.At(name); err != nil {
 			return nil, err
 		}
 	}
+
 	return p, nil
 }
 
@@ -175,6 +186,7 @@ func (p *Path) tail(n int) string {
 			b[n] = '/'
 		}
 	}
+
 	return string(b)
 }
 

@@ -34,6 +34,7 @@ func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags u
 			return false, 0, err
 		}
 	}
+
 	if exchange && old.IsDir() {
 		if _, err := s.DepthOf(src, from, old.Ino); err != nil {
 			return false, 0, err
@@ -44,6 +45,7 @@ func (s *State) CheckRename(src *Source, n, old *Inode, from, to uint64, flags u
 	if err != nil || !exchange {
 		return false, depth, err
 	}
+
 	other, err := s.DepthAfter(src, old, from)
 	return false, max(depth, other), err
 }

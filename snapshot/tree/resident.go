@@ -61,11 +61,13 @@ func (u *Unread) read() {
 	raw, err := u.objects.ObjectStore.Get(u.hash, nil)
 	u.objects.mu.Lock()
 	defer u.objects.mu.Unlock()
+
 	o := u.objects.fetched[u.hash]
 	if o == nil {
 		o = &fetchedObject{raw: raw, err: err}
 		u.objects.fetched[u.hash] = o
 	}
+
 	o.calls++
 }
 
@@ -95,10 +97,12 @@ func Again(fn func() error) error {
 		if !lacks {
 			return err
 		}
+
 		if len(all) == MaxFetched {
 			u.objects.unbounded.Lock()
 			defer u.objects.unbounded.Unlock()
 		}
+
 		u.read()
 		all = append(all, u)
 	}

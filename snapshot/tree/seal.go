@@ -31,6 +31,7 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("seal: %w", err)
 	}
+
 	return h, nil
 }
 
@@ -62,10 +63,12 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 	for i := range max(1, r.z.Workers) {
 		g.Go(func() error { return r.work(gctx, jobs, i > 0) })
 	}
+
 	err := eachUnsealed(s.root, nil, func(n *Inode) error {
 		if n.Dir.root.unsealedBody() == nil && n.Content.Sealed() != nil {
 			return gctx.Err()
 		}
+
 		select {
 		case jobs <- n:
 			return nil
@@ -73,11 +76,13 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 			return gctx.Err()
 		}
 	})
+
 	close(jobs)
 	// The first failure cancels gctx, so Wait's error is the cause of err.
 	if werr := g.Wait(); werr != nil {
 		err = werr
 	}
+
 	if err != nil {
 		return cas.Hash{}, err
 	}
@@ -95,7 +100,9 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write the state: %w", err)
 	}
+
 	s.id.Store(&h)
+
 	return h, nil
 }
 
@@ -120,9 +127,11 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 		case locked && !lock:
 			runtime.UnlockOSThread()
 		}
+
 		locked = lock
 	}
 	defer lockThread(false)
+
 	z.Pace = func() bool {
 		throttled := r.z.Pace != nil && r.z.Pace()
 		rests := throttled && second && !r.firstEnded.Load()
@@ -130,11 +139,13 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 		if rests {
 			time.Sleep(secondRest)
 		}
+
 		return throttled
 	}
 	if !second {
 		defer r.firstEnded.Store(true)
 	}
+
 	for n := range jobs {
 		z.Pace()
 		if err := guard.Do(func() error { return r.sealInode(ctx, &z, n) }); err != nil {
@@ -144,6 +155,7 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) err
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -162,14 +174,17 @@ func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) err
 	if b == nil || skip != nil && skip(p) {
 		return nil
 	}
+
 	for _, k := range b.kids {
 		if err := eachUnsealed(k, skip, fn); err != nil {
 			return err
 		}
 	}
+
 	if b.leaf == nil {
 		return nil
 	}
+
 	for i := range tableFan {
 		if n := b.leaf.cell(i); n != nil {
 			if err := fn(n); err != nil {
@@ -177,6 +192,7 @@ func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -191,6 +207,7 @@ func (r *sealRun) sealInode(ctx context.Context, z *content.Sealer, n *Inode) er
 	if _, err := z.Seal(ctx, n.Content); err != nil {
 		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
+
 	return nil
 }
 
@@ -201,6 +218,7 @@ func (r *sealRun) sealDir(ctx context.Context, p *page) error {
 	if b == nil {
 		return nil
 	}
+
 	if b.kind == wire.KindDirLeaf {
 		e := r.newEncoder()
 		defer r.buffers.Put(e)
@@ -209,6 +227,7 @@ func (r *sealRun) sealDir(ctx context.Context, p *page) error {
 			return nil
 		}
 	}
+
 	_, err := r.sealPage(ctx, p)
 	return err
 }
@@ -230,6 +249,7 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 	if err := cmp.Or(ctx.Err(), r.checkTurn()); err != nil {
 		return cas.Hash{}, err
 	}
+
 	for _, k := range b.kids {
 		if k != nil {
 			if _, err := r.sealPage(ctx, k); err != nil {
@@ -240,11 +260,13 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 
 	e := r.newEncoder()
 	defer r.buffers.Put(e)
+
 	if b.leaf == nil {
 		encodeBody(e, b)
 	} else if err := encodeTableLeaf(e, b.leaf, r.z.Objects); err != nil {
 		return cas.Hash{}, err
 	}
+
 	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
@@ -257,10 +279,12 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}
 	}
+
 	r.src.pages.Put(h, b, b.weight())
 	p.seal(h)
 	if r.z.Spend != nil {
 		r.z.Spend(int64(e.Len()))
 	}
+
 	return h, nil
 }

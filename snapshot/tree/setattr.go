@@ -31,9 +31,11 @@ func (s *SetAttr) Apply(src *Source, epoch uint64, n *Inode, now int64) error {
 		if err := c.Truncate(src.Files, *s.Size); err != nil {
 			return err
 		}
+
 		n.Content = c
 		n.Mtime = now
 	}
+
 	if s.Mode != nil {
 		n.Mode = n.Mode&unix.S_IFMT | *s.Mode&^unix.S_IFMT
 	}
@@ -55,6 +57,7 @@ func (s *SetAttr) Apply(src *Source, epoch uint64, n *Inode, now int64) error {
 	if s.Ctime != nil {
 		n.Ctime = *s.Ctime
 	}
+
 	return nil
 }
 
@@ -77,6 +80,7 @@ func (s *SetAttr) Encode(e *wire.Encoder) {
 			bits |= b
 		}
 	}
+
 	bit(s.Mode != nil, setMode)
 	bit(s.UID != nil, setUID)
 	bit(s.GID != nil, setGID)
@@ -86,11 +90,13 @@ func (s *SetAttr) Encode(e *wire.Encoder) {
 	bit(s.Ctime != nil, setCtime)
 	bit(s.KillPriv, setKill)
 	e.Uvarint(bits)
+
 	for _, p := range []*uint32{s.Mode, s.UID, s.GID} {
 		if p != nil {
 			e.Uvarint(uint64(*p))
 		}
 	}
+
 	for _, p := range []*int64{s.Size, s.Atime, s.Mtime, s.Ctime} {
 		if p != nil {
 			e.Varint(*p)
@@ -108,6 +114,7 @@ func (s *SetAttr) Decode(d *wire.Decoder) {
 		v := uint32(d.Uint(math.MaxUint32))
 		return &v
 	}
+
 	i64 := func(b uint64) *int64 {
 		if bits&b == 0 {
 			return nil
@@ -115,6 +122,7 @@ func (s *SetAttr) Decode(d *wire.Decoder) {
 		v := d.Varint()
 		return &v
 	}
+
 	s.Mode, s.UID, s.GID = u32(setMode), u32(setUID), u32(setGID)
 	s.Size, s.Atime, s.Mtime, s.Ctime = i64(setSize), i64(setAtime), i64(setMtime), i64(setCtime)
 	s.KillPriv = bits&setKill != 0

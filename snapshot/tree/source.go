@@ -46,10 +46,12 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	if b, ok := s.pages.Get(h); ok {
 		return b, nil
 	}
+
 	raw, err := s.objects.Get(h, nil)
 	if err != nil {
 		return nil, fmt.Errorf("load page %s: %w", h, err)
 	}
+
 	b, err := decodeBody(raw)
 	if err != nil {
 		return nil, fmt.Errorf("load page %s: %w", h, err)
@@ -57,6 +59,7 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	if keep {
 		s.pages.Put(h, b, b.weight())
 	}
+
 	return b, nil
 }
 

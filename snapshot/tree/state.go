@@ -50,11 +50,14 @@ func Load(src *Source, id cas.Hash) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load state %s: %w", id, err)
 	}
+
 	s, err := decodeState(raw)
 	if err != nil {
 		return nil, fmt.Errorf("load state %s: %w", id, err)
 	}
+
 	s.id.Store(&id)
+
 	return s, nil
 }
 
@@ -82,6 +85,7 @@ func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
 	if leaf == nil {
 		return nil, ErrNoInode
 	}
+
 	n, err := leaf.get(src, slot(ino, 1), ino)
 	if err != nil {
 		return nil, fmt.Errorf("inode %d: %w", ino, err)
@@ -89,6 +93,7 @@ func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
 	if n == nil {
 		return nil, ErrNoInode
 	}
+
 	return n, nil
 }
 
@@ -99,17 +104,21 @@ func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.id.Store(nil)
 	if n.epoch == epoch {
 		return n, nil
 	}
+
 	leaf, err := s.ownLeaf(src, epoch, ino, true)
 	if err != nil {
 		return nil, err
 	}
+
 	n = n.writable(epoch)
 	src.copiedBytes.Add(n.weight())
 	leaf.set(slot(ino, 1), n)
+
 	return n, nil
 }
 
@@ -127,11 +136,14 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if n.epoch == 0 {
 		n.epoch = epoch
 	}
+
 	i := slot(n.Ino, 1)
 	if !leaf.has(i) {
 		s.Inodes++
 	}
+
 	leaf.set(i, n.writable(epoch))
+
 	return nil
 }
 
@@ -152,12 +164,15 @@ func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	if leaf == nil || !leaf.has(slot(ino, 1)) {
 		return ErrNoInode
 	}
+
 	s.id.Store(nil)
 	if err := removeFrom(src, epoch, &s.root, s.height, ino); err != nil {
 		return fmt.Errorf("inode %d: %w", ino, err)
 	}
+
 	s.Inodes--
 	s.shrink(src)
+
 	return nil
 }
 
@@ -174,6 +189,7 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	if n == nil {
 		return nil, ErrNotExist
 	}
+
 	return n, nil
 }
 
@@ -197,6 +213,7 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	if n.Type() != e.Type || n.Nlink == 0 || n.IsDir() && (len(n.Links) != 1 || n.Links[0] != Link{dir.Ino, e.Name}) {
 		return nil, fmt.Errorf("%w: entry %q of directory %d does not fit inode %d", ErrMalformed, e.Name, dir.Ino, e.Ino)
 	}
+
 	return n, nil
 }
 
@@ -211,11 +228,13 @@ func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})
 	}
+
 	_ = eachUnsealed(s.root, func(p *page) bool {
 		_, seen := u.seen[p]
 		if frozen {
 			u.seen[p] = struct{}{}
 		}
+
 		return seen
 	}, func(n *Inode) error {
 		if n.Content != nil {

@@ -47,6 +47,7 @@ func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body,
 	if b.leaf != nil && b.leaf.number != ino/tableFan {
 		return nil, fmt.Errorf("%w: inodes from %d on where those from %d on belong", ErrMalformed, b.leaf.number*tableFan, ino&^(tableFan-1))
 	}
+
 	return b, nil
 }
 
@@ -61,21 +62,27 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 		} else {
 			b.kids = make([]*page, tableFan)
 		}
+
 		*pp = newPage(epoch, b)
+
 		return b, nil
 	}
+
 	b, err := p.loadTable(src, height, ino, true)
 	if err != nil || p.ownedBy(epoch) {
 		return b, err
 	}
+
 	c := &body{kind: b.kind}
 	if height == 1 {
 		c.leaf = b.leaf.clone()
 	} else {
 		c.kids = append(make([]*page, 0, tableFan), b.kids...)
 	}
+
 	src.copiedBytes.Add(c.weight())
 	*pp = newPage(epoch, c)
+
 	return c, nil
 }
 
@@ -85,6 +92,7 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 		return nil, nil
 	}
 	p := s.root
+
 	for h := s.height; ; h-- {
 		if p == nil {
 			return nil, nil
@@ -110,12 +118,14 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 	// The id is dropped even if no inode changes: Mark relies on a state with an id having the root
 	// page whose hash is in the state object.
 	s.id.Store(nil)
+
 	for s.height < heightFor(ino) {
 		if s.root != nil {
 			kids := make([]*page, tableFan)
 			kids[0] = s.root
 			s.root = newPage(epoch, &body{kind: wire.KindTableInner, kids: kids})
 		}
+
 		s.height++
 	}
 
@@ -130,6 +140,7 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 		}
 		pp = &b.kids[slot(ino, h)]
 	}
+
 	return nil, nil
 }
 
@@ -139,22 +150,28 @@ func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) er
 	if err != nil {
 		return err
 	}
+
 	if height == 1 {
 		b.leaf.set(slot(ino, 1), nil)
 		if b.leaf.empty() {
 			*pp = nil
 		}
+
 		return nil
 	}
+
 	if err := removeFrom(src, epoch, &b.kids[slot(ino, height)], height-1, ino); err != nil {
 		return err
 	}
+
 	for _, k := range b.kids {
 		if k != nil {
 			return nil
 		}
 	}
+
 	*pp = nil
+
 	return nil
 }
 
@@ -166,14 +183,17 @@ func (s *State) shrink(src *Source) {
 		if err != nil {
 			return
 		}
+
 		for _, k := range b.kids[1:] {
 			if k != nil {
 				return
 			}
 		}
+
 		s.root = b.kids[0]
 		s.height--
 	}
+
 	if s.root == nil {
 		s.height = 0
 	}

@@ -19,10 +19,12 @@ func (s *State) WalkFrom(ctx context.Context, src *Source, top string, fn func(p
 	if err != nil || n == nil {
 		return err
 	}
+
 	path, err := ParsePath(top)
 	if err != nil {
 		return err
 	}
+
 	return s.walk(ctx, src, path, n, fn)
 }
 
@@ -33,15 +35,18 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 	if err := fn(path, n); err != nil || !n.IsDir() || n.Dir.root == nil {
 		return err
 	}
+
 	ents, err := n.Dir.sorted(src)
 	if err != nil {
 		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
+
 	for _, e := range ents {
 		child, err := path.At(e.Name)
 		if err != nil {
 			return err
 		}
+
 		c, err := s.child(src, n, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
@@ -50,6 +55,7 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -61,6 +67,7 @@ func (d *Dir) sorted(src *Source) ([]Dirent, error) {
 		return true
 	})
 	slices.SortFunc(list, byName)
+
 	return list, err
 }
 

@@ -35,6 +35,7 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 		default:
 			left[n.Ino] = n.Content
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -49,6 +50,7 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 		}
 		n.Content = nil
 	}
+
 	id, err = Seal(ctx, src, z, rest)
 	return id, left, err
 }
@@ -61,6 +63,7 @@ func PutContents(objects content.ObjectStore, contents map[uint64]*content.Conte
 		e.Uvarint(ino)
 		contents[ino].Encode(&e)
 	}
+
 	hashes, err := putRecord(e.Out(), objects)
 	return splitHashes(hashes), err
 }
@@ -72,21 +75,25 @@ func (s *State) Fill(src *Source, epoch uint64, objects []cas.Hash) error {
 	for _, h := range objects {
 		hashes = append(hashes, h[:]...)
 	}
+
 	rec, err := loadRecord(src, hashes)
 	if err != nil {
 		return err
 	}
+
 	for d := wire.NewDecoder(rec); d.Remaining() > 0; {
 		ino := d.Uint(MaxIno)
 		c, err := content.Decode(d, epoch)
 		if err != nil {
 			return fmt.Errorf("the content of inode %d: %w", ino, err)
 		}
+
 		n, err := s.Own(src, epoch, ino)
 		if err != nil {
 			return err
 		}
 		n.Content = c
 	}
+
 	return nil
 }

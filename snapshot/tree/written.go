@@ -24,11 +24,13 @@ func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piec
 		if grown := n.weight() - before.weight(); grown > 0 {
 			fn(content.Piece{Bytes: grown})
 		}
+
 		return n.Content.Written(src.Files, before.Content, fn)
 	}}
 	if err := w.tables(a.root, a.height, b.root, b.height, 0); err != nil {
 		return fmt.Errorf("count what was written: %w", err)
 	}
+
 	return nil
 }
 
@@ -41,5 +43,6 @@ func (n *Inode) weight() int64 {
 	for _, x := range n.Xattrs {
 		bytes += len(x.Name) + len(x.Value)
 	}
+
 	return int64(bytes)
 }

@@ -52,6 +52,7 @@ func (n *Inode) ClearPriv() {
 	if n.Mode&unix.S_IXGRP != 0 {
 		n.Mode &^= unix.S_ISGID
 	}
+
 	n.RemoveXattr("security.capability")
 }
 

@@ -89,6 +89,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 		dirs:   make(map[string]uint64),
 		epoch:  1,
 	}
+
 	b.src = src.Counting(&b.copied)
 	n := b.newNode(at.Made)
 	n.Nlink = 2
@@ -103,6 +104,7 @@ func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at
 	if err != nil {
 		return nil, err
 	}
+
 	highest, err := st.Highest(b.src)
 	b.state, b.next, b.replaced = st, highest+1, make(map[uint64]bool)
 	return b, err
@@ -129,6 +131,7 @@ func (b *Builder) Add(e stream.Entry) error {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
 			"bring it in below a directory, or without that", stream.ErrHostile, first)
 	}
+
 	p := path.Join(b.at.Dir, e.Path)
 	if n := metaSize(e.Meta); n > live.MaxXattrs {
 		return errs.New(errs.TooBig, "%s has %d bytes of extended attributes, at most %d are possible", e.Path, n, live.MaxXattrs)
@@ -136,6 +139,7 @@ func (b *Builder) Add(e stream.Entry) error {
 	if err := b.makeRoom(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
 		return err
 	}
+
 	switch {
 	case e.Hardlink != "":
 		return b.hardlink(p, path.Join(b.at.Dir, e.Hardlink))
@@ -147,6 +151,7 @@ func (b *Builder) Add(e stream.Entry) error {
 	if err != nil {
 		return err
 	}
+
 	var n *tree.Inode
 	if b.keepsNumber(old, e) {
 		n, err = b.replace(old.Ino, e.Meta)
@@ -154,15 +159,18 @@ func (b *Builder) Add(e stream.Entry) error {
 		n = b.newNode(e.Meta)
 		err = b.setName(p, n)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	n.Target, n.Rdev = e.Target, e.Rdev
 	if n.IsRegular() && e.Size > 0 {
 		if err := b.store(p, n, e); err != nil {
 			return err
 		}
 	}
+
 	return b.state.Put(b.src, b.epoch, n)
 }
 
@@ -187,6 +195,7 @@ func (b *Builder) replace(ino uint64, m stream.Meta) (*tree.Inode, error) {
 	if len(n.Links) > 1 {
 		b.replaced[ino] = true
 	}
+
 	b.state.Bytes -= contentSize(n)
 	setMeta(n, m)
 	n.Content = nil
@@ -198,6 +207,7 @@ func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
 	if !e.Sparse {
 		e.Parts = []content.Part{{N: e.Size}}
 	}
+
 	s, err := content.Begin(b.ctx, b.sealer, e.Data, e.Size, e.Parts)
 	if err != nil {
 		return fmt.Errorf("storing %s: %w", p, err)
@@ -205,6 +215,7 @@ func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
 	if s.Size != e.Size {
 		return fmt.Errorf("reading %s: it became shorter while it was read", p)
 	}
+
 	b.pending = append(b.pending, &pendingFile{s, p, n})
 	return b.finishPending(maxPending)
 }
@@ -219,6 +230,7 @@ func (b *Builder) finishPending(most int) error {
 		if err != nil {
 			return fmt.Errorf("storing %s: %w", f.path, err)
 		}
+
 		f.node.Content = content.Of(base)
 		b.state.Bytes += f.Size
 	}
@@ -237,10 +249,12 @@ func (b *Builder) makeRoom(n int) error {
 	if err := b.seal(); err != nil {
 		return err
 	}
+
 	b.epoch++
 	b.unsealed = 0
 	b.copied.Store(0)
 	clear(b.dirs)
+
 	return nil
 }
 
@@ -276,10 +290,12 @@ func (b *Builder) makeDirs(p string) (uint64, error) {
 	if ino, ok := b.dirs[p]; ok {
 		return ino, nil
 	}
+
 	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {
 		return 0, err
 	}
+
 	e, ok, err := b.lookup(parent, path.Base(p))
 	if err != nil {
 		return 0, err
@@ -287,13 +303,16 @@ func (b *Builder) makeDirs(p string) (uint64, error) {
 	if ok && e.Type != unix.S_IFDIR {
 		return 0, fmt.Errorf("%w: %q is not a directory, but is used as one", stream.ErrHostile, p)
 	}
+
 	if !ok {
 		if e.Ino, err = b.makeDir(parent, p); err != nil {
 			return 0, err
 		}
 	}
+
 	b.dirs[p] = e.Ino
 	b.unsealed += inodeSize + len(p)
+
 	return e.Ino, nil
 }
 
@@ -303,12 +322,14 @@ func (b *Builder) makeDir(parent uint64, p string) (uint64, error) {
 	if depth >= tree.MaxDepth {
 		return 0, tree.ErrTooDeep
 	}
+
 	b.state.Depth = max(b.state.Depth, depth)
 	n := b.newNode(b.at.Made)
 	n.Nlink = 2
 	if err := b.link(parent, path.Base(p), n); err != nil {
 		return 0, err
 	}
+
 	return n.Ino, b.state.Put(b.src, b.epoch, n)
 }
 
@@ -318,11 +339,14 @@ func (b *Builder) addDir(p string, m stream.Meta) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return err
 	}
+
 	setMeta(n, m)
+
 	return nil
 }
 
@@ -332,6 +356,7 @@ func (b *Builder) setName(p string, n *tree.Inode) error {
 	if err != nil {
 		return err
 	}
+
 	name := path.Base(p)
 	old, ok, err := b.lookup(parent, name)
 	if err != nil {
@@ -340,11 +365,13 @@ func (b *Builder) setName(p string, n *tree.Inode) error {
 	if ok && old.Type == unix.S_IFDIR {
 		return fmt.Errorf("%w: %q is a directory and something else", stream.ErrHostile, name)
 	}
+
 	if ok {
 		if err := b.unlink(old.Ino, parent, name); err != nil {
 			return err
 		}
 	}
+
 	return b.link(parent, name, n)
 }
 
@@ -357,6 +384,7 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	if n.IsDir() {
 		dir.Nlink++
 	}
+
 	n.Links = append(n.Links, tree.Link{Parent: parent, Name: name})
 	return dir.Dir.Insert(b.src, b.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()})
 }
@@ -366,10 +394,12 @@ func (b *Builder) unlink(ino, parent uint64, name string) error {
 	if err := b.finishPending(0); err != nil {
 		return err
 	}
+
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return err
 	}
+
 	dir, err := b.state.Own(b.src, b.epoch, parent)
 	if err != nil {
 		return err
@@ -377,12 +407,14 @@ func (b *Builder) unlink(ino, parent uint64, name string) error {
 	if err := dir.Dir.Remove(b.src, b.epoch, name); err != nil {
 		return err
 	}
+
 	n.Links = slices.DeleteFunc(slices.Clone(n.Links), func(l tree.Link) bool { return l.Parent == parent && l.Name == name })
 	if n.IsDir() {
 		dir.Nlink--
 	} else if n.Nlink--; n.Nlink > 0 {
 		return nil
 	}
+
 	b.state.Bytes -= contentSize(n)
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
@@ -417,6 +449,8 @@ func (b *Builder) hardlink(p, old string) error {
 	if err := b.setName(p, n); err != nil {
 		return err
 	}
+
 	n.Nlink++
+
 	return nil
 }

@@ -22,11 +22,13 @@ func (b *Builder) Layer(e stream.Entry) (err error) {
 	if e.Path, err = b.follow(e.Path); err != nil {
 		return err
 	}
+
 	if e.Hardlink != "" {
 		if e.Hardlink, err = b.follow(e.Hardlink); err != nil {
 			return err
 		}
 	}
+
 	p := path.Join(b.at.Dir, e.Path)
 	old, err := b.find(p)
 	switch isDir := e.Mode&unix.S_IFMT == unix.S_IFDIR && e.Hardlink == ""; {
@@ -39,9 +41,11 @@ func (b *Builder) Layer(e stream.Entry) (err error) {
 	case old != nil && (e.Whiteout || isDir != old.IsDir()):
 		err = b.remove(p, old)
 	}
+
 	if err != nil || e.Whiteout {
 		return err
 	}
+
 	return b.Add(e)
 }
 
@@ -54,28 +58,35 @@ func (b *Builder) follow(p string) (string, error) {
 	if _, ok := b.dirs[path.Join(b.at.Dir, path.Dir(p))]; ok {
 		return p, nil
 	}
+
 	at, links := ".", 0
+
 	for rest := strings.Split(path.Dir(p), "/"); len(rest) > 0; {
 		next := path.Join(at, rest[0])
 		if rest = rest[1:]; strings.HasPrefix(next, "../") || next == ".." {
 			next = "."
 		}
+
 		n, err := b.find(path.Join(b.at.Dir, next))
 		if err != nil {
 			return "", err
 		}
+
 		if n == nil || !n.IsSymlink() {
 			at = next
 			continue
 		}
+
 		if links++; links > maxLinks {
 			return "", fmt.Errorf("%w: %q leads through more than %d symbolic links", stream.ErrHostile, p, maxLinks)
 		}
 		if path.IsAbs(n.Target) {
 			at = "."
 		}
+
 		rest = append(strings.Split(n.Target, "/"), rest...)
 	}
+
 	return path.Join(at, path.Base(p)), nil
 }
 
@@ -110,14 +121,17 @@ func (b *Builder) removeEntry(parent uint64, e tree.Dirent) error {
 func (b *Builder) emptyDir(dir uint64) error {
 	const partSize = 1000
 	clear(b.dirs)
+
 	for {
 		if err := b.makeRoom(0); err != nil {
 			return err
 		}
+
 		n, err := b.state.Get(b.src, dir)
 		if err != nil {
 			return err
 		}
+
 		var part []tree.Dirent
 		err = n.Dir.List(b.src, 0, func(e tree.Dirent, _ uint64) bool {
 			part = append(part, e)
@@ -126,6 +140,7 @@ func (b *Builder) emptyDir(dir uint64) error {
 		if err != nil || len(part) == 0 {
 			return err
 		}
+
 		for _, e := range part {
 			if err := b.removeEntry(dir, e); err != nil {
 				return err

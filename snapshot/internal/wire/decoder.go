@@ -51,12 +51,15 @@ func (d *Decoder) Byte() byte {
 	if d.err != nil {
 		return 0
 	}
+
 	if d.off >= len(d.b) {
 		d.Fail("cut short")
 		return 0
 	}
+
 	v := d.b[d.off]
 	d.off++
+
 	return v
 }
 
@@ -74,11 +77,13 @@ func (d *Decoder) Uvarint() uint64 {
 	if d.err != nil {
 		return 0
 	}
+
 	if d.off < len(d.b) && d.b[d.off] < 0x80 {
 		v := d.b[d.off]
 		d.off++
 		return uint64(v)
 	}
+
 	v, n := binary.Uvarint(d.b[d.off:])
 	switch {
 	case n == 0:
@@ -91,7 +96,9 @@ func (d *Decoder) Uvarint() uint64 {
 		d.Fail("number not in its shortest form")
 		return 0
 	}
+
 	d.off += n
+
 	return v
 }
 
@@ -135,12 +142,15 @@ func (d *Decoder) Raw(n int) []byte {
 	if d.err != nil {
 		return nil
 	}
+
 	if n < 0 || n > len(d.b)-d.off {
 		d.Fail("cut short")
 		return nil
 	}
+
 	v := d.b[d.off : d.off+n : d.off+n]
 	d.off += n
+
 	return v
 }
 

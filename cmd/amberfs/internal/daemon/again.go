@@ -13,6 +13,7 @@ func (d *Daemon) again(what string, fn func() error) {
 	if err == nil {
 		return
 	}
+
 	d.log.Warn(what+" has to wait", "err", err)
 	d.later(what, func() {
 		for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -21,6 +22,7 @@ func (d *Daemon) again(what string, fn func() error) {
 				return
 			case <-time.After(pause):
 			}
+
 			if fn() == nil {
 				d.log.Info(what + " succeeded")
 				return

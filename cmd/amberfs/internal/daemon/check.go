@@ -26,6 +26,7 @@ func check(cfg *Config, s Starter) error {
 	if err != nil {
 		return err
 	}
+
 	cfg.Store = locate.Resolve(mounts, cfg.Store)
 	cfg.Mountpoint = locate.Resolve(mounts, cfg.Mountpoint)
 	if cfg.From != "" {
@@ -40,6 +41,7 @@ func check(cfg *Config, s Starter) error {
 	if err := checkMountpoint(cfg); err != nil {
 		return err
 	}
+
 	return checkFUSE()
 }
 
@@ -56,13 +58,16 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 		return errs.Fail(errs.Invalid, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
 			WithHint("put the store beside the mount point")
 	}
+
 	if m, ok := locate.At(mounts, cfg.Store); ok && m.FSType == locate.FSType {
 		return errs.Fail(errs.Invalid, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Mountpoint).
 			WithHint("put the store on an ordinary file system")
 	}
+
 	if in, ok := insideStore(filepath.Dir(cfg.Store)); ok {
 		return errs.Fail(errs.Invalid, "the store %s is inside the store %s", cfg.Store, in).WithHint("put it beside that store")
 	}
+
 	st, err := os.Stat(cfg.Store)
 	if errors.Is(err, os.ErrNotExist) {
 		parent := filepath.Dir(cfg.Store)
@@ -70,14 +75,17 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 			return errs.Fail(errs.NotExist, "there is no directory %s to make the store in", parent).
 				WithHint("make it with `mkdir -p %s`", parent)
 		}
+
 		return nil
 	}
+
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot look at the store: %w", err)
 	}
 	if !st.IsDir() {
 		return errs.Fail(errs.Invalid, "the store %s is not a directory", cfg.Store).WithHint("name a directory, or a path where none is yet")
 	}
+
 	return nil
 }
 
@@ -99,10 +107,12 @@ func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 		if !ours || !errors.Is(Answers(m.Mountpoint), unix.ENOTCONN) {
 			continue
 		}
+
 		if err := Detach(m.Mountpoint); err != nil {
 			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err).
 				WithHint("unmount it with `umount -l %s`", m.Mountpoint)
 		}
+
 		s.note("unmounted the dead mount that was left at " + m.Mountpoint)
 	}
 	return nil
@@ -117,6 +127,7 @@ func Answers(path string) error {
 		var st unix.Statfs_t
 		done <- unix.Statfs(path, &st)
 	}()
+
 	select {
 	case err := <-done:
 		return err
@@ -135,6 +146,7 @@ func checkMountpoint(cfg *Config) error {
 	if err == nil {
 		err = unix.Stat(cfg.Mountpoint, &st)
 	}
+
 	switch {
 	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes it
 		return nil
@@ -149,6 +161,7 @@ func checkMountpoint(cfg *Config) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return errs.Fail(errs.Invalid, "the mount point %s is not a directory", cfg.Mountpoint)
 	}
+
 	// A program that runs in a copy of a directory has the copy in its place.
 	inPlace := cfg.Options.NonEmpty || cfg.From == cfg.Mountpoint
 	if mounts, err := locate.Mounts(); err == nil && !inPlace {
@@ -157,10 +170,12 @@ func checkMountpoint(cfg *Config) error {
 				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
 		}
 	}
+
 	// It must not hide files that are in the mount point.
 	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != RunMountpoint(cfg.Store) {
 		return errs.Fail(errs.Invalid, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
 	}
+
 	if !inPlace {
 		entries, _ := os.ReadDir(cfg.Mountpoint) // what may not be listed may still be mounted on
 		if len(entries) > 0 {
@@ -168,10 +183,12 @@ func checkMountpoint(cfg *Config) error {
 				WithHint("choose an empty directory, or use -o nonempty")
 		}
 	}
+
 	if !mounts.Privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
 		return errs.Fail(errs.Failed, "you cannot mount on %s, which you cannot write to", cfg.Mountpoint).
 			WithHint("choose a directory of your own")
 	}
+
 	return nil
 }
 
@@ -180,14 +197,17 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	if cfg.From == "" {
 		return nil
 	}
+
 	if _, err := os.ReadDir(cfg.From); errors.Is(err, unix.ENOTDIR) {
 		return errs.Fail(errs.Invalid, "%s is not a directory", cfg.From)
 	} else if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
 	}
+
 	if in, ok := insideStore(cfg.From); ok {
 		return errs.Fail(errs.Invalid, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
+
 	if within(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
 		return errs.Fail(errs.Invalid, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
@@ -195,12 +215,14 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	if _, ok := locate.On(mounts, cfg.From); ok {
 		return nil // every workspace has the names below, and they are not copied
 	}
+
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {
 			return errs.Fail(errs.Invalid, "%s has an entry %s of its own, a name that amberfs reserves", cfg.From, name).
 				WithHint("rename it first")
 		}
 	}
+
 	return nil
 }
 
@@ -210,13 +232,16 @@ func checkFUSE() error {
 		return errs.Fail(errs.Failed, "this system has no /dev/fuse").
 			WithHint("load the module with `modprobe fuse` or, in a container, start it with --device /dev/fuse")
 	}
+
 	if mounts.Privileged() {
 		return nil
 	}
+
 	if _, err := mounts.Helper(); err != nil {
 		return errs.Fail(errs.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run` where users may create namespaces")
 	}
+
 	return nil
 }
 
@@ -227,10 +252,12 @@ func busyStore(store string, pid int, point string) error {
 			point, here = ms[len(ms)-1].Mountpoint, true
 		}
 	}
+
 	by := "another process"
 	if pid != 0 {
 		by = fmt.Sprintf("pid %d", pid)
 	}
+
 	e := errs.Fail(errs.Busy, "the store %s is in use by %s", store, by)
 	switch {
 	case here:
@@ -239,6 +266,7 @@ func busyStore(store string, pid int, point string) error {
 	case point != "": // umount(8) was used, or it is mounted in another namespace only
 		return e.WithHint("end it with `amberfs umount %s`", store)
 	}
+
 	return e
 }
 

@@ -75,14 +75,17 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 		signal.Ignore(unix.SIGHUP)
 	}
 	defer signal.Stop(signals)
+
 	d, err := start(ctx, cfg, s)
 	if err != nil {
 		return giveUp(&cfg, s, err)
 	}
+
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)
 	d.tellKeeper(keeper.Message{Ready: true})
+
 	return d.live(signals)
 }
 
@@ -109,11 +112,13 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	} else if err := check(&cfg, s); err != nil {
 		return nil, err
 	}
+
 	if cfg.Shared && before == nil && mounts.Privileged() { // else it is mounted by fusermount3
 		if err := PrivateMounts(); err != nil {
 			return nil, err
 		}
 	}
+
 	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), unmounted: make(chan struct{}), gone: make(chan struct{})}
 	d.end = sync.OnceFunc(func() {
 		d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
@@ -123,6 +128,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
 	}
+
 	d.life, d.hangUp = context.WithCancel(context.Background())
 	d.watchers = newWatchers(d)
 	d.log = slog.New(slog.NewTextHandler(d.file, &slog.HandlerOptions{Level: level}))
@@ -132,6 +138,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if before != nil {
 		d.again("opening the log", func() error { return d.file.open(cfg.Store) })
 	}
+
 	var undo []func()
 	defer func() {
 		if err != nil && !cfg.Keeper.Holds() {
@@ -140,6 +147,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 			}
 		}
 	}()
+
 	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
 		Filling: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Memory: memoryShare(), Frugal: before != nil && cfg.Keeper.Frugal,
@@ -154,37 +162,45 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if before != nil {
 		d.shared.made, d.watchers.time = before.Made, before.Nudge
 	}
+
 	undo = append(undo, func() { d.removeMade(); d.store.GiveUp(); d.hangUp(); d.connection.Close() })
 	if cfg.Shared && before == nil {
 		d.makePoint(cfg.Mountpoint)
 	}
+
 	if before == nil {
 		if err = d.file.open(cfg.Store); err != nil {
 			return nil, err
 		}
 	}
+
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
+
 	if before == nil {
 		if err = fill(ctx, d.store, cfg, s); err != nil {
 			return nil, service.Explain(err)
 		}
 	}
+
 	if err = d.openEvents(); err != nil {
 		return nil, err
 	}
+
 	undo = append(undo, func() { d.events.Close() })
 	d.service = service.New(d.serviceConfig())
 	d.store.OnEvent(d.storeEvent) // it needs the service: a fork's time may be over
 	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}
+
 	undo = append(undo, d.metrics.close)
 	// Before the mount, so that the socket is there when the mount is. Requests wait
 	// until the mount is up.
 	if d.socket, err = d.listen(); err != nil {
 		return nil, err
 	}
+
 	undo = append(undo, func() { d.socket.Close() })
 	if err = point("listening"); err != nil {
 		return nil, err
@@ -198,6 +214,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if err = point("attached"); err != nil {
 		return nil, err
 	}
+
 	go d.mount.Serve()
 	go func() {
 		d.mount.Wait()
@@ -211,6 +228,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	if before != nil {
 		d.resumed()
 	}
+
 	return d, point("serving")
 }
 
@@ -227,6 +245,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 		d.log.Info("signal", "signal", sig.String())
 		signalled = true
 	}
+
 	d.notify(systemd.SdNotifyStopping)
 	d.tellKeeper(keeper.Message{Ending: true})
 	d.ending.Store(true)
@@ -235,6 +254,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 	if signalled {
 		d.endSoon()
 	}
+
 	return d.close()
 }
 
@@ -252,12 +272,14 @@ func (d *Daemon) endSoon() {
 	case <-time.After(graceTime):
 		err = errors.New("it takes too long")
 	}
+
 	if err != nil {
 		d.log.Warn("cannot unmount: detaching", "err", err)
 		if err := Detach(d.cfg.Mountpoint); err != nil {
 			d.log.Warn("detach", "err", err)
 		}
 	}
+
 	select {
 	case <-d.unmounted:
 	case <-time.After(graceTime):
@@ -272,17 +294,22 @@ func (d *Daemon) close() error {
 	if eerr := d.events.Close(); eerr != nil {
 		d.log.Warn("closing the event log", "error", eerr) // it is not part of the acknowledged data
 	}
+
 	d.hangUp()
 	d.background.close()
 	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
+
 	d.removeMade()
+
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
 	}
+
 	d.connection.Close()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))
 	d.file.close()
+
 	return err
 }
 
@@ -294,6 +321,7 @@ func (d *Daemon) unmount(lazy bool) error {
 			return service.Explain(fmt.Errorf("writing to disk: %w", err))
 		}
 	}
+
 	d.store.Forest().Thaw()
 	d.watchers.pause()
 	var err error
@@ -302,6 +330,7 @@ func (d *Daemon) unmount(lazy bool) error {
 		err = d.mount.Unmount()
 		d.unmounting.Unlock()
 	}
+
 	switch {
 	case err == nil:
 		select {
@@ -310,14 +339,17 @@ func (d *Daemon) unmount(lazy bool) error {
 			d.end()
 		}
 		return nil
+
 	case !errors.Is(err, unix.EBUSY):
 		return errs.Fail(errs.ScriptKind(err), "%w", err)
 	case !lazy:
 		return errs.Fail(errs.Busy, "the mount at %s is in use", d.cfg.Mountpoint)
 	}
+
 	if err := Detach(d.cfg.Mountpoint); err != nil {
 		return errs.Fail(errs.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
+
 	return nil
 }
 
@@ -347,15 +379,18 @@ func (d *Daemon) inside(views []uint32, roots bool) (out []service.Program) {
 	if err != nil || !ok {
 		return nil
 	}
+
 	places := locate.Places
 	if roots {
 		places = locate.Roots
 	}
+
 	for _, u := range locate.Users(m, places, func(ino uint64) bool {
 		return slices.Contains(views, live.NodeID(ino).View())
 	}) {
 		out = append(out, service.Program{PID: u.PID, Command: u.Command})
 	}
+
 	return out
 }
 
@@ -365,6 +400,7 @@ func (d *Daemon) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	if d.ending.Load() {
 		return errs.Fail(errs.Busy, "the mount at %s is ending", d.cfg.Mountpoint)
 	}
@@ -385,12 +421,15 @@ func (d *Daemon) device() string {
 	if known := d.mountDevice.Load(); known != nil {
 		return *known
 	}
+
 	m, ok, err := d.mounted()
 	if err != nil || !ok {
 		return ""
 	}
+
 	device := locate.Device(m)
 	d.mountDevice.Store(&device)
+
 	return device
 }
 

@@ -34,18 +34,21 @@ func (d *Daemon) openEvents() error {
 		if err := loadLog(d.events, dir, d.store.FS(), d.log); err != nil {
 			return err
 		}
+
 		// A fork may have ended without a daemon left to remove its log.
 		for _, view := range d.events.Views() {
 			if _, ok := d.store.Workspace(view); !ok {
 				d.removeEvents(view)
 			}
 		}
+
 		return nil
 	}
 	if d.cfg.takesOver() != nil {
 		d.again("reading the event log", load)
 		return nil
 	}
+
 	return load()
 }
 
@@ -65,11 +68,14 @@ func loadLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
 	if err == nil || errs.Shortage(err) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
+
 	aside := fmt.Sprintf("%s.damaged-%d", dir, time.Now().UnixNano())
 	if rerr := disk.Rename(dir, aside); rerr != nil {
 		return errors.Join(err, rerr)
 	}
+
 	log.Error("the event log cannot be read; a new one begins", "err", err, "old", aside)
+
 	return l.Load()
 }
 
@@ -96,6 +102,7 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 	if a, err := d.store.Forest().GetAttr(id); err == nil {
 		size = a.Size
 	}
+
 	return p, size, true
 }
 
@@ -105,6 +112,7 @@ func (d *Daemon) mountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,
 	}
+
 	switch e.Action {
 	case events.Modified:
 		if last := d.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
@@ -120,6 +128,7 @@ func (d *Daemon) mountEvent(e fusefs.Event) {
 		out.From = d.pathOf(e.Parent, e.Name)
 		out.Path = d.pathOf(e.NewParent, e.NewName)
 	}
+
 	d.events.Record(out)
 }
 
@@ -138,12 +147,15 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 		d.later("removing exports", d.dropExports)
 		return
 	}
+
 	d.forgetName(e, c.Direct)
+
 	if e.Action != events.Captured {
 		e.Path = cmp.Or(e.Path, ".")
 		d.events.Record(e)
 		return
 	}
+
 	span := d.events.Captured(e)
 	// The caller does not wait for it.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
@@ -156,6 +168,7 @@ func (d *Daemon) forgetName(e events.Event, direct bool) {
 	default:
 		return // there was no search yet
 	}
+
 	switch e.Action {
 	case "fork-deleted", "renamed-fork":
 		d.mount.Gone(e.Workspace, true, e.From, direct)
@@ -199,6 +212,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	if !ok {
 		return
 	}
+
 	err := ws.Snapshots().Amend(name, func(i *info.Info) {
 		i.FirstEvent, i.LastEvent, i.Counts = span.First, span.Last, span.Counts
 	})

@@ -54,6 +54,7 @@ func (d *Daemon) keptOptions(o *fusefs.Options) {
 	if l == nil {
 		return
 	}
+
 	o.Kept, o.Poison = true, l.Poison
 	turns := newSuspects(l.Suspects)
 	o.Resent = func(unique uint64, answered bool) {
@@ -74,11 +75,14 @@ func (d *Daemon) attach() (err error) {
 		if err == nil {
 			d.watchKeeper()
 		}
+
 		return err
 	}
+
 	if d.mount, err = fusefs.Mount(d.mountOptions()); err != nil {
 		return err
 	}
+
 	switch {
 	case l == nil:
 		d.setAlone("it has no keeper")
@@ -91,6 +95,7 @@ func (d *Daemon) attach() (err error) {
 		}
 		d.watchKeeper()
 	}
+
 	return nil
 }
 
@@ -99,9 +104,11 @@ func (d *Daemon) hold() error {
 	if err := d.store.Connect(); err != nil {
 		return err
 	}
+
 	fd, c := d.mount.Connection()
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
+
 	return withFD(d.socket, func(socket int) error {
 		return d.cfg.Keeper.Hold(&keeper.Connection{
 			Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, Init: c.Init, Answer: c.Answer, Made: d.shared.made, Nudge: d.watchers.time,
@@ -116,6 +123,7 @@ func withFD(c syscall.Conn, fn func(fd int) error) error {
 	if err != nil {
 		return err
 	}
+
 	var ferr error
 	err = raw.Control(func(fd uintptr) { ferr = fn(int(fd)) })
 	return errors.Join(err, ferr)
@@ -133,6 +141,7 @@ func (d *Daemon) setAlone(why string) { d.alone.Store(&why) }
 func (d *Daemon) watchKeeper() {
 	go func() {
 		<-d.cfg.Keeper.Lost()
+
 		if !d.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
 			d.setAlone("its keeper has ended")
@@ -154,21 +163,27 @@ func (d *Daemon) resumed() {
 	if err := d.events.Flush(); err != nil { // the next crash may follow at once
 		d.log.Warn("writing events", "err", err)
 	}
+
 	d.shared.mu.Lock()
+
 	for _, u := range l.Users {
 		if u.State == keeper.Joined {
 			d.shared.users++
 		}
 	}
+
 	d.shared.mu.Unlock()
+
 	for i, u := range l.Users {
 		left := func() { l.Send(keeper.Message{Left: u.ID}) }
+
 		switch u.State {
 		case keeper.Joined:
 			if err := d.service.Rejoin(l.Conns[i], u.Fork, left); err != nil {
 				d.log.Error("a run that joined", "err", err)
 				d.leave()
 			}
+
 		case keeper.Upgrading:
 			d.answerUpgrade(l.Conns[i])
 			left()
@@ -187,6 +202,7 @@ func (d *Daemon) holdUser() func(*net.UnixConn, string) (joined, left func()) {
 		if err := d.addUser(c, u); err != nil {
 			d.log.Warn("a run would not survive a crash", "err", err)
 		}
+
 		return func() { l.Send(keeper.Message{User: &keeper.User{ID: u.ID, State: keeper.Joined}}) },
 			func() { l.Send(keeper.Message{Left: u.ID}) }
 	}
@@ -213,6 +229,7 @@ func (d *Daemon) survival() service.Survival {
 	if l := d.cfg.Keeper; l != nil {
 		s.Restarts, s.Restart, s.Pause = l.Restarts, l.Reason, d.pause.Seconds()
 	}
+
 	return s
 }
 
@@ -248,18 +265,22 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	if err := d.events.Flush(); err != nil { // those of the last commands
 		d.log.Warn("writing events", "err", err)
 	}
+
 	c, err := take()
 	if err != nil {
 		d.socket.Undrain()
 		return nil // there is no connection left to answer on
 	}
+
 	if err := d.addUser(c, &keeper.User{State: keeper.Upgrading}); err != nil {
 		d.socket.Undrain()
 		service.AnswerUpgrade(c, service.Upgraded{}, err)
 		return nil
 	}
+
 	d.log.Info("upgrade", "program", program)
 	d.cfg.Keeper.Send(keeper.Message{Upgrade: program})
+
 	return nil
 }
 
@@ -270,10 +291,12 @@ const drainTime = 30 * time.Second
 func (d *Daemon) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
+
 	running := d.socket.Drain(ctx)
 	if len(running) == 0 {
 		return nil
 	}
+
 	return errs.Fail(errs.Busy, "the daemon was not replaced: after %v it still answers %s", drainTime, strings.Join(running, ", ")).
 		WithHint("upgrade when that has ended")
 }
@@ -284,8 +307,10 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, termsTime)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, program, append([]string{TermsCommand}, d.cfg.Args()[1:]...)...)
 	cmd.Dir = "/"
 	cmd.Stdin = bytes.NewReader(c.Init)
@@ -297,10 +322,12 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 	if len(theirs) == 0 {
 		return errs.Fail(errs.Invalid, "%s is no amberfs, or one without upgrades: it prints no terms", program)
 	}
+
 	if string(theirs) != ours {
 		return errs.Fail(errs.Failed, "%s cannot replace the daemon under a mount: its store format, or what it promises the kernel, differs", program).
 			WithHint("unmount first, and mount with it")
 	}
+
 	return nil
 }
 
@@ -308,13 +335,16 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 func (d *Daemon) answerUpgrade(f *os.File) {
 	c, err := net.FileConn(f)
 	f.Close()
+
 	if err != nil {
 		d.log.Warn("answering an upgrade", "err", err)
 		return
 	}
+
 	if why := d.cfg.Keeper.Refused; why != "" {
 		err = errs.Fail(errs.Failed, "the upgrade failed, and the daemon is the old program again: %s", why).
 			WithHint("the log is amberfs.log in the store")
 	}
+
 	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.pause.Seconds()}, err)
 }

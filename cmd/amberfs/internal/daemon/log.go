@@ -49,6 +49,7 @@ func newLog(also io.Writer) *logFile { return &logFile{also: also, max: maxLog} 
 func (l *logFile) open(store string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.path = filepath.Join(store, LogName)
 	var err error
 	if l.dir, err = vfs.OpenBeneath(store); err != nil {
@@ -57,8 +58,10 @@ func (l *logFile) open(store string) error {
 	if err := l.reopen(); err != nil {
 		return fmt.Errorf("opening the log: %w", errors.Join(err, l.dir.Close()))
 	}
+
 	l.write(l.held)
 	l.held = nil
+
 	return nil
 }
 
@@ -68,20 +71,24 @@ func (l *logFile) reopen() error {
 	if err != nil {
 		return err
 	}
+
 	st, err := f.Stat()
 	if err != nil {
 		f.Close()
 		return err
 	}
+
 	if l.f != nil {
 		l.f.Close()
 	}
+
 	l.f, l.size = f, st.Size()
 	// What the runtime says when the process crashes belongs here too.
 	_ = debug.SetCrashOutput(f, debug.CrashOptions{})
 	if l.also == nil {
 		_ = unix.Dup3(int(f.Fd()), 2, 0)
 	}
+
 	return nil
 }
 
@@ -90,14 +97,17 @@ func (l *logFile) reopen() error {
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.also != nil {
 		_, _ = l.also.Write(p)
 	}
+
 	if l.f != nil {
 		l.write(p)
 	} else if len(l.held) < maxLog {
 		l.held = append(l.held, p...)
 	}
+
 	return len(p), nil
 }
 
@@ -111,6 +121,7 @@ func (l *logFile) write(p []byte) {
 			l.size = 0
 		}
 	}
+
 	n, _ := l.f.Write(p)
 	l.size += int64(n)
 }

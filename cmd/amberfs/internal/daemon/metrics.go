@@ -41,6 +41,7 @@ func newMetrics(d *Daemon) *metrics {
 		read:    counter("read_bytes_total", "Bytes that the kernel read. Repeated reads are served by its cache."),
 		written: counter("written_bytes_total", "Bytes that the kernel wrote."),
 	}
+
 	m.http = &http.Server{Handler: m.handler(), ReadHeaderTimeout: 5 * time.Second}
 	return m
 }
@@ -56,6 +57,7 @@ func (d *Daemon) serveMetrics() error {
 		d.again("serving metrics", d.metrics.listen)
 		return nil
 	}
+
 	return d.metrics.listen()
 }
 
@@ -64,12 +66,15 @@ func (m *metrics) listen() error {
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
 	}
+
 	go func() {
 		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			m.d.log.Warn("metrics", "err", err)
 		}
 	}()
+
 	m.d.log.Info("metrics", "address", l.Addr().String())
+
 	return nil
 }
 
@@ -81,6 +86,7 @@ func (m *metrics) handler() http.Handler {
 			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+
 	return mux
 }
 
@@ -108,6 +114,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	default:
 		return
 	}
+
 	// The library collects on a goroutine of its own.
 	guard.Call(m.d.log, "metrics", func() { collect(ch, m.d.mount.Counters(), m.d.store.Main().Status(), m.d.survival()) })
 }
@@ -119,8 +126,10 @@ func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.St
 		if len(label) > 0 {
 			names, label = label[:1], label[1:]
 		}
+
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("amberfs_"+name, help, names, nil), kind, v, label...)
 	}
+
 	gauge := func(name, help string, v int64, label ...string) {
 		send(prometheus.GaugeValue, name, help, float64(v), label)
 	}
@@ -132,6 +141,7 @@ func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.St
 			count("requests_total", "Requests from the kernel, by FUSE operation.", int64(n), "op", op)
 		}
 	}
+
 	ops := st.Metrics
 	for _, o := range []struct {
 		name string
@@ -146,6 +156,7 @@ func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.St
 			send(prometheus.GaugeValue, "last_operation_seconds", "Duration of the last operation.", o.ms/1000, []string{"operation", o.name})
 		}
 	}
+
 	count("checkpoints_failed_total", "Checkpoints that failed; the journal has what they would have stored.", ops.CheckpointsFailed)
 	count("restarts_total", "Daemons of this mount before this one.", int64(crashes.Restarts))
 	send(prometheus.GaugeValue, "last_pause_seconds", "How long programs waited for this daemon after the one before.", crashes.Pause, nil)
@@ -166,5 +177,6 @@ func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.St
 	if st.Frozen {
 		frozen = 1
 	}
+
 	gauge("frozen", "1 during a freeze, else 0.", frozen)
 }

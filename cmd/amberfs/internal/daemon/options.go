@@ -54,6 +54,7 @@ func (cfg *Config) Patience() time.Duration {
 	if d, _ := time.ParseDuration(cfg.Options.Timeout); d > 0 { // it was checked
 		return d
 	}
+
 	return defaultPatience
 }
 
@@ -71,6 +72,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 	if d.metrics != nil {
 		onAnswer = d.metrics.add
 	}
+
 	o := fusefs.Options{
 		Store:      d.store,
 		Control:    control.Options{Service: d.service},
@@ -83,7 +85,9 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Nudge:      d.watchers.time,
 		Changed:    d.watchers.changed,
 	}
+
 	d.keptOptions(&o)
+
 	return o
 }
 
@@ -96,6 +100,7 @@ func (cfg *Config) ids() *fusefs.Ids {
 	for _, g := range cfg.Groups {
 		ids.Groups = append(ids.Groups, uint32(g))
 	}
+
 	return ids
 }
 
@@ -106,16 +111,19 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	if err != nil {
 		return err
 	}
+
 	point := locate.Resolve(mounts, mountpoint)
 	if _, ok := locate.On(mounts, point); !ok {
 		return errs.Fail(errs.NotExist, "amberfs is not mounted at %s", point)
 	}
+
 	if err := unix.Mount("", point, "", unix.MS_REMOUNT|o.MountFlags(), ""); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return errs.Fail(errs.Failed, "only root can remount").WithHint("unmount and mount again with other options")
 		}
 		return errs.Fail(errs.ScriptKind(err), "cannot remount %s: %w", point, err)
 	}
+
 	return nil
 }
 
@@ -141,12 +149,14 @@ func groupMemory() int64 {
 	if err != nil {
 		return most
 	}
+
 	for line := range strings.Lines(string(b)) {
 		// 0::/PATH, or ID:memory:/PATH of version 1 (cgroups(7))
 		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
 			most = min(most, memoryLimit(f[2], "memory.max"), memoryLimit("memory"+f[2], "memory.limit_in_bytes"))
 		}
 	}
+
 	return most
 }
 
@@ -155,9 +165,11 @@ func memoryLimit(group, file string) int64 {
 	if err != nil {
 		return math.MaxInt64
 	}
+
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	if err != nil {
 		return math.MaxInt64 // "max"
 	}
+
 	return n
 }

@@ -21,6 +21,7 @@ func point(name string) error {
 	if err != nil || os.Remove(file) != nil {
 		return nil
 	}
+
 	switch how := strings.TrimSpace(string(how)); how {
 	case "fail":
 		return errors.New("a test wants this start to fail")
@@ -35,8 +36,10 @@ func point(name string) error {
 		open, _ := os.ReadDir("/proc/self/fd")
 		limit.Cur = uint64(len(open)) - 1
 		return unix.Setrlimit(unix.RLIMIT_NOFILE, limit)
+
 	case "disk":
 		return fmt.Errorf("a test wants a full disk: %w", unix.ENOSPC)
 	}
+
 	return nil
 }

@@ -40,13 +40,16 @@ func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 func (d *Daemon) join(options string) (*os.File, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
+
 	if d.shared.ending || d.ending.Load() {
 		return nil, errs.Fail(errs.NotExist, "the daemon of the store %s is ending", d.cfg.Store)
 	}
+
 	if has := d.cfg.Options.String(); options != "" && options != has {
 		return nil, errs.Fail(errs.Exist, "the store %s is in use with other options: %q", d.cfg.Store, has).
 			WithHint("use the same options, or none")
 	}
+
 	// A mount point for a user that has no other one.
 	d.makePoint(RunMountpoint(d.cfg.Store))
 	var tree *os.File
@@ -57,7 +60,9 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	case !errors.Is(err, unix.EPERM):
 		return nil, errs.Fail(errs.Failed, "cannot copy the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
+
 	d.shared.users++
+
 	return tree, nil
 }
 
@@ -74,12 +79,14 @@ func (d *Daemon) endUnused() (ends bool) {
 	ends = d.cfg.Shared && d.shared.users == 0 && !d.shared.ending
 	d.shared.ending = d.shared.ending || ends
 	d.shared.mu.Unlock()
+
 	if ends {
 		if err := d.unmount(true); err != nil {
 			d.log.Error("unmounting at the end of the last run", "err", err)
 			d.end()
 		}
 	}
+
 	return ends
 }
 
@@ -91,6 +98,7 @@ func (d *Daemon) umount(lazy bool) error {
 	if n > 0 && !lazy {
 		return errs.Fail(errs.Busy, "the mount at %s is in use by amberfs run (%d)", d.cfg.Mountpoint, n)
 	}
+
 	return d.unmount(lazy)
 }
 

@@ -52,6 +52,7 @@ func (cfg Config) Args() []string {
 	if o := cfg.Options.String(); o != "" {
 		out = append(out, "-o", o)
 	}
+
 	return append(out, "--", cfg.Store, cfg.Mountpoint)
 }
 
@@ -63,6 +64,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
 	}
 	defer r.Close()
+
 	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
 	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
 	cmd.Dir = "/"
@@ -76,13 +78,16 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	if err != nil {
 		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
 	}
+
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
+
 	ready, err := await(r, s)
 	if err == nil {
 		FirstOpen(ready.Mountpoint)
 		return ready, cmd, nil
 	}
+
 	werr := cmd.Wait()
 	if ctx.Err() != nil {
 		return Ready{}, nil, ctx.Err()
@@ -90,6 +95,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	if errors.Is(err, errSilent) {
 		return Ready{}, nil, errs.Fail(errs.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said.Bytes(), 5))
 	}
+
 	return Ready{}, nil, err
 }
 
@@ -142,8 +148,10 @@ func ReadyPipe() *os.File {
 	if err != nil {
 		return nil
 	}
+
 	os.Unsetenv(ReadyEnv)
 	unix.CloseOnExec(fd)
+
 	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
@@ -162,11 +170,13 @@ func pipeStarter(w *os.File) Starter {
 	return func(m Message) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		if m.Progress != nil && time.Since(last) < 100*time.Millisecond {
 			return
 		} else if m.Progress != nil {
 			last = time.Now()
 		}
+
 		if b, err := json.Marshal(m); err == nil {
 			_, _ = w.Write(append(b, '\n'))
 		}
@@ -178,6 +188,7 @@ func pipeStarter(w *os.File) Starter {
 
 func await(r io.Reader, s Starter) (Ready, error) {
 	br := bufio.NewReader(r)
+
 	for {
 		line, err := br.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -186,16 +197,19 @@ func await(r io.Reader, s Starter) (Ready, error) {
 		if err != nil {
 			return Ready{}, err
 		}
+
 		var m Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			return Ready{}, err
 		}
+
 		switch {
 		case m.Error != nil:
 			return Ready{}, m.Error
 		case m.Ready != nil:
 			return *m.Ready, nil
 		}
+
 		s(m)
 	}
 }
@@ -210,6 +224,7 @@ func (d *Daemon) notify(state string) {
 		d.cfg.Keeper.Send(keeper.Message{Notify: state})
 		return
 	}
+
 	if _, err := systemd.SdNotify(false, state); err != nil {
 		d.log.Warn("telling the service manager", "state", state, "err", err)
 	}

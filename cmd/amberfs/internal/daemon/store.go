@@ -36,8 +36,10 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 				return errors.Join(err, usedAgain(cfg, s.note))
 			}
 		}
+
 		c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
 		defer c.Close()
+
 		store, err := openStore(cfg.Store, snapshot.Options{
 			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
 		})
@@ -47,7 +49,9 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 		if err := fill(ctx, store, cfg, s); err != nil {
 			return errors.Join(service.Explain(err), store.GiveUp())
 		}
+
 		made = true
+
 		return service.Explain(store.Close())
 	})
 	return made, err
@@ -63,16 +67,19 @@ func usedAgain(cfg Config, note func(string)) error {
 	if err != nil {
 		return err
 	}
+
 	if from == cfg.From {
 		if len(cfg.Exclude) == 0 { // else it is refreshed
 			note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again. `amberfs refresh` does that")
 		}
 		return nil
 	}
+
 	of := "is not one that --from made"
 	if from != "" {
 		of = "was filled from " + from
 	}
+
 	return errs.Fail(errs.Exist, "the store %s exists and %s", cfg.Store, of).
 		WithHint("leave out --from, and import %s with `amberfs import`", cfg.From)
 }
@@ -88,6 +95,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	if from == "" || err != nil {
 		return err
 	}
+
 	switch cfg.From {
 	case from:
 	case "":
@@ -95,16 +103,19 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	default:
 		return errs.Fail(errs.Exist, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
 	}
+
 	cfg.From = from
 	exclude := append([]string{cfg.Store, worktrees.Point(cfg.From)}, cfg.Exclude...)
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
 	}
+
 	if mounts, err := locate.Mounts(); err != nil {
 		return err
 	} else if _, ok := locate.On(mounts, cfg.From); ok {
 		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
+
 	var left hostdir.LeftOut
 	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // else it is at the same path
@@ -115,12 +126,14 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 			st.note(text)
 		}
 	}()
+
 	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
 		return err
 	}
 	if err := s.Sync(); err != nil {
 		return err
 	}
+
 	return storedir.MarkFilled(cfg.Store)
 }
 
@@ -155,6 +168,7 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
 			began = time.Now() // filling may take as long as it likes
 		}
+
 		if time.Since(began) > endTime {
 			return err
 		}
@@ -175,6 +189,7 @@ func ending(store string, pid int, point string) bool {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || len(line) == 0
 	}
+
 	return len(locate.OfStore(mounts, store)) == 0
 }
 
@@ -187,21 +202,25 @@ func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.P
 		}
 		return nil, service.Explain(err)
 	}
+
 	var st unix.Stat_t
 	if os.Geteuid() == 0 && unix.Stat(dir, &st) == nil && st.Uid != 0 {
 		return nil, errs.Fail(errs.Perm, "the store %s belongs to the user %d, who could not open what root writes there", dir, st.Uid).
 			WithHint("run it as that user")
 	}
+
 	unix.Umask(ownerOnly)
 	limitMemory()
 	work := service.CheckStore
 	if mend {
 		work = service.RepairStore
 	}
+
 	r, err := afterEnd(func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
 	if err != nil && r == nil {
 		err = openError(dir, err)
 	}
+
 	return r, err
 }
 
@@ -217,10 +236,12 @@ func openError(dir string, err error) error {
 		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("the catalogue cannot be repaired: restore the store from a backup, and keep the packs, which have the contents of its files")
 	}
+
 	if err = service.Explain(err); errs.ScriptKind(err) == errs.Damaged {
 		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("`amberfs verify %s` lists the affected files, `amberfs verify --repair %s` keeps what can be read", dir, dir)
 	}
+
 	return err
 }
 

@@ -34,15 +34,19 @@ func (s *suspects) begin(unique uint64) bool {
 	}
 	late := time.NewTimer(turnTime)
 	defer late.Stop()
+
 	for {
 		s.mu.Lock()
+
 		if s.turn == 0 {
 			s.turn, s.free = unique, make(chan struct{})
 			s.mu.Unlock()
 			return true
 		}
+
 		free := s.free
 		s.mu.Unlock()
+
 		select {
 		case <-free:
 		case <-late.C:

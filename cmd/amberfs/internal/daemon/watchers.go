@@ -69,17 +69,21 @@ func newWatchers(d *Daemon) *watchers {
 func (w *watchers) changed(entries []live.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.mu.closed || len(entries) == 0 {
 		return
 	}
+
 	for _, e := range entries {
 		if n := len(w.mu.entries); n < maxPending || w.mu.entries[n-1].Parent != e.Parent {
 			w.mu.entries = append(w.mu.entries, e)
 		}
 	}
+
 	if w.mu.cancel != nil {
 		return
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	w.mu.cancel = cancel
 	w.wg.Go(func() {
@@ -111,6 +115,7 @@ func (w *watchers) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
+
 		w.mu.Lock()
 		entries := w.mu.entries
 		w.mu.entries = nil
@@ -119,6 +124,7 @@ func (w *watchers) run(ctx context.Context) {
 			w.mu.Unlock()
 			return
 		}
+
 		w.mu.Unlock()
 		err := guard.Do(func() error { return w.nudge(ctx, w.paths(entries)) })
 		if err != nil && ctx.Err() == nil {
@@ -137,15 +143,18 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 			paths = append(paths, p)
 		}
 	}
+
 	for _, e := range entries {
 		dir, known := dirs[e.Parent]
 		if !known {
 			dir = w.path(e.Parent)
 			dirs[e.Parent] = dir
 		}
+
 		if dir == "" {
 			continue
 		}
+
 		_, err := forest.Lookup(e.Parent, e.Name)
 		if err != nil || e.Was == 0 || len(paths) >= maxNudged {
 			touch(dir)
@@ -154,6 +163,7 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 			touch(path.Join(dir, e.Name))
 		}
 	}
+
 	return paths
 }
 
@@ -163,13 +173,16 @@ func (w *watchers) path(dir live.NodeID) string {
 	if err != nil {
 		return ""
 	}
+
 	ws, _ := w.d.store.Workspace(dir.View())
 	for ; ws != nil && ws.IsFork(); ws = ws.Parent() {
 		p = path.Join(naming.ForksDir, ws.Name(), p)
 	}
+
 	if ws == nil {
 		return ""
 	}
+
 	return path.Join(".", p)
 }
 
@@ -178,8 +191,10 @@ func (w *watchers) nudge(ctx context.Context, paths []string) error {
 	if !ok || len(paths) == 0 {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Mountpoint, locate.Device(m), strconv.FormatInt(w.time, 10))
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
@@ -187,6 +202,7 @@ func (w *watchers) nudge(ctx context.Context, paths []string) error {
 	if s := cmd.ProcessState; s != nil {
 		w.took = s.UserTime() + s.SystemTime()
 	}
+
 	return err
 }
 
@@ -200,11 +216,13 @@ func Nudge(in io.Reader, point, device, at string) error {
 	if err != nil {
 		return err
 	}
+
 	root, err := unix.Open(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
+
 	var st unix.Stat_t
 	if err := unix.Fstat(root, &st); err != nil {
 		return err
@@ -212,6 +230,7 @@ func Nudge(in io.Reader, point, device, at string) error {
 	if dev := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); dev != device {
 		return fmt.Errorf("%s is another file system now", point)
 	}
+
 	for r := bufio.NewReader(in); ; {
 		p, err := r.ReadString(0)
 		if err != nil {
@@ -232,6 +251,7 @@ func touch(root int, p string, ns int64) {
 		return
 	}
 	defer unix.Close(fd)
+
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
 	_ = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
 }

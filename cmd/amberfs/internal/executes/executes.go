@@ -36,6 +36,7 @@ func File(p string, now *tree.Inode) bool {
 	if i := strings.LastIndex("/"+p, "/.git/"); i >= 0 {
 		return !now.IsRegular() || !quietIn(p[i+len(".git/"):])
 	}
+
 	return executed.MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
 }
 
@@ -60,6 +61,7 @@ func quietIn(rel string) bool {
 	if first, rest, ok := strings.Cut(rel, "/"); ok && (first == "worktrees" || first == "modules") {
 		return quietBelow(rest, first == "modules")
 	}
+
 	if strings.HasPrefix(rel, "hooks/") {
 		return strings.HasSuffix(rel, ".sample")
 	}
@@ -79,6 +81,7 @@ func quietBelow(rel string, slashes bool) bool {
 			return false
 		}
 	}
+
 	for i := 1; i < len(parts); i++ {
 		if quietIn(strings.Join(parts[i:], "/")) {
 			return true
@@ -87,5 +90,6 @@ func quietBelow(rel string, slashes bool) bool {
 			break
 		}
 	}
+
 	return false
 }

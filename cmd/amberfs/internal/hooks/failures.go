@@ -61,6 +61,7 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 	if session == "" {
 		session = now.Format(time.DateOnly)
 	}
+
 	sum := sha256.Sum256([]byte(strings.Join([]string{agent, session, dir, why}, "\x00")))
 	key := hex.EncodeToString(sum[:16]) + "\n"
 	file := filepath.Join(f.dir, warnedFile)
@@ -68,7 +69,9 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 	if err == nil && bytes.Contains(shown, []byte(key)) {
 		return false, log
 	}
+
 	_ = appendTo(file, key) // else it is shown again
+
 	return true, log
 }
 
@@ -79,14 +82,17 @@ func appendTo(file, line string) error {
 			return err
 		}
 	}
+
 	w, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, fs.FileMode(0o600))
 	if err != nil {
 		return err
 	}
+
 	_, err = w.WriteString(line)
 	if cerr := w.Close(); err == nil {
 		err = cerr
 	}
+
 	return err
 }
 

@@ -39,6 +39,7 @@ func Context(agent, event, text string) any {
 	if _, ok := agents[agent]; !ok {
 		return text
 	}
+
 	return map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": event, "additionalContext": text}}
 }
 
@@ -50,6 +51,7 @@ func Warning(agent, text string) any {
 	if _, ok := agents[agent]; !ok {
 		return nil
 	}
+
 	return map[string]string{"systemMessage": text}
 }
 
@@ -67,6 +69,7 @@ func Actor(agent, session string) string {
 	if session = clean(session); session == "" {
 		return clean(agent)
 	}
+
 	return clean(agent) + "/" + session
 }
 
@@ -84,10 +87,12 @@ func Plan(dir, name string, remove bool) (*Settings, error) {
 	if !ok {
 		return nil, errs.Fail(errs.Invalid, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
 	}
+
 	was, err := os.ReadFile(filepath.Join(dir, a.file))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+
 	return plan(filepath.Join(dir, a.file), was, name, remove)
 }
 
@@ -114,6 +119,7 @@ func plan(file string, was []byte, name string, remove bool) (*Settings, error) 
 	if s.become, err = edited(was, agents[name], name, remove); err != nil {
 		return nil, errs.Fail(errs.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
 	}
+
 	s.Changed = !sameJSON(s.was, s.become)
 	return s, nil
 }
@@ -125,12 +131,14 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 	if len(root) == 0 {
 		root = []byte("{}")
 	}
+
 	if !gjson.ValidBytes(root) {
 		return nil, errors.New("not valid JSON")
 	}
 	if !gjson.ParseBytes(root).IsObject() {
 		return nil, errors.New("not a JSON object")
 	}
+
 	for _, event := range a.events {
 		var err error
 		if root, err = editedEvent(root, event, a.extra, name, remove); err != nil {
@@ -145,6 +153,7 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 	if len(settings) == 0 || bytes.HasSuffix(settings, []byte("\n")) {
 		b.WriteByte('\n')
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -154,6 +163,7 @@ func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, e
 	if hooks.Exists() && !hooks.IsObject() {
 		return nil, errors.New("hooks: not a JSON object")
 	}
+
 	groups := hooks.Get(event)
 	if groups.Exists() && !groups.IsArray() {
 		return nil, fmt.Errorf("hooks of %s: not a JSON array", event)
@@ -171,6 +181,7 @@ func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, e
 			kept, placed = append(kept, command), true
 		}
 	}
+
 	if !placed {
 		kept = append(kept, command)
 	}
@@ -182,6 +193,7 @@ func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, e
 	case len(hooks.Map()) > 1 || len(hooks.Map()) == 1 && !groups.Exists():
 		return sjson.DeleteBytes(root, path)
 	}
+
 	return sjson.DeleteBytes(root, "hooks")
 }
 
@@ -209,6 +221,7 @@ func (s *Settings) Diff() string {
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
+
 	var out strings.Builder
 	for _, l := range a {
 		out.WriteString("-" + strings.TrimSuffix(l, "\n") + "\n")
@@ -216,6 +229,7 @@ func (s *Settings) Diff() string {
 	for _, l := range b {
 		out.WriteString("+" + strings.TrimSuffix(l, "\n") + "\n")
 	}
+
 	return out.String()
 }
 
@@ -226,19 +240,23 @@ func (s *Settings) Write() error {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		name = to
 	}
+
 	if st, err := os.Stat(name); err == nil {
 		if !st.Mode().IsRegular() { // such as /dev/null, which the rename would replace
 			return fmt.Errorf("cannot write settings to %s: it is no regular file", name)
 		}
 		mode = st.Mode().Perm()
 	}
+
 	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 		return err
 	}
+
 	f, err := os.CreateTemp(filepath.Dir(name), ".settings-")
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(s.become)
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
 		err = os.Rename(f.Name(), name)
@@ -246,6 +264,7 @@ func (s *Settings) Write() error {
 	if err != nil {
 		_ = os.Remove(f.Name()) // it is our own
 	}
+
 	return err
 }
 

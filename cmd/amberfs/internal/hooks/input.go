@@ -39,6 +39,7 @@ func Read(r io.Reader) (Input, error) {
 			Command any `json:"command"` // a text, or a list of words
 		} `json:"tool_input"`
 	}
+
 	b := bufio.NewReader(r)
 	for mark, _ := b.Peek(3); string(mark) == "\ufeff"; mark, _ = b.Peek(3) { // Cursor begins with byte order marks
 		_, _ = b.Discard(3)
@@ -46,15 +47,18 @@ func Read(r io.Reader) (Input, error) {
 	if err := json.NewDecoder(b).Decode(&in); err != nil {
 		return Input{}, fmt.Errorf("standard input is not what agents send to hooks: %w", err)
 	}
+
 	out := Input{Prompt: in.Prompt, Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath, Event: in.Event, Tool: in.Tool}
 	if in.ToolInput.Command != nil {
 		out.Command = fmt.Sprint(in.ToolInput.Command)
 	}
+
 	out.Session = cmp.Or(in.Conversation, in.Session)
 	out.ID = cmp.Or(in.PromptID, in.Turn, in.Generation)
 	if out.Cwd == "" && len(in.Roots) > 0 {
 		out.Cwd = in.Roots[0]
 	}
+
 	return out, nil
 }
 
@@ -67,6 +71,7 @@ func (in Input) Labels(agent string) map[string]string {
 	if in.ID != "" {
 		l["message"] = in.ID
 	}
+
 	return l
 }
 
@@ -77,6 +82,7 @@ func (in Input) Message() string {
 	if in.Tool != "" {
 		text = in.Tool + " " + in.Command
 	}
+
 	line := []rune(strings.Join(strings.Fields(text), " "))
 	return string(line[:min(len(line), most)])
 }

@@ -79,6 +79,7 @@ func (d *deaths) add(end death) {
 	default:
 		d.Crashes++
 	}
+
 	d.blame(end.begun, killed)
 }
 
@@ -88,6 +89,7 @@ func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 	if d.Requests == nil {
 		d.Requests = make(map[uint64]suspect)
 	}
+
 	var guilty []uint64
 	for unique := range begun {
 		if _, suspected := d.Requests[unique]; suspected || len(begun) == 1 {
@@ -96,9 +98,11 @@ func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 			d.Requests[unique] = suspect{}
 		}
 	}
+
 	if len(guilty) != 1 {
 		return
 	}
+
 	unique := guilty[0]
 	s := d.Requests[unique]
 	if killed {
@@ -106,6 +110,7 @@ func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 	} else {
 		s.Crashes++
 	}
+
 	d.Requests[unique] = s
 	if s.Crashes >= poisonCrashes || s.Kills >= poisonKills {
 		d.Poison = append(d.Poison, unique)

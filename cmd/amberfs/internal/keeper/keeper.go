@@ -64,9 +64,11 @@ func Run(cfg Config) (status int, err error) {
 		return 0, err
 	}
 	defer k.forward()()
+
 	if err := k.start(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNoChild, err)
 	}
+
 	return k.loop()
 }
 
@@ -78,18 +80,22 @@ func (k *keeper) forward() (stop func()) {
 	go func() {
 		for s := range ch {
 			k.mu.Lock()
+
 			if s == unix.SIGHUP && k.Background { // there is no terminal that could go away
 				k.mu.Unlock()
 				continue
 			}
+
 			k.ending = true
 			first()
 			if k.Child != 0 {
 				_ = unix.Kill(k.Child, s.(syscall.Signal))
 			}
+
 			k.mu.Unlock()
 		}
 	}()
+
 	return func() { signal.Stop(ch) }
 }
 
@@ -99,27 +105,33 @@ func (k *keeper) start() error {
 	if err != nil {
 		return fmt.Errorf("making a socket pair: %w", err)
 	}
+
 	theirs := os.NewFile(uintptr(pair[1]), "keeper")
 	defer theirs.Close()
+
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs}
 	environ := append(slices.DeleteFunc(os.Environ(), managed), linkEnv+"=3")
 	if k.Ready != nil {
 		files, environ = append(files, k.Ready), append(environ, k.ReadyEnv+"=4")
 	}
+
 	program := "/proc/self/exe"
 	if k.trying, k.upgrade = k.upgrade, ""; k.trying != "" {
 		program = k.trying
 	}
+
 	p, err := os.StartProcess(program, append([]string{"amberfs"}, k.Args...), &os.ProcAttr{Dir: "/", Env: environ, Files: files})
 	if err != nil {
 		unix.Close(pair[0])
 		return fmt.Errorf("starting the daemon: %w", err)
 	}
+
 	k.mu.Lock()
 	k.Child, k.Thread, k.ready, k.begun, k.failure = p.Pid, 0, false, make(map[uint64]bool), nil
 	if k.ending {
 		_ = unix.Kill(k.Child, unix.SIGTERM)
 	}
+
 	k.mu.Unlock()
 	_ = p.Release() // it is waited for by its number
 	k.Link = pair[0]
@@ -128,6 +140,7 @@ func (k *keeper) start() error {
 		k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
 		_ = unix.Kill(k.Child, unix.SIGKILL)
 	}
+
 	return nil
 }
 
@@ -137,16 +150,19 @@ func (k *keeper) pass() error {
 	if k.Connection != nil {
 		files = []int{k.Device, k.Lock, k.Socket}
 	}
+
 	start := k.Start
 	start.Users, start.UserCount = nil, len(k.Users)
 	if err := send(k.Link, start, files...); err != nil {
 		return fmt.Errorf("passing the mount to the daemon: %w", err)
 	}
+
 	for _, u := range k.Users {
 		if err := send(k.Link, u, k.Conns[u.ID]); err != nil {
 			return fmt.Errorf("passing the connection of a user to the daemon: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -156,16 +172,19 @@ func (k *keeper) keep() (ws unix.WaitStatus) {
 	next, messages := make(chan struct{}), make(chan received, 1)
 	go read(k.Link, next, messages)
 	var dying <-chan struct{}
+
 	for alive := true; alive; {
 		if dying == nil && k.Thread != 0 {
 			dying = stuck(k.Child, k.Thread)
 		}
+
 		select {
 		case next <- struct{}{}:
 		case <-dying:
 			ws, alive = k.abandon(), false
 			continue
 		}
+
 		select {
 		case r := <-messages:
 			if r.err != nil {
@@ -173,6 +192,7 @@ func (k *keeper) keep() (ws unix.WaitStatus) {
 			} else {
 				k.take(r.Message, r.files)
 			}
+
 		case <-dying:
 			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // what was sent is still read
 			for r := <-messages; r.err == nil; r = <-messages {
@@ -182,11 +202,14 @@ func (k *keeper) keep() (ws unix.WaitStatus) {
 			ws, alive = k.abandon(), false
 		}
 	}
+
 	tried()
 	unix.Close(k.Link)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.Child = 0
+
 	return ws
 }
 
@@ -251,6 +274,7 @@ func (k *keeper) take(m Message, files []int) {
 		// those of the last listen(2): its end is that of the lock.
 		_ = unix.Listen(k.Socket, unix.SOMAXCONN)
 		_ = send(k.Link, struct{}{})
+
 	case m.Ready:
 		k.becameReady()
 	case m.Ending:
@@ -258,6 +282,7 @@ func (k *keeper) take(m Message, files []int) {
 		k.ending = true
 		k.mu.Unlock()
 		unix.Close(k.Socket)
+
 	case m.Notify != "":
 		_, _ = systemd.SdNotify(false, m.Notify) // there may be no service manager
 	case m.User != nil:

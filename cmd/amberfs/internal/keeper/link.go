@@ -38,6 +38,7 @@ func Inherited() (*Link, error) {
 	if err != nil {
 		return nil, nil
 	}
+
 	os.Unsetenv(linkEnv)
 	unix.CloseOnExec(fd)
 	l := &Link{socket: fd, held: make(chan struct{}, 1), lost: make(chan struct{})}
@@ -45,26 +46,32 @@ func Inherited() (*Link, error) {
 	if err != nil {
 		return nil, l.Fail(fmt.Errorf("reading from the keeper: %w", err))
 	}
+
 	if l.Connection != nil {
 		if len(files) != maxFiles {
 			return nil, errors.New("the keeper sent no device")
 		}
 		l.Device, l.Lock, l.Socket = files[0], files[1], files[2]
 	}
+
 	for range l.UserCount {
 		var u User
 		files, err := receive(fd, &u)
 		if err == nil && len(files) != 1 {
 			err = errors.New("the keeper sent no connection")
 		}
+
 		if err != nil {
 			return nil, l.Fail(fmt.Errorf("reading a user's connection from the keeper: %w", err))
 		}
+
 		l.Users = append(l.Users, u)
 		l.Conns = append(l.Conns, os.NewFile(uintptr(files[0]), "connection"))
 		l.last = max(l.last, u.ID)
 	}
+
 	go l.watch()
+
 	return l, nil
 }
 
@@ -80,6 +87,7 @@ func (l *Link) watch() {
 	defer close(l.lost)
 	apart(func() {
 		l.Send(Message{Thread: unix.Gettid()})
+
 		for {
 			var m struct{}
 			_, err := receive(l.socket, &m)
@@ -96,6 +104,7 @@ func (l *Link) watch() {
 func apart(fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	if unix.Gettid() != unix.Getpid() {
 		fn()
 		return
@@ -120,6 +129,7 @@ func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	if err := l.send(Message{Connection: c}, device, lock, socket); err != nil {
 		return err
 	}
+
 	select {
 	case <-l.held:
 		l.holds = true

@@ -113,10 +113,12 @@ func send(socket int, m any, files ...int) error {
 	if len(b) > maxMessage {
 		return fmt.Errorf("a message of %d bytes is too long", len(b))
 	}
+
 	var rights []byte
 	if len(files) > 0 {
 		rights = unix.UnixRights(files...)
 	}
+
 	for {
 		if err = unix.Sendmsg(socket, b, rights, nil, unix.MSG_NOSIGNAL); !errors.Is(err, unix.EINTR) {
 			return err
@@ -128,6 +130,7 @@ func send(socket int, m any, files ...int) error {
 func receive(socket int, m any) (files []int, err error) {
 	buffer := buffers.Get().(*[maxMessage]byte)
 	defer buffers.Put(buffer)
+
 	b, rights := buffer[:], make([]byte, unix.CmsgSpace(4*maxFiles))
 	var n, nr, flags int
 	for {
@@ -136,17 +139,21 @@ func receive(socket int, m any) (files []int, err error) {
 			break
 		}
 	}
+
 	if err == nil && n == 0 || errors.Is(err, unix.ECONNRESET) {
 		err = io.EOF
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if nr > 0 {
 		msgs, err := unix.ParseSocketControlMessage(rights[:nr])
 		if err != nil {
 			return nil, err
 		}
+
 		for _, msg := range msgs {
 			fds, err := unix.ParseUnixRights(&msg)
 			if err != nil {
@@ -155,9 +162,11 @@ func receive(socket int, m any) (files []int, err error) {
 			files = append(files, fds...)
 		}
 	}
+
 	if flags&unix.MSG_CTRUNC != 0 { // a descriptor did not fit into this process
 		return files, unix.EMFILE
 	}
+
 	return files, json.Unmarshal(b[:n], m)
 }
 

@@ -18,15 +18,19 @@ func (k *keeper) loop() (status int, err error) {
 		if k.isEnding() || k.Connection == nil {
 			return exitStatus(ws), nil
 		}
+
 		k.died(ws)
+
 		for {
 			if why := k.mayStart(); why != "" {
 				return 1, k.giveUp(why)
 			}
+
 			err := k.start()
 			if err == nil {
 				break
 			}
+
 			k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
 			k.died(unix.WaitStatus(1 << 8))
 		}
@@ -44,15 +48,18 @@ func (k *keeper) mayStart() (why string) {
 	if why = k.Deaths.tooMany(k.Patience); why != "" {
 		return why
 	}
+
 	if pause := k.Deaths.pause(); pause > 0 {
 		if k.unmounted() {
 			return "the mount is gone, and what it left in the store stays there until the next mount"
 		}
 		k.rest(pause)
 	}
+
 	if k.isEnding() {
 		return "a signal ended the wait"
 	}
+
 	return ""
 }
 
@@ -63,6 +70,7 @@ func (k *keeper) rest(pause time.Duration) {
 		defer close(gone)
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(k.Device)}}, int(pause.Milliseconds()))
 	}()
+
 	select {
 	case <-gone:
 	case <-k.signalled:
@@ -96,6 +104,7 @@ func (k *keeper) died(ws unix.WaitStatus) {
 	if k.Frozen.After(time.Now()) {
 		k.Thawed = time.Now()
 	}
+
 	k.Frozen = time.Time{}
 	switch {
 	case k.upgrade != "":
@@ -115,6 +124,7 @@ func (k *keeper) died(ws unix.WaitStatus) {
 			k.logged = reason
 		}
 	}
+
 	k.Restarts++
 	k.Reason = reason
 	k.ready, k.begun, k.failure = false, nil, nil

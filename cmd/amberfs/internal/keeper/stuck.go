@@ -33,16 +33,19 @@ func stuck(pid, thread int) <-chan struct{} {
 			}
 			unix.Close(ended)
 		}
+
 		for ; unix.Kill(pid, 0) == nil; time.Sleep(dyingTick) {
 			if onlyNotices(pid) {
 				close(only)
 				return
 			}
+
 			if err != nil && !errors.Is(err, unix.ESRCH) { // it is not known when the thread ends
 				time.Sleep(time.Second)
 			}
 		}
 	}()
+
 	return only
 }
 
@@ -51,11 +54,13 @@ func onlyNotices(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, err := os.ReadDir(dir)
 	writing := 0
+
 	for _, t := range tasks {
 		stat, serr := os.ReadFile(dir + t.Name() + "/stat")
 		if serr != nil {
 			continue // it has ended
 		}
+
 		_, state, _ := strings.Cut(string(stat), ") ")
 		if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
 			continue
@@ -63,16 +68,20 @@ func onlyNotices(pid int) bool {
 		if id, _ := strconv.Atoi(t.Name()); !process.Killed(id) {
 			return false
 		}
+
 		call, _ := os.ReadFile(dir + t.Name() + "/syscall") // number and arguments
 		f := strings.Fields(string(call))
 		if !strings.HasPrefix(state, "D") || len(f) < 2 || f[0] != strconv.Itoa(unix.SYS_WRITE) {
 			return false
 		}
+
 		n, _ := strconv.ParseUint(f[1], 0, 32)
 		if to, _ := os.Readlink(fmt.Sprintf("%s%s/fd/%d", dir, t.Name(), n)); to != "/dev/fuse" {
 			return false
 		}
+
 		writing++
 	}
+
 	return err == nil && writing > 0
 }

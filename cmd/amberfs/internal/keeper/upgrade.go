@@ -36,6 +36,7 @@ func (k *keeper) limitTry() (stop func()) {
 			_ = unix.Kill(child, unix.SIGKILL)
 		}
 	})
+
 	return func() { t.Stop() }
 }
 
@@ -46,16 +47,20 @@ func (k *keeper) becameReady() {
 	k.trying = ""
 	k.mu.Unlock()
 	k.Deaths.ready()
+
 	if k.Ready != nil {
 		k.Ready.Close()
 		k.Ready = nil
 	}
+
 	if k.Connection != nil && k.Background {
 		silence()
 	}
+
 	if program == "" {
 		return
 	}
+
 	err := k.become(program)
 	k.Log(k.Connection.Store, "the keeper stays the old program", "program", program, "err", err)
 }
@@ -74,18 +79,22 @@ func (k *keeper) become(program string) error {
 	if err != nil {
 		return err
 	}
+
 	state, err := unix.MemfdCreate("amberfs-keeper", 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(state)
+
 	if _, err := unix.Pwrite(state, b, 0); err != nil {
 		return err
 	}
+
 	k.closeOnExec(false)
 	err = syscall.Exec(program, []string{"amberfs", Command, k.Connection.Store, k.Connection.Mountpoint},
 		append(os.Environ(), stateEnv+"="+strconv.Itoa(state)))
 	k.closeOnExec(true)
+
 	return fmt.Errorf("executing %s: %w", program, err)
 }
 
@@ -108,6 +117,7 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	if err != nil {
 		return 0, errors.New("this command is for the keeper of a mount only")
 	}
+
 	os.Unsetenv(stateEnv)
 	state := os.NewFile(uintptr(fd), "state")
 	b, err := io.ReadAll(io.NewSectionReader(state, 0, math.MaxInt32))
@@ -116,12 +126,15 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	if err == nil {
 		err = json.Unmarshal(b, k)
 	}
+
 	if err != nil {
 		return 0, fmt.Errorf("reading the state of the keeper: %w", err)
 	}
+
 	k.Log, k.ready, k.begun, k.signalled = log, true, make(map[uint64]bool), make(chan struct{})
 	k.Deaths.ready()
 	k.closeOnExec(true)
 	defer k.forward()()
+
 	return k.loop()
 }

@@ -57,6 +57,7 @@ func OfStore(mounts []Mount, store string) []Mount {
 			out = append(out, m)
 		}
 	}
+
 	return out
 }
 
@@ -85,6 +86,7 @@ var (
 // user may not look into, and this one, are left out.
 func Users(of Mount, what []string, match func(ino uint64) bool) (out []User) {
 	seen := map[int]bool{os.Getpid(): true}
+
 	for _, what := range what {
 		links, _ := filepath.Glob(filepath.Join("/proc/[0-9]*", what)) // the pattern is well-formed
 		for _, link := range links {
@@ -92,11 +94,13 @@ func Users(of Mount, what []string, match func(ino uint64) bool) (out []User) {
 			if seen[pid] || len(out) == maxUsers || !uses(link, of, match) {
 				continue
 			}
+
 			seen[pid] = true
 			path, _ := os.Readlink(link)
 			out = append(out, User{pid, process.Command(pid), strings.TrimSuffix(path, " (deleted)")})
 		}
 	}
+
 	return out
 }
 

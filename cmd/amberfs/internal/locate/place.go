@@ -41,9 +41,11 @@ func Getwd() (string, error) {
 	if errors.Is(err, unix.ENOENT) {
 		err = errors.New("it was removed, or its file system was unmounted")
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
+
 	return wd, nil
 }
 
@@ -61,14 +63,17 @@ func Overlaid(mounts []Mount, dir string) bool {
 	if !ok || !slices.Contains(overlays, m.FSType) {
 		return false
 	}
+
 	for ; under(dir, m.Mountpoint); dir = path.Dir(dir) {
 		if _, err := os.Lstat(path.Join(dir, naming.SnapshotsDir, "call")); err == nil {
 			return true
 		}
+
 		if dir == "/" {
 			break
 		}
 	}
+
 	return false
 }
 
@@ -82,6 +87,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 	if !Believed(m) {
 		return Place{}, foreign(dir, m)
 	}
+
 	p := Place{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
 	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Mountpoint, "/")):], "/"))
 	p.Workspace, p.Snapshot, p.Path = split(inside)
@@ -94,9 +100,11 @@ func (p Place) Root() (root string, ok bool) {
 	for _, fork := range p.Workspace {
 		inside = path.Join(inside, naming.ForksDir, fork)
 	}
+
 	if !under(inside, path.Clean(p.Mount.Root)) {
 		return "", false
 	}
+
 	return path.Join(p.Mount.Mountpoint, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
 }
 
@@ -114,9 +122,11 @@ func split(inside string) (forks []string, name, rest string) {
 		forks = append(forks, parts[1])
 		parts = parts[2:]
 	}
+
 	if len(parts) >= 2 && parts[0] == naming.SnapshotsDir {
 		return forks, parts[1], strings.Join(parts[2:], "/")
 	}
+
 	return forks, "", strings.Join(parts, "/")
 }
 
@@ -127,6 +137,7 @@ func (p Place) Rel(name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		abs = filepath.Join(p.dir, name)
 	}
+
 	q, err := Find(p.mounts, abs)
 	if err != nil || q.Mount.Major != p.Mount.Major || q.Mount.Minor != p.Mount.Minor || q.Store != p.Store ||
 		strings.Join(q.Workspace, "/") != strings.Join(p.Workspace, "/") {
@@ -135,6 +146,7 @@ func (p Place) Rel(name string) (string, error) {
 	if top, _, _ := strings.Cut(q.Path, "/"); naming.IsControlDir(top) || q.Snapshot != p.Snapshot {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
+
 	return q.Path, nil
 }
 
@@ -145,6 +157,7 @@ func Resolve(table []Mount, p string) string {
 	for _, m := range table {
 		points[m.Mountpoint] = points[m.Mountpoint] || m.FSType == FSType
 	}
+
 	const maxLinks = 40 // as the kernel
 	rest, at := strings.Split(path.Clean(p), "/"), "/"
 	for links := 0; len(rest) > 0 && links < maxLinks; {
@@ -153,16 +166,20 @@ func Resolve(table []Mount, p string) string {
 		if points["/"] || points[next] {
 			return path.Join(next, path.Join(rest...))
 		}
+
 		target, err := os.Readlink(next)
 		if err != nil { // it is no link, or does not exist yet
 			at = next
 			continue
 		}
+
 		links++
 		if path.IsAbs(target) {
 			at = "/"
 		}
+
 		rest = append(strings.Split(target, "/"), rest...)
 	}
+
 	return path.Join(at, path.Join(rest...))
 }

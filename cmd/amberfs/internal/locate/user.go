@@ -42,10 +42,12 @@ func believedBy(m Mount, caller int, here idMap) bool {
 	case caller != 0:
 		return false
 	}
+
 	st, err := os.Stat(m.Source)
 	if err != nil {
 		return true // the store is not here: only the mount itself can be asked
 	}
+
 	return here.same(uid, int(st.Sys().(*syscall.Stat_t).Uid))
 }
 
@@ -76,12 +78,14 @@ func own() (m idMap) {
 	if err != nil {
 		return nil
 	}
+
 	for line := range strings.Lines(string(text)) {
 		var r [3]int
 		if n, _ := fmt.Sscan(line, &r[0], &r[1], &r[2]); n == len(r) {
 			m = append(m, r)
 		}
 	}
+
 	return m
 }
 
@@ -90,10 +94,12 @@ func (m idMap) same(uid, here int) bool {
 	if uid == here {
 		return true
 	}
+
 	for _, r := range m {
 		if uid >= r[1] && uid-r[1] < r[2] && here == r[0]+uid-r[1] {
 			return true
 		}
 	}
+
 	return false
 }

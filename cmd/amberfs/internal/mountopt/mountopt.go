@@ -73,12 +73,14 @@ func Parse(lists ...string) (Options, error) {
 			}
 		}
 	}
+
 	o.SnapdirVisible = o.Snapdir == "visible"
 	return o, nil
 }
 
 func (o *Options) parse(word string) error {
 	key, value, hasValue := strings.Cut(word, "=")
+
 	for _, a := range all {
 		switch {
 		case a.text != nil && key == a.on:
@@ -91,9 +93,11 @@ func (o *Options) parse(word string) error {
 			return nil
 		}
 	}
+
 	if word == "" || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") || slices.Contains(generic, key) {
 		return nil
 	}
+
 	return fmt.Errorf("unknown mount option %q (known: %s)", word, strings.Join(Words(), ", "))
 }
 
@@ -109,15 +113,18 @@ func (a option) check(v string) error {
 		_, port, err := net.SplitHostPort(v)
 		wanted, ok = wanted+", such as localhost:9100", err == nil && port != ""
 	}
+
 	if !ok {
 		return fmt.Errorf("the mount option %s takes %s, not %q", a.on, wanted, v)
 	}
+
 	return nil
 }
 
 // String writes the options so that Parse reads the same ones.
 func (o Options) String() string {
 	var words []string
+
 	for _, a := range all {
 		if a.flag != nil && *a.flag(&o) {
 			words = append(words, a.on)
@@ -127,6 +134,7 @@ func (o Options) String() string {
 			words = append(words, a.on+"="+*a.text(&o))
 		}
 	}
+
 	return strings.Join(words, ",")
 }
 
@@ -139,6 +147,7 @@ func Words() []string {
 			words = append(words, a.off)
 		}
 	}
+
 	return words
 }
 
@@ -151,9 +160,12 @@ func Help() string {
 		if a.off != "" {
 			first += ", " + a.off
 		}
+
 		fmt.Fprintf(w, "  %s\t%s\n", first, a.help)
 	}
+
 	_ = w.Flush()
+
 	return b.String()
 }
 

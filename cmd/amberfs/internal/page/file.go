@@ -35,23 +35,28 @@ func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) io.R
 			q.Set(name, v)
 		}
 	}
+
 	u := url.URL{Scheme: "http", Host: "amberfs", Path: "/v1/file", RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
 	var got *http.Response
 	if err == nil {
 		got, err = p.o.Daemon.RoundTrip(req)
 	}
+
 	if err != nil {
 		refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		return nil
 	}
+
 	if got.StatusCode == http.StatusOK {
 		return got.Body
 	}
 	defer got.Body.Close()
+
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(got.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(got.Body, maxImage))
+
 	return nil
 }
 
@@ -62,11 +67,13 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer body.Close()
+
 	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 	n, err := strconv.Atoi(r.URL.Query().Get("lines"))
 	if err != nil || n < 0 || n > pageLines {
 		n = pageLines
 	}
+
 	text := bufio.NewReaderSize(body, 64<<10)
 	head, _ := text.Peek(8 << 10)
 	binary := bytes.IndexByte(head, 0) >= 0 // as git decides
@@ -80,6 +87,7 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	case binary:
 		out = listing{Kind: "binary", Size: out.Size, Lines: []string{}}
 	}
+
 	answer(w, http.StatusOK, out)
 }
 
@@ -89,6 +97,7 @@ func window(text *bufio.Reader, from, n int) (listing, error) {
 	out := listing{Kind: "text", Lines: []string{}}
 	var line []byte // the beginning of the present one
 	begun := false
+
 	for {
 		piece, err := text.ReadSlice('\n')
 		out.Size += int64(len(piece))
@@ -97,15 +106,18 @@ func window(text *bufio.Reader, from, n int) (listing, error) {
 		if wanted {
 			line = append(line, piece[:min(len(piece), maxLine+2-len(line))]...)
 		}
+
 		if err == bufio.ErrBufferFull {
 			continue
 		}
+
 		if begun {
 			out.Total++
 			if wanted {
 				out.Lines = append(out.Lines, shown(bytes.TrimSuffix(line, []byte{'\n'})))
 			}
 		}
+
 		line, begun = line[:0], false
 		if err == io.EOF {
 			return out, nil
@@ -130,6 +142,7 @@ func (p *Page) image(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer body.Close()
+
 	content := bufio.NewReader(body)
 	head, _ := content.Peek(512)
 	kind := http.DetectContentType(head)
@@ -137,6 +150,7 @@ func (p *Page) image(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, "this image cannot be shown")
 		return
 	}
+
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	_, err := io.CopyN(w, content, maxImage)

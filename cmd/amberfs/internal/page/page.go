@@ -98,10 +98,13 @@ func (p *Page) Handler() http.Handler {
 			answer(w, http.StatusOK, []any{})
 			return
 		}
+
 		all, err := p.o.Runs(r.Context())
 		result(w, all, err)
 	}))
+
 	mux.HandleFunc("/api/", p.guard.member(quiet(p.api().ServeHTTP)))
+
 	return p.guard.protect(mux)
 }
 
@@ -202,6 +205,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+
 		if g.named(r.Host) {
 			next.ServeHTTP(w, r)
 		} else {
@@ -227,6 +231,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "this address was used already, or is not the one that was printed; run `amberfs ui` again")
 		return
 	}
+
 	answer(w, http.StatusOK, map[string]string{"key": g.key})
 }
 
@@ -237,6 +242,7 @@ func (g *guard) member(next http.HandlerFunc) http.HandlerFunc {
 			refuse(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")
 			return
 		}
+
 		next(w, r)
 	}
 }
@@ -266,6 +272,7 @@ func (p *Page) api() http.Handler {
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // each reload breaks off the stream of events
 	}
+
 	// The request is read first: the daemon may answer before its end was read, and the server
 	// would close its body then, while the transport reads it.
 	pass := func(w http.ResponseWriter, r *http.Request) {
@@ -274,21 +281,26 @@ func (p *Page) api() http.Handler {
 			refuse(w, http.StatusRequestEntityTooLarge, "the request is larger than 16 MiB, or broke off")
 			return
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}
+
 	mux := http.NewServeMux()
 	for _, op := range looks {
 		mux.HandleFunc("POST /v1/"+op, pass)
 	}
+
 	for _, op := range changes {
 		if p.o.Write {
 			mux.HandleFunc("POST /v1/"+op, pass)
 			continue
 		}
+
 		mux.HandleFunc("POST /v1/"+op, func(w http.ResponseWriter, _ *http.Request) {
 			refuse(w, http.StatusForbidden, readOnly)
 		})
 	}
+
 	return http.StripPrefix("/api", mux)
 }

@@ -26,6 +26,7 @@ func (q *Question) pick(ctx context.Context, prompt string, words []string, help
 		if err != nil {
 			return "", err
 		}
+
 		i := slices.IndexFunc(words, func(w string) bool {
 			return answer == w || answer != "" && w != "discard" && strings.HasPrefix(w, answer)
 		})
@@ -48,6 +49,7 @@ func (q *Question) pick(ctx context.Context, prompt string, words []string, help
 func (q *Question) read(ctx context.Context, prompt string) (line string, err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
 	defer stop()
+
 	fmt.Fprint(q.t.Out, q.paint(prompt, styles.Bold))
 	got := make(chan string)
 	go func() {
@@ -56,16 +58,20 @@ func (q *Question) read(ctx context.Context, prompt string) (line string, err er
 			got <- line
 		}
 	}()
+
 	select {
 	case line, ok := <-got:
 		if ok {
 			return strings.ToLower(strings.TrimSpace(line)), nil
 		}
 		err = errNotApplied
+
 	case <-ctx.Done():
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
+
 	fmt.Fprintln(q.t.Out)
+
 	return "", err
 }
 
@@ -75,6 +81,7 @@ func (q *Question) oneOf(ctx context.Context, what, answers string) (string, err
 	for _, l := range letters {
 		help += l + " - " + answerHelp[l] + "\n"
 	}
+
 	help += "/TEXT - leave this, and go to what has TEXT in its name or its lines\n"
 	answer, err := q.pick(ctx, what+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
 	if text, ok := strings.CutPrefix(answer, "/"); ok {
@@ -83,6 +90,7 @@ func (q *Question) oneOf(ctx context.Context, what, answers string) (string, err
 	if q.quit = answer == "q"; q.quit {
 		answer = "n"
 	}
+
 	return answer, err
 }
 
@@ -100,10 +108,12 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 			o.Paths = append(o.Paths, c.Path.String())
 		}
 	}
+
 	some, err := q.t.Page(func(w io.Writer) error { return diff.Write(ctx, w, q.ch.Source, q.ch.Base, q.ch.Now, o) })
 	if err == nil && !some {
 		fmt.Fprintln(q.t.Out, "no differences outside of .git")
 	}
+
 	return err
 }
 
@@ -120,10 +130,13 @@ func (q *Question) settle(ctx context.Context, g group) error {
 	if g.changes[0].Lines {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
+
 	answer, err := q.pick(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
 	if answer == "stop" {
 		return errNotApplied
 	}
+
 	q.set(g, choices[answer])
+
 	return err
 }

@@ -24,14 +24,17 @@ func gitText(g group) string {
 	} else if path.Base(g.dir) != ".git" {
 		text = "git in " + g.dir + ": "
 	}
+
 	lines := g.repo.Lines
 	if len(g.changes) > 0 {
 		lines = append(slices.Clone(lines), g.counts())
 	}
+
 	text += strings.Join(lines, ", ")
 	if g.repo.Target != "" {
 		text += " (the repository is " + g.repo.Target + ")"
 	}
+
 	return gitquote.Readable(text)
 }
 
@@ -46,11 +49,13 @@ func subjects(g group) (out []string) {
 // settleBranches asks what becomes of the branches of a repository that moved on both sides.
 func (q *Question) settleBranches(ctx context.Context, g group) error {
 	q.set(g, hostdir.Choice{})
+
 	for _, d := range g.repo.Diverged {
 		if err := q.settleBranch(ctx, g, d); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -61,6 +66,7 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 	if d.Head && d.NoMerge == "" {
 		words, prompt = append(words, "merge"), "  [m]erge"+prompt
 	}
+
 	answer := "merge"
 	if !q.Merge || !d.Head || d.NoMerge != "" {
 		fmt.Fprint(q.t.Out, branch+" moved on both sides\n"+ways)
@@ -69,6 +75,7 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 			return err
 		}
 	}
+
 	switch answer {
 	case "stop":
 		return errNotApplied
@@ -82,6 +89,7 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -98,15 +106,18 @@ func (q *Question) ways(d *threeway.Diverged) string {
 	if d.NoMerge != "" {
 		merge = "not now: " + d.NoMerge
 	}
+
 	text := "k - " + d.Branch + " stays, and " + d.Parked + " gets " + comes + "\n"
 	if d.Head {
 		text += "m - " + merge + "\n"
 	}
+
 	text += "t - puts on " + comes + "\n    and takes off " + goes + "; " + d.Parked + " keeps it"
 	var out string
 	for line := range strings.Lines(text) {
 		out += gitquote.Readable(strings.TrimSuffix(line, "\n")) + "\n"
 	}
+
 	return out
 }
 
@@ -123,11 +134,14 @@ func (q *Question) settleMerged(ctx context.Context, at string) error {
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	left := q.Left
 	err = q.settle(ctx, group{changes: []hostdir.Planned{c}})
 	q.Left = left // the merge has it
+
 	return err
 }

@@ -32,6 +32,7 @@ func withRepos(groups []group, repos []hostdir.GitChange) []group {
 			i = len(groups)
 			groups = append(groups, group{dir: r.Dir, whole: true, git: true})
 		}
+
 		groups[i].repo = r
 	}
 	return groups
@@ -46,11 +47,13 @@ func grouped(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 	var repos, others []group
 	slices.SortFunc(plan, func(a, b hostdir.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
 	rest := slices.DeleteFunc(slices.Clone(plan), func(c hostdir.Planned) bool { return c.Conflict })
+
 	for _, c := range plan {
 		if c.Conflict {
 			groups = append(groups, group{changes: []hostdir.Planned{c}})
 		}
 	}
+
 	for n := 1; len(rest) > 0; rest = rest[n:] {
 		c := rest[0]
 		dir := c.Path.String()
@@ -61,9 +64,11 @@ func grouped(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 		} else if isWhole {
 			dir = whole
 		}
+
 		for n = 1; n < len(rest) && strings.HasPrefix(rest[n].Path.String(), dir+"/"); {
 			n++
 		}
+
 		switch {
 		case git:
 			repos = append(repos, group{dir: dir, whole: true, git: true, changes: rest[:n]})
@@ -76,6 +81,7 @@ func grouped(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 			others = append(others, group{changes: rest[:1]})
 		}
 	}
+
 	return slices.Concat(groups, others, repos), dirs
 }
 
@@ -90,25 +96,32 @@ func folded(groups []group, n int, below string) []group {
 				most = max(most, count[dir])
 			}
 		}
+
 		for dir, k := range count { // the lowest that has nearly all of the largest
 			if k > 1 && 5*k >= 4*most && (len(dir) > len(best) || len(dir) == len(best) && dir > best) {
 				best = dir
 			}
 		}
+
 		if best == "" {
 			break
 		}
+
 		rest, joined := groups[:0:0], -1
+
 		for _, g := range groups {
 			if !strings.HasPrefix(g.foldable(), best+"/") {
 				rest = append(rest, g)
 				continue
 			}
+
 			if joined < 0 {
 				joined, rest = len(rest), append(rest, group{dir: best})
 			}
+
 			rest[joined].changes = append(rest[joined].changes, g.changes...)
 		}
+
 		groups = rest
 	}
 	return groups
@@ -130,6 +143,7 @@ func (g group) name() string {
 	if !isDir(c) {
 		return gitquote.Readable(c.Path.Short())
 	}
+
 	return gitquote.Readable(cmp.Or(c.Path.Short(), ".") + "/")
 }
 
@@ -158,6 +172,7 @@ func (g group) letter() string {
 	if slices.ContainsFunc(g.changes, func(c hostdir.Planned) bool { return letterOf(c) != letter }) {
 		return "M"
 	}
+
 	return letter
 }
 
@@ -167,7 +182,9 @@ func (g group) counts() string {
 	for _, c := range g.changes {
 		n[letterOf(c)]++
 	}
+
 	var parts []string
+
 	for _, text := range []string{"A added", "M changed", "D deleted", "C changed on both sides"} {
 		k, text := n[text[:1]], text[1:]
 		if len(parts) == 0 {
@@ -177,5 +194,6 @@ func (g group) counts() string {
 			parts = append(parts, humanize.Comma(int64(k))+text)
 		}
 	}
+
 	return strings.Join(parts, ", ")
 }

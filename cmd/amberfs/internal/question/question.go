@@ -71,12 +71,15 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
+
 	q.groups, q.dirs = grouped(plan.Plan)
+
 	for i := range plan.Git {
 		if rule != threeway.RefuseConflicts {
 			plan.Git[i].Diverged = nil
 		}
 	}
+
 	q.groups = withRepos(q.groups, plan.Git)
 	q.leftOut, q.notes = plan.LeftOut, plan.Notes
 	return q
@@ -102,39 +105,48 @@ func (q *Question) Print(ctx context.Context) error {
 	if !q.t.Verbose {
 		groups = folded(groups, maxPrinted, ".")
 	}
+
 	width, more := 0, 0
 	for _, g := range groups {
 		width = min(60, max(width, utf8.RuneCountInString(g.name())))
 	}
+
 	for i, g := range groups {
 		if i >= maxPrinted && !q.t.Verbose && !g.git {
 			more++
 			continue
 		}
+
 		text, err := q.text(ctx, g, width)
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintln(q.t.Out, text)
+
 		if g.git {
 			for _, s := range subjects(g) {
 				fmt.Fprintln(q.t.Out, s)
 			}
 		}
 	}
+
 	if more > 0 {
 		fmt.Fprintf(q.t.Out, "and %d more\n", more)
 	}
 	if len(q.leftOut) > 0 {
 		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut, q.t.Verbose))
 	}
+
 	for i, n := range q.notes {
 		if i == maxPrinted && !q.t.Verbose {
 			fmt.Fprintf(q.t.Out, "and %d more of these\n", len(q.notes)-i)
 			break
 		}
+
 		fmt.Fprintln(q.t.Out, q.paint("careful, "+gitquote.Readable(n.Path)+": "+n.Reason, styles.Bold+styles.Red))
 	}
+
 	for _, g := range q.groups {
 		for _, c := range g.changes {
 			if executes.File(c.Path.String(), c.After) {
@@ -142,6 +154,7 @@ func (q *Question) Print(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -166,6 +179,7 @@ func (q *Question) text(ctx context.Context, g group, width int) (string, error)
 	}
 	c, letter := g.changes[0], g.letter()
 	var parts []string
+
 	switch {
 	case len(g.changes) > 1:
 		parts = append(parts, g.counts())
@@ -179,21 +193,25 @@ func (q *Question) text(ctx context.Context, g group, width int) (string, error)
 		if t.Binary || t.TooLarge {
 			parts = append(parts, "binary, "+humanize.IBytes(uint64(max(t.OldSize, 0)))+" to "+humanize.IBytes(uint64(max(t.NewSize, 0))))
 		}
+
 		lines := map[string]int{}
 		for _, h := range t.Hunks {
 			for _, l := range h.Lines {
 				lines[l.Op]++
 			}
 		}
+
 		for _, op := range []string{"+", "-"} {
 			if lines[op] > 0 {
 				parts = append(parts, q.paint(fmt.Sprint(op, lines[op]), letterColors[op]))
 			}
 		}
+
 		if c.Before != nil && c.After != nil && c.Before.Type() == c.After.Type() && c.Before.Mode != c.After.Mode {
 			parts = append(parts, fmt.Sprintf("mode %o to %o", c.Before.Mode&0o7777, c.After.Mode&0o7777))
 		}
 	}
+
 	line := fmt.Sprintf("%s  %-*s  %s", q.paint(letter, letterColors[letter]), width, g.name(), strings.Join(parts, " "))
 	return strings.TrimRight(line, " "), nil
 }
@@ -201,11 +219,13 @@ func (q *Question) text(ctx context.Context, g group, width int) (string, error)
 // Ask asks until the answer is yes or no.
 func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	defer func() { q.Left = q.Left || !yes }()
+
 	words, help, discard := []string{"yes", "no", "some", "diff"}, "", ""
 	if q.Removable {
 		words, discard = append(words, "discard"), "  discard"
 		help = "discard - apply nothing, and remove the run. It can be had back for a day\n"
 	}
+
 	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", english.Plural(len(q.groups), "change", "changes"), gitquote.Readable(q.dir), discard)
 	answer, err := q.pick(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
 		"\ns - choose files, and parts of files\nd - show the changes outside of .git\n"+help, q.groups...)
@@ -218,6 +238,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	case answer == "some":
 		return true, q.chooseSome(ctx)
 	}
+
 	for _, g := range q.groups {
 		if g.conflict() || len(g.repo.Diverged) > 0 {
 			if err := q.settle(ctx, g); err != nil {
@@ -225,6 +246,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 			}
 		}
 	}
+
 	return true, nil
 }
 
@@ -260,20 +282,24 @@ func (q *Question) Summary() string {
 	if g := q.work(); len(g.changes) > 0 {
 		parts = append(parts, english.Plural(len(g.changes), "file", "files")+" ("+g.counts()+")")
 	}
+
 	for _, g := range q.groups {
 		if g.git {
 			parts = append(parts, gitText(g))
 		}
 	}
+
 	if len(parts) == 0 && len(q.leftOut) > 0 && q.Empty() {
 		return english.Plural(len(q.leftOut), "path", "paths") + " that apply leaves out"
 	}
+
 	switch paths := len(q.groups) + len(q.dirs); {
 	case len(parts) == 0 && paths == 0:
 		return "nothing but times"
 	case len(parts) == 0:
 		return english.Plural(paths, "path", "paths")
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -322,5 +348,6 @@ func LeftOut(paths []string, all bool) string {
 	if n := len(paths) - len(named); n > 0 {
 		text += fmt.Sprintf("\n\tand %d more", n)
 	}
+
 	return text
 }

@@ -22,13 +22,16 @@ import (
 func (q *Question) chooseSome(ctx context.Context) error {
 	q.some = true
 	var past [][]group
+
 	for todo := folded(q.groups, maxPrinted, "."); len(todo) > 0; {
 		g, now := todo[0], todo
 		todo = todo[1:]
+
 		if q.quit || q.search != "" && !q.matches(ctx, g) {
 			q.set(g, hostdir.Choice{Leave: true})
 			continue
 		}
+
 		q.search = ""
 		answer, err := q.askGroup(ctx, g)
 		switch {
@@ -44,14 +47,17 @@ func (q *Question) chooseSome(ctx context.Context) error {
 			parts, _ := grouped(g.changes)
 			todo = append(folded(parts, maxPrinted, g.dir), todo...)
 		}
+
 		past = append(past, now)
 	}
+
 	for _, c := range q.choices {
 		if !c.Leave {
 			hostdir.ChooseDirs(q.choices, q.dirs)
 			return nil
 		}
 	}
+
 	return errNotApplied
 }
 
@@ -62,6 +68,7 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 		return "", q.settle(ctx, g)
 	}
 	answers := "ynbq"
+
 	if len(g.changes) > 1 && !g.whole {
 		answers = "ynsbq"
 	} else if !g.whole {
@@ -73,15 +80,18 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 		if c.Before != nil && c.After != nil && c.Before.IsRegular() && c.After.IsRegular() && len(t.Hunks) > 0 {
 			return q.askHunks(ctx, g, t.Hunks)
 		}
+
 		q.printHunks(t.Hunks)
 		if len(t.Hunks) > 0 && c.After != nil && c.After.IsRegular() {
 			answers = "ynebq"
 		}
 	}
+
 	text, err := q.text(ctx, g, 0)
 	if err != nil {
 		return "", err
 	}
+
 	answer, err = q.oneOf(ctx, "apply "+text, answers)
 	switch {
 	case err != nil || answer == "s" || answer == "b":
@@ -90,6 +100,7 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 	default:
 		q.set(g, hostdir.Choice{Leave: answer == "n"})
 	}
+
 	return answer, err
 }
 
@@ -98,6 +109,7 @@ func (q *Question) printHunks(hunks []diff.Hunk) {
 	if q.t.Color {
 		out = &styles.Patch{W: out, Hunks: true}
 	}
+
 	for _, h := range hunks {
 		fmt.Fprintf(out, "@@ -%d,%d +%d,%d @@ %s\n", h.OldStart, h.OldLines, h.NewStart, h.NewLines, h.Section)
 		for _, l := range h.Lines {
@@ -110,6 +122,7 @@ func (q *Question) printHunks(hunks []diff.Hunk) {
 func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (string, error) {
 	fmt.Fprintln(q.t.Out, q.paint(g.name(), styles.Bold))
 	taken, answer := make([]bool, len(hunks)), ""
+
 	for i := 0; i < len(hunks); i++ {
 		if answer != "a" && answer != "d" && !q.quit && q.search == "" {
 			q.printHunks(hunks[i : i+1])
@@ -127,24 +140,30 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 				continue
 			}
 		}
+
 		taken[i] = (answer == "y" || answer == "a") && q.search == ""
 	}
+
 	var chosen []diff.Hunk
 	for i, h := range hunks {
 		if taken[i] {
 			chosen = append(chosen, h)
 		}
 	}
+
 	if len(chosen) == 0 || len(chosen) == len(hunks) {
 		q.set(g, hostdir.Choice{Leave: len(chosen) == 0})
 		return "", nil
 	}
+
 	text, err := diff.WithHunks(q.ch.Source, g.changes[0].Change, chosen)
 	if err != nil {
 		return "", err
 	}
+
 	q.set(g, hostdir.Choice{Text: text})
 	q.Left = true
+
 	return "", nil
 }
 
@@ -159,6 +178,7 @@ func (q *Question) matches(ctx context.Context, g group) bool {
 		if err != nil {
 			continue
 		}
+
 		for _, h := range t.Hunks {
 			if slices.ContainsFunc(h.Lines, func(l diff.Line) bool {
 				return l.Op != " " && strings.Contains(strings.ToLower(l.Text), q.search)
@@ -177,32 +197,39 @@ func (q *Question) edit(g group) error {
 	if err != nil {
 		return err
 	}
+
 	f, err := os.CreateTemp("", "amberfs-*-"+path.Base(c.Path.String()))
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
+
 	if _, err = f.Write(text); err == nil {
 		err = f.Close()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	editor := cmp.Or(env.Get("VISUAL"), env.Get("EDITOR"), "vi")
 	cmd := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.Name())
 	if err := q.t.Run(cmd); err != nil {
 		fmt.Fprintf(q.t.Out, "the editor failed: %v\n", err)
 		return nil
 	}
+
 	edited, err := os.ReadFile(f.Name())
 	if err != nil {
 		return err
 	}
+
 	if !bytes.Equal(edited, text) {
 		q.set(g, hostdir.Choice{Text: edited})
 		q.Left = true
 	} else {
 		q.set(g, hostdir.Choice{})
 	}
+
 	return nil
 }

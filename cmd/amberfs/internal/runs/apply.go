@@ -40,19 +40,23 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*h
 	if err := r.Applicable(r.Dir); err != nil {
 		return nil, err
 	}
+
 	if r.State == service.RunRunning && !a.DryRun {
 		return nil, errs.Fail(errs.Busy, "a program is in the run %s", r.Name).
 			WithHint("end it first, or apply what it has changed until now with `amberfs apply --run %s`", r.Name)
 	}
+
 	ch, err := c.Changes(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	defer ch.Close()
+
 	o := hostdir.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore, Merge: a.Merge}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
 		return nil, err
 	}
+
 	if len(a.Leave)+len(a.Hunks) > 0 {
 		plan, err := Write(ctx, ch, r.Dir, o)
 		if err != nil && !errors.Is(err, hostdir.ErrConflict) {
@@ -62,11 +66,13 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*h
 			return nil, err
 		}
 	}
+
 	o.DryRun = a.DryRun
 	done, err := Write(ctx, ch, r.Dir, o)
 	if err != nil || a.DryRun || r.Name == "" {
 		return done, err
 	}
+
 	all := len(a.Leave)+len(a.Hunks) == 0 && !a.Ours && !done.Incomplete
 	return done, r.Applied(ctx, c, user, all, func(service.Progress) {})
 }
@@ -78,21 +84,25 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 			return nil, err
 		}
 	}
+
 	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	done, err := hostdir.Apply(ctx, dir, o)
 	if done != nil {
 		done.Executes = executes.In(done.Plan)
 	}
+
 	if err == nil {
 		return done, nil
 	}
+
 	err = hostdir.Explain(err, done)
 	if done != nil && len(done.Conflicts) > 0 {
 		withPaths := *errs.ErrorOf(err)
 		withPaths.Result = done
 		err = &withPaths
 	}
+
 	return done, err
 }
 
@@ -102,10 +112,12 @@ func there(dir string, src *tree.Source, base *tree.State) error {
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
 	}
+
 	if gone {
 		return errs.Fail(errs.Failed, "%s is empty, and not the directory that was copied; nothing was changed", dir).
 			WithHint("mount it first; if it was emptied, create a file in it")
 	}
+
 	return nil
 }
 
@@ -117,34 +129,42 @@ func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bo
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
 	}
+
 	if err != nil {
 		err = errs.Fail(errs.ScriptKind(err), "the changes were applied, but not noted in the run %s: %w", r.Name, err).
 			WithHint("do that with `amberfs refresh --run %s`", r.Name)
 	}
+
 	if all {
 		err = errors.Join(err, Mark(ctx, user, r.Store, r.Name, r.Command, service.RunApplied))
 	}
+
 	return err
 }
 
 // choices returns what becomes of each path of a plan.
 func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.Planned) (func(string) hostdir.Choice, error) {
 	choices := make(map[string]hostdir.Choice)
+
 	for _, p := range plan {
 		name := p.Path.String()
 		choice := hostdir.Choice{Leave: a.leaves(name)}
 		if !choice.Leave && (p.Before == nil || p.Before.IsDir()) && (p.After == nil || p.After.IsDir()) {
 			continue
 		}
+
 		if ids, ok := a.Hunks[name]; ok && !choice.Leave {
 			var err error
 			if choice, err = someHunks(ctx, ch, p, ids); err != nil {
 				return nil, err
 			}
 		}
+
 		choices[name] = choice
 	}
+
 	hostdir.ChooseDirs(choices, plan)
+
 	return func(name string) hostdir.Choice {
 		if c, ok := choices[name]; ok {
 			return c
@@ -181,12 +201,14 @@ func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids [
 	if err != nil {
 		return hostdir.Choice{}, err
 	}
+
 	n := len(found.Hunks)
 	some := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
 	switch len(some) {
 	case 0, n:
 		return hostdir.Choice{Leave: len(ids) == 0}, stale(p, len(some), ids)
 	}
+
 	text, err := diff.WithHunks(ch.Source, p.Change, some)
 	return hostdir.Choice{Text: text}, errors.Join(err, stale(p, len(some), ids))
 }
@@ -217,5 +239,6 @@ func NotItself(store, dir, hint string) error {
 	if p, err := locate.Find(mounts, dir); err == nil && p.Store == store {
 		return errs.Fail(errs.Invalid, "%s is the workspace itself here, not the directory that it was copied from", dir).WithHint("%s", hint)
 	}
+
 	return nil
 }

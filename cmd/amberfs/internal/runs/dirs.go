@@ -27,10 +27,12 @@ func Root() (string, error) {
 	} else if dir != "" {
 		return "", errs.Fail(errs.Invalid, "AMBERFS_RUNS is %q, which is not an absolute path", dir)
 	}
+
 	state, err := env.StateDir()
 	if err != nil {
 		return "", errs.Fail(errs.Failed, "%w", err).WithHint("name a directory in AMBERFS_RUNS")
 	}
+
 	return filepath.Join(state, "runs"), nil
 }
 
@@ -61,6 +63,7 @@ func Stores(root string) (out []string, err error) {
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
+
 	for _, e := range entries {
 		if store := filepath.Join(root, e.Name()); e.IsDir() {
 			if _, ok := Dir(store); ok {
@@ -68,6 +71,7 @@ func Stores(root string) (out []string, err error) {
 			}
 		}
 	}
+
 	return out, err
 }
 
@@ -92,9 +96,11 @@ func Next(dir string, names []string) string {
 			}
 		}
 	}
+
 	name := fmt.Sprintf("%s-%d", Base(dir), highest+1)
 	if naming.Check(name) != nil || slices.Contains(names, name) {
 		return "run-" + name
 	}
+
 	return name
 }

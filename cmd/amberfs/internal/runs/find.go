@@ -36,31 +36,38 @@ func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	stores, err := Stores(root)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	out = []Run{}
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(4)
+
 	for _, store := range stores {
 		g.Go(func() error {
 			all, c, err := f.lookIn(ctx, store)
 			mu.Lock()
 			defer mu.Unlock()
+
 			if err != nil {
 				f.Note("cannot look at %s: %v", store, err)
 			} else if out = append(out, all...); c != nil {
 				copies = append(copies, *c)
 			}
+
 			return ctx.Err()
 		})
 	}
+
 	err = g.Wait()
 	newestFirst := func(x, y Run) int { return y.Used.Compare(x.Used) }
 	slices.SortFunc(out, newestFirst)
 	slices.SortFunc(copies, newestFirst)
+
 	return out, copies, err
 }
 
@@ -77,24 +84,29 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, e
 	if err != nil {
 		return nil, nil, err
 	}
+
 	st, err := os.Stat(filepath.Join(store, "format"))
 	if err != nil {
 		return all, nil, nil // it was removed meanwhile
 	}
+
 	c = &Run{Dir: dir, State: Copy, Runs: len(all), Bytes: size(store), Store: store, Created: st.ModTime(), Used: st.ModTime()}
 	for _, r := range all {
 		if c.Gone = r.Gone; r.Used.After(c.Used) {
 			c.Used = r.Used
 		}
 	}
+
 	if len(all) > 0 || time.Since(c.Created) < keptRemoved {
 		return all, c, nil
 	}
+
 	removed, err := RemoveEmpty(store)
 	if removed {
 		f.Note("the copy of %s is removed: no run needs it", dir)
 		c = nil
 	}
+
 	return nil, c, err
 }
 
@@ -106,6 +118,7 @@ func (f *Finder) OnStore(ctx context.Context, store string, fn func(main *client
 			return err
 		}
 		defer main.Close()
+
 		return fn(main)
 	})
 }
@@ -117,11 +130,13 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 	if err != nil {
 		return err
 	}
+
 	dir = locate.Resolve(mounts, dir)
 	root, err := Root()
 	if err != nil {
 		return err
 	}
+
 	store := Store(locate.Resolve(mounts, root), mounts, dir)
 	found, err := f.onOne(ctx, store, name, fn)
 	if owner := Owner(store, name); !found && err == nil && owner != "" && owner != store {
@@ -133,6 +148,7 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 	if !found && err == nil {
 		_, err = Choose(nil, name, dir)
 	}
+
 	return err
 }
 
@@ -143,6 +159,7 @@ func (f *Finder) onUnnamed(ctx context.Context, root, name string, fn func(r *Ru
 	if err != nil {
 		return false, err
 	}
+
 	var in, dirs []string
 	for _, store := range stores {
 		if _, err := f.onOne(ctx, store, name, func(r *Run, _ *client.Client) error {
@@ -152,12 +169,14 @@ func (f *Finder) onUnnamed(ctx context.Context, root, name string, fn func(r *Ru
 			return false, err
 		}
 	}
+
 	switch len(in) {
 	case 0:
 		return false, nil
 	case 1:
 		return f.onOne(ctx, in[0], name, fn)
 	}
+
 	return false, errs.Fail(errs.Invalid, "several directories have a run %s: %s", name, strings.Join(dirs, ", ")).WithHint("name one with -C DIR")
 }
 
@@ -167,24 +186,29 @@ func (f *Finder) onOne(ctx context.Context, store, name string, fn func(r *Run, 
 	if !ok {
 		return false, nil
 	}
+
 	err = f.OnStore(ctx, store, func(main *client.Client) error {
 		all, err := List(ctx, main, dir, store)
 		if err != nil {
 			return err
 		}
+
 		var r *Run
 		if i := slices.IndexFunc(all, func(r Run) bool { return name != "" && r.Name == name }); i >= 0 {
 			r = &all[i]
 		} else if r, err = Choose(all, name, dir); err != nil {
 			return nil
 		}
+
 		found = true
 		c, err := client.Open(ctx, client.Target{Store: store, Workspace: r.Name, Command: f.Command})
 		if err != nil {
 			return err
 		}
 		defer c.Close()
+
 		return fn(r, c)
 	})
+
 	return found, err
 }

@@ -40,14 +40,17 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 	if err := main.Do(ctx, service.Forks{}, client.Exchange{}, &l); err != nil {
 		return nil, err
 	}
+
 	_, serr := os.Lstat(dir)
 	for _, f := range l.Forks {
 		r := Run{Name: f.Name, Dir: dir, Gone: os.IsNotExist(serr), Created: f.Created, Used: f.Created, State: service.RunKept, Changed: f.Changed, More: f.More, Store: store}
 		if f.Run != nil {
 			r.Used, r.State, r.Command, r.InGit = f.Run.Used, f.Run.State, f.Run.Command, f.Run.InGit
 		}
+
 		out = append(out, r)
 	}
+
 	return out, nil
 }
 
@@ -59,14 +62,17 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 		return nil, err
 	}
 	defer main.Close()
+
 	all, err := List(ctx, main, dir, store)
 	if err != nil {
 		return nil, err
 	}
+
 	i := slices.IndexFunc(all, func(r Run) bool { return r.Name == name })
 	if i < 0 {
 		return nil, errs.Fail(errs.NotExist, "no such run: %s", name).WithHint("see `amberfs runs`")
 	}
+
 	return &all[i], nil
 }
 
@@ -80,6 +86,7 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 			out[i].Bytes = d.Forks[f].Bytes
 		}
 	}
+
 	return out
 }
 
@@ -117,6 +124,7 @@ func (r *Run) expired(now time.Time) bool {
 	case service.RunKept:
 		return age > keptApplied && r.unchanged()
 	}
+
 	return false
 }
 
@@ -142,6 +150,7 @@ func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
 // Choose finds a run that can go on or be applied: by its name, or the newest.
 func Choose(all []Run, name, dir string) (*Run, error) {
 	var newest *Run
+
 	for i, r := range all {
 		switch {
 		case name == "" && r.State == service.RunKept && (newest == nil || r.Used.After(newest.Used)):
@@ -153,13 +162,16 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 			return &all[i], nil
 		}
 	}
+
 	if newest != nil {
 		return newest, nil
 	}
+
 	what := "no run of " + dir + " is kept"
 	if name != "" {
 		what = "no such run: " + name
 	}
+
 	return nil, errs.Fail(errs.NotExist, "%s", what).WithHint("see `amberfs runs`")
 }
 

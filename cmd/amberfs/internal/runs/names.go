@@ -28,6 +28,7 @@ func Take(store, name string) (owner string, err error) {
 	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
 		return "", errs.Fail(errs.ScriptKind(err), "cannot make the directory of the names of runs: %w", err)
 	}
+
 	for {
 		err := os.Symlink(filepath.Base(store), link)
 		if err == nil {
@@ -36,6 +37,7 @@ func Take(store, name string) (owner string, err error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return "", errs.Fail(errs.ScriptKind(err), "cannot take the name of the run: %w", err)
 		}
+
 		owner := Owner(store, name)
 		if owner == store {
 			return "", nil
@@ -73,6 +75,7 @@ func namesIn(store string) (out []string) {
 			out = append(out, e.Name())
 		}
 	}
+
 	return out
 }
 
@@ -84,6 +87,7 @@ func RemoveEmpty(store string) (removed bool, err error) {
 			return nil
 		}
 		removed = true
+
 		return os.RemoveAll(store)
 	})
 	if errs.ScriptKind(service.Explain(err)) == errs.Busy {

@@ -32,6 +32,7 @@ func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	if err != nil {
 		return p, err
 	}
+
 	used := make(map[string]bool)
 	for _, r := range all {
 		if r.State == service.RunRunning || r.State == service.RunKept && !r.unchanged() {
@@ -40,17 +41,20 @@ func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 			p.Runs = append(p.Runs, r)
 		}
 	}
+
 	for _, s := range stores {
 		if !used[s.Store] {
 			p.Stores = append(p.Stores, s)
 			p.Bytes += s.Bytes
 		}
 	}
+
 	for _, r := range p.Runs {
 		if used[r.Store] { // else it is a part of its store
 			p.Bytes += r.Bytes
 		}
 	}
+
 	return p, nil
 }
 
@@ -60,6 +64,7 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 	if err != nil {
 		return p, err
 	}
+
 	p.Runs = slices.DeleteFunc(p.Runs, func(r Run) bool {
 		return !slices.ContainsFunc(was.Runs, func(w Run) bool { return w.Store == r.Store && w.Name == r.Name })
 	})
@@ -74,6 +79,7 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 			return p, err
 		}
 	}
+
 	for _, s := range p.Stores {
 		if err := daemon.Remove(s.Store); err != nil {
 			return p, err
@@ -82,6 +88,7 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 			GiveBack(s.Store, name)
 		}
 	}
+
 	return p, nil
 }
 

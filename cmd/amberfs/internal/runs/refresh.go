@@ -36,9 +36,11 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 		return done, err
 	}
 	defer ch.Close()
+
 	if err := there(dir, ch.Source, ch.Base); err != nil {
 		return done, err
 	}
+
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
 	o := hostdir.ReadOptions{Exclude: append(exclude, notCopied(dir, store)...), Git: gitbridge.HostGit{}, Whole: true}
@@ -49,14 +51,17 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	_, o.Stubs = Dir(store)
 	pr, pw := io.Pipe()
 	defer pr.Close()
+
 	go func() {
 		sink := stream.NewWriter(pw)
 		err := hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink.Add, o)
 		if err == nil {
 			err = sink.Close()
 		}
+
 		pw.CloseWithError(err)
 	}()
+
 	err = c.Do(ctx, req, client.Exchange{In: pr}, &done)
 	return done, err
 }
@@ -67,6 +72,7 @@ func notCopied(dir, store string) []string {
 	if root, err := Root(); err == nil {
 		out = append(out, root)
 	}
+
 	if mounts, err := locate.Mounts(); err == nil {
 		for _, m := range locate.OfStore(mounts, store) {
 			out = append(out, m.Mountpoint)
@@ -75,5 +81,6 @@ func notCopied(dir, store string) []string {
 			out = append(out, filepath.Join(dir, naming.SnapshotsDir), filepath.Join(dir, naming.ForksDir))
 		}
 	}
+
 	return out
 }

@@ -24,19 +24,24 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 	if os.Geteuid() == 0 || uids == nil || gids == nil {
 		return false, 0, nil
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		return true, 0, err
 	}
+
 	argv := append([]string{exe}, os.Args[1:]...)
 	signals := catch(ctx)
 	defer signals.stop()
+
 	ns, err := servedIn(ctx, store)
 	if err != nil {
 		return true, 0, err
 	}
+
 	cmd := exec.Command("nsenter", append([]string{"--user=" + ns, "--preserve-credentials", "--"}, argv...)...)
 	var mapped *os.File
+
 	if ns == "" {
 		// The shell waits until its ids are mapped.
 		cmd = exec.Command("sh", append([]string{"-c", `read _ <&3; exec "$@" 3<&-`, "sh"}, argv...)...)
@@ -46,13 +51,16 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 		}
 		defer w.Close()
 		defer r.Close()
+
 		cmd.ExtraFiles, mapped = []*os.File{r}, w
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
 	}
+
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return true, 0, namespaceError(true, fmt.Errorf("cannot create a user namespace: %w", err))
 	}
+
 	if mapped != nil {
 		pid := strconv.Itoa(cmd.Process.Pid)
 		for _, args := range [][]string{
@@ -65,8 +73,10 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 				return true, 0, errs.Fail(errs.Failed, "%s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
 			}
 		}
+
 		mapped.Close()
 	}
+
 	signals.pass(cmd.Process)
 	err = cmd.Wait()
 	st, err = status(cmd.ProcessState, err)
@@ -83,11 +93,13 @@ func subordinate(file string) []string {
 	if err != nil || err2 != nil || err3 != nil || err4 != nil {
 		return nil
 	}
+
 	for line := range strings.Lines(string(b)) {
 		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 3 && (f[0] == u.Username || f[0] == u.Uid) {
 			return f[1:]
 		}
 	}
+
 	return nil
 }
 
@@ -102,15 +114,18 @@ func otherGroup(ctx context.Context, c *Config) error {
 		return nil // it will be started
 	}
 	defer conn.Close()
+
 	peer, err := service.Peer(conn)
 	if err != nil {
 		return err
 	}
+
 	var inside, gid, n int
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/gid_map", peer.Pid))
 	if _, serr := fmt.Sscan(string(text), &inside, &gid, &n); err != nil || serr != nil || n != 1 || gid == os.Getegid() {
 		return nil
 	}
+
 	return errs.Fail(errs.Busy, "the store %s is in use by a run whose primary group is %s, and this one's is %s", c.Store, groupName(gid), groupName(os.Getegid())).
 		WithHint("begin this one with `sg %s -c …`, or end that first", groupName(gid))
 }
@@ -133,15 +148,18 @@ func servedIn(ctx context.Context, store string) (string, error) {
 		return "", nil // it will be started
 	}
 	defer conn.Close()
+
 	peer, err := service.Peer(conn)
 	if err != nil {
 		return "", err
 	}
+
 	ns := fmt.Sprintf("/proc/%d/ns/user", peer.Pid)
 	ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", peer.Pid))
 	if err != nil {
 		return "", err
 	}
+
 	own, _ := os.Readlink("/proc/self/ns/user")
 	switch its, err := os.Readlink(ns); {
 	case err == nil && its == own:
@@ -149,5 +167,6 @@ func servedIn(ctx context.Context, store string) (string, error) {
 	case err == nil && strings.Fields(string(ids))[0] == "0":
 		return ns, nil
 	}
+
 	return "", errs.Fail(errs.Busy, "the store %s is in use by a `run` without --root, in which there is no root", store).WithHint("end that first")
 }

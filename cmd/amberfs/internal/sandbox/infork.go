@@ -41,12 +41,14 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	var cmd *exec.Cmd
 	var err error
 	kinds := []string{forkUser, forkNone}
 	if mounts.Privileged() {
 		kinds[0] = forkMounts
 	}
+
 	for _, kind := range kinds {
 		cmd = exec.CommandContext(ctx, "/proc/self/exe", slices.Concat([]string{InForkCommand, kind, root, fork}, argv)...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
@@ -56,18 +58,22 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 		if kind == forkNone {
 			cmd.SysProcAttr.Cloneflags = 0
 		}
+
 		cmd.SysProcAttr.Setpgid = true // the terminal's signals end it through this process
 		if err = cmd.Start(); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
+
 	if err != nil {
 		return -1, fmt.Errorf("cannot start %s: %w", argv[0], err)
 	}
+
 	err = cmd.Wait()
 	if ctx.Err() != nil {
 		return -1, context.Cause(ctx)
 	}
+
 	return status(cmd.ProcessState, err)
 }
 
@@ -79,6 +85,7 @@ func InsideFork(ctx context.Context, argv []string) (int, error) {
 	if err := AdoptOrphans(); err != nil {
 		return statusNoFork, err
 	}
+
 	if kind == forkNone {
 		dir = fork
 	} else if err := daemon.PrivateMounts(); err != nil {
@@ -86,12 +93,15 @@ func InsideFork(ctx context.Context, argv []string) (int, error) {
 	} else if err := unix.Mount(fork, dir, "", unix.MS_BIND, ""); err != nil {
 		return statusNoFork, errs.Fail(errs.Failed, "cannot mount %s on %s: %w", fork, dir, err)
 	}
+
 	cmd, st, err := program(ctx, argv, dir, kind == forkUser)
 	if err != nil {
 		return cmp.Or(st, statusNoFork), err
 	}
+
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, endGrace
 	defer reapRest(0)
+
 	return run(cmd, func() {})
 }

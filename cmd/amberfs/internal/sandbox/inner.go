@@ -21,6 +21,7 @@ import (
 func Inner(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
 	defer runtime.UnlockOSThread()
+
 	c, err := inherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
@@ -28,6 +29,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	for _, fd := range []int{lockFD, startFD, treeFD, joinFD} {
 		unix.CloseOnExec(fd)
 	}
+
 	served, gone := context.WithCancel(context.Background()) // until the daemon has ended
 	go func() {
 		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // it sends nothing
@@ -35,15 +37,18 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	}()
 	signals := catch(ctx)
 	defer signals.stop()
+
 	if err := AdoptOrphans(); err != nil {
 		return 0, err
 	}
+
 	if !c.Plain {
 		if err := errors.Join(daemon.PrivateMounts(), attach(c)); err != nil {
 			return 0, err
 		}
 	}
 	defer reapRest(0)
+
 	dir := c.dir()
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && c.Temp == "" {
@@ -54,6 +59,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 			note("you may not change the workspace: a store of a `run --root` needs --root")
 		}
 	}
+
 	return runProgram(served, c, dir, signals)
 }
 
@@ -71,9 +77,11 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 		name = c.Command[0]
 		cmd, st, err = program(served, c.Command, dir, c.UserNS)
 	}
+
 	if err != nil {
 		return st, err
 	}
+
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	st, err = run(cmd, func() {
 		ready()
@@ -83,10 +91,12 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 	if served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
 		return st, err
 	}
+
 	e := errs.Fail(errs.Failed, "the daemon of the workspace ended before %s did", name)
 	if c.Temp == "" {
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)
 	}
+
 	return 0, e
 }
 
@@ -98,11 +108,13 @@ func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.C
 		st, err := commandError(argv[0], err)
 		return nil, st, err
 	}
+
 	if drop {
 		if err := dropCapabilities(); err != nil {
 			return nil, 0, fmt.Errorf("giving up capabilities: %w", err)
 		}
 	}
+
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args, cmd.Dir, cmd.Env = argv, dir, append(os.Environ(), "PWD="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}

@@ -71,11 +71,13 @@ func (c Config) file() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a file in memory: %w", err)
 	}
+
 	f := os.NewFile(uintptr(fd), "memfd:amberfs-run")
 	if err := gob.NewEncoder(f).Encode(c); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("writing the configuration of the run: %w", err)
 	}
+
 	return f, nil
 }
 
@@ -114,9 +116,11 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	if err := AdoptOrphans(); err != nil {
 		return 0, err
 	}
+
 	c.UserNS = !mounts.Privileged()
 	joined, err := joinStore(ctx, &c, s)
 	if err != nil {
@@ -128,35 +132,43 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		}
 		leave(joined, s)
 	}()
+
 	if err := before(&c); err != nil {
 		return 0, err
 	}
+
 	if c.Plain {
 		s(daemon.Message{Note: "this system forbids namespaces to ordinary users, so the command runs at another path: " + c.dir() +
 			"\n\tabsolute paths to " + c.Mountpoint + " lead to the original"})
 	}
+
 	if c.UserNS && !c.Plain && ofOthers(c.Mountpoint) {
 		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
+
 	leaveFork := func() {}
 	if c.InPlace {
 		var used Joined
 		if used, err = Join(ctx, c.Store, c.Fork, s); err != nil {
 			return 0, err
 		}
+
 		leaveFork = sync.OnceFunc(used.Leave)
 	}
 	defer leaveFork()
+
 	config, err := c.file()
 	if err != nil {
 		return 0, err
 	}
 	defer config.Close()
+
 	started, start, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
 	defer started.Close()
+
 	cmd := exec.Command("/proc/self/exe", Command)
 	cmd.Args[0] = "amberfs"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -168,13 +180,16 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if cmd.SysProcAttr = namespaces(c.UserNS); c.Plain {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	}
+
 	signals := catch(ctx)
 	defer signals.stop()
+
 	err = cmd.Start()
 	start.Close()
 	if err != nil {
 		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot create the namespaces: %w", err))
 	}
+
 	joined.Tree.Close()
 	signals.pass(cmd.Process)
 	stopWith(cmd.Process.Pid)
@@ -185,6 +200,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
 		err = after(Ended{n == 1, !joined.Ended(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
 	}
+
 	return st, err
 }
 
@@ -196,6 +212,7 @@ func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error)
 		return err
 	}
 	defer leave(joined, s)
+
 	return fn()
 }
 
@@ -231,6 +248,7 @@ func (c *Config) dir() string {
 	if c.Fork != "" && (c.Plain || !c.InPlace) {
 		dir = filepath.Join(dir, naming.ForksDir, c.Fork)
 	}
+
 	return dir
 }
 
@@ -241,6 +259,7 @@ func plainPoint(store string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("amberfs-%d", os.Geteuid()))
 	}
+
 	dir = filepath.Join(dir, "amberfs")
 	sum := sha256.Sum256([]byte(store))
 	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4])), os.MkdirAll(dir, 0o700)
@@ -270,6 +289,7 @@ func namespaces(user bool) *syscall.SysProcAttr {
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 	}
+
 	return a
 }
 
@@ -280,6 +300,7 @@ func status(st *os.ProcessState, err error) (int, error) {
 	if ws := st.Sys().(syscall.WaitStatus); ws.Signaled() {
 		return statusSignal + int(ws.Signal()), nil
 	}
+
 	return st.ExitCode(), nil
 }
 
@@ -295,12 +316,14 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	if err := otherGroup(ctx, c); err != nil {
 		return nil, err
 	}
+
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
 			j, err = service.Join(ctx, c.Store, c.Options.String(), "")
 			if errs.ScriptKind(err) != errs.NotExist || ctx.Err() != nil {
 				return err
 			}
+
 			// In its own namespaces, so that it can outlive this process.
 			attr := namespaces(c.UserNS)
 			attr.Setsid, attr.Pdeathsig = true, 0
@@ -311,9 +334,11 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 					ready, cmd, err = daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 				}
 			}
+
 			if err != nil {
 				return namespaceError(c.UserNS, err)
 			}
+
 			s(daemon.Message{Ready: &ready})
 			c.Daemon = cmd.Process.Pid
 		}
@@ -323,6 +348,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 		point, _ := plainPoint(c.Store)
 		c.Plain = j.Mountpoint == point && !c.Root
 	}
+
 	return j, err
 }
 
@@ -357,9 +383,11 @@ func attach(c Config) error {
 		}
 	}
 	defer unix.Close(tree)
+
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return errs.Fail(errs.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
 	}
+
 	if c.InPlace {
 		fork := filepath.Join(c.Mountpoint, naming.ForksDir, c.Fork)
 		fd, err := unix.OpenTree(unix.AT_FDCWD, fork, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -367,10 +395,13 @@ func attach(c Config) error {
 			err = unix.MoveMount(fd, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH)
 			_ = unix.Close(fd)
 		}
+
 		if err != nil {
 			return errs.Fail(errs.Failed, "cannot mount the run on %s: %w", c.Mountpoint, err)
 		}
 	}
+
 	daemon.FirstOpen(c.Mountpoint)
+
 	return nil
 }

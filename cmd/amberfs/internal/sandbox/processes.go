@@ -56,6 +56,7 @@ func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch(ctx)
 	defer signals.stop()
+
 	return run(cmd, func() {
 		ready()
 		signals.pass(cmd.Process)
@@ -67,6 +68,7 @@ func run(cmd *exec.Cmd, started func()) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return commandError(cmd.Args[0], err)
 	}
+
 	started()
 	stopWith(cmd.Process.Pid)
 	err := cmd.Wait()
@@ -79,6 +81,7 @@ func stopWith(pid int) {
 	const settle, cldStopped = 20 * time.Millisecond, 5
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
@@ -88,7 +91,9 @@ func stopWith(pid int) {
 		if err != nil || info.Code != cldStopped {
 			return
 		}
+
 		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // it is reported once
+
 		// The terminal stops this process with the child, and both go on at the same time.
 		if time.Sleep(settle); stopped(pid) {
 			// A signal to the process could stop another thread first, and the child would go on
@@ -113,6 +118,7 @@ func fromTerminal(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT && s != unix.SIGWINCH {
 		return false
 	}
+
 	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if !term.IsTerminal(int(f.Fd())) {
 			continue
@@ -120,6 +126,7 @@ func fromTerminal(s os.Signal) bool {
 		fg, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 		return err == nil && fg == unix.Getpgrp()
 	}
+
 	return false
 }
 
@@ -129,8 +136,10 @@ const reapTime = 3 * time.Second
 // SIGTERM at first, others with SIGKILL.
 func reapRest(spare int) {
 	deadline := time.Now().Add(reapTime)
+
 	for {
 		left := 0
+
 		for _, pid := range children() {
 			if pid == spare {
 				continue
@@ -139,13 +148,16 @@ func reapRest(spare int) {
 			if got, err := unix.Wait4(pid, &ws, unix.WNOHANG, nil); err == nil && got == pid {
 				continue
 			}
+
 			left++
+
 			if time.Now().After(deadline) || !isOurs(pid) {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			} else {
 				_ = unix.Kill(pid, unix.SIGTERM)
 			}
 		}
+
 		if left == 0 {
 			return
 		}
@@ -164,6 +176,7 @@ func children() []int {
 			}
 		}
 	}
+
 	return out
 }
 

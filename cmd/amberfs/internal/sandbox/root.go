@@ -48,10 +48,12 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 	if err != nil {
 		return nil, nil, err
 	}
+
 	catches, caught, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	cmd = exec.CommandContext(ctx, "/proc/self/exe", InRootCommand)
 	cmd.Args[0], cmd.Dir = "amberfs", "/"
 	cmd.ExtraFiles = []*os.File{config, caught}
@@ -61,6 +63,7 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
+
 	return cmd, func() {
 		caught.Close()
 		_, _ = catches.Read(make([]byte, 1)) // its end: nothing is sent
@@ -76,32 +79,40 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	signals := catch(ctx)
 	_ = unix.Close(caughtFD)
 	if err := c.enter(note); err != nil {
 		return statusCannotExecute, errs.Fail(errs.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
 	}
+
 	cmd, err := c.program(note)
 	if err != nil {
 		return statusCannotExecute, err
 	}
+
 	path, err := lookPath(c.Command[0], cmd.Dir)
 	if err != nil {
 		return commandError(c.Command[0], err)
 	}
+
 	for i := range unix.CAP_LAST_CAP + 1 {
 		if !slices.Contains(capabilities, i) {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(i), 0, 0, 0) // an older kernel has fewer
 		}
 	}
+
 	if err := NoNewPrivileges(); err != nil {
 		return statusCannotExecute, err
 	}
+
 	cmd.Path = path
 	if err := cmd.Start(); err != nil {
 		return commandError(c.Command[0], err)
 	}
+
 	signals.pass(cmd.Process)
+
 	for { // as process 1, reap orphans
 		var ws unix.WaitStatus
 		switch pid, err := unix.Wait4(-1, &ws, 0, nil); {
@@ -120,15 +131,18 @@ func (c *Config) enter(note func(string)) error {
 	if err := daemon.PrivateMounts(); err != nil {
 		return err
 	}
+
 	root, err := unix.OpenTree(unix.AT_FDCWD, c.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
+
 	var st unix.Stat_t
 	if err := unix.Fstatat(root, "", &st, unix.AT_EMPTY_PATH); err != nil {
 		return err
 	}
+
 	if st.Uid == overflowID {
 		return errs.Fail(errs.Failed, "it belongs to a user that is not mapped here").
 			WithHint("run it as root, or with the STORE while that is not mounted")
@@ -136,10 +150,12 @@ func (c *Config) enter(note func(string)) error {
 	if err := unix.MoveMount(root, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return err
 	}
+
 	err = unix.Mkdirat(root, "tmp", 0o777)
 	if err == nil {
 		err = unix.Fchmodat(root, "tmp", 0o1777, 0)
 	}
+
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -156,6 +172,7 @@ func (c *Config) enter(note func(string)) error {
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return err
 	}
+
 	return os.Chdir("/")
 }
 
@@ -166,23 +183,28 @@ func furnish(root int, note func(string)) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
 		if err := share(fmt.Sprintf("/proc/self/fd/%d/%s", proc, name), proc, name, true); err != nil {
 			return err
 		}
 	}
+
 	if err := share("/sys", root, "sys", true); err != nil {
 		return err
 	}
+
 	dev, err := newMount(root, "dev", "tmpfs", "mode", "755")
 	if err != nil {
 		return err
 	}
+
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		if err := share("/dev/"+name, dev, name, false); err != nil {
 			return err
 		}
 	}
+
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 	} {
@@ -190,16 +212,19 @@ func furnish(root int, note func(string)) error {
 			return err
 		}
 	}
+
 	for name, fs := range map[string][]string{"pts": {"devpts", "mode", "620", "ptmxmode", "666"}, "shm": {"tmpfs", "mode", "1777"}} {
 		if _, err := newMount(dev, name, fs[0], fs[1:]...); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
 		if err := share("/"+name, root, name, true); err != nil {
 			note(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a link to nothing
 		}
 	}
+
 	return nil
 }
 
@@ -211,8 +236,10 @@ func newMount(root int, name, kind string, options ...string) (m int, err error)
 		for o := range slices.Chunk(options, 2) {
 			err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
 		}
+
 		err = cmp.Or(err, unix.FsconfigCreate(fs))
 	}
+
 	flags := unix.MOUNT_ATTR_NOSUID
 	if kind != "devpts" {
 		flags |= unix.MOUNT_ATTR_NODEV
@@ -220,9 +247,11 @@ func newMount(root int, name, kind string, options ...string) (m int, err error)
 	if err == nil {
 		m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags)
 	}
+
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", kind, err)
 	}
+
 	return m, place(m, root, name, true)
 }
 
@@ -232,14 +261,17 @@ func share(from string, root int, name string, readOnly bool) error {
 	if err := unix.Stat(from, &st); err != nil {
 		return nil
 	}
+
 	m, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err == nil && readOnly {
 		err = unix.MountSetattr(m, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
+
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	defer unix.Close(m)
+
 	return place(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
@@ -251,13 +283,16 @@ func place(m, root int, name string, dir bool) error {
 			at, err = openIn(root, name)
 		}
 	}
+
 	if err == nil {
 		defer unix.Close(at)
 		err = unix.MoveMount(m, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
+
 	if err != nil {
 		return fmt.Errorf("mounting on /%s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -275,18 +310,21 @@ func createIn(root int, name string, dir bool) error {
 		return err
 	}
 	defer r.Close()
+
 	if target, err := r.Readlink(name); err == nil {
 		if !path.IsAbs(target) {
 			target = path.Join("/", path.Dir(name), target)
 		}
 		name = path.Clean(target)[1:]
 	}
+
 	if dir {
 		return r.MkdirAll(name, 0o755)
 	}
 	if err := r.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
+
 	return r.WriteFile(name, nil, 0o644)
 }
 
@@ -302,27 +340,33 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	if len(c.Command) == 0 {
 		c.Command = []string{"/bin/sh"}
 	}
+
 	home, cred, err := credential(im.User)
 	if err != nil {
 		return nil, err
 	}
+
 	if m, err := mounts.At("/"); err == nil && m != nil && !strings.Contains(m.VFSOptions, "allow_other") && !cred.NoSetGroups {
 		if cred.Uid != 0 {
 			return nil, errs.Fail(errs.Perm, "the image's user %q cannot use the fork", im.User).WithHint("mount with -o allow_other")
 		}
 		note("only root can use the fork: it is mounted without -o allow_other")
 	}
+
 	vars := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home}, im.Env...)
 	if term, ok := env.Lookup("TERM"); ok {
 		vars = append(vars, "TERM="+term)
 	}
+
 	cmd := &exec.Cmd{Args: c.Command, Dir: cmp.Or(im.WorkingDir, "/"), Env: vars, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Pdeathsig: unix.SIGKILL}
+
 	for _, v := range vars {
 		if path, ok := strings.CutPrefix(v, "PATH="); ok {
 			err = os.Setenv("PATH", path) // for lookPath
 		}
 	}
+
 	return cmd, err
 }
 
@@ -332,6 +376,7 @@ func credential(spec string) (home string, _ *syscall.Credential, err error) {
 	if err != nil {
 		return "", nil, errs.Fail(errs.Failed, "the image's user %q: %w", spec, err)
 	}
+
 	deny, _ := os.ReadFile("/proc/self/setgroups")
 	cred := &syscall.Credential{Uid: uint32(u.Uid), Gid: uint32(u.Gid), NoSetGroups: bytes.HasPrefix(deny, []byte("deny"))}
 	for _, id := range u.Sgids {
@@ -340,5 +385,6 @@ func credential(spec string) (home string, _ *syscall.Credential, err error) {
 	if u.Uid == 0 && u.Home == "/" {
 		u.Home = "/root"
 	}
+
 	return u.Home, cred, nil
 }

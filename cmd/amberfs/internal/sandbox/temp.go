@@ -34,9 +34,11 @@ func Temp() (*TempDir, error) {
 			_ = unix.Rmdir(dir)
 		}
 	}
+
 	if err != nil {
 		return nil, errs.Fail(errs.ScriptKind(err), "cannot create a temporary store: %w", err)
 	}
+
 	return t, nil
 }
 
@@ -52,9 +54,11 @@ func (t *TempDir) makeLock() (err error) {
 	if err = unix.Flock(int(t.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		err = os.Rename(t.file("new"), t.file(t.name))
 	}
+
 	if err != nil {
 		return errors.Join(err, unix.Unlink(t.file("new")), t.lock.Close())
 	}
+
 	return nil
 }
 
@@ -65,9 +69,11 @@ func lockOf(dir string) (string, error) {
 	if err := unix.Lstat(dir, &st); err != nil {
 		return "", err
 	}
+
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
 		return "", unix.ENOTDIR
 	}
+
 	return fmt.Sprintf("lock-%d-%d", st.Dev, st.Ino), nil
 }
 
@@ -91,10 +97,12 @@ func sweep(in string) {
 		if err != nil {
 			continue
 		}
+
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue // it is being made, or is no directory of amberfs
 		}
+
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			(&TempDir{dir, name, f}).Remove()
 		} else {

@@ -16,6 +16,7 @@ type Patch struct {
 
 func (p *Patch) Write(b []byte) (int, error) {
 	p.partial = append(p.partial, b...)
+
 	for {
 		i := bytes.IndexByte(p.partial, '\n')
 		if i < 0 {
@@ -24,6 +25,7 @@ func (p *Patch) Write(b []byte) (int, error) {
 		if err := p.line(p.partial[:i]); err != nil {
 			return 0, err
 		}
+
 		p.partial = p.partial[i+1:]
 	}
 }
@@ -47,6 +49,7 @@ func (p *Patch) line(l []byte) error {
 // line "-- x" must not look like a header.
 func (p *Patch) paint(l []byte) []byte {
 	c := ""
+
 	switch {
 	case bytes.HasPrefix(l, []byte("diff --git ")):
 		p.Hunks, p.inHunk = true, false
@@ -65,5 +68,6 @@ func (p *Patch) paint(l []byte) []byte {
 	default:
 		return slices.Clone(l)
 	}
+
 	return []byte(c + string(l) + Reset)
 }

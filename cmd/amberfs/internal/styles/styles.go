@@ -22,8 +22,10 @@ func ForTerminal(text string) string {
 			n := 1 + strings.IndexFunc(p, func(r rune) bool { return r >= '@' && r != '[' })
 			code, p = "\x1b"+p[:n], p[n:]
 		}
+
 		parts[i] = code + gitquote.Shown(p, "\n\t")
 	}
+
 	return strings.Join(parts, "")
 }
 

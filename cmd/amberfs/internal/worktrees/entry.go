@@ -28,23 +28,28 @@ func (r *Repository) entry(path string) (*entry, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	for _, n := range names {
 		dir := filepath.Join(all, n.Name())
 		b, err := vfs.OpenBeneath(dir)
 		if err != nil {
 			continue // another worktree's
 		}
+
 		e := &entry{b, dir, n.Name()}
 		if file, err := e.read("gitdir"); err == nil {
 			if !filepath.IsAbs(file) {
 				file = filepath.Join(dir, file)
 			}
+
 			if file == filepath.Join(path, ".git") {
 				return e, nil
 			}
 		}
+
 		e.Close()
 	}
+
 	return nil, errs.Fail(errs.NotExist, "%s is no worktree of %s", path, r.Top)
 }
 
@@ -52,19 +57,24 @@ func (r *Repository) entry(path string) (*entry, error) {
 // in the fork. It is found if .git in the fork is as Add wrote it.
 func OfFork(root, fork, path string) (*Repository, *Worktree) {
 	r, copied := Copied(root)
+
 	for rel := path; ; rel = filepath.Dir(rel) {
 		if !copied {
 			r = &Repository{Top: filepath.Join(root, rel), Root: root, rel: rel}
 		}
+
 		w := &Worktree{Name: fork, Path: r.Files(fork)}
 		if e, err := r.entry(w.Path); err == nil {
 			defer e.Close()
+
 			text, err := readIn(w.Path, ".git")
 			if err == nil && text == e.file() {
 				return r, w
 			}
+
 			return nil, nil
 		}
+
 		if copied || rel == "." || rel == "" {
 			return nil, nil
 		}
@@ -94,10 +104,12 @@ func (e *entry) copyIndex(repository string) error {
 		return err
 	}
 	defer in.Close()
+
 	out, err := e.File(filepath.Join(e.dir, "index"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(out, in) // within a store nothing is read
 	return errors.Join(err, out.Close())
 }
@@ -121,6 +133,7 @@ func readIn(dir, name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	text, err := io.ReadAll(io.LimitReader(f, longest))
 	return strings.TrimSuffix(string(text), "\n"), err
 }

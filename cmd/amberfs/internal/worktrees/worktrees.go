@@ -56,10 +56,12 @@ func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rel, err := filepath.Rel(root, top)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		return nil, errs.Fail(errs.Invalid, "the repository %s is not in the workspace %s", top, root)
 	}
+
 	return &Repository{Top: top, Root: root, rel: rel}, nil
 }
 
@@ -91,6 +93,7 @@ func Top(ctx context.Context, dir string) (string, error) {
 	if st, err := os.Lstat(filepath.Join(top, ".git")); err != nil || !st.IsDir() {
 		return "", errs.Fail(errs.Invalid, "%s is a worktree already", top).WithHint("go into the repository's main worktree")
 	}
+
 	return top, nil
 }
 
@@ -134,6 +137,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	if err == nil && now != head {
 		err = errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
 	}
+
 	if err != nil {
 		return w, err
 	}
@@ -151,6 +155,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 			err = errors.Join(err, r.forget(context.WithoutCancel(ctx), at), r.forget(context.WithoutCancel(ctx), w.Path))
 		}
 	}()
+
 	e, err := r.entry(at)
 	if err != nil {
 		return w, err
@@ -170,6 +175,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	if err := errors.Join(e.move(w.Path), r.link(ctx, link, w.Path)); err != nil {
 		return w, err
 	}
+
 	return w, e.write(linkFile, link)
 }
 
@@ -183,8 +189,10 @@ func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) 
 			return "", err
 		}
 		defer e.Close()
+
 		head = "worktrees/" + e.id + "/HEAD"
 	}
+
 	path := r.Link(name)
 	_, err := git(ctx, r.Top, "worktree", "add", "--quiet", "-b", "worktree-"+name, path, head)
 	return path, err
@@ -206,18 +214,22 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
 		return err
 	}
+
 	if rel, err := filepath.Rel(r.Root, link); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
 		if to, err = filepath.Rel(filepath.Dir(link), to); err != nil {
 			return err
 		}
 	}
+
 	if err := os.Symlink(to, link); err != nil {
 		return err
 	}
+
 	ignored := link
 	if filepath.Dir(link) == r.Link("") {
 		ignored = filepath.Dir(link) // of all worktrees
 	}
+
 	rel, err := filepath.Rel(r.Top, ignored)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		return nil // it is outside of the repository
@@ -225,14 +237,17 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 	if _, err := git(ctx, r.Top, "check-ignore", "--quiet", rel); err == nil {
 		return nil
 	}
+
 	exclude := filepath.Join(r.Top, ".git", "info", "exclude")
 	if err := os.MkdirAll(filepath.Dir(exclude), 0o777); err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(exclude, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.WriteString("/" + rel + "\n")
 	return errors.Join(err, f.Close())
 }
@@ -243,8 +258,10 @@ func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all := []Worktree{}
 	forks := filepath.Join(r.Root, naming.ForksDir) + "/"
+
 	for record := range strings.SplitSeq(text, "\x00\x00") {
 		var w Worktree
 		for field := range strings.SplitSeq(record, "\x00") {
@@ -255,16 +272,20 @@ func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
 				w.Branch = strings.TrimPrefix(value, "refs/heads/")
 			}
 		}
+
 		inside, ok := strings.CutPrefix(w.Path, forks)
 		if w.Name, _, _ = strings.Cut(inside, "/"); !ok || w.Path != r.Files(w.Name) {
 			continue
 		}
+
 		if e, err := r.entry(w.Path); err == nil {
 			w.Link, _ = e.read(linkFile) // else there is none
 			e.Close()
 		}
+
 		all = append(all, w)
 	}
+
 	return all, nil
 }
 
@@ -274,11 +295,13 @@ func (r *Repository) Find(ctx context.Context, name string) (Worktree, error) {
 	if err != nil {
 		return Worktree{}, err
 	}
+
 	for _, w := range all {
 		if w.Name == name {
 			return w, nil
 		}
 	}
+
 	return Worktree{}, errs.Fail(errs.NotExist, "no such worktree: %q", name).WithHint("`amberfs worktree list` lists them")
 }
 
@@ -294,6 +317,7 @@ func (r *Repository) Forget(ctx context.Context, w Worktree) error {
 			err = errors.Join(err, os.Remove(w.Link))
 		}
 	}
+
 	return err
 }
 

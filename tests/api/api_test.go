@@ -98,7 +98,7 @@ func requests(remote, archive string) []request {
 		{"snapshot", `{"name":"v1","message":"m","labels":{"k":"v"},"expires":"24h","wait":true}`},
 		{"snapshot", `{"name":"v2"}`}, {"snapshot", `{"name":"v3","pinned":true}`}, {"snapshot", `{"name":"v4"}`},
 		{"list", `{}`}, {"summaries", `{"names":["v1"]}`}, {"show", `{"name":"v1"}`}, {"size", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
-		{"pin", `{"names":["v1"],"pinned":true}`}, {"du", `{}`}, {"changes", `{"a":"v1"}`},
+		{"pin", `{"names":["v1"],"pinned":true}`}, {"du", `{}`}, {"changes", `{"a":"v1"}`}, {"changed", `{"since":"v1"}`}, {"changed", `{}`},
 		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"restore-hunk", `{"name":"v1","path":"f","id":"HUNK","dry_run":true}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
 		{"blame", `{"path":"f"}`}, {"actors", `{}`}, {"undo-by", `{"by":"unknown","dry_run":true}`},
 		{"restore", `{"name":"v1","dry_run":true}`}, {"restore", `{"name":"v1"}`}, {"revert", `{"path":"f","name":"undo"}`},

@@ -250,6 +250,10 @@ class Workspace:
         """The paths that differ between a snapshot, by default the state that the workspace began from, and another, or now."""
         return self.call("changes", **{"a": _name(a), "b": _name(b), **options})
 
+    def changed(self, **options: Unpack[api.ChangedArgs]) -> api.WhatChanged:
+        """What changed since the last look: deleted and overwritten files first, and how to undo it."""
+        return self.call("changed", **options)
+
     def restore(self, to: Named, /, **options: Unpack[api.RestoreArgs]) -> api.RestoreResult:
         """Makes the workspace, or some paths of it, equal to a snapshot."""
         return self.call("restore", **{"name": _name(to), **options})

@@ -74,6 +74,11 @@ export class Workspace {
     return this.call('changes', { ...options, a: nameOf(a), b: b && nameOf(b) })
   }
 
+  /** What changed since the last look: deleted and overwritten files first, and how to undo it. @param {Options<'changed'>} [options] */
+  changed(options) {
+    return this.call('changed', { ...options })
+  }
+
   /** Makes the workspace, or some paths of it, equal to a snapshot. @param {Named} to @param {Options<'restore', 'name'>} [options] */
   restore(to, options) {
     return this.call('restore', { ...options, name: nameOf(to) })

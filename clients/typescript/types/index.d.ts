@@ -32,6 +32,8 @@ export declare class Workspace {
     diff(a?: Named, b?: Named, options?: Options<'diff', 'a' | 'b'>): Promise<string>;
     /** The paths that differ between a snapshot, by default the state that the workspace began from, and another, or now. @param {Named} [a] @param {Named} [b] @param {Options<'changes', 'a' | 'b'>} [options] */
     changes(a?: Named, b?: Named, options?: Options<'changes', 'a' | 'b'>): Promise<import("../types/api.js").Diffed>;
+    /** What changed since the last look: deleted and overwritten files first, and how to undo it. @param {Options<'changed'>} [options] */
+    changed(options?: Options<'changed'>): Promise<import("../types/api.js").WhatChanged>;
     /** Makes the workspace, or some paths of it, equal to a snapshot. @param {Named} to @param {Options<'restore', 'name'>} [options] */
     restore(to: Named, options?: Options<'restore', 'name'>): Promise<import("../types/api.js").RestoreResult>;
     /** Undoes the last restore or merge. @param {Options<'restore', 'name'>} [options] */

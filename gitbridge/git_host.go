@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +66,7 @@ func (HostGit) Linked(dir, root string) *hostdir.Linked {
 }
 
 // Ignored is a method of Git. Git decides, in an empty repository.
-func (HostGit) Ignored(ctx context.Context, file string, paths []string) (out []bool, err error) {
+func (HostGit) Ignored(ctx context.Context, file string, paths []string) ([]bool, error) {
 	patterns, err := readSmall(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return make([]bool, len(paths)), nil
@@ -76,38 +75,7 @@ func (HostGit) Ignored(ctx context.Context, file string, paths []string) (out []
 		return nil, err
 	}
 
-	dir, err := os.MkdirTemp("", "amberfs-ignore-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-
-	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(patterns), 0o600); err != nil {
-		return nil, err
-	}
-	if out, err := command(ctx, dir, nil, "init", "-q", ".").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("git: %w: %s", err, bytes.TrimSpace(out))
-	}
-
-	p, err := start(ctx, dir, nil, ignorer...)
-	if err != nil {
-		return nil, err
-	}
-
-	out = make([]bool, len(paths))
-	const pattern, fields = 2, 4
-	err = p.ask(paths, fields, func(i, field int, text string) {
-		if field == pattern {
-			out[i] = text != "" && !strings.HasPrefix(text, "!")
-		}
-	})
-
-	const noneMatched = 1
-	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
-		err = werr
-	}
-
-	return out, err
+	return ignoredBy(ctx, map[string][]byte{IgnoreFile: []byte(patterns)}, paths)
 }
 
 // readSmall reads the beginning of a file.

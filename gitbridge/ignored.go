@@ -21,19 +21,34 @@ const IgnoreFile = ".gitignore"
 const mostRules = 1 << 20
 
 // Ignored returns which paths of a state git add would ignore by the .gitignore files above them. A
-// path of a directory ends with a slash. Git decides, in a directory that has these files alone.
+// path of a directory ends with a slash.
 func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) (map[string]bool, error) {
 	rules, err := rulesAbove(src, st, paths)
 	if err != nil || len(rules) == 0 {
 		return nil, err
 	}
+	are, err := ignoredBy(ctx, rules, paths)
+	if err != nil {
+		return nil, err
+	}
 
+	ignored := make(map[string]bool)
+	for i, is := range are {
+		if is {
+			ignored[paths[i]] = true
+		}
+	}
+	return ignored, nil
+}
+
+// ignoredBy reports which paths .gitignore files name, which it gets by their paths. Git decides, in a
+// directory that has these files alone.
+func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]bool, error) {
 	temp, err := scratch.New(scratch.Export)
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	defer temp.Remove()
-
+	defer func() { _ = temp.Remove() }() // else another process does
 	work, gitDir := filepath.Join(temp.Path, "tree"), filepath.Join(temp.Path, "git")
 	if err := writeRules(work, rules); err != nil {
 		return nil, fmt.Errorf("copying %s: %w", IgnoreFile, err)
@@ -46,24 +61,20 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 	if err != nil {
 		return nil, err
 	}
-
 	const pattern, fields = 2, 4
-	ignored := make(map[string]bool)
+	ignored := make([]bool, len(paths))
 	err = p.ask(paths, fields, func(i, field int, text string) {
-		if field == pattern && text != "" && !strings.HasPrefix(text, "!") {
-			ignored[paths[i]] = true
+		if field == pattern {
+			ignored[i] = text != "" && !strings.HasPrefix(text, "!")
 		}
 	})
-
 	const noneMatched = 1
 	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
 		err = werr
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
-
 	return ignored, nil
 }
 

@@ -48,7 +48,6 @@ var opensOther = map[string]string{
 	"hostdir/host.go":             "a working tree",
 	"hostdir/plan_others.go":      "/proc",
 	"hostdir/elsewhere.go":        "the git directory of a working tree",
-	"gitbridge/git_host.go":       "a temporary directory of its own",
 	"gitbridge/git_config.go":     "a temporary directory that this process has made",
 	"gitbridge/ignored.go":        "a temporary directory that this process has made",
 	"gitbridge/git_sides.go":      "a temporary directory that this process has made",

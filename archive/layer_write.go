@@ -103,7 +103,6 @@ func (l *layerWriter) put(e stream.Entry) error {
 		if err == nil {
 			err = l.put(l.entry(dir, n, ""))
 		}
-
 		if err != nil {
 			return err
 		}

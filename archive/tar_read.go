@@ -55,7 +55,6 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
-
 		if err != nil {
 			return fmt.Errorf("reading the archive: %w", notTar(err, c.Done.Files == 0))
 		}
@@ -180,7 +179,6 @@ func tarMeta(name string, h *tar.Header) (stream.Meta, error) {
 	if !h.AccessTime.IsZero() {
 		m.Atime = filetime.OfTime(h.AccessTime)
 	}
-
 	if h.Uid < 0 || h.Uid >= stream.NoID || h.Gid < 0 || h.Gid >= stream.NoID {
 		return m, fmt.Errorf("%w: %q belongs to %d:%d", stream.ErrHostile, name, h.Uid, h.Gid)
 	}

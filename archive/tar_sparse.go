@@ -35,7 +35,6 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 		if err == nil {
 			off, err = c.SeekHole(t.src.Files, at, content.SeekBlock)
 		}
-
 		if err != nil || len(parts) > maxSparseMap/4 {
 			return // a copy of the whole file reports what cannot be read
 		}
@@ -102,7 +101,6 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	if err == nil && n != want {
 		err = io.ErrUnexpectedEOF
 	}
-
 	if err != nil {
 		return fmt.Errorf("copying %q: %w", e.Path, err)
 	}

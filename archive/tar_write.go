@@ -100,7 +100,6 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	if err == nil {
 		err = t.Close()
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("writing the archive: %w", err)
 	}
@@ -171,7 +170,6 @@ func (t *TarSink) Add(e stream.Entry) error {
 	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
 		h.PAXRecords["hdrcharset"] = "BINARY" // libarchive refuses such names without it
 	}
-
 	if e.Sparse {
 		return t.addSparse(h, e)
 	}
@@ -183,7 +181,6 @@ func (t *TarSink) Add(e stream.Entry) error {
 	if err == nil && n != e.Size {
 		err = io.ErrUnexpectedEOF
 	}
-
 	if err != nil {
 		return fmt.Errorf("copying %q: %w", e.Path, err)
 	}

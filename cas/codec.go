@@ -115,7 +115,6 @@ func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, e
 			return dst, err
 		}
 	}
-
 	if len(dst) != int(plain) {
 		return dst, errors.New("length does not match the header")
 	}

@@ -40,7 +40,6 @@ func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 		if err == nil && !ok {
 			err = ErrNotFound
 		}
-
 		if err != nil {
 			return fmt.Errorf("get object %s: %w", h, err)
 		}
@@ -91,7 +90,6 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 
 		c.release(bp)
 	}
-
 	if err != nil {
 		return nil, err
 	}

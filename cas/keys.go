@@ -128,7 +128,6 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 		}
 
 		m[binary.BigEndian.Uint64(k[1:])] = i
-
 		return nil
 	})
 
@@ -159,7 +158,6 @@ func (x *locator) storedObjects(fn func(Hash, loc)) error {
 		}
 
 		fn(Hash(k[1:]), l)
-
 		return nil
 	})
 }

@@ -237,7 +237,6 @@ func (x *locator) endFlush(back overlay, dirty []*pack) {
 	for _, p := range dirty {
 		p.dirty = true
 	}
-
 	if back.objects == nil {
 		return
 	}

@@ -28,7 +28,6 @@ func (s *Store) Commit(ops ...MetaOp) error {
 			return fmt.Errorf("commit: %w", err)
 		}
 	}
-
 	if s.o.NoCommit {
 		return errs.ReadOnly
 	}
@@ -76,7 +75,6 @@ func (s *Store) commit(ops []MetaOp) error {
 		s.space.releaseReserve()
 		err = s.manifest.Commit(ops...)
 	}
-
 	if errors.Is(err, errs.Failed) {
 		return s.failed.set(err)
 	}

@@ -82,7 +82,6 @@ func checkPackHeader(b []byte, id uint64) error {
 	if v := binary.LittleEndian.Uint16(b[8:]); v != packVersion {
 		return errs.New(errs.Format, "pack version %d, this version of amberfs reads version %d", v, packVersion)
 	}
-
 	if binary.LittleEndian.Uint64(b[16:]) != id {
 		return errPackHeader
 	}

@@ -69,7 +69,6 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 				// The object is stored again, which costs at most some space.
 				s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
 			}
-
 			if usable {
 				return nil
 			}
@@ -83,7 +82,6 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	if rec != nil {
 		s.codec.release(rec)
 	}
-
 	if err != nil {
 		return h, n, fmt.Errorf("put object %s: %w", h, err)
 	}

@@ -52,7 +52,6 @@ func (s *recovery) recover() error {
 	if err := s.index.loadMarks(); err != nil {
 		return err
 	}
-
 	if s.o.ReadOnly {
 		return nil
 	}
@@ -110,7 +109,6 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 		p.end = min(p.info.covered, max(p.size, packHeaderSize))
 		p.synced = p.end
 	}
-
 	if s.o.ReadOnly {
 		return nil
 	}
@@ -201,7 +199,6 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 		}
 
 		torn = -1
-
 		return s.adopt(p, it)
 	})
 	if err != nil || torn < 0 || s.o.ReadOnly {
@@ -230,7 +227,6 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 			return err
 		}
 	}
-
 	if it.raw == nil {
 		return nil // a free record
 	}

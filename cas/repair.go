@@ -110,7 +110,6 @@ func (r *repairer) scrub(p *pack) error {
 				it.damage = err.Error()
 			}
 		}
-
 		if it.damage == "" {
 			continue
 		}
@@ -124,7 +123,6 @@ func (r *repairer) scrub(p *pack) error {
 
 		sc.buf = nil // the file has changed
 	}
-
 	if !changed {
 		return nil
 	}

@@ -125,7 +125,6 @@ func (s *scan) readItem(off int64) item {
 		it.damage = "the pack ends within the record"
 		return it
 	}
-
 	if it.kind == kindFree || !s.bodies {
 		return it
 	}
@@ -146,7 +145,6 @@ func (s *scan) readItem(off int64) item {
 // resync returns the offset of the next intact header after off, or scan.to.
 func (s *scan) resync(off int64) int64 {
 	const sector = 4096
-
 	for off += recordAlign; off < s.to; {
 		b, err := s.window(off, headerSize)
 		if err != nil { // the disk cannot read this sector

@@ -58,7 +58,6 @@ func (s *space) forIndex(n int64) error {
 			return err
 		}
 		s.borrowed += n
-
 		return nil
 	}
 

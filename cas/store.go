@@ -104,7 +104,6 @@ func (s *Store) openRoot() error {
 
 	root, err := vfs.OpenBeneath(s.dir)
 	s.fs, s.root = root, root
-
 	return err
 }
 
@@ -177,7 +176,6 @@ func (s *Store) loadPacks() error {
 
 		return s.fs.SyncDir(s.dir)
 	}
-
 	if err != nil {
 		return err
 	}
@@ -206,7 +204,6 @@ func (s *Store) openIndex() (err error) {
 	if s.index.db, err = index.Open(dir, s.log, s.o.Takeover); err == nil {
 		err = (&recovery{Store: s}).recover()
 	}
-
 	if s.o.ReadOnly || !errors.Is(err, index.ErrBroken) && !errors.Is(err, index.ErrRead) {
 		return err
 	}

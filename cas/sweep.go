@@ -81,7 +81,6 @@ func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
 		}
 
 		w.records = append(w.records, r)
-
 		return nil
 	})
 }
@@ -138,7 +137,6 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	if w.damaged { // the excess may be objects that were not listed
 		excess = packInfo{}
 	}
-
 	if w.dead == 0 && excess.objects == 0 {
 		return nil
 	}
@@ -258,7 +256,6 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 			return err
 		}
 	}
-
 	if len(runs) == 0 {
 		return nil
 	}

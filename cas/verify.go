@@ -31,7 +31,6 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 	if merr := s.index.saveMarks(); merr != nil { // the next flush tries again
 		s.log.Warn("cannot write down which objects are damaged", "err", merr)
 	}
-
 	if err != nil {
 		return v.res, fmt.Errorf("verify: %w", err)
 	}
@@ -114,7 +113,6 @@ func (v *verifier) verifyPack(ctx context.Context, p *pack, limit int64) error {
 			v.reportRecord(p, it)
 			return nil
 		}
-
 		if it.kind == kindFree {
 			return nil
 		}

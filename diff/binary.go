@@ -25,7 +25,6 @@ func (w *writer) writeBinary(f File, before, after string) error {
 
 		nameA, nameB := names(f)
 		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
-
 		return nil
 	}
 

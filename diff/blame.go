@@ -153,7 +153,6 @@ func (b *Blame) compareNext(ctx context.Context, n *tree.Inode) ([]edit, error) 
 	if errors.Is(err, errTooDifferent) {
 		edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
 	}
-
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,6 @@ func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err er
 // result, and joins edits that touch after that.
 func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	var out []edit
-
 	for i := 0; i < len(edits); i++ {
 		e := edits[i]
 		prevA, nextA := 0, len(na)
@@ -220,7 +219,6 @@ func indentation(line []byte) int {
 		default:
 			return col
 		}
-
 		if col >= maxIndent {
 			return maxIndent
 		}

@@ -153,7 +153,6 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 		}
 		all.size, all.lines, all.binary = all.size+s.size, all.lines+s.lines, all.binary || s.binary
 	}
-
 	if all.binary {
 		return nil
 	}

@@ -56,7 +56,6 @@ func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	if err := e.ctx.Err(); err != nil {
 		return nil, err
 	}
-
 	if m.stepsLeft <= 0 {
 		return nil, errTooDifferent
 	}
@@ -270,7 +269,6 @@ func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) 
 			bbest, bx = x+x-d, x
 		}
 	}
-
 	if a1+b1-bbest < fbest-(a0+b0) {
 		return fx, fbest - fx
 	}
@@ -281,7 +279,6 @@ func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) 
 // edits returns the marked lines as edits of files with lenA and lenB lines.
 func (m *myers) edits(lenA, lenB int) []edit {
 	var out []edit
-
 	for i, j := 0, 0; i < lenA || j < lenB; {
 		e := edit{a0: i, b0: j}
 		for i < len(m.changedA) && m.changedA[i] {

@@ -203,7 +203,6 @@ func (r *renamer) joinSimilar() error {
 
 	for _, j := range r.to {
 		var kept []pair
-
 		for _, i := range r.from {
 			p := pair{from: i, to: j}
 			var err error

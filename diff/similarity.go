@@ -79,7 +79,6 @@ func spansOf(r io.Reader) (spanSet, error) {
 // commonBytes returns the number of bytes of s that are in d, too.
 func (s spanSet) commonBytes(d spanSet) int64 {
 	var sum int64
-
 	for len(s) > 0 && len(d) > 0 {
 		switch {
 		case s[0].hash < d[0].hash:
@@ -140,7 +139,6 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 	if f.Status == Deleted {
 		n = f.Before
 	}
-
 	if r.spanCount > maxSpans {
 		return nil, nil
 	}

@@ -37,7 +37,6 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 		}
 		rows = append(rows, r)
 	}
-
 	if len(rows) == 0 {
 		return nil
 	}
@@ -65,7 +64,6 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
 	}
-
 	if max(Size(f.Before), Size(f.After)) > maxText {
 		return row{r.name, Size(f.After), Size(f.Before), true}, nil
 	}
@@ -84,7 +82,6 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 		r.added, r.deleted = 0, 0
 		return r, nil
 	}
-
 	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Holds(cost(a, b)) {
 		return r, nil
 	}

@@ -123,7 +123,6 @@ func (s *sections) before(line int) []byte {
 			s.last = s.next
 		}
 	}
-
 	if s.last < 0 {
 		return nil
 	}

@@ -167,7 +167,6 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	} else if err = forest.RemoveXattr(id, name); errors.Is(err, errs.NoAttr) {
 		err = nil
 	}
-
 	if err != nil {
 		return err
 	}

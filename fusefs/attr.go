@@ -143,7 +143,6 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 	}
 
 	out.SetEntryTimeout(e.Timeout)
-
 	return fuse.OK
 }
 

@@ -94,7 +94,6 @@ func (r *readers) connect(before *Connection) (*Connection, error) {
 		}
 		return c, nil
 	}
-
 	if !c.flag(needed) {
 		return nil, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", c.minor())
 	}
@@ -355,7 +354,6 @@ func (p *probes) ask(id live.NodeID) {
 	if n > 0 && via != several {
 		p.fs.notify.send(expired(via, "/"))
 	}
-
 	if holds(p.fd, id) {
 		return
 	}

@@ -77,7 +77,6 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	if err == nil && special {
 		err = fs.dropSgid(a, &in.InHeader)
 	}
-
 	if err != nil {
 		return 0, fs.status("write", id, err)
 	}
@@ -235,7 +234,6 @@ func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64)
 	if free > 0 {
 		free = 1 << (bits.Len64(free) - 1)
 	}
-
 	if ws == nil {
 		return free / unit, free / unit
 	}

@@ -90,7 +90,6 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		e, err := fs.control.Lookup(parent, name, fs.request(cancel, h))
 		return fs.controlEntry("lookup", parent, e, err, out)
 	}
-
 	if name == "." || name == ".." || name == "/" {
 		return fs.lookupHandle(parent, name, out)
 	}
@@ -106,7 +105,6 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		out.SetEntryTimeout(cached)
 		return fuse.OK
 	}
-
 	if err != nil {
 		return fs.status("lookup", parent, err)
 	}
@@ -202,17 +200,14 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		}
 
 		fs.fillAttr(&out.Attr, &a)
-
 		return fuse.OK
 	}
-
 	if fs.isNudge(in) {
 		return fs.GetAttr(nil, &fuse.GetAttrIn{InHeader: in.InHeader}, out)
 	}
 	if bad := fs.maySetAttr(in, &s); bad != fuse.OK {
 		return bad
 	}
-
 	if s.Size != nil && in.Valid&fuse.FATTR_FH == 0 && fs.outdated(id) {
 		return fuse.Status(unix.ESTALE)
 	}
@@ -232,7 +227,6 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		if err = fs.dropSgid(a, &in.InHeader); err == nil {
 			a, err = fs.forest.GetAttr(id)
 		}
-
 		if err != nil {
 			return fs.status("setattr", id, err)
 		}

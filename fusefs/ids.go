@@ -48,7 +48,6 @@ func (i *Ids) access(a *live.Attr, acl []aclEntry) uint32 {
 			perm, inGroup = perm|e.Perm&mask, true
 		}
 	}
-
 	if inGroup {
 		return uint32(perm)
 	}

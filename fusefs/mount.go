@@ -117,7 +117,6 @@ func receiveFD(socket int) (int, error) {
 	if err == nil && len(msgs) == 1 {
 		fds, err = unix.ParseUnixRights(&msgs[0])
 	}
-
 	if err != nil || len(fds) != 1 {
 		return -1, errors.New("fusermount3 sent no FUSE device")
 	}

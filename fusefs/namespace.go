@@ -19,7 +19,6 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 	if id, ok := fs.carriedOut(h); ok {
 		return fs.again(op, h, id, out)
 	}
-
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
@@ -180,7 +179,6 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	if _, ok := fs.carriedOut(&in.InHeader); ok {
 		return fuse.OK
 	}
-
 	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
 		return fuse.EPERM
 	}

@@ -28,7 +28,6 @@ func (fs *filesystem) heldBack(request []byte) <-chan struct{} {
 	if op == opcodeCopy {
 		at = copyTo
 	}
-
 	if !changes[op] || len(request) < at+8 {
 		return nil
 	}

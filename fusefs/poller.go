@@ -56,7 +56,6 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 			p.pausedTill = now.Add(pauseFactor * turn)
 			return false
 		}
-
 		if waiting {
 			return last.Equal(began)
 		}

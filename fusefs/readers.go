@@ -150,7 +150,6 @@ func (r *reader) loop() {
 			}
 
 			r.end()
-
 			return
 		}
 

@@ -38,7 +38,6 @@ func Mount(o Options) (s *Server, err error) {
 			_ = mounts.Unmount(o.Mountpoint, false)
 		}
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
 	}
@@ -200,7 +199,6 @@ func (s *Server) Unmount() error {
 		// The last close of a file may still be on its way.
 		time.Sleep(delay)
 	}
-
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w", s.Mountpoint(), err)
 	}

@@ -139,7 +139,6 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return bad
 	}
-
 	if control.IsNode(id) {
 		return fuse.EPERM
 	}

@@ -187,7 +187,6 @@ func (r *hostRepositories) planRepo(at string, changes []tree.Change) (g *gitApp
 		g.change.Lines = []string{"left in the workspace: " + err.Error()}
 		return g, nil, nil // the configuration says of which kind it is
 	}
-
 	if err != nil {
 		return nil, nil, err
 	}
@@ -257,7 +256,6 @@ func (r *hostRepositories) repoAt(at string, base treeFiles) (repo *gitdir.Repo,
 		}
 		return nil, false
 	}
-
 	if p.Name != ".git" {
 		return nil, false
 	}

@@ -106,7 +106,6 @@ func (x *exporter) file(it item, conv conversion) error {
 		x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: it.path, Reason: fmt.Sprintf("stored without conversion, as it has more than %d MiB", largestConverted>>20)})
 		conv = unconverted
 	}
-
 	if conv == converted || size > smallFile && conv == lineEnds {
 		return x.filter(it, mode)
 	}
@@ -120,7 +119,6 @@ func (x *exporter) file(it item, conv conversion) error {
 	if _, err := io.ReadFull(content, data); err != nil && size > 0 {
 		return fmt.Errorf("reading %q: %w", it.path, err)
 	}
-
 	if conv == lineEnds && bytes.Contains(data, []byte("\r\n")) {
 		return x.filter(it, mode)
 	}
@@ -156,7 +154,6 @@ func (x *exporter) convert() error {
 	if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
 		ids, err = x.convertEach()
 	}
-
 	if err != nil {
 		return fmt.Errorf("converting files as .gitattributes defines: %w", err)
 	}
@@ -203,7 +200,6 @@ func (x *exporter) convertEach() ([]string, error) {
 			x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
 			id, err = x.hashFiles([]filtered{f}, "--no-filters")
 		}
-
 		if err != nil {
 			return nil, err
 		}

@@ -147,7 +147,6 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 				err = nil
 			}
 		}
-
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +288,6 @@ func (x *exporter) write() (err error) {
 	if err == nil {
 		x.attrs, err = x.worktree.start(x.ctx, attributes...)
 	}
-
 	if err != nil {
 		return err
 	}

@@ -165,7 +165,6 @@ func subcommand(args []string) []string {
 // complaint is what git said, without the prefixes and hints.
 func complaint(stderr string) string {
 	var lines []string
-
 	for _, l := range strings.Split(stderr, "\n") {
 		l = strings.TrimSpace(l)
 		if l == "" || strings.HasPrefix(l, "hint:") || strings.HasPrefix(l, "warning:") ||
@@ -210,7 +209,6 @@ func start(ctx context.Context, dir string, env []string, args ...string) (p *pr
 	if err == nil {
 		p.in, err = p.cmd.StdinPipe()
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}

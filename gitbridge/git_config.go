@@ -90,7 +90,6 @@ func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[s
 	if err == nil {
 		err = os.WriteFile(file, text, 0o600)
 	}
-
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,6 @@ func (f treeFiles) Save(name string, to io.Writer) error {
 	if err == nil && (n == nil || !n.IsRegular()) {
 		err = fs.ErrNotExist
 	}
-
 	if err != nil {
 		return err
 	}

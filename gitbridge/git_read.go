@@ -50,7 +50,6 @@ func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Opt
 	if errors.Is(err, ErrNoRevision) {
 		treeish, err = repo.resolve(ctx, id+"^{tree}")
 	}
-
 	if errors.Is(err, ErrNoRevision) {
 		return "", fmt.Errorf("%s: %w: %q is a file, not a tree", from.Repo, ErrNoRevision, from.Rev)
 	}

@@ -226,7 +226,6 @@ func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
 	if err = r.plan.AddObjects(r.ctx); err == nil {
 		err = r.plan.Commit(r.ctx)
 	}
-
 	if err != nil {
 		return noSpace(err)
 	}

@@ -27,6 +27,7 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 	if err != nil || len(rules) == 0 {
 		return nil, err
 	}
+
 	are, err := ignoredBy(ctx, rules, paths)
 	if err != nil {
 		return nil, err
@@ -38,6 +39,7 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 			ignored[paths[i]] = true
 		}
 	}
+
 	return ignored, nil
 }
 
@@ -49,6 +51,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer func() { _ = temp.Remove() }() // else another process does
+
 	work, gitDir := filepath.Join(temp.Path, "tree"), filepath.Join(temp.Path, "git")
 	if err := writeRules(work, rules); err != nil {
 		return nil, fmt.Errorf("copying %s: %w", IgnoreFile, err)
@@ -61,6 +64,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 	if err != nil {
 		return nil, err
 	}
+
 	const pattern, fields = 2, 4
 	ignored := make([]bool, len(paths))
 	err = p.ask(paths, fields, func(i, field int, text string) {
@@ -68,6 +72,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 			ignored[i] = text != "" && !strings.HasPrefix(text, "!")
 		}
 	})
+
 	const noneMatched = 1
 	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
 		err = werr
@@ -75,6 +80,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 	if err != nil {
 		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
+
 	return ignored, nil
 }
 

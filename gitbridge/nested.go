@@ -61,7 +61,6 @@ func (n *nested) lookup(name string) (*tree.Inode, error) {
 		if links++; links > 40 {
 			return nil, nil
 		}
-
 		if strings.HasPrefix(child.Target, "/") {
 			return nil, errOutside
 		}

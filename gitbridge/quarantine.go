@@ -38,7 +38,6 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)
 	}
-
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("writing to %s: %w", r.dir, err), objects.Close())
 	}
@@ -101,7 +100,6 @@ func (q *quarantine) move(rel string) error {
 	if err = q.objects.Mkdir(dir, top.Mode().Perm()); err == nil {
 		err = q.objects.Chmod(dir, top.Mode())
 	}
-
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

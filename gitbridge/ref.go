@@ -130,7 +130,6 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (drop
 			fmt.Fprintf(&input, "delete %s\n", ref)
 		}
 	}
-
 	if input.Len() == 0 {
 		return false, nil
 	}

@@ -70,7 +70,6 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNotRepository, err)
 	}

@@ -131,7 +131,6 @@ func readRegular(name string) ([]byte, error) {
 	if err == nil {
 		err = regular(name, info, largestRules)
 	}
-
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, err
 	}
@@ -257,7 +256,6 @@ func checkObjects(dir string, seen map[string]bool) error {
 		if name, err := strconv.Unquote(line); err == nil {
 			line = name
 		}
-
 		if line == "" || line[0] == '#' {
 			continue
 		}

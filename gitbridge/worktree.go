@@ -122,7 +122,6 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 		_, err = io.Copy(struct{ io.Writer }{f}, metered{r, func(n int64) error { return s.meter.spool(2 * n) }})
 		err = errors.Join(err, f.Close())
 	}
-
 	if err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}

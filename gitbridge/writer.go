@@ -179,7 +179,6 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if err == nil {
 		_, err = w.spool.Seek(0, io.SeekStart)
 	}
-
 	if err != nil {
 		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
@@ -209,7 +208,6 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if err == nil {
 		root, err = w.p.out.ReadString('\n')
 	}
-
 	if err != nil {
 		return "", "", w.fail(err)
 	}

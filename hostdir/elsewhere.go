@@ -111,7 +111,6 @@ func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made 
 	}
 
 	slices.Sort(names)
-
 	return d.gone(path.Join(at, rel), was, names)
 }
 

@@ -278,7 +278,6 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 		now, err := h.look(p)
 		return err == nil && timeOf(now.st.Mtim) == n.Mtime, err
 	}
-
 	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
 	}
@@ -373,7 +372,6 @@ func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
 		entries, err = f.ReadDir(-1)
 		err = errors.Join(reason(err), f.Close())
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), err)
 	}

@@ -98,6 +98,5 @@ func (h *host) closeUp() (err error) {
 	}
 
 	clear(h.opened)
-
 	return err
 }

@@ -36,7 +36,6 @@ func (l *LeftOut) Add(_ string, reason error) {
 // Of describes what was left out of a directory, "" for nothing.
 func (l *LeftOut) Of(dir string) string {
 	var said []string
-
 	if l.n > 0 {
 		text := strings.Join(l.first, ", ")
 		if more := l.n - len(l.first); more > 0 {

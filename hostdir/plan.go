@@ -111,7 +111,6 @@ func (pl *planner) result() error {
 		res.Conflicts = pl.blocked
 		return fmt.Errorf("%w: %w", ErrConflict, errBlocked)
 	}
-
 	if pl.refused {
 		return ErrConflict
 	}
@@ -143,7 +142,6 @@ func (pl *planner) baseOf(d *decision) *tree.Inode {
 			was = d.change.Before // other numbers, after a refresh
 		}
 	}
-
 	if was == nil || was.Type() != n.Type() {
 		return nil
 	}
@@ -174,7 +172,6 @@ func (pl *planner) plan(c tree.Change) error {
 		}
 
 		pl.add(d)
-
 		return nil
 	}
 

@@ -123,7 +123,6 @@ func (pl *planner) mergeText(d *decision) (clean bool, err error) {
 	if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged) {
 		return false, nil // the base's version cannot be read
 	}
-
 	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
 	}

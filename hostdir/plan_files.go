@@ -54,7 +54,6 @@ func (pl *planner) findFiles(changes []tree.Change) error {
 				f = &hostFile{}
 				pl.files[c.After.Ino] = f
 			}
-
 			if f.at != nil {
 				continue
 			}
@@ -235,7 +234,6 @@ func (pl *planner) findAt(f *hostFile, names []string, n *tree.Inode) (bool, err
 				return true, nil
 			}
 		}
-
 		if err != nil && !errors.Is(err, unix.EACCES) {
 			return false, err
 		}

@@ -34,7 +34,6 @@ func (pl *planner) noteUnlike() error {
 		if s.action != keep && n != nil && pl.isTakenOver(s) {
 			pl.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
 		}
-
 		if s.action == keep || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
 			continue
 		}
@@ -45,7 +44,6 @@ func (pl *planner) noteUnlike() error {
 			pl.note(s.change.Path.Short(), fmt.Sprintf("a new file, without the group %d of the old one, which the run does not show", was.GID))
 		}
 	}
-
 	if len(seen) == 0 {
 		return nil
 	}

@@ -61,7 +61,6 @@ func (d *dirReader) read(dir string) error {
 	if derr := d.delivered(); derr != nil {
 		err = derr
 	}
-
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
@@ -167,7 +166,6 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
-
 	if f == nil {
 		return nil // a stub
 	}
@@ -184,7 +182,6 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 		if err == nil {
 			err = d.entry(path.Join(at, name), f, name, then)
 		}
-
 		if err != nil {
 			return err
 		}
@@ -268,7 +265,6 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	if isDir && f != nil {
 		defer f.Close()
 	}
-
 	if same {
 		return d.dir(at, f, was)
 	}
@@ -278,14 +274,12 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	} else {
 		err = d.addFile(e, f)
 	}
-
 	if err != nil {
 		return err
 	}
 	if linked {
 		d.links[id] = at
 	}
-
 	if isDir {
 		return d.dir(at, f, was)
 	}
@@ -357,7 +351,6 @@ func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() err
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		needs = openMode
 	}
-
 	if unix.Chmod(procPath(fd), st.Mode&0o7777|needs) != nil {
 		return err
 	}

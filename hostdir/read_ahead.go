@@ -95,7 +95,6 @@ func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
 	}
 
 	d.queue <- a
-
 	return d.failed()
 }
 

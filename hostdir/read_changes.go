@@ -115,7 +115,6 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	if is == nil {
 		is = c.Before
 	}
-
 	if is.IsDir() || minor(c) {
 		return false, false
 	}

@@ -25,7 +25,6 @@ func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
 		if err == nil && len(parts) < stream.MaxParts-1 {
 			end, err = unix.Seek(int(f.Fd()), begin, unix.SEEK_HOLE)
 		}
-
 		if err != nil {
 			return nil, nil, err
 		}
@@ -37,7 +36,6 @@ func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
 
 		at = end
 	}
-
 	if len(parts) == 1 && parts[0].N == size {
 		return nil, nil, nil
 	}

@@ -143,7 +143,6 @@ func (w *writer) stageAll() error {
 			if err == nil {
 				err = w.openDir(s)
 			}
-
 			if err != nil {
 				return err
 			}
@@ -298,7 +297,6 @@ func (w *writer) remove(s *step) error {
 	} else {
 		err = w.removeSeen(dir, s)
 	}
-
 	if errors.Is(err, unix.ENOTEMPTY) {
 		return nil // it has files that only the directory has
 	}
@@ -338,7 +336,6 @@ func (w *writer) place(s *step) error {
 	default:
 		err = w.put(dir, s)
 	}
-
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
 	}

@@ -54,7 +54,6 @@ func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode
 	if err == nil {
 		err = own(dir, name, was, n, has)
 	}
-
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,6 @@ func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode
 			return err
 		}
 	}
-
 	if was != nil && was.Mtime == n.Mtime {
 		return nil
 	}
@@ -105,7 +103,6 @@ func own(dir int, name string, was, n *tree.Inode, has place) error {
 	if n.GID != has.st.Gid && (was == nil || was.GID != n.GID) {
 		gid = int(n.GID)
 	}
-
 	if uid < 0 && gid < 0 {
 		return nil
 	}
@@ -180,7 +177,6 @@ func (w *writer) setTime(s *step) error {
 	if err == nil {
 		err = setMtime(dir, name, c.After.Mtime)
 	}
-
 	if err != nil {
 		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)
 	}
@@ -205,7 +201,6 @@ func (w *writer) changeAttrs(s *step) error {
 	if err == nil {
 		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, s.was, s.change.After)
 	}
-
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)
 	}

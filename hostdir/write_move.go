@@ -36,7 +36,6 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 	case !cannotLink(err):
 		return false, err
 	}
-
 	if errors.Is(err, unix.EXDEV) || f.was == nil {
 		return false, nil // it is a file of its own
 	}
@@ -155,7 +154,6 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 			err = unix.Renameat(from, s.from.Name, to, name)
 		}
 	}
-
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
 		return w.changedMeanwhile(s)
 	}

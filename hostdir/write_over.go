@@ -31,7 +31,6 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	if err == nil {
 		err = unix.Faccessat(at, s.change.Path.Name, unix.W_OK, unix.AT_EACCESS)
 	}
-
 	if err != nil {
 		return fmt.Errorf("it is another user's: %w", err)
 	}
@@ -132,7 +131,6 @@ func copyOver(to, from *os.File) error {
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(to, p.Off), io.NewSectionReader(from, p.Off, p.N))
 		}
-
 		if err != nil {
 			return err
 		}

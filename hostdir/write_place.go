@@ -126,7 +126,6 @@ func (w *writer) put(dir int, s *step) error {
 	if err == nil {
 		out, err = statAt(dir, s.temp)
 	}
-
 	if err == nil && out.key() == ours.key() {
 		return w.changedMeanwhile(s)
 	}
@@ -208,7 +207,6 @@ func (w *writer) removeSeen(dir int, s *step) error {
 	if err == nil {
 		err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
 	}
-
 	if err == nil {
 		return w.changedMeanwhile(s)
 	}

@@ -37,7 +37,6 @@ func (w *writer) prepare(s *step) error {
 	if err := w.mayTouch(s); err != nil {
 		return err
 	}
-
 	if s.action == attributes {
 		return w.mayChangeAttrs(s)
 	}
@@ -47,7 +46,6 @@ func (w *writer) prepare(s *step) error {
 			return err
 		}
 	}
-
 	if s.action == remove {
 		return w.mayChange(c.Path)
 	}
@@ -74,7 +72,6 @@ func (w *writer) prepare(s *step) error {
 	if err == nil {
 		err = w.write(dir, name, s)
 	}
-
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
@@ -132,7 +129,6 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 	if at, lerr := statAt(dir, name); err == nil && lerr == nil && at.st.Mode&unfinished != unfinished {
 		err = chmodIn(dir, name, mode) // a default ACL removed a part of it
 	}
-
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
@@ -167,7 +163,6 @@ func (w *writer) mayChange(p *tree.Path) error {
 	if err == nil {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
-
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", p.Short(), err)
 	}
@@ -217,7 +212,6 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
 			_ = unix.Close(from) // of a path alone
 		}
-
 		if err == nil || !cannotLink(err) {
 			return err
 		} // else it is a file of its own
@@ -283,7 +277,6 @@ func (w *writer) copyData(f *os.File, c *content.Content) error {
 		if err == nil {
 			_, err = io.Copy(io.NewOffsetWriter(f, begin), stream.WithContext(w.ctx, io.NewSectionReader(r, begin, end-begin)))
 		}
-
 		if err != nil {
 			return err
 		}
@@ -316,7 +309,6 @@ func (w *writer) finishDir(s *step) error {
 	if err == nil {
 		err = w.setAttrs(dir, name, c.Path, was, &n)
 	}
-
 	if err != nil {
 		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
 	}

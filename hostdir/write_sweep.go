@@ -66,7 +66,6 @@ func (w *writer) sweep(p *tree.Path) error {
 	if at, err := statAt(dir, "."); err == nil {
 		t.time = &at.st.Mtim
 	}
-
 	if w.host.locked == nil {
 		return nil
 	}
@@ -147,7 +146,6 @@ func (w *writer) sweepAbove(s *step) error {
 			return err
 		}
 	}
-
 	if s.action != keep || s.seen.unreachable != nil || s.change.Path == nil {
 		return nil
 	}

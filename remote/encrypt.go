@@ -83,7 +83,6 @@ func (r *Remote) identities() ([]age.Identity, error) {
 		}
 		r.o.Identities = keys
 	}
-
 	if len(r.o.Identities) == 0 {
 		return nil, errNoIdentity
 	}

@@ -395,7 +395,6 @@ func (c *gcRun) unreferenced(names []string) (out []string) {
 	}
 
 	slices.Sort(out)
-
 	return out
 }
 

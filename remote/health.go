@@ -161,7 +161,6 @@ func (h *health) probeUntilAnswered() {
 		if n == awayAfter {
 			h.setAway(began)
 		}
-
 		if pause(h.closed, probeEvery) != nil {
 			return
 		}

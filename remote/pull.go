@@ -81,7 +81,6 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 		if err != nil {
 			failed = errors.Join(failed, err)
 		}
-
 		if has || err != nil {
 			return true
 		}

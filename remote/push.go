@@ -80,7 +80,6 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 		if err := u.attempt(ctx); err != nil {
 			return nil, err
 		}
-
 		if u.noneCondemned(u.objects) && !elapsed(u.marksRead, maxMarkAge) {
 			return u.publish(ctx)
 		}
@@ -216,7 +215,6 @@ func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
 		u.r.notePushed(&ref, raw, u.listBefore)
 		return done, nil
 	}
-
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		return nil, err
 	}

@@ -26,7 +26,6 @@ func (u *pushRun) planSend(ctx context.Context) error {
 		if u.base != nil {
 			_, has = u.baseIndex.Find(h)
 		}
-
 		if has && !merge {
 			return false // the base also has all records that h refers to
 		}

@@ -155,7 +155,6 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 		if err == nil && ref.ID == name {
 			found = ref
 		}
-
 		if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
 			return err
 		}
@@ -288,7 +287,6 @@ func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string
 	if errors.Is(err, ErrNoRemote) {
 		f, err = r.setUp(ctx, recipients, warn)
 	}
-
 	if err != nil {
 		return nil, err
 	}
@@ -356,7 +354,6 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 			return err
 		}
 	}
-
 	if found == "" {
 		return nil
 	}

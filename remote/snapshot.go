@@ -59,7 +59,6 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	if errors.Is(err, errs.Damaged) { // readIndexes has dropped the damaged part from the cache
 		x, err = s.readIndexes(ctx)
 	}
-
 	if err != nil {
 		return nil, fmt.Errorf("index of snapshot %s: %w", s.Ref.Name, err)
 	}
@@ -169,7 +168,6 @@ func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry,
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
-
 	if err != nil {
 		return cas.Stored{}, dst[:0], fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
 	}

@@ -151,7 +151,6 @@ func (s *Service) markIgnored(ctx context.Context, st *tree.State, list []PathEf
 
 		paths, at[p] = append(paths, p), e
 	}
-
 	if len(paths) == 0 {
 		return nil
 	}

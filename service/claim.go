@@ -27,7 +27,6 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	} else {
 		o.Snapshot, err = s.localName(ctx, r, a.From)
 	}
-
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -54,7 +53,6 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 		s.Log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
 	}
-
 	if ref.Claim != a.Label { // a common starting point of many labels
 		return "", nil
 	}

@@ -109,7 +109,6 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 
 		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
 	}
-
 	if out.Binary {
 		return out, nil
 	}
@@ -120,7 +119,6 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 		out.Binary = true
 		return out, nil
 	}
-
 	if err != nil {
 		return out, err
 	}

@@ -179,7 +179,6 @@ func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remot
 		as := fmt.Sprintf("%.100s-%.8s", there.Name, there.ID)
 		done, err = s.pushOne(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
 	}
-
 	if err != nil {
 		return err
 	}
@@ -239,7 +238,6 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 		_, err := c.Remotes.Remote(url)
 		return nil, err
 	}
-
 	if !first {
 		return nil, nil
 	}
@@ -254,12 +252,10 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 			}
 			return nil, errs.Fail(errs.NotExist, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
 		}
-
 		if err != nil {
 			return nil, remoteFailed(url, err)
 		}
 	}
-
 	if ref == nil {
 		return nil, nil
 	}

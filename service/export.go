@@ -157,7 +157,6 @@ func (s *Service) DropExports(ctx context.Context) error {
 	if dropped {
 		s.pruning.Store(true)
 	}
-
 	if err != nil || !s.pruning.Load() || !s.exporting.TryAcquire(allExports) {
 		return err
 	}
@@ -357,7 +356,6 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 			for _, c := range slices.Backward(before.GitCommits) {
 				e.parents = append(e.parents, c)
 			}
-
 			if !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
 				continue
 			}

@@ -84,7 +84,6 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 			return DeletedFork{}, err
 		}
 	}
-
 	if a.Discard {
 		return DeletedFork{Name: a.Name}, r.Workspace.Forks().Discard(a.Name, r.Caller)
 	}
@@ -150,7 +149,6 @@ func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.S
 	for _, changed := range files[:min(len(files), 3)] {
 		f.Paths = append(f.Paths, changed.Path)
 	}
-
 	if err != nil || all == 0 || len(files) > 0 {
 		return err
 	}
@@ -189,7 +187,6 @@ func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Works
 				f.Paths = append(f.Paths, c.Path.String())
 			}
 		}
-
 		if f.Changed+f.Run.InGit >= maxForkChanges {
 			return errCounted
 		}
@@ -205,7 +202,6 @@ var errCounted = errors.New("maxForkChanges changes were counted")
 // that label, but can pull some. A run that changed after it was applied is kept.
 func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
 	var run *Run
-
 	for i := range ws.Snapshots().Newest() {
 		if state := i.Labels[RunLabel]; state != "" && i.Kind != info.KindPull {
 			run = &Run{State: state, Command: i.Message, Used: i.Created}

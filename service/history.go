@@ -93,7 +93,6 @@ func (s *Service) holdState(r *Request, name string) (st *tree.State, release fu
 		}
 		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
 	}
-
 	if name == "" {
 		return ws.Seen(r.Caller)
 	}
@@ -137,7 +136,6 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		for _, f := range files {
 			d.Paths = append(d.Paths, diffedFile(f))
 		}
-
 		if !a.Lines || d.More {
 			return nil
 		}
@@ -279,7 +277,6 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	if err := step(now, HistoryEntry{Created: time.Now()}); err != nil {
 		return h, err
 	}
-
 	if !found && len(h.Entries) == 0 {
 		return h, errNoPath(h.Path)
 	}

@@ -55,7 +55,6 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 		if text != nil {
 			most = image.MaxText
 		}
-
 		if want != "" && d != want || h.Size > most {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
 		}
@@ -79,7 +78,6 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 	if _, err := next(m.Config.Digest, &c); err != nil {
 		return nil, err
 	}
-
 	if len(m.Layers) != len(c.RootFS.DiffIDs) {
 		return nil, fmt.Errorf("the image has %d layers, and its configuration has %d", len(m.Layers), len(c.RootFS.DiffIDs))
 	}
@@ -137,7 +135,6 @@ func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest,
 	if err := layers.Read(ctx, io.TeeReader(plain, sum.Hash()), whiteouts); err != nil {
 		return err
 	}
-
 	if sum.Digest() != diff {
 		return fmt.Errorf("its contents have the digest %s, and the configuration says %s: %w", sum.Digest(), diff, image.ErrDigest)
 	}
@@ -207,7 +204,6 @@ func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 			ws, i, err = up, there, nil
 		}
 	}
-
 	if err != nil {
 		return ws, i, err
 	}

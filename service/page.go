@@ -130,7 +130,6 @@ func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
 		_, err = io.WriteString(r.Out, n.Target)
 		return None{}, err
 	}
-
 	if n.Content == nil {
 		return None{}, errs.Fail(errs.Invalid, "%s is not a file", a.Path)
 	}

@@ -53,7 +53,6 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	}, stream.Options{}); err != nil {
 		return Refreshed{}, s.abandonImport(ctx, err)
 	}
-
 	if !changed {
 		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
 	}

@@ -169,7 +169,6 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 			done, err = to.Push(ctx, p)
 		}
 	}
-
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -360,7 +359,6 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 		}
 
 		list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: InfoOf(ref), Pushed: ref.Pushed})
-
 		return nil
 	})
 

@@ -219,7 +219,6 @@ func oneOf(what, value string, known []string) error {
 // namesIn returns the values of the arguments that name snapshots or forks.
 func namesIn(args reflect.Value) []string {
 	var out []string
-
 	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
 		switch f := FieldNamed(args, field); {
 		case !f.IsValid() || f.IsZero():

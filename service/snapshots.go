@@ -34,7 +34,6 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 	if errors.Is(err, snapshot.ErrUnchanged) {
 		err = nil
 	}
-
 	if err != nil || !a.Wait {
 		return info, err
 	}
@@ -94,7 +93,6 @@ func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
-
 	if list.Try(infoCost+copies*int64(n)) != nil {
 		return list.All(ctx)
 	}
@@ -109,7 +107,6 @@ func (a List) matches(i info.Info) bool {
 			return false
 		}
 	}
-
 	if a.By != "" && !actors.Among(i.Actors, a.By) {
 		return false
 	}

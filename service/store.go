@@ -48,7 +48,6 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	if s.Survival != nil {
 		st.Survival = s.Survival()
 	}
-
 	if s.Remotes == nil {
 		return st, nil
 	}
@@ -174,7 +173,6 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if a.New {
 		a.After = max(a.After, s.Events.LastSeq(r.Workspace.View()))
 	}
-
 	if a.Follow {
 		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
 	}

@@ -262,7 +262,6 @@ func splitFields(line string) ([]string, error) {
 			inField = true
 		}
 	}
-
 	if quoted {
 		return nil, errs.New(errs.Invalid, "a quote is not closed")
 	}

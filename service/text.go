@@ -113,7 +113,6 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	if dry {
 		did, change = would, "would change"
 	}
-
 	if all == 0 {
 		return fmt.Sprintf("%s %s (no files %s)\n", did, to, change)
 	}

@@ -203,7 +203,6 @@ func ignoredLines(list []PathEffect) []string {
 
 		names = append(names, name)
 	}
-
 	if len(names) == 0 {
 		return nil
 	}

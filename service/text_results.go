@@ -270,7 +270,6 @@ func pushedLine(p Pushed) string {
 	if p.As != p.Snapshot {
 		as = " as " + p.As
 	}
-
 	if p.Unchanged {
 		return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
 	}

@@ -71,7 +71,6 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-
 	if actors.Among(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
@@ -97,7 +96,6 @@ func (s *Service) completeUndo(ctx context.Context, r *Request, o snapshot.UndoB
 	if o.After, err = ParseSince(since); err != nil {
 		return o, errs.Fail(errs.Invalid, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
 	}
-
 	if o.After.After(time.Now()) {
 		return o, errs.Fail(errs.Invalid, "since is after now: %s", since)
 	}
@@ -120,7 +118,6 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 		e.Result = result
 		return result, e
 	}
-
 	if err != nil {
 		return result, staleDecision(err)
 	}
@@ -167,7 +164,6 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 
 		ended = ended || within && i.From.View == from.View
 	}
-
 	if !ended {
 		return nil, errs.Fail(errs.Invalid, "%s and %s are not earlier states of this workspace", a, cmp.Or(b, "now"))
 	}
@@ -189,7 +185,6 @@ func (s *Service) pathsBy(ctx context.Context, r *Request, i catalogue.Interval,
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))
-
 		return list.Add(ctx, 100+int64(c.Path.Len()))
 	})
 }
@@ -223,7 +218,6 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != at.View {
 		intervals = intervals[1:]
 	}
-
 	if a.Snapshot != "" && len(intervals) == 0 {
 		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
 	}
@@ -342,7 +336,6 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 			if !same {
 				all = append(all, version{i, before, node})
 			}
-
 			if before == nil {
 				return all, paths, nil
 			}
@@ -404,7 +397,6 @@ func (s *Service) describeVersion(r *Request, v version, changes []events.Event)
 	if v.Now() {
 		l.Time = time.Now()
 	}
-
 	if v.From.View == 0 {
 		return l, nil // the workspace began with this version
 	}

@@ -44,7 +44,6 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 			o.After, err = tx.Capture(ss.w.ws.View)
 			return err
 		}
-
 		if to == nil {
 			return catalogue.DeletedError(i.To)
 		}

@@ -128,7 +128,6 @@ func (t *applier) Edited(r *catalogue.Edit) (err error) {
 	} else {
 		err = t.loadEdited(r)
 	}
-
 	if err != nil || len(r.Actors) == 0 {
 		return err
 	}

@@ -189,7 +189,6 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 		}
 
 		removed = names
-
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
@@ -213,7 +212,6 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		}
 
 		old = r.Was
-
 		return s.commit(tx, r, c)
 	})
 	if err != nil {

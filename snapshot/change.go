@@ -155,7 +155,6 @@ func (c *change) takeEdit(ctx context.Context) (err error) {
 	}
 
 	c.now = c.edit.Base()
-
 	return nil
 }
 

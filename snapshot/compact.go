@@ -121,7 +121,6 @@ func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot
 	if err := s.cat.MayCompact(ss.w.ws, o.Name, snaps, o.Caller, s.opt.Now()); err != nil {
 		return nil, nil, err
 	}
-
 	if len(snaps) < 2 {
 		return nil, nil, errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
 	}

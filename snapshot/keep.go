@@ -76,7 +76,6 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 		}
 
 		names = removed
-
 		return s.commit(tx, r, actors.Caller{})
 	})
 	if err != nil {

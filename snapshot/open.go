@@ -139,7 +139,6 @@ func (s opener) open() error {
 	if err := s.openJournal(at.Position); err != nil {
 		return err
 	}
-
 	if at.First && !s.firstOpening() {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}

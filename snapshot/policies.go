@@ -22,7 +22,6 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		}
 
 		p = r.Policy
-
 		return s.commit(tx, r, c)
 	})
 	if err != nil {

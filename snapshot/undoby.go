@@ -128,7 +128,6 @@ func (u *actorUndo) findIntervals(all []catalogue.Interval) (err error) {
 			break
 		}
 	}
-
 	if !found {
 		return errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
 	}
@@ -221,7 +220,6 @@ func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, 
 			withoutUndos = append(withoutUndos, reverse)
 		}
 	}
-
 	if p.Ours == nil {
 		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.o.By)
 	}
@@ -237,7 +235,6 @@ func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, 
 	if err := takeIntervals(ctx, p2, withoutUndos); err != nil {
 		return p, all, err
 	}
-
 	if len(p2.Conflicts) < len(p.Conflicts) {
 		return p2, withoutUndos, nil
 	}

@@ -160,7 +160,6 @@ func (fs Forks) From(from uint64, n int) (out []ListEntry) {
 	})
 
 	slices.SortFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.At, b.At) })
-
 	return out[:min(n, len(out))]
 }
 
@@ -193,7 +192,6 @@ func (w *Workspace) held(name string, without []naming.BytePath) (st *tree.State
 		}
 
 		release = w.store.Hold(st)
-
 		return nil
 	})
 

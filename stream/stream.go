@@ -76,7 +76,6 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 		if err == nil && e.Data != nil {
 			_, err = io.Copy(io.Discard, e.Data)
 		}
-
 		if err != nil {
 			return fmt.Errorf("reading what was sent: %w", err)
 		}
@@ -113,7 +112,6 @@ func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 			}
 		}
 	}
-
 	if len(hashes) == 0 {
 		return next, nil
 	}

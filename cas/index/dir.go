@@ -74,7 +74,6 @@ func prepareDir(dir string, takeover bool) error {
 	if err := checkDescriptors(d, len(ents)); err != nil {
 		return err
 	}
-
 	if takeover {
 		return writeMarkText(dir, strconv.Itoa(tries+1))
 	}
@@ -100,7 +99,6 @@ func checkDescriptors(dir *os.File, files int) error {
 		if errors.Is(err, unix.EINVAL) { // no descriptor is below the limit
 			err = unix.EMFILE
 		}
-
 		if err != nil {
 			return fmt.Errorf("open index, which has %d files: %w", files, err)
 		}

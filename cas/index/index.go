@@ -97,7 +97,6 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	if x.db, err = openBadger(o); err != nil {
 		return nil, err
 	}
-
 	if dir == "" {
 		return x, nil
 	}
@@ -165,7 +164,6 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	if e := systemError(err); e != nil {
 		return nil, fmt.Errorf("open index: %w (%v)", e, err)
 	}
-
 	if errors.Is(err, ErrTable) {
 		return nil, err
 	}

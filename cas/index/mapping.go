@@ -70,7 +70,6 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, err
 	}
-
 	if st.Blocks*512 >= n {
 		return systemMmap(addr, length, prot, flags, fd, offset)
 	}

@@ -45,7 +45,6 @@ func checkTables(o badger.Options) error {
 		if err != nil && systemError(err) == nil {
 			err = fmt.Errorf("%w: %s: %s", ErrTable, filepath.Base(name), shortText(err))
 		}
-
 		if err != nil {
 			return err
 		}

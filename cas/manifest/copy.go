@@ -283,7 +283,6 @@ func (w *bodyWriter) Write(p []byte) (int, error) {
 	if w.err == nil {
 		w.err = w.writeBlock(p)
 	}
-
 	if w.err != nil {
 		return 0, w.err
 	}

@@ -87,7 +87,6 @@ func (m *Manifest) applyRecord(at recordPlace) error {
 	if err == nil && !m.state.fits(0, 0) {
 		err = errTooMuch
 	}
-
 	if body.err != nil {
 		return fmt.Errorf("read %s: %w", copyNames[at.copy], body.err)
 	}

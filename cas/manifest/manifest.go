@@ -97,7 +97,6 @@ func (m *Manifest) open() error {
 		if damage := c.damageAt(m.state.seq); damage != nil && usable {
 			m.o.Logger.Error("a copy of the manifest is damaged", "file", copyNames[i], "reason", damage)
 		}
-
 		if m.copies[i].File != nil {
 			continue
 		}

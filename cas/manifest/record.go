@@ -160,7 +160,6 @@ func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 	if _, err := io.Copy(sum, io.NewSectionReader(s.r, off+headerSize, h.length)); err != nil {
 		return h, err
 	}
-
 	if sum.Sum32() != h.crc {
 		return h, errNoRecord
 	}
@@ -172,7 +171,6 @@ func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 // that the disk cannot read.
 func (s *recordSearch) nextMagic(off int64) int64 {
 	const block = 4096
-
 	for off++; off < s.size; {
 		b, err := s.window(off, len(magic))
 		if err != nil {

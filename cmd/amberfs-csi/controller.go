@@ -87,7 +87,6 @@ func (c controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest
 	if topology := req.GetAccessibleTopology(); topology != nil && !c.d.here([]*csi.Topology{topology}) {
 		return &csi.GetCapacityResponse{}, nil
 	}
-
 	if len(req.GetVolumeCapabilities()) > 0 && checkCapabilities(req.GetVolumeCapabilities()) != nil {
 		return &csi.GetCapacityResponse{}, nil
 	}

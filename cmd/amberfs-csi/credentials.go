@@ -204,7 +204,6 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	if src.snapshot != "" {
 		kind, id = snapshotKind, src.snapshot
 	}
-
 	if id == "" {
 		return nil
 	}

@@ -42,7 +42,6 @@ func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		err = unix.FcntlFlock(f.Fd(), command, &lock)
 	}
-
 	if err == nil {
 		return func() { _ = f.Close() }, nil
 	}

@@ -103,7 +103,6 @@ func makeTarget(path string) error {
 	if err == nil {
 		err = unix.Setxattr(path, targetMark, []byte("1"), 0)
 	}
-
 	if errors.Is(err, unix.ENOTSUP) {
 		return nil // the kubelet removes it
 	}
@@ -129,7 +128,6 @@ func sameAttributes(target string, attributes uint64) error {
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
 	}
-
 	if (st.Flags&unix.ST_RDONLY != 0) != (attributes&readOnlyAttribute != 0) {
 		return status.Errorf(codes.AlreadyExists, "the volume is published at %s with another access mode", target)
 	}

@@ -65,7 +65,6 @@ func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeR
 		if err == nil {
 			err = n.d.logins.renew(r, req.GetSecrets())
 		}
-
 		if err != nil {
 			return nil, err
 		}

@@ -145,7 +145,6 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 	for _, r := range list {
 		names = append(names, r.info.Name)
 	}
-
 	if len(names) == 0 {
 		return nil
 	}
@@ -164,7 +163,6 @@ func (d *driver) remove(ctx context.Context, r *record) error {
 	if err == nil {
 		err = d.removeRecords(ctx, list)
 	}
-
 	if err != nil {
 		return err
 	}
@@ -182,7 +180,6 @@ func (d *driver) page(ctx context.Context, kind, source, token string, most int3
 	if source != "" {
 		l.Labels[sourceLabel] = source
 	}
-
 	if most < 0 {
 		return nil, "", invalid("max_entries is negative: %d", most)
 	}

@@ -52,7 +52,6 @@ func checkCapabilities(list []*csi.VolumeCapability) error {
 		default:
 			return invalid("a volume is accessible from one node, so the access mode cannot be %s", c.GetAccessMode().GetMode())
 		}
-
 		if c.GetMount() == nil {
 			return invalid("a volume is a directory, and not a block device")
 		}
@@ -73,7 +72,6 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 		_, _, oerr := ownerOf(p[ownerParameter])
 		err = cmp.Or(checkCapabilities(req.GetVolumeCapabilities()), checkPolicy(p[policyParameter]), oerr)
 	}
-
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,6 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 		return p, errs.Fail(errs.NotExist, "%s is %w", wd, locate.ErrNotMounted).
 			WithHint("go into one, or name it with -C DIR")
 	}
-
 	if errors.Is(err, locate.ErrForeign) {
 		return p, errs.Fail(errs.Perm, "%w", err).WithHint("only that user can use commands there; .snapshots works by files")
 	}
@@ -180,7 +179,6 @@ func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, c *service
 			a.say(n)
 		}
 	}
-
 	if c.JSON != "" && err == nil {
 		return a.print(service.FieldNamed(result.Elem(), c.JSON).Interface(), text)
 	}
@@ -193,7 +191,6 @@ func (a *app) showed(result any, err error, text func()) error {
 	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
 		return a.printFailed(result, err, func() { a.printPaths(paths) })
 	}
-
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,6 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 		if err := b.round(ctx, []int{0, n - 1}, b.Repeat); err != nil {
 			return 0, 0, err
 		}
-
 		if b.verdicts[0] != good || b.verdicts[n-1] != bad {
 			return 0, 0, errEnds
 		}
@@ -62,7 +61,6 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 			tries = slices.DeleteFunc([]int{lastGood, firstBad}, func(i int) bool { return confirmed[i] })
 			confirmed[lastGood], confirmed[firstBad] = true, true
 		}
-
 		if len(tries) == 0 {
 			return lastGood, firstBad, nil
 		}

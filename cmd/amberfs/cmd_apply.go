@@ -258,7 +258,6 @@ func (a *app) printConflicts(done *hostdir.Applied, err error) error {
 	if done != nil && done.Partial && !a.json {
 		a.note("%s", strings.TrimSuffix(a.appliedLines(done), "\n"))
 	}
-
 	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
 		return err
 	}

@@ -107,7 +107,6 @@ up to 127 is bad, and 128 and above ends the search.
 			if err := a.print(done, func() { a.printf("%s", bisectedText(done)) }); err != nil {
 				return err
 			}
-
 			if len(done.Skipped) > 0 {
 				return exitCode(errs.Failed.Exit())
 			}
@@ -136,7 +135,6 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	if err == nil && r.Bad != "" {
 		err = f.ask(ctx, service.Show{Name: r.Bad}, &bad)
 	}
-
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +229,6 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		return nil, errs.Fail(errs.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
 			strings.Join(r.Command, " "), statuses[0], name(0), statuses[last], name(last)).WithHint("name other snapshots")
 	}
-
 	if err != nil {
 		return nil, err
 	}

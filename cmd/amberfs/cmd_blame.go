@@ -27,6 +27,5 @@ fork, the name counts in that fork only.`,
 	}
 
 	cmd.Flags().Uint32Var(&pid, "pid", 0, "the process `PID` instead of the caller")
-
 	return cmd
 }

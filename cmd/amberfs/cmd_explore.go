@@ -93,7 +93,6 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			if req.Log != "" {
 				req.Log, err = a.abs(req.Log)
 			}
-
 			if err != nil {
 				return err
 			}
@@ -206,7 +205,6 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 			err = errors.Join(err, f.stays(ctx, t))
 		}
 	}
-
 	if r.Merge == "" || err != nil {
 		return done, err
 	}

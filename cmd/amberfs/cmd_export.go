@@ -167,7 +167,6 @@ func writeFile(path string, ask func(io.Writer) error) error {
 			err = os.Rename(part, path)
 		}
 	}
-
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
 	}

@@ -142,7 +142,6 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 		wd, _ := a.cwd() // which was found
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
-
 	if err != nil {
 		return err
 	}
@@ -204,7 +203,6 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
 			return err
 		}
-
 		if len(same.Snapshots) > 0 {
 			return errTaken
 		}

@@ -70,7 +70,6 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 				err = i.fromDir(argv[0])
 				argv = argv[1:]
 			}
-
 			if err != nil {
 				return err
 			}

@@ -37,7 +37,6 @@ id ("-" until it is stored), time and message, separated by tabs.
 			if req.Since, err = sinceText(req.Since); err != nil {
 				return err
 			}
-
 			if cmd.Flags().Changed("limit") && req.Limit < 1 {
 				return errs.Fail(errs.Invalid, "-n must be at least 1, not %d", req.Limit)
 			}

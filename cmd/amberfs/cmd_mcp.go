@@ -59,7 +59,6 @@ workspace can be mounted later.
 	}
 
 	cmd.Flags().StringVar(&set, "tools", "standard", "which `SET` of tool names to offer")
-
 	return cmd
 }
 

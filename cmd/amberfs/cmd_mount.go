@@ -76,7 +76,6 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if cfg.Mountpoint, err = a.abs(argv[1]); err != nil {
 				return err
 			}
-
 			if atLogin && foreground {
 				return errs.Fail(errs.Invalid, "--at-login and --foreground cannot be used together")
 			}
@@ -85,7 +84,6 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			if err == nil && cfg.From == cfg.Mountpoint && !foreground {
 				a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
 			}
-
 			if err != nil || !atLogin {
 				return err
 			}
@@ -172,7 +170,6 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 		}
 
 		s(daemon.Message{Ready: &ready})
-
 		return proc.Process.Release()
 	}
 

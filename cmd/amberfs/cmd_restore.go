@@ -66,7 +66,6 @@ restore_keeps in the policy is a --keep for every such restore.
 				err = a.ask(cmd.Context(), p, snapshot.RestoreOptions{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}, &done)
 				err = a.orPath(err, argv[0])
 			}
-
 			if err != nil {
 				return err
 			}

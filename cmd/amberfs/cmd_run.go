@@ -98,7 +98,6 @@ other commands work inside.`,
 					err = n.check(n.name)
 				}
 			}
-
 			if err != nil {
 				return errs.Fail(errs.Invalid, "%w", err)
 			}
@@ -128,7 +127,6 @@ other commands work inside.`,
 					return err
 				}
 			}
-
 			if resume {
 				return a.resumeRun(cmd.Context(), &k, c, from, store)
 			}
@@ -142,7 +140,6 @@ other commands work inside.`,
 				}
 				return a.runKept(cmd.Context(), &k, c)
 			}
-
 			if k.name != "" || anew || discard && k.apply != "" {
 				return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
 			}

@@ -128,7 +128,6 @@ does.`,
 	}
 
 	cmd.Flags().BoolVar(&stat, "stat", false, "only count the changed lines of each file")
-
 	return cmd
 }
 
@@ -149,7 +148,6 @@ func runsRemoveCommand(a *app) *cobra.Command {
 					if err := r.Removable(); err != nil {
 						return err
 					}
-
 					if !yes && !a.asks() {
 						return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
 					}
@@ -171,7 +169,6 @@ func runsRemoveCommand(a *app) *cobra.Command {
 	}
 
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-
 	return cmd
 }
 
@@ -198,7 +195,6 @@ func (a *app) removeRun(ctx context.Context, store, name string) error {
 	if err == nil {
 		err = r.Removable() // it may have been started since
 	}
-
 	if err != nil {
 		return err
 	}

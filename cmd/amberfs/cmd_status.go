@@ -40,7 +40,6 @@ FILE ("-" is standard input).`,
 				if name == "-" {
 					name = "the standard input"
 				}
-
 				if err != nil {
 					return errs.Fail(errs.Invalid, "cannot read a policy from %s: %w", name, err)
 				}
@@ -50,7 +49,6 @@ FILE ("-" is standard input).`,
 			if err := a.askHere(cmd.Context(), req, &doc); err != nil {
 				return err
 			}
-
 			if a.json {
 				return a.printJSON(doc)
 			}

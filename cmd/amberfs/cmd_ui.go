@@ -61,7 +61,6 @@ In a directory with runs, it shows these. From another machine, over ssh:
 					return a.serveUI(cmd.Context(), at, listen, write, open)
 				})
 			}
-
 			if err != nil {
 				return err
 			}
@@ -169,7 +168,6 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 	} else {
 		r.Dir, err = storedir.FilledFrom(store)
 	}
-
 	if err != nil {
 		return nil, err
 	}

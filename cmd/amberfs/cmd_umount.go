@@ -46,7 +46,6 @@ umount(8). "amberfs umount STORE" ends it.`,
 	}
 
 	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, and wait until no program uses it")
-
 	return cmd
 }
 
@@ -102,7 +101,6 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 
 		return a.print(done, func() {})
 	}
-
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,6 @@ other formats is refused, one that does not start is rolled back.`,
 			if err == nil && len(argv) == 1 {
 				program, err = a.abs(argv[0])
 			}
-
 			if err != nil {
 				return err
 			}

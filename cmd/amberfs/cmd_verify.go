@@ -37,7 +37,6 @@ status 7.
 	}
 
 	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index, and move damaged records to STORE/quarantine")
-
 	return cmd
 }
 

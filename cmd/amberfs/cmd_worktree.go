@@ -63,7 +63,6 @@ for them, mounted at .claude/worktrees/.amberfs.`,
 	}
 
 	cmd.Flags().StringVarP(&branch, "branch", "b", "", "another `BRANCH` than worktree-NAME")
-
 	return cmd
 }
 
@@ -115,7 +114,6 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	}
 
 	cmd.Flags().BoolVar(&force, "force", false, "also with programs in it")
-
 	return cmd
 }
 
@@ -156,7 +154,6 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 			p, err = a.placeOf(wd)
 		}
 	}
-
 	if err != nil {
 		return nil, p, err
 	}

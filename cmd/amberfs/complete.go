@@ -91,7 +91,6 @@ func (a *app) complete(cmd *cobra.Command) {
 		if kind == "..." {
 			kind = words[len(words)-2]
 		}
-
 		if kind == "file" {
 			return nil, cobra.ShellCompDirectiveDefault
 		}

@@ -59,7 +59,6 @@ func shortened(text string, columns int) string {
 		if columns--; r >= utf8.RuneSelf {
 			columns--
 		}
-
 		if columns < 0 {
 			return text[:i]
 		}

@@ -76,7 +76,6 @@ func (a *app) finish(ctx context.Context, err error) int {
 	if err == nil {
 		err = a.outputError()
 	}
-
 	if err == nil {
 		return 0
 	}
@@ -124,7 +123,6 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !isCommand(root, args[0]) &&
 			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
 	}
-
 	if !helper {
 		return args
 	}
@@ -254,7 +252,6 @@ func knownTopics(root *cobra.Command) {
 			}
 
 			run(cmd, topic)
-
 			return nil
 		}
 	}

@@ -86,7 +86,6 @@ func removeRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ noti
 		}
 
 		removed.State = service.RunRemoved
-
 		return runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunRemoved)
 	})
 

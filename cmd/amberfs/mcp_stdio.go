@@ -162,7 +162,6 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 		if err == nil {
 			_, err = answers.Write(append(answer, '\n'))
 		}
-
 		if err != nil {
 			return err
 		}
@@ -178,7 +177,6 @@ func messageLine(in *bufio.Reader) (line []byte, long bool, err error) {
 		} else {
 			line = append(line, part...)
 		}
-
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, long, err
 		}

@@ -218,7 +218,6 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 	if err == nil {
 		err = relative(p, req)
 	}
-
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +299,6 @@ func (t *tool) request(args arguments) (req reflect.Value, c common, err error) 
 		if err == nil {
 			err = strictjson.Decode(b, into)
 		}
-
 		if err != nil {
 			return req, c, errs.Fail(errs.Invalid, "the argument %s: %w", name, err)
 		}

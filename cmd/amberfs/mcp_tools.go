@@ -37,7 +37,6 @@ type tool struct {
 // tools are made of the rows of the operations, and of ownTools.
 func tools() []*tool {
 	var out []*tool
-
 	for _, o := range service.Ops() {
 		for _, row := range o.Tools {
 			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, form: o.Text, out: o.Result, pages: o.Pages}

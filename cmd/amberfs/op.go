@@ -162,7 +162,6 @@ func completionOf(words service.Positional) (kinds string) {
 		default:
 			kinds += "file "
 		}
-
 		if w.Rest {
 			return kinds + "..."
 		}

@@ -42,7 +42,6 @@ func (a *app) printFailed(v any, err error, text func()) error {
 	if perr := a.print(v, text); perr != nil {
 		return perr
 	}
-
 	if a.json && err != nil {
 		return exitCode(errs.ScriptKind(err).Exit())
 	}

@@ -71,7 +71,6 @@ func (k *kept) end(interrupted bool) error {
 		a.note("interrupted: nothing is applied")
 		k.apply = ""
 	}
-
 	if k.apply == "" {
 		return k.say(ctx, ch)
 	}

@@ -48,7 +48,6 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
 	}
-
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,6 @@ func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, fr
 			return err
 		}
 	}
-
 	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
 		return errs.Fail(errs.Exist, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
 	}
@@ -88,7 +86,6 @@ func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, fr
 		if err == nil {
 			err = a.ask(ctx, p, service.Actor{Name: c.Actor}, nil)
 		}
-
 		if err != nil {
 			return err
 		}
@@ -99,7 +96,6 @@ func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, fr
 			return err
 		}
 	}
-
 	if !c.Root {
 		return nil
 	}

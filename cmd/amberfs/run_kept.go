@@ -86,7 +86,6 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 			a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 			return nil
 		}
-
 		if !e.Started {
 			return k.mark(ctx, service.RunKept)
 		}
@@ -147,7 +146,6 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 	} else {
 		err = k.beginNew(ctx, main, all)
 	}
-
 	if err != nil {
 		return err
 	}
@@ -166,7 +164,6 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 	for _, r := range all {
 		names = append(names, r.Name)
 	}
-
 	if slices.Contains(names, k.name) {
 		return errs.Fail(errs.Exist, "the run %s exists", k.name).WithHint("go on with it by --resume %s, or choose another name", k.name)
 	}
@@ -191,7 +188,6 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 			if err != nil && errs.ScriptKind(err) != errs.Exist {
 				runs.GiveBack(k.store, k.name)
 			}
-
 			if errs.ScriptKind(err) != errs.Exist || chosen != "" {
 				return err
 			}
@@ -274,7 +270,6 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.
 			n++
 		}
 	}
-
 	if n == 0 {
 		return
 	}

@@ -189,7 +189,6 @@ func (a *app) usePager() {
 			break
 		}
 	}
-
 	if name == "" || name == "cat" {
 		return
 	}

@@ -60,7 +60,6 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 // does, is undone: its last state is a snapshot.
 func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Config, made bool) error {
 	const state = "directory"
-
 	if !made {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
 		if err == nil {
@@ -69,7 +68,6 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}}, client.Exchange{}, nil)
 		}
-
 		if err != nil && errs.ScriptKind(err) != errs.NotExist { // it ended before the first one
 			return err
 		}

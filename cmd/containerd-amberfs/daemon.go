@@ -46,7 +46,6 @@ func (d daemon) prepare(ctx context.Context) error {
 	if err := d.do(ctx, "", service.Size{}, &size); err != nil {
 		return err
 	}
-
 	if size.Files > 0 {
 		return errors.New("the store has files outside of forks; use one that is for containerd alone")
 	}

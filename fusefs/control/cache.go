@@ -96,7 +96,6 @@ func (t *Tree) trimLocked(k *tenant) {
 				largest = k
 			}
 		}
-
 		if largest == nil {
 			return
 		}

@@ -62,7 +62,6 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		}
 		return live.ErrReadOnly
 	}
-
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return errs.Invalid
 	}
@@ -85,7 +84,6 @@ func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error 
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
-
 	if r.Resent && isPrivateName(from) {
 		return t.renameLost(ws, to, r)
 	}

@@ -32,7 +32,6 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if err != nil && r.Carried != nil {
 		n, err = t.recreate(id, data, r)
 	}
-
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +156,6 @@ func (t *Tree) storeAnswer(ws *snapshot.Workspace, name string, n *node, who act
 	}
 
 	t.keepAnswer(ws, name, n, who, w)
-
 	return nil
 }
 
@@ -224,7 +222,6 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 // about a snapshot.
 func briefResult(result any) any {
 	const maxPaths = 100
-
 	switch v := result.(type) {
 	case info.Info:
 		return snapshotName{v.Name, v.Seq}

@@ -55,7 +55,6 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 				continue
 			}
 		}
-
 		if !emit(f.name, live.Node(ownView, kindListed|uint64(i+1)), f.kind, uint64(offFixed+i)) {
 			return false
 		}
@@ -79,7 +78,6 @@ func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry,
 			}
 			from = e.At + 1
 		}
-
 		if len(all) < listAtOnce {
 			return
 		}

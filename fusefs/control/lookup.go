@@ -79,7 +79,6 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 	if n := t.privateFile(ws, name); n != nil {
 		return t.entry(n), nil
 	}
-
 	if isCall(name) {
 		return t.lookupStream(ws, name, r.Caller)
 	}

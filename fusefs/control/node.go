@@ -226,7 +226,6 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who actors.Caller) (live.
 	if s.Mode != nil && n.kind == nodeScratch {
 		n.mode = typeFile | *s.Mode&0o777
 	}
-
 	if s.Size == nil {
 		return n.attrLocked(root), nil
 	}
@@ -252,7 +251,6 @@ func (t *Tree) truncateLocked(n *node, size int64) error {
 	}
 
 	n.cached = n.cached && size > 0
-
 	return nil
 }
 

@@ -136,7 +136,6 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 		if err := t.awaitRendering(ws, r, other); err != nil {
 			return Entry{}, err
 		}
-
 		if other.from == want && other.err != nil && !errors.Is(other.err, context.Canceled) {
 			return Entry{}, other.err
 		}
@@ -204,7 +203,6 @@ func (t *Tree) render(ws *snapshot.Workspace, name string, mode uint32, r Reques
 		}
 
 		e = t.publish(ws, name, mode, w, mine.from)
-
 		return nil
 	})
 

@@ -63,7 +63,6 @@ func (p *Plan) Commit(ctx context.Context) error {
 		if err == nil {
 			err = errors.Join(lock.Sync(), lock.rename())
 		}
-
 		if err != nil {
 			return err
 		}
@@ -170,7 +169,6 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(ends) > 0 {
 		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
-
 	if p.m.Ours.partial() {
 		return nil // some are fetched when they are needed
 	}

@@ -33,7 +33,6 @@ func parseConfig(text string) (c config) {
 				continue
 			}
 		}
-
 		if section == "" || line == "" || line[0] == '#' || line[0] == ';' || strings.HasSuffix(line, "\\") {
 			continue
 		}
@@ -49,7 +48,6 @@ func parseConfig(text string) (c config) {
 		} else if i := strings.IndexAny(value, "#;"); i >= 0 {
 			value = strings.TrimSpace(value[:i])
 		}
-
 		if strings.ContainsAny(value+sub, "\"\\") {
 			continue
 		}
@@ -93,7 +91,6 @@ func PlainConfig(texts ...string) string {
 			for _, key := range plainKeys[s.section] {
 				known = known || key == s.key
 			}
-
 			if !known {
 				continue
 			}

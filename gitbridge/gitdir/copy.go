@@ -91,7 +91,6 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 		if err == nil {
 			err = os.Chtimes(at, time.Time{}, time.Unix(0, mtime))
 		}
-
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,6 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 		if name := string(rest[:4]); name == "link" || name == "sdir" {
 			return nil, fmt.Errorf("%w: it has the extension %s", errIndex, name)
 		}
-
 		if size < 0 || size > len(rest)-8 {
 			return nil, fmt.Errorf("%w: it is damaged", errIndex)
 		}

@@ -243,7 +243,6 @@ func (m *merged) conflicts() (out []string) {
 // resolve decides the paths in conflict.
 func (p *Plan) resolve(ctx context.Context, m *merged) error {
 	var info strings.Builder
-
 	for _, at := range m.conflicts() {
 		stage := 2
 
@@ -266,7 +265,6 @@ func (p *Plan) resolve(ctx context.Context, m *merged) error {
 			}
 		}
 	}
-
 	if info.Len() == 0 {
 		return nil
 	}

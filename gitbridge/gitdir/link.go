@@ -182,7 +182,6 @@ func readUpTo(name string, most int64) ([]byte, error) {
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
 		err = errNotRegular
 	}
-
 	if err != nil {
 		return nil, err
 	}

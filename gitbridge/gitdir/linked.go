@@ -97,7 +97,6 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 			p.files[name] = nil
 		}
 	}
-
 	if t == nil {
 		return
 	}
@@ -106,7 +105,6 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 		if p.files[name] = b; name == dir+"/index" && len(t.entries) > 0 {
 			p.files[name] = smudged(b, s.theirs.idLen, t.indexMtime)
 		}
-
 		if below(name, dir+"/index", dir+"/logs") {
 			continue
 		}

@@ -57,7 +57,6 @@ func lockIndex(dir string) (*indexLock, error) {
 	if !errors.Is(err, fs.ErrExist) { // there are no hard links
 		l.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
-
 	if errors.Is(err, fs.ErrExist) {
 		return nil, busy
 	}

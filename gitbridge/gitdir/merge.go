@@ -89,7 +89,6 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 		if p.base, err = read(m.Base); err != nil {
 			return nil, err
 		}
-
 		if p.base.same(p.theirs) {
 			return p, nil
 		}
@@ -101,7 +100,6 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files(), m.Ours.isWhole()); err != nil {
 		return nil, err
 	}
-
 	if p.ours.idLen != p.theirs.idLen {
 		return nil, fmt.Errorf("%w: their object ids have another format", ErrKind)
 	}
@@ -131,7 +129,6 @@ func (p *Plan) complete(ctx context.Context) error {
 			heads = append(heads, id)
 		}
 	}
-
 	if len(heads) == 0 {
 		return nil
 	}

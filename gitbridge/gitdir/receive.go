@@ -58,7 +58,6 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 
 	for _, gone := range []bool{false, true} { // a branch may go for the directory of another one
 		var lines strings.Builder
-
 		for _, u := range p.updates {
 			if u.name == stash && u.new != "" {
 				if err := r.write(stash, []byte(u.new+"\n")); err != nil {
@@ -66,7 +65,6 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 				}
 				continue
 			}
-
 			if (u.new == "") == gone {
 				continue
 			}
@@ -80,7 +78,6 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 				fmt.Fprintf(&lines, "update %s %s %s\n", u.name, u.new, u.old)
 			}
 		}
-
 		if lines.Len() == 0 {
 			continue
 		}

@@ -143,7 +143,6 @@ func (p *refPlan) elsewhere(name string) bool {
 			return true
 		}
 	}
-
 	if !linked || p.bareCommon() {
 		return false
 	}

@@ -74,7 +74,6 @@ func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 			s.ends = append(s.ends, id)
 		}
 	}
-
 	if len(s.ends) == 0 {
 		return nil
 	}
@@ -114,7 +113,6 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 		}
 
 		slices.Sort(out)
-
 		return slices.Compact(out)
 	}
 

@@ -282,7 +282,6 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 	if err == nil {
 		_, err = p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "update-index", "--no-split-index")
 	}
-
 	if err != nil {
 		return err
 	}

@@ -237,7 +237,6 @@ func collect(f Files, name string, depth int, into map[string][]byte) error {
 			return err
 		}
 	}
-
 	if len(names) > 0 {
 		return nil
 	}

@@ -157,7 +157,6 @@ func (p *refPlan) all(after bool) (out []string) {
 	}
 
 	slices.Sort(out)
-
 	return slices.Compact(out)
 }
 

@@ -265,7 +265,6 @@ func (p *pool) grantOneLocked() bool {
 			close(next.ready)
 			return true
 		}
-
 		if !next.all && p.takenBy[next.tenant] == 0 {
 			return false
 		}

@@ -69,7 +69,6 @@ func ExitStatuses() []ExitStatus {
 	}
 
 	slices.SortFunc(all, func(a, b ExitStatus) int { return a.Status - b.Status })
-
 	return all
 }
 

@@ -36,7 +36,6 @@ func quote(name string, plain func(r rune, size int) bool) string {
 // bytes, 1 for a byte that is not UTF-8.
 func escapeText(text string, plain func(r rune, size int) bool) string {
 	var b strings.Builder
-
 	for rest := text; rest != ""; {
 		r, n := utf8.DecodeRuneInString(rest)
 		if plain(r, n) {

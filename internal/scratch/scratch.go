@@ -113,7 +113,6 @@ func lockFD(fd int, path string) error {
 	if err := errors.Join(unix.Fstat(fd, &opened), unix.Lstat(path, &now)); err != nil {
 		return err
 	}
-
 	if opened.Ino != now.Ino || opened.Dev != now.Dev {
 		return errTaken
 	}

@@ -64,7 +64,6 @@ func Fields(t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-
 	if t.Kind() != reflect.Struct {
 		return nil
 	}

@@ -93,7 +93,6 @@ func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err
 		if i > 0 {
 			unix.Close(dir)
 		}
-
 		if err != nil {
 			return -1, &fs.PathError{Op: op, Path: name, Err: err}
 		}
@@ -168,7 +167,6 @@ func (b *Beneath) check(fd, flag int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ErrNotRegular
 	}
@@ -246,7 +244,6 @@ func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, r
 	if err == nil {
 		err = rename(tmp, name)
 	}
-
 	if err != nil {
 		return errors.Join(err, b.Remove(tmp))
 	}

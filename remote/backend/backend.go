@@ -159,7 +159,6 @@ func Open(raw string) (Backend, error) {
 
 		return nil, fmt.Errorf("the URL of a remote must not contain credentials; they are taken from %s", from)
 	}
-
 	if u.Fragment != "" {
 		return nil, fmt.Errorf("a remote's URL has no fragment: #%s", u.Fragment)
 	}

@@ -26,7 +26,6 @@ func openDir(u *url.URL) (Backend, error) {
 	if _, err := parameters(u); err != nil {
 		return nil, err
 	}
-
 	if u.Host != "" || !path.IsAbs(u.Path) {
 		return nil, errors.New("a directory is named as file:///DIR, with its absolute path")
 	}
@@ -89,7 +88,6 @@ func (d *dir) wrapError(what, key string, err error) error {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrDenied, err)
 	}
-
 	if errors.Is(err, vfs.ErrNotRegular) {
 		return errs.New(errs.Damaged, "%s %s in %s: %w", what, key, d.path, err)
 	}

@@ -70,7 +70,6 @@ func errorOfTransport(ctx context.Context, host string, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-
 	if ctx.Err() != nil {
 		return err
 	}

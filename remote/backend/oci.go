@@ -214,7 +214,6 @@ func splitKey(key string) (blob digest.Digest, tag string, err error) {
 	if name, ok := strings.CutPrefix(key, "obj/"); ok {
 		return digest.NewDigestFromEncoded(digest.SHA256, name), "", nil
 	}
-
 	if key == "format" {
 		return "", formatTag, nil
 	}

@@ -22,7 +22,6 @@ func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	if err := probeBytes(ctx, b); err != nil {
 		return "", err
 	}
-
 	if b.Collects() {
 		return "a registry has no conditional writes: of two who push one name at once, the later one wins, and the other fails", nil
 	}

@@ -26,7 +26,6 @@ func redirectPolicy(registry string) func(*http.Request, []*http.Request) error 
 		if m := via[0].Method; m != http.MethodGet && m != http.MethodHead {
 			return fmt.Errorf("the registry redirects a %s to %s: that is not followed", m, req.URL.Host)
 		}
-
 		if req.URL.Host == registry || isPrivate(req.Context(), registry) || !isPrivate(req.Context(), req.URL.Host) {
 			return nil
 		}

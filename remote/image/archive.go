@@ -86,7 +86,6 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 			return nil, err
 		}
 	}
-
 	if len(images) != 1 {
 		return nil, errs.Fail(errs.Invalid, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
 	}

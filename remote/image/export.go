@@ -188,7 +188,6 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 			err = errs.Fail(errs.Invalid, "%q does not name a place for an image: give a tag and no digest", ref)
 		}
 	}
-
 	if err != nil {
 		return "", at.explain(ctx, "", err)
 	}

@@ -313,7 +313,6 @@ func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
 	if err := json.Unmarshal(im.config, &config); err != nil {
 		return err
 	}
-
 	if !im.fitsPlatform(config.Platform) {
 		return im.errNoPlatform(PlatformName(config.Platform))
 	}

@@ -202,7 +202,6 @@ func (k *Registry) Add(name, url string) error {
 		}
 
 		f.Remotes[name] = url
-
 		return nil
 	})
 }
@@ -287,7 +286,6 @@ func (k *Registry) Trust(name string) (string, error) {
 			url, ok = name, true
 		}
 	}
-
 	if !ok {
 		return "", k.errUnknown(name)
 	}

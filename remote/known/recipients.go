@@ -31,10 +31,8 @@ func (r *recipients) check(url string, found []string) error {
 		}
 
 		r.byURL[url] = found
-
 		return nil
 	}
-
 	if slices.Equal(before, found) {
 		return nil
 	}

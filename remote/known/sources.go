@@ -62,7 +62,6 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 			return nil, ferr
 		}
 	}
-
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +238,6 @@ func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err 
 // readFromAny calls read with one source after another until read succeeds.
 func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
-
 	for _, s := range k.loadedFirst() {
 		err := read(s)
 		if err == nil {
@@ -261,7 +259,6 @@ func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) er
 // have it, Near returns a cas.Absent error.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
-
 	for _, s := range k.loadedFirst() {
 		if !s.Loaded() {
 			unread = append(unread, s)
@@ -272,7 +269,6 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 			return b, err
 		}
 	}
-
 	if len(unread) > 0 {
 		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
 	}

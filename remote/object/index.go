@@ -105,7 +105,6 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 		if err := e.check(objects); err != nil {
 			return err
 		}
-
 		if i > 0 && bytes.Compare(raw[(i-1)*EntrySize:][:prefixSize], e.Prefix[:]) >= 0 {
 			return fmt.Errorf("%w: index out of order", ErrMalformed)
 		}
@@ -137,7 +136,6 @@ func (x *Index) Entries(kind cas.Kind) (out []Entry) {
 	}
 
 	slices.SortFunc(out, ByPlace)
-
 	return out
 }
 

@@ -93,14 +93,12 @@ func DecodeRef(raw []byte) (*Ref, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
 	}
-
 	if r.Version > Version {
 		return nil, fmt.Errorf("ref %q has version %d: %w", r.Name, r.Version, ErrNewer)
 	}
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
 	}
-
 	if len(r.Indexes) > 0 && !slices.ContainsFunc(r.Indexes, func(s Section) bool { return s.Entries > 0 }) {
 		return nil, fmt.Errorf("ref %q: %w", r.Name, ErrOlder)
 	}
@@ -127,7 +125,6 @@ func (r *Ref) Check() error {
 			return fmt.Errorf("lineage: %w", err)
 		}
 	}
-
 	if r.Files < 0 || r.Bytes < 0 {
 		return fmt.Errorf("%d files of %d bytes", r.Files, r.Bytes)
 	}

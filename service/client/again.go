@@ -123,7 +123,6 @@ func trackSeq(last *uint64, item func(json.RawMessage) error) func(json.RawMessa
 		}
 
 		*last = max(*last, e.Seq)
-
 		return item(raw)
 	}
 }

@@ -147,7 +147,6 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 	default:
 		err = c.doRetrying(ctx, o, args, x, result)
 	}
-
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

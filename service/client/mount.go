@@ -67,7 +67,6 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 				return err
 			}
 		}
-
 		if a.Stream {
 			return x.readStreamFile(file+".stream", o)
 		}

@@ -155,7 +155,6 @@ func (r *Registry) gatewayName(p process.Stat, scopes []uint32) string {
 	if name := r.unseenName(scopes); name != "" {
 		return name
 	}
-
 	if own == "" || r.registeredIn(scopes[1:], own) != "" {
 		return ""
 	}
@@ -202,7 +201,6 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 			via = found.via
 			break
 		}
-
 		if at.Parent <= 1 {
 			break
 		}
@@ -386,7 +384,6 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 			n++
 		}
 	}
-
 	if n >= maxNamed {
 		return errs.New(errs.Quota, "limit reached: %d processes of the workspace have names", n)
 	}

@@ -64,7 +64,6 @@ func (s *Set) number(actor string) int {
 	if n := slices.Index(s.names, actor); n >= 0 {
 		return n
 	}
-
 	if len(s.names) >= maxNames && actor != Unknown {
 		return s.number(Unknown)
 	}
@@ -83,7 +82,6 @@ func (s *Set) Of(ino uint64) []string {
 	}
 
 	slices.Sort(out)
-
 	return out
 }
 

@@ -28,7 +28,6 @@ func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, er
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
-
 	if w.Snapshots.Named(i.Name) != nil {
 		return nil, errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", i.Name)
 	}
@@ -185,7 +184,6 @@ func (c *Catalogue) NewExpiry(w *Workspace, rules policy.Policy, views []uint32,
 		}
 		r.Views, deleted = append(r.Views, view), append(deleted, sn.Name)
 	}
-
 	if len(r.Views) == 0 {
 		return nil, nil
 	}
@@ -294,7 +292,6 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
-
 	if w.Policy.Protect && !by.Direct {
 		return nil, errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
 	}

@@ -234,7 +234,6 @@ func (w *Workspace) MayPull(i info.Info) error {
 	if err := CheckPulled(i); err != nil {
 		return err
 	}
-
 	if w.Snapshots.Named(i.Name) != nil {
 		return errs.New(errs.Exist, "snapshot %q exists; give another name with --as", i.Name)
 	}
@@ -283,7 +282,6 @@ func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, 
 	}
 
 	slices.SortFunc(snaps, func(a, b *Snapshot) int { return bySeq(b, a) })
-
 	return snaps, nil
 }
 

@@ -272,7 +272,6 @@ func (f *Workspace) newDiscard() *EndFork {
 	})
 
 	slices.Reverse(r.Inside)
-
 	return r
 }
 
@@ -389,7 +388,6 @@ func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 			return err
 		}
 	}
-
 	if r.Last == nil {
 		return nil
 	}

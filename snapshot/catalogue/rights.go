@@ -21,7 +21,6 @@ func (w *Workspace) mayDelete(sn *Snapshot, by actors.Caller, now time.Time) err
 	if err := w.mayRename(by); err != nil {
 		return err
 	}
-
 	if !w.isOldEnough(sn, by, now) {
 		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy requires", sn.Name, w.minAge())
 	}
@@ -49,7 +48,6 @@ func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now 
 	if err := w.mayRename(by); err != nil {
 		return fmt.Errorf("fork %s cannot be deleted: %w", f.Name, err)
 	}
-
 	if began != nil && !w.isOldEnough(began, by, now) {
 		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.Name, w.minAge())
 	}
@@ -82,7 +80,6 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 	if err := w.Alive(); err != nil {
 		return err
 	}
-
 	if w.Snapshots.Named(name) != nil {
 		return errs.New(errs.Exist, "snapshot %q exists", name)
 	}
@@ -110,7 +107,6 @@ func (w *Workspace) mayCapture(kind string) error {
 			n++
 		}
 	}
-
 	if n >= w.Policy.ManualLimit {
 		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; delete one first", w.Policy.ManualLimit)
 	}

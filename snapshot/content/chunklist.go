@@ -112,7 +112,6 @@ func decodeItem(d *wire.Decoder, level uint8) (it item) {
 	if it.n == 0 {
 		d.Fail("empty chunk")
 	}
-
 	if d.Err() != nil {
 		return item{}
 	}
@@ -260,7 +259,6 @@ func (c *cursor) seek(off int64) error {
 		default:
 			return nil
 		}
-
 		if err != nil {
 			return err
 		}

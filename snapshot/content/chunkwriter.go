@@ -202,7 +202,6 @@ func untilHole(data []byte, p int64) (before, n int) {
 
 		n = 0
 	}
-
 	if n >= minHole {
 		return len(data) - n, n
 	}
@@ -251,7 +250,6 @@ func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part
 		}
 		n := to - at
 		at = to
-
 		return w.add(&pendingItem{item: item{n: n, holes: n}})
 	}
 

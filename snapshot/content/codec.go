@@ -141,7 +141,6 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 		if d.Err() == nil && x.n == 0 {
 			d.Fail("empty extent")
 		}
-
 		if d.Err() != nil {
 			return nil, d.Err()
 		}
@@ -149,7 +148,6 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 		l.ext.add(off, x)
 		end = off + x.n
 	}
-
 	if d.Err() != nil {
 		return nil, d.Err()
 	}

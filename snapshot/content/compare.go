@@ -54,7 +54,6 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if same && err == nil {
 		compare()
 	}
-
 	if err != nil {
 		return false, fmt.Errorf("compare files: %w", err)
 	}
@@ -123,7 +122,6 @@ func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err 
 			from, first = at, l
 		}
 	}
-
 	if from == end {
 		return end, end, nil
 	}

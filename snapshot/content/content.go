@@ -171,7 +171,6 @@ func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 				}
 			}
 		}
-
 		if c.layout.Load() != l {
 			continue // once more for c
 		}
@@ -313,7 +312,6 @@ func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	if keepSize {
 		n = min(n, l.size-off)
 	}
-
 	if n <= 0 {
 		return nil
 	}
@@ -329,7 +327,6 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	if keepSize {
 		end = min(end, l.size)
 	}
-
 	if off >= end {
 		return nil
 	}

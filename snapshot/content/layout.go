@@ -281,7 +281,6 @@ func (l *layout) rebased(from, now *layout) *layout {
 		}
 
 		common = off + x.n
-
 		return true
 	})
 

@@ -39,7 +39,6 @@ func (b *listBuilder) add(it item) error {
 		}
 
 		b.zeros.add(it)
-
 		return nil
 	}
 

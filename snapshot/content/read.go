@@ -131,7 +131,6 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		if err := c.seek(off); err != nil {
 			return err
 		}
-
 		if c.done() {
 			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.n)
 		}

@@ -282,7 +282,6 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 		default:
 			return taken, nil
 		}
-
 		if err != nil {
 			return taken, ignoreLost(err)
 		}

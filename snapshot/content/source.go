@@ -94,7 +94,6 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 			s.keep(it.hash, v)
 		}
 	}
-
 	if v.sum.n != it.n || v.sum.holes != it.holes || v.sum.unwritten != it.unwritten {
 		return nil, fmt.Errorf("load chunk list %s: %w: it is for %d bytes, not for %d", it.hash, wire.ErrMalformed, v.sum.n, it.n)
 	}
@@ -121,7 +120,6 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 		}
 
 		copy(p, plain[at:])
-
 		return nil
 	}
 

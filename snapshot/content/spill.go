@@ -50,7 +50,6 @@ func (l *layout) withSpilled(b *ChunkMap) *layout {
 		}
 
 		n.ext.add(off, e)
-
 		return true
 	})
 

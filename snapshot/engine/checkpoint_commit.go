@@ -130,12 +130,10 @@ func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorksp
 		}
 
 		w.record.State = h.String()
-
 		return nil
 	})
 
 	w.record.Partly, w.stored = partly, err == nil
-
 	return err
 }
 

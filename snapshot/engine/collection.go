@@ -191,14 +191,12 @@ func (g *Collector) Loop() {
 // times.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
-
 	for range rounds {
 		again, err := g.collect(ctx, &sum, progress)
 		if isDamage(err) {
 			err = NeedsRepair(err)
 			g.SetDamage(err)
 		}
-
 		if err != nil {
 			return sum, err
 		}
@@ -210,7 +208,6 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 	}
 
 	g.Checkpoints.ShrinkJournal()
-
 	return sum, nil
 }
 

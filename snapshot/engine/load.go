@@ -79,7 +79,6 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 				l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
 				return nil
 			}
-
 			if err != nil {
 				return err
 			}
@@ -107,7 +106,6 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 		if err != nil && l.Salvage {
 			st, err = l.readableState(tx, w, err), nil
 		}
-
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w: %w", w.Name, errs.Damaged, err)
 		}

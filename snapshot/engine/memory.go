@@ -297,7 +297,6 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 		if err != nil && ctx.Err() == nil {
 			_, _, err = m.Sealer.Without(ctx, view, st) // files that cannot be sealed stay in memory
 		}
-
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,6 @@ func (m *Meter) Admit(view uint32, n int64) error {
 	if n == 0 {
 		n = CreateBytes
 	}
-
 	if f == nil || limit == 0 {
 		return nil
 	}
@@ -118,7 +117,6 @@ func (m *Meter) ChargeExport(view uint32, n int64) error {
 	if f != nil && n < 0 {
 		m.charge(ws, f, n, false)
 	}
-
 	if f == nil || n <= 0 {
 		return nil
 	}
@@ -268,7 +266,6 @@ type counter struct {
 // skips states that were removed.
 func (c *counter) addChain(states chain) error {
 	var before *tree.State
-
 	for _, r := range states {
 		st, err := r.Load(c.src)
 		if errors.Is(err, cas.ErrNotFound) {

@@ -163,7 +163,6 @@ func (r *Room) enough(n int64) bool {
 
 	// The more space is free, the more bytes are written before it is read again.
 	r.checked.Store(r.Log.End() + n + min(max(step/4, (free-n)/64), step))
-
 	return true
 }
 

@@ -129,7 +129,6 @@ func (r *Roots) Read() error {
 				r.add(catalogue.Root{ID: part.State}, view)
 				r.add(catalogue.Root{State: st}, view)
 			}
-
 			if rec.Partly != nil {
 				return nil
 			}

@@ -93,7 +93,6 @@ func (q *Sealer) acquireTurn(ctx context.Context, ws uint32) (end func(), err er
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-
 	if ws == live.MainView {
 		return func() { tenant.Release(1) }, nil
 	}
@@ -262,7 +261,6 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 		q.finish(sn)
 		return ctx.Err()
 	}
-
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}

@@ -149,7 +149,6 @@ func (l *Log) Captured(e Event) Span {
 	if !l.mu.loaded {
 		l.keepEarly(e)
 	}
-
 	if l.mu.closed || !l.mu.loaded {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}

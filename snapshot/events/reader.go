@@ -72,7 +72,6 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 
 		start += s.size
 	}
-
 	if n < int64(len(p)) {
 		return int(n), io.EOF
 	}

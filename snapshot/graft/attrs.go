@@ -29,7 +29,6 @@ func (j *graftRun) setAttrs() error {
 			if p != nil {
 				from, err = j.from.find(p)
 			}
-
 			if j.o.KeepFull && (errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir)) {
 				continue // the directory is not in the source, and stays because it is not empty
 			}
@@ -53,7 +52,6 @@ func (j *graftRun) setAttrs() error {
 				return tree.LoadError(err)
 			}
 		}
-
 		if a.ino == root.Ino && (from.UID != root.UID || from.GID != root.GID) && !j.o.Top {
 			continue // see OwnRoot
 		}

@@ -24,7 +24,6 @@ func (c *Op) Encode(e *wire.Encoder) {
 		e.Uvarint(c.Parent)
 		e.String(c.Name)
 	}
-
 	if c.Node == nil {
 		return
 	}

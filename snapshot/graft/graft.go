@@ -197,7 +197,6 @@ func (j *graftRun) makeStep(s *Step) error {
 			return err
 		}
 	}
-
 	if s.After == 0 {
 		return nil
 	}
@@ -362,7 +361,6 @@ func (j *graftRun) rewrite(s *Step) (done bool, err error) {
 			return false, tree.LoadError(err)
 		}
 	}
-
 	if len(a.Links) != 1 || !a.IsRegular() || !b.IsRegular() {
 		return false, nil
 	}

@@ -78,7 +78,6 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 	}
 
 	slices.Sort(by)
-
 	return slices.Compact(by), nil
 }
 
@@ -123,7 +122,6 @@ func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
 	if by, ok := o.moved[side][n.Ino]; ok {
 		return by, nil
 	}
-
 	if depth == tree.MaxDepth {
 		return nil, tree.ErrTooDeep
 	}

@@ -51,7 +51,6 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // the diff works without Like, too
 		all, err = StepsBetween(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
 	}
-
 	if err != nil {
 		return all, err
 	}
@@ -59,7 +58,6 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 	if len(r.Keep) > 0 {
 		all, r.Kept = DropKept(all, r.Keep)
 	}
-
 	if len(above) == 0 {
 		return all, nil
 	}

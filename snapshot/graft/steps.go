@@ -60,7 +60,6 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 	}
 
 	slices.Reverse(missing) // a directory comes before the directories in it
-
 	return missing, nil
 }
 
@@ -77,7 +76,6 @@ func DropKept(all []Step, keep []string) (left []Step, kept []string) {
 				dropped[k] = true
 				return true
 			}
-
 			if s.WasDir && s.After != 0 && !s.IsDir && strings.HasPrefix(k, p+"/") {
 				return true // the step would replace a directory above k by a file
 			}

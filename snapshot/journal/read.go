@@ -125,7 +125,6 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 	for try := 0; try < readTries && int64(k) < n-have && vfs.IsDamage(err) && !errors.Is(err, io.EOF); try++ {
 		k, err = s.f.ReadAt(b[have:], start+have-s.base)
 	}
-
 	if errors.Is(err, fs.ErrClosed) {
 		return b, fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, s.name)
 	}

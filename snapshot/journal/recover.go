@@ -178,7 +178,6 @@ func (o journalOpener) recover() error {
 	for last >= 0 && !segs[last].validHeader {
 		last--
 	}
-
 	if last < 0 {
 		return o.recoverEmpty(segs)
 	}
@@ -242,7 +241,6 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			extend(r)
 			continue
 		}
-
 		if h == nil {
 			return t, nil
 		}
@@ -263,7 +261,6 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			extend(h.rec)
 			continue
 		}
-
 		if !o.salvage && h.pos >= o.begin {
 			return t, h.damage()
 		}
@@ -346,7 +343,6 @@ func (o journalOpener) discardAll(discarded, kept []*segment) error {
 			err = errors.Join(err, o.disk.fs.Remove(o.disk.path(s.name)))
 		}
 	}
-
 	if err != nil || len(discarded) == 0 || o.readOnly {
 		return err
 	}
@@ -385,7 +381,6 @@ func (o journalOpener) resume(t tail) error {
 	if err := o.disk.extend(s); err != nil {
 		return err
 	}
-
 	if erase {
 		return o.syncAll()
 	}

@@ -24,7 +24,6 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 		_ = j.skip(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
 		from = segs[0].base
 	}
-
 	if from == end && len(segs) == 0 {
 		return nil
 	}
@@ -55,7 +54,6 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 			sc.resync(h)
 			continue
 		}
-
 		if r == nil {
 			return nil
 		}

@@ -175,7 +175,6 @@ func (s *scanner) search(pos int64) bool {
 			s.win.lenient = true // and read again: bytes that the disk cannot read count as zeros
 			continue
 		}
-
 		if len(b) < recordHeader {
 			return false
 		}

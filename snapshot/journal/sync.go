@@ -31,7 +31,6 @@ func (j *Journal) syncTo(target int64) error {
 		if err := j.Failed(); err != nil {
 			return err
 		}
-
 		if j.durable.Load() >= target {
 			return nil
 		}

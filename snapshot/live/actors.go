@@ -52,7 +52,6 @@ func (v *view) recordRemoval(name tree.Link, before []string) {
 		delete(a.fresh, name)
 		return
 	}
-
 	if len(a.vacated) >= maxVacated {
 		return
 	}
@@ -132,7 +131,6 @@ func (v *view) attribute(r *record) error {
 		v.attribution.split = r.time
 		t.overlap(v.id, t.mu.by)
 	}
-
 	if t.mu.failed != nil {
 		return t.mu.failed
 	}

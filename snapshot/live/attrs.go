@@ -146,7 +146,6 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 		for _, x := range n.Xattrs {
 			total += len(x.Name) + len(x.Value)
 		}
-
 		if total > MaxXattrs {
 			return errs.NoSpace
 		}

@@ -25,7 +25,6 @@ const (
 // the bytes are in more than maxRuns runs, they are read in steps, and changes may come between.
 func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	var last content.Runs
-
 	for {
 		runs, err := readInode(f, id, func(node *tree.Inode) (content.Runs, error) {
 			if !node.IsRegular() {
@@ -251,7 +250,6 @@ func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (by
 		if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
 			return nil // CopyRange checks this again, and returns the error
 		}
-
 		if doff+n > MaxFileSize || doff+n < 0 {
 			return errs.TooBig
 		}
@@ -287,7 +285,6 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 		}
 		err = c.CloneRange(files, r.off, from.Content, r.off2, r.n)
 	}
-
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,6 @@ func (e *Edit) endGraft(changed []uint64, err error) error {
 	for _, ino := range changed {
 		e.addChanged(ino)
 	}
-
 	if err != nil || e.enc.Len() == 0 {
 		return err
 	}

@@ -418,7 +418,6 @@ func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 			return 0, err
 		}
 	}
-
 	if t.mu.nextIno+n > MaxIno {
 		return 0, fmt.Errorf("%w: the store has used up its inode numbers", errs.NoSpace)
 	}

@@ -27,7 +27,6 @@ func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 		if _, lacks := errors.AsType[*tree.Unread](err); lacks {
 			return false, err
 		}
-
 		if err != nil {
 			return fn(e, nil, cookie), nil
 		}
@@ -74,7 +73,6 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 			return cmp.Or(err, lacks)
 		})
 	}
-
 	if after > begin && errs.Of(err) == errs.Away {
 		return nil // the next call lists the rest
 	}

@@ -212,6 +212,5 @@ func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 	}
 
 	tx.f.mu.epoch++
-
 	return states, nil
 }

@@ -37,7 +37,6 @@ func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 		e.Remove(dir.Ino, path.Base(p))
 		parent.Mtime, parent.Ctime = mtime, ctime
 	}
-
 	if e.Err() != nil {
 		return st
 	}
@@ -61,7 +60,6 @@ func emptyAt(src *tree.Source, st *tree.State, at string) (dir, n *tree.Inode, e
 		if err == nil && !n.IsDir() {
 			err = errs.NotExist
 		}
-
 		if err != nil {
 			return nil, nil, tree.LoadError(err)
 		}

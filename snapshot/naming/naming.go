@@ -38,7 +38,6 @@ func CheckDescription(message string, labels map[string]string) error {
 	for k, v := range labels {
 		n += len(k) + len(v)
 	}
-
 	if n > MaxDescription {
 		return errs.New(errs.Invalid, "malformed request: message and labels have %d bytes, at most %d are possible", n, MaxDescription)
 	}
@@ -94,7 +93,6 @@ func Under(p, dir string) bool { return p == dir || dir == "/" || strings.HasPre
 // their shortest form. It returns nil if one of them is the root. The error is errs.Invalid.
 func CleanPaths[P ~string](in []P) ([]string, error) {
 	var out []string
-
 	for _, given := range in {
 		p := string(given)
 		if p == "" || strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {

@@ -194,7 +194,6 @@ func (k *Keeper) viewsToCheck(now time.Time) []uint32 {
 	if k.Changed != nil {
 		views = append(views, k.Changed()...)
 	}
-
 	if k.Changed == nil || k.seen == nil || now.Before(k.last) { // Before: the clock was set back
 		return nil
 	}
@@ -291,7 +290,6 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	if w.Changes != last.changes {
 		last.changes, last.changed = w.Changes, now
 	}
-
 	if !w.Changed {
 		return due
 	}

@@ -87,7 +87,6 @@ func Check(ctx context.Context, open func(salvage bool) (Store, error), progress
 			s, err = again, nil
 		}
 	}
-
 	if err != nil {
 		return nil, err
 	}

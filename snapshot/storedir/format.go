@@ -191,7 +191,6 @@ func contentOf(dir, name string) (text string, err error) {
 		}
 
 		text = string(b)
-
 		return err
 	})
 	return text, err

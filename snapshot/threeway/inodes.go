@@ -83,7 +83,6 @@ func (t *taking) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err e
 		ours, err = t.oursOf(b)
 		return b, ours, x.paths[0], err
 	}
-
 	if x.copied == nil {
 		return nil, nil, "", nil
 	}
@@ -211,7 +210,6 @@ func (t *taking) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tr
 	if decided && !m.Lines {
 		m.Lines, m.OK = true, m.OK && mergeable(base, ours, theirs)
 	}
-
 	if !m.Changed && !m.Lines {
 		return nil, 0, false, m.OK, nil
 	}

@@ -112,7 +112,6 @@ func (t *taking) addMovedTwice() error {
 						return err
 					}
 				}
-
 				if same {
 					continue
 				}

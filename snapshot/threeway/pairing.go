@@ -62,7 +62,6 @@ func (t *filePairs) pair(ctx context.Context) error {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
-
 		if c.After == nil || c.After.IsDir() {
 			continue
 		}
@@ -260,7 +259,6 @@ func (t *filePairs) noteNames(c tree.Change) error {
 	if x := t.theirs[p]; x != nil {
 		is = x.baseIno
 	}
-
 	if was == is {
 		return nil
 	}
@@ -366,7 +364,6 @@ func (t *filePairs) baseAt(p string) (*baseFile, error) {
 			return nil, err
 		}
 	}
-
 	if n == nil || n.IsDir() {
 		return nil, nil
 	}

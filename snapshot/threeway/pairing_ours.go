@@ -87,7 +87,6 @@ func (t *filePairs) byNumber(b *baseFile) (*file, error) {
 		}
 		f = t.file(n)
 	}
-
 	if f.ino != b.node.Ino || f.node.IsDir() {
 		return nil, nil
 	}

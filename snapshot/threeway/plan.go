@@ -116,7 +116,6 @@ func (p *Plan) Run(take func() error) error {
 	}
 
 	slices.Sort(p.Conflicts)
-
 	return nil
 }
 
@@ -143,7 +142,6 @@ func (p *Plan) conflict(at string, theirs func() error) error {
 		p.refused[at] = true
 		p.Conflicts = append(p.Conflicts, at)
 	}
-
 	if p.Rule(at) == TakeTheirs {
 		return theirs()
 	}
@@ -239,7 +237,6 @@ func (p *Plan) namesOf(f *file, most int) (names []string, err error) {
 			if g == f {
 				names = append(names, at)
 			}
-
 			if most > 0 && len(names) == most {
 				return names, nil
 			}

@@ -49,7 +49,6 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 		if out.Close != nil {
 			defer out.Close()
 		}
-
 		if err != nil {
 			return err
 		}

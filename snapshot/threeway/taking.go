@@ -303,7 +303,6 @@ func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
 		if err := t.below(p, there, func(string) bool { empty = false; return false }); err != nil {
 			return err
 		}
-
 		if !empty && !force {
 			return t.conflictAt(p, there, c)
 		}

@@ -89,7 +89,6 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 			return err
 		}
 	}
-
 	if digest != d.Of {
 		return fmt.Errorf("%w: %s", ErrMeanwhile, at)
 	}

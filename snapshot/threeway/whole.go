@@ -99,12 +99,10 @@ func (w Whole) Disputed(src *tree.Source, base, theirs *tree.State, ours Receive
 			if err == nil && !known {
 				known, err = ours.Has(p, n)
 			}
-
 			if err != nil {
 				return false, err
 			}
 		}
-
 		if !known {
 			return true, nil
 		}
@@ -167,7 +165,6 @@ func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
 	}
 
 	of.Changes = rest
-
 	return apart, nil
 }
 

@@ -165,13 +165,11 @@ func (c *checker) checkContent(n *Inode) (good bool, err error) {
 		if c.bad.Object(h) {
 			good = false
 		}
-
 		if !isList || seen[h] {
 			return false, c.ctx.Err()
 		}
 
 		seen[h] = true
-
 		return good, nil
 	})
 

@@ -187,7 +187,6 @@ func decodeDir(d *wire.Decoder, inRecord bool) *page {
 	if n == 0 {
 		d.Fail("empty directory with a page")
 	}
-
 	if !inRecord {
 		return sealedPage(decodeHash(d), n)
 	}

@@ -120,7 +120,6 @@ func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
 // loadRecord returns the long record whose pieces have these hashes.
 func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	var rec []byte
-
 	for ; len(hashes) > 0; hashes = hashes[hashSize:] {
 		h := cas.Hash(hashes)
 		piece, err := src.Files.Object(h)
@@ -132,7 +131,6 @@ func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 		if k := d.Header(); k != wire.KindRecord {
 			d.Fail("kind %d is no inode record", k)
 		}
-
 		if d.Err() != nil {
 			return nil, fmt.Errorf("load inode record %s: %w", h, d.Err())
 		}

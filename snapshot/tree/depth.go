@@ -84,7 +84,6 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 
 	for level := []*Inode{n}; ; height++ {
 		var next []*Inode
-
 		for _, n := range level {
 			if n.Nlink == 2 {
 				continue // n contains no directory
@@ -108,7 +107,6 @@ func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err err
 				return 0, false, nil
 			}
 		}
-
 		if len(next) == 0 {
 			return height, true, nil
 		}

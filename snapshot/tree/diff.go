@@ -289,7 +289,6 @@ func (d *differ) reportTree(s *State, path *Path, n *Inode, w What, only filter,
 			return err
 		}
 	}
-
 	if !n.IsDir() {
 		return nil
 	}

@@ -19,7 +19,6 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if other, ok := p.known[ino]; ok {
 		return other, nil
 	}
-
 	if depth == MaxDepth {
 		return 0, ErrTooDeep
 	}

@@ -85,7 +85,6 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 			n += k.n
 		}
 	}
-
 	if n != p.n || !fits {
 		return nil, fmt.Errorf("%w: directory page of %d entries where %d belong, or others", ErrMalformed, n, p.n)
 	}
@@ -301,7 +300,6 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 		i++
 		free++
 	}
-
 	if free == maxCollisions {
 		return false, ErrDirFull
 	}

@@ -172,7 +172,6 @@ func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	if _, occupied := e.lookup(newDir, to.Name); occupied {
 		e.Remove(to.Parent, to.Name)
 	}
-
 	if e.err != nil {
 		return
 	}

@@ -70,7 +70,6 @@ func Like(from *Inode, ino uint64, now int64) *Inode {
 	}
 
 	n.SetAttrs(from, now)
-
 	return n
 }
 

@@ -40,7 +40,6 @@ func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
 	if n := l.cell(i); n != nil || l.hi[i] == 0 {
 		return n, nil
 	}
-
 	if l.long&(1<<i) != 0 {
 		return loadInode(src, ino, l.record(i))
 	}

@@ -120,7 +120,6 @@ func (m *marker) markTable(p, like *page, height int, base uint64) error {
 			return err
 		}
 	}
-
 	if b.leaf == nil {
 		return nil
 	}
@@ -163,7 +162,6 @@ func (m *marker) markInode(n *Inode) error {
 			m.KeepLeaf(h)
 			return false, nil
 		}
-
 		if !m.Keep(h) {
 			return false, nil
 		}

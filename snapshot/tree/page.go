@@ -86,12 +86,10 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 		} else {
 			b, err = src.body(*p.hash.Load(), keep)
 		}
-
 		if err != nil {
 			return nil, err
 		}
 	}
-
 	if b.kind != kind && b.kind != orKind {
 		return nil, fmt.Errorf("%w: page of kind %d where %d belongs", ErrMalformed, b.kind, kind)
 	}

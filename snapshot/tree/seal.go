@@ -82,7 +82,6 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 	if werr := g.Wait(); werr != nil {
 		err = werr
 	}
-
 	if err != nil {
 		return cas.Hash{}, err
 	}
@@ -180,7 +179,6 @@ func eachUnsealed(p *page, skip func(p *page) bool, fn func(n *Inode) error) err
 			return err
 		}
 	}
-
 	if b.leaf == nil {
 		return nil
 	}

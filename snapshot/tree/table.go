@@ -64,7 +64,6 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 		}
 
 		*pp = newPage(epoch, b)
-
 		return b, nil
 	}
 

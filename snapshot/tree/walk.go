@@ -67,7 +67,6 @@ func (d *Dir) sorted(src *Source) ([]Dirent, error) {
 		return true
 	})
 	slices.SortFunc(list, byName)
-
 	return list, err
 }
 

@@ -159,7 +159,6 @@ func (b *Builder) Add(e stream.Entry) error {
 		n = b.newNode(e.Meta)
 		err = b.setName(p, n)
 	}
-
 	if err != nil {
 		return err
 	}

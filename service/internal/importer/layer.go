@@ -41,7 +41,6 @@ func (b *Builder) Layer(e stream.Entry) (err error) {
 	case old != nil && (e.Whiteout || isDir != old.IsDir()):
 		err = b.remove(p, old)
 	}
-
 	if err != nil || e.Whiteout {
 		return err
 	}

@@ -78,7 +78,6 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 
 		return nil
 	}
-
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot look at the store: %w", err)
 	}
@@ -232,7 +231,6 @@ func checkFUSE() error {
 		return errs.Fail(errs.Failed, "this system has no /dev/fuse").
 			WithHint("load the module with `modprobe fuse` or, in a container, start it with --device /dev/fuse")
 	}
-
 	if mounts.Privileged() {
 		return nil
 	}

@@ -400,7 +400,6 @@ func (d *Daemon) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-
 	if d.ending.Load() {
 		return errs.Fail(errs.Busy, "the mount at %s is ending", d.cfg.Mountpoint)
 	}

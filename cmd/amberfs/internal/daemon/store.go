@@ -168,7 +168,6 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
 			began = time.Now() // filling may take as long as it likes
 		}
-
 		if time.Since(began) > endTime {
 			return err
 		}

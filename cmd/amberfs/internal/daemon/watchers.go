@@ -79,7 +79,6 @@ func (w *watchers) changed(entries []live.Entry) {
 			w.mu.entries = append(w.mu.entries, e)
 		}
 	}
-
 	if w.mu.cancel != nil {
 		return
 	}
@@ -150,7 +149,6 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 			dir = w.path(e.Parent)
 			dirs[e.Parent] = dir
 		}
-
 		if dir == "" {
 			continue
 		}
@@ -178,7 +176,6 @@ func (w *watchers) path(dir live.NodeID) string {
 	for ; ws != nil && ws.IsFork(); ws = ws.Parent() {
 		p = path.Join(naming.ForksDir, ws.Name(), p)
 	}
-
 	if ws == nil {
 		return ""
 	}

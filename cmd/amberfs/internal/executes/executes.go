@@ -61,7 +61,6 @@ func quietIn(rel string) bool {
 	if first, rest, ok := strings.Cut(rel, "/"); ok && (first == "worktrees" || first == "modules") {
 		return quietBelow(rest, first == "modules")
 	}
-
 	if strings.HasPrefix(rel, "hooks/") {
 		return strings.HasSuffix(rel, ".sample")
 	}

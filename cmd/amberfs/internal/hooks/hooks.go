@@ -131,7 +131,6 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 	if len(root) == 0 {
 		root = []byte("{}")
 	}
-
 	if !gjson.ValidBytes(root) {
 		return nil, errors.New("not valid JSON")
 	}

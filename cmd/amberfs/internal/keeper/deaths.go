@@ -98,7 +98,6 @@ func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 			d.Requests[unique] = suspect{}
 		}
 	}
-
 	if len(guilty) != 1 {
 		return
 	}

@@ -60,7 +60,6 @@ func Inherited() (*Link, error) {
 		if err == nil && len(files) != 1 {
 			err = errors.New("the keeper sent no connection")
 		}
-
 		if err != nil {
 			return nil, l.Fail(fmt.Errorf("reading a user's connection from the keeper: %w", err))
 		}

@@ -143,7 +143,6 @@ func receive(socket int, m any) (files []int, err error) {
 	if err == nil && n == 0 || errors.Is(err, unix.ECONNRESET) {
 		err = io.EOF
 	}
-
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +161,6 @@ func receive(socket int, m any) (files []int, err error) {
 			files = append(files, fds...)
 		}
 	}
-
 	if flags&unix.MSG_CTRUNC != 0 { // a descriptor did not fit into this process
 		return files, unix.EMFILE
 	}

@@ -55,7 +55,6 @@ func (k *keeper) mayStart() (why string) {
 		}
 		k.rest(pause)
 	}
-
 	if k.isEnding() {
 		return "a signal ended the wait"
 	}

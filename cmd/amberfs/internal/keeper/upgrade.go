@@ -56,7 +56,6 @@ func (k *keeper) becameReady() {
 	if k.Connection != nil && k.Background {
 		silence()
 	}
-
 	if program == "" {
 		return
 	}
@@ -126,7 +125,6 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	if err == nil {
 		err = json.Unmarshal(b, k)
 	}
-
 	if err != nil {
 		return 0, fmt.Errorf("reading the state of the keeper: %w", err)
 	}

@@ -41,7 +41,6 @@ func Getwd() (string, error) {
 	if errors.Is(err, unix.ENOENT) {
 		err = errors.New("it was removed, or its file system was unmounted")
 	}
-
 	if err != nil {
 		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
@@ -68,7 +67,6 @@ func Overlaid(mounts []Mount, dir string) bool {
 		if _, err := os.Lstat(path.Join(dir, naming.SnapshotsDir, "call")); err == nil {
 			return true
 		}
-
 		if dir == "/" {
 			break
 		}
@@ -100,7 +98,6 @@ func (p Place) Root() (root string, ok bool) {
 	for _, fork := range p.Workspace {
 		inside = path.Join(inside, naming.ForksDir, fork)
 	}
-
 	if !under(inside, path.Clean(p.Mount.Root)) {
 		return "", false
 	}
@@ -122,7 +119,6 @@ func split(inside string) (forks []string, name, rest string) {
 		forks = append(forks, parts[1])
 		parts = parts[2:]
 	}
-
 	if len(parts) >= 2 && parts[0] == naming.SnapshotsDir {
 		return forks, parts[1], strings.Join(parts[2:], "/")
 	}

@@ -93,7 +93,6 @@ func (o *Options) parse(word string) error {
 			return nil
 		}
 	}
-
 	if word == "" || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") || slices.Contains(generic, key) {
 		return nil
 	}
@@ -113,7 +112,6 @@ func (a option) check(v string) error {
 		_, port, err := net.SplitHostPort(v)
 		wanted, ok = wanted+", such as localhost:9100", err == nil && port != ""
 	}
-
 	if !ok {
 		return fmt.Errorf("the mount option %s takes %s, not %q", a.on, wanted, v)
 	}
@@ -124,7 +122,6 @@ func (a option) check(v string) error {
 // String writes the options so that Parse reads the same ones.
 func (o Options) String() string {
 	var words []string
-
 	for _, a := range all {
 		if a.flag != nil && *a.flag(&o) {
 			words = append(words, a.on)

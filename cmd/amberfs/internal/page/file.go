@@ -47,7 +47,6 @@ func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) io.R
 		refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		return nil
 	}
-
 	if got.StatusCode == http.StatusOK {
 		return got.Body
 	}
@@ -106,7 +105,6 @@ func window(text *bufio.Reader, from, n int) (listing, error) {
 		if wanted {
 			line = append(line, piece[:min(len(piece), maxLine+2-len(line))]...)
 		}
-
 		if err == bufio.ErrBufferFull {
 			continue
 		}

@@ -134,7 +134,6 @@ func (q *Question) settleMerged(ctx context.Context, at string) error {
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 	}
-
 	if err != nil {
 		return err
 	}

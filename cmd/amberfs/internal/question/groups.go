@@ -102,7 +102,6 @@ func folded(groups []group, n int, below string) []group {
 				best = dir
 			}
 		}
-
 		if best == "" {
 			break
 		}

@@ -288,7 +288,6 @@ func (q *Question) Summary() string {
 			parts = append(parts, gitText(g))
 		}
 	}
-
 	if len(parts) == 0 && len(q.leftOut) > 0 && q.Empty() {
 		return english.Plural(len(q.leftOut), "path", "paths") + " that apply leaves out"
 	}

@@ -207,7 +207,6 @@ func (q *Question) edit(g group) error {
 	if _, err = f.Write(text); err == nil {
 		err = f.Close()
 	}
-
 	if err != nil {
 		return err
 	}

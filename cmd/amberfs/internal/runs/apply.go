@@ -91,7 +91,6 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	if done != nil {
 		done.Executes = executes.In(done.Plan)
 	}
-
 	if err == nil {
 		return done, nil
 	}
@@ -164,7 +163,6 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.P
 	}
 
 	hostdir.ChooseDirs(choices, plan)
-
 	return func(name string) hostdir.Choice {
 		if c, ok := choices[name]; ok {
 			return c

@@ -96,7 +96,6 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, e
 			c.Used = r.Used
 		}
 	}
-
 	if len(all) > 0 || time.Since(c.Created) < keptRemoved {
 		return all, c, nil
 	}

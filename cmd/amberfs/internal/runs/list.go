@@ -150,7 +150,6 @@ func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
 // Choose finds a run that can go on or be applied: by its name, or the newest.
 func Choose(all []Run, name, dir string) (*Run, error) {
 	var newest *Run
-
 	for i, r := range all {
 		switch {
 		case name == "" && r.State == service.RunKept && (newest == nil || r.Used.After(newest.Used)):
@@ -162,7 +161,6 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 			return &all[i], nil
 		}
 	}
-
 	if newest != nil {
 		return newest, nil
 	}

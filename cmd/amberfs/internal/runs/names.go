@@ -87,7 +87,6 @@ func RemoveEmpty(store string) (removed bool, err error) {
 			return nil
 		}
 		removed = true
-
 		return os.RemoveAll(store)
 	})
 	if errs.ScriptKind(service.Explain(err)) == errs.Busy {

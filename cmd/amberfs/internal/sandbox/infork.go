@@ -64,7 +64,6 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 			break
 		}
 	}
-
 	if err != nil {
 		return -1, fmt.Errorf("cannot start %s: %w", argv[0], err)
 	}

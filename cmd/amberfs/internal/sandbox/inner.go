@@ -77,7 +77,6 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 		name = c.Command[0]
 		cmd, st, err = program(served, c.Command, dir, c.UserNS)
 	}
-
 	if err != nil {
 		return st, err
 	}

@@ -334,7 +334,6 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 					ready, cmd, err = daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 				}
 			}
-
 			if err != nil {
 				return namespaceError(c.UserNS, err)
 			}
@@ -395,7 +394,6 @@ func attach(c Config) error {
 			err = unix.MoveMount(fd, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH)
 			_ = unix.Close(fd)
 		}
-
 		if err != nil {
 			return errs.Fail(errs.Failed, "cannot mount the run on %s: %w", c.Mountpoint, err)
 		}

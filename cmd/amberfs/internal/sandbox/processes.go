@@ -157,7 +157,6 @@ func reapRest(spare int) {
 				_ = unix.Kill(pid, unix.SIGTERM)
 			}
 		}
-
 		if left == 0 {
 			return
 		}

@@ -155,7 +155,6 @@ func (c *Config) enter(note func(string)) error {
 	if err == nil {
 		err = unix.Fchmodat(root, "tmp", 0o1777, 0)
 	}
-
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -247,7 +246,6 @@ func newMount(root int, name, kind string, options ...string) (m int, err error)
 	if err == nil {
 		m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags)
 	}
-
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", kind, err)
 	}
@@ -266,7 +264,6 @@ func share(from string, root int, name string, readOnly bool) error {
 	if err == nil && readOnly {
 		err = unix.MountSetattr(m, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
-
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
@@ -288,7 +285,6 @@ func place(m, root int, name string, dir bool) error {
 		defer unix.Close(at)
 		err = unix.MoveMount(m, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
-
 	if err != nil {
 		return fmt.Errorf("mounting on /%s: %w", name, err)
 	}
@@ -317,7 +313,6 @@ func createIn(root int, name string, dir bool) error {
 		}
 		name = path.Clean(target)[1:]
 	}
-
 	if dir {
 		return r.MkdirAll(name, 0o755)
 	}

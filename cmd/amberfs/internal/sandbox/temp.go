@@ -34,7 +34,6 @@ func Temp() (*TempDir, error) {
 			_ = unix.Rmdir(dir)
 		}
 	}
-
 	if err != nil {
 		return nil, errs.Fail(errs.ScriptKind(err), "cannot create a temporary store: %w", err)
 	}
@@ -54,7 +53,6 @@ func (t *TempDir) makeLock() (err error) {
 	if err = unix.Flock(int(t.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		err = os.Rename(t.file("new"), t.file(t.name))
 	}
-
 	if err != nil {
 		return errors.Join(err, unix.Unlink(t.file("new")), t.lock.Close())
 	}
@@ -69,7 +67,6 @@ func lockOf(dir string) (string, error) {
 	if err := unix.Lstat(dir, &st); err != nil {
 		return "", err
 	}
-
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
 		return "", unix.ENOTDIR
 	}

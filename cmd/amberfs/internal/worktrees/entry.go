@@ -41,7 +41,6 @@ func (r *Repository) entry(path string) (*entry, error) {
 			if !filepath.IsAbs(file) {
 				file = filepath.Join(dir, file)
 			}
-
 			if file == filepath.Join(path, ".git") {
 				return e, nil
 			}
@@ -74,7 +73,6 @@ func OfFork(root, fork, path string) (*Repository, *Worktree) {
 
 			return nil, nil
 		}
-
 		if copied || rel == "." || rel == "" {
 			return nil, nil
 		}

@@ -137,7 +137,6 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	if err == nil && now != head {
 		err = errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
 	}
-
 	if err != nil {
 		return w, err
 	}

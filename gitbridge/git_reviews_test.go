@@ -69,6 +69,7 @@ func TestMergeGit(t *testing.T) {
 	const commit = `git status -s; git commit -qm next; git show --stat --format=%s | sed 's/ *|.*//;/changed/d;/^$/d'`
 	for name, c := range map[string]struct {
 		how       string
+		make      string
 		run, dir  string
 		join      bool
 		rule      threeway.Rule
@@ -86,9 +87,11 @@ func TestMergeGit(t *testing.T) {
 			check: `git status -s; cat moved; git log -1 --format=%an`, want: "?? u\na\na2\na"},
 		"merged, a conflict":         {how: "merge", join: true, run: `echo r >a; git commit -qam fork`, dir: `echo d >a; git commit -qam mine`, conflicts: "a", check: `git status -s; git log --format=%s`, want: "mine\n1"},
 		"merged, a conflict decided": {how: "merge", join: true, rule: threeway.TakeTheirs, run: `echo r >a; git commit -qam fork`, dir: `echo d >a; git commit -qam mine`, check: `git status -s; cat a; git log -1 --format=%s`, want: "r\nMerge branch 'amberfs/r/main'"},
+		"theirs, links that they did not change": {how: "merge", rule: threeway.TakeTheirs, make: `ln -s a l; ln -s a m; git add .; git commit -qm links`,
+			run: `echo r >a; git commit -qam fork`, dir: `rm l m; echo m >m; ln -sf a c; git commit -qam mine`, check: `git status -s; readlink l m; cat c`, want: "a\na\nc"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &histories{t: t, rig: newRig(t, "dir", mk+`git config user.name a; git config user.email a@a`), join: c.join}
+			h := &histories{t: t, rig: newRig(t, "dir", mk+`git config user.name a; git config user.email a@a; `+c.make), join: c.join}
 			h.rig.shell(h.rig.run, c.run)
 			h.rig.shell(h.rig.dir, c.dir)
 			_, conflicts, err := h.merge(c.how, c.rule)

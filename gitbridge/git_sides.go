@@ -266,13 +266,17 @@ func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, er
 
 		base, ours, theirs := has[0], has[1], has[2]
 
-		other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
+		other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
 		if other(ours) || other(theirs) || sameFile(r.in.Source, base, ours) || sameFile(r.in.Source, ours, theirs) || !asCommitted(fileOf(r.in.Source, ours)) {
 			continue
 		}
 
 		edit := threeway.Edit{Path: at}
-		if theirs != nil {
+		switch {
+		case theirs == nil:
+		case theirs.IsSymlink():
+			edit.Target = theirs.Target
+		default:
 			edit.Mode = theirs.Mode
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(r.in.Source.Files)), nil }
 		}

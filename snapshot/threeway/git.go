@@ -35,11 +35,12 @@ type Outcome struct {
 	Close     func() // called when the edits are made
 }
 
-// An Edit gives a file of the present tree other bytes, or removes it.
+// An Edit gives a file of the present tree other bytes, makes it a symbolic link, or removes it.
 type Edit struct {
-	Path string
-	Mode uint32                        // 0: as it was
-	Open func() (io.ReadCloser, error) // nil: it is removed
+	Path   string
+	Mode   uint32                        // 0: as it was
+	Target string                        // of a symbolic link
+	Open   func() (io.ReadCloser, error) // nil: it is removed, or a symbolic link
 }
 
 // A Repository is what happened to one git directory, in git's words.
@@ -97,8 +98,19 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		if e.Open == nil {
+		if e.Open == nil && e.Target == "" {
 			p.set(e.Path, nil)
+			continue
+		}
+
+		n, err := p.fileIn(path.Dir(e.Path))
+		if err != nil {
+			return err
+		}
+
+		if e.Target != "" {
+			n.Mode, n.Target = unix.S_IFLNK|0o777, e.Target
+			p.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
 			continue
 		}
 
@@ -113,10 +125,6 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		n, err := p.fileIn(path.Dir(e.Path))
-		if err != nil {
-			return err
-		}
 		if _, rel, _ := InGit(e.Path); strings.HasPrefix(rel, "objects/") {
 			n.Mode &^= 0o222 // as git writes objects
 		}

@@ -225,6 +225,17 @@ func (s *side) branches() (out []string) {
 	return append(append(out, s.commit), s.stash...)
 }
 
+// fetchedOver are the commits that remote-tracking branches had before a fetch there moved them: as
+// for git, nothing else keeps them.
+func (s *side) fetchedOver(theirs *side, said string) (out []string) {
+	for name, id := range s.refs {
+		if short, ok := strings.CutPrefix(name, "refs/remotes/"); ok && theirs.refs[name] != id && strings.Contains(said, short+" moved") {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // check checks the receiving side, which was ours, now that theirs came.
 func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefer bool) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -234,7 +245,7 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 		}
 	}
 	// No commit is lost.
-	has, hadTheirs := h.reach(now.tips()...), h.reach(base.tips()...)
+	has, hadTheirs := h.reach(append(now.tips(), ours.fetchedOver(theirs, said)...)...), h.reach(base.tips()...)
 	for id := range h.reach(ours.tips()...) {
 		if !has[id] && !strings.Contains(said, h.commits[id].subject) && !(strings.Contains(said, "stash") && slices.Equal(ours.stash, base.stash)) {
 			fail("LOST: the commit %s of ours", h.commits[id].subject)
@@ -383,7 +394,7 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 		case slices.Contains(nestedNames, first) && (ours.nested[first] == nil) != (theirs.nested[first] == nil):
 			want = n // a working tree that one side has removed
 		case t == "" && !theirs.dirty[at] && n == o && h.sparse:
-		case !parted && now.commit != ours.commit && !ours.dirty[at] && !h.sparse && base.nested[first] == nil && !(t == b && theirs.dirty[at]): // HEAD becomes theirs, and the file follows
+		case !parted && now.commit != ours.commit && !ours.dirty[at] && (!h.sparse || n == t && !now.dirty[at]) && base.nested[first] == nil && !(t == b && theirs.dirty[at]): // HEAD becomes theirs, and the file follows
 			want = t
 		case t == b || t == o:
 		case parted && !theirs.dirty[at] && n == o: // as the commit has it that does not come

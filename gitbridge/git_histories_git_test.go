@@ -58,9 +58,10 @@ b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --
 else git checkout -q -f $o; git merge -q -s recursive -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
 }
 
-// ofBoth calls git with the objects of both sides. It returns "" if that fails.
+// ofBoth calls git with the objects of both sides, and with as much of the history as the receiving one
+// has. It returns "" if that fails.
 func (h *histories) ofBoth(args string) string {
-	return strings.TrimSpace(h.rig.in(filepath.Join(h.rig.dir, h.below), `a=$(git -C "$TOP/run/`+h.below+`" rev-parse --path-format=absolute --git-path objects); out=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+`) && echo "$out"`))
+	return strings.TrimSpace(h.rig.in(filepath.Join(h.rig.dir, h.below), `a=$(git -C "$TOP/run/`+h.below+`" rev-parse --path-format=absolute --git-path objects); out=$(GIT_SHALLOW_FILE="`+filepath.Join(h.to, h.below, ".git/shallow")+`" GIT_ALTERNATE_OBJECT_DIRECTORIES=$a git `+args+` 2>/dev/null) && echo "$out"`))
 }
 
 // mergeTree is the tree of git's merge of the branch that ours has checked out, "" if it has conflicts.

@@ -42,6 +42,7 @@ type histories struct {
 	base      *side           // what both sides had
 	why       map[string]bool // why something was refused
 	sparse    bool            // a side may have a sparse checkout
+	to        string          // the directory that receives
 	below     string          // the repository that is checked, in the directory; "" for the outer one
 	join      bool            // a branch that both sides moved is merged
 }
@@ -187,7 +188,7 @@ func (r *rig) in(dir, script string) string {
 // bring brings theirs to ours, which is in a directory. ok is false if it was refused first.
 func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 	h.t.Helper()
-	h.excused = make(map[string]bool)
+	h.excused, h.to = make(map[string]bool), dir
 	prefer := false
 	asked := ""
 	h.join = h.rnd.IntN(3) == 0

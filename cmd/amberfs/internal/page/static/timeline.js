@@ -7,7 +7,7 @@ import { before, parentOf, store, summary, takenBefore, titleOf } from "./store.
 export const kindIcon = ({ kind }) => icon($(`i-${kind}`) ? kind : "manual", $(`i-${kind}`)?.dataset.kind || kind);
 const lane = 14, most = 6; // pixels of a line of the graph, and how many there are
 const heightOf = (item) => ({ heading: 34, fork: 40, more: 34 })[item.type] || (item.two ? 81 : 60);
-const faint = ({ kind }) => /^(pre-restore|actor)$/.test(kind); // its title is not bold
+const faint = ({ kind }) => /^(pre-restore|actor|call)$/.test(kind); // its title is not bold
 const pens = [550, 400].map((weight) => { // measure titles: bold, and faint
   const pen = document.createElement("canvas").getContext("2d"), { fontSize, fontFamily } = getComputedStyle(document.body);
   pen.font = `${weight} ${fontSize} ${fontFamily}`;
@@ -125,7 +125,7 @@ function folded(snapshots) {
   let run = [], person = false;
   const flush = (end) => { if (run.length > 2 && person && end) parts.push(run); else parts.push(...run.map((s) => [s])); run = []; };
   for (const s of snapshots) {
-    const turn = ["turn", "auto", "actor"].includes(s.kind) && !s.pinned;
+    const turn = ["turn", "call", "auto", "actor"].includes(s.kind) && !s.pinned;
     if (turn && (!run.length || parentOf(run.at(-1).name) === s.name)) { run.push(s); continue; }
     const hand = !turn && s.kind !== "pre-restore";
     flush(hand);

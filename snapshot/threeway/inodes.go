@@ -9,7 +9,7 @@ import (
 )
 
 // fileOf returns the file of the plan for a file of theirs, a new one if there is none.
-func (t *taking) fileOf(x *theirFile) (*file, error) {
+func (t *intervalMerge) fileOf(x *theirFile) (*file, error) {
 	if x.file != nil {
 		return x.file, nil
 	}
@@ -29,7 +29,7 @@ func (t *taking) fileOf(x *theirFile) (*file, error) {
 }
 
 // mergeInodes merges the attributes and contents of the files of theirs.
-func (t *taking) mergeInodes(ctx context.Context) error {
+func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 	for _, x := range t.files {
 		if err := turns.Yield(ctx); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (t *taking) mergeInodes(ctx context.Context) error {
 
 // sidesOf returns the file of the base and the file of ours to merge with a file of theirs, and the
 // path for a decision about it. For a new file of theirs they are the files at the path of copied.
-func (t *taking) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
+func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
 	if x.baseIno != 0 {
 		if b, err = t.baseFile(x.baseIno); err != nil {
 			return nil, nil, "", err
@@ -93,7 +93,7 @@ func (t *taking) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err e
 
 // mergeCopies merges the changes of theirs to a file of the base into copies of the file in ours: new
 // files at one of its names.
-func (t *taking) mergeCopies() error {
+func (t *intervalMerge) mergeCopies() error {
 	seen := make(map[*file]bool)
 
 	for _, c := range t.changes {
@@ -149,7 +149,7 @@ func (t *taking) mergeCopies() error {
 
 // mergeInode merges the changes from base to theirs with the file ours, and stages the result for the
 // file into. names are the paths of into.
-func (t *taking) mergeInode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
+func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, base, theirs *tree.Inode) error {
 	n, view, lines, ok, err := t.mergedInode(p, ours, base, theirs)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (t *taking) mergeInode(p string, names []string, into, ours *file, base, th
 }
 
 // stage sets the planned inode of a file, at once or in commit.
-func (t *taking) stage(f *file, n *tree.Inode, view uint32) {
+func (t *intervalMerge) stage(f *file, n *tree.Inode, view uint32) {
 	s := stagedInode{f, n, view}
 	if t.committed {
 		s.apply()
@@ -196,7 +196,7 @@ func (s stagedInode) apply() { s.file.node, s.file.view, s.file.changed = s.node
 // mergedInode returns the inode of the file f with the changes from base to theirs, nil if there are
 // none. lines is set if mergeTexts has to merge its lines or to use the decision about p. ok is false
 // if the file is in conflict.
-func (t *taking) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
+func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
 	_, decided := t.Decided[p]
 	if ours == base && !decided {

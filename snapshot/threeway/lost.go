@@ -7,7 +7,7 @@ import (
 )
 
 // addLost adds conflicts for files that one side changed and the other side removed.
-func (t *taking) addLost() error {
+func (t *intervalMerge) addLost() error {
 	for _, c := range t.changes {
 		p := c.Path.String()
 		b, err := t.baseAt(p)
@@ -76,7 +76,7 @@ func (t *taking) addLost() error {
 
 // addMovedTwice adds conflicts for files that one side moved, and the other side removed
 // or moved to another path.
-func (t *taking) addMovedTwice() error {
+func (t *intervalMerge) addMovedTwice() error {
 	if t.ByPath {
 		return nil
 	}

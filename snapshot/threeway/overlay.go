@@ -9,7 +9,7 @@ import (
 
 // fileAfter returns the file at a path in the plan with the changes of the interval; nil if there is
 // none.
-func (t *taking) fileAfter(at string) (*file, error) {
+func (t *intervalMerge) fileAfter(at string) (*file, error) {
 	if t.committed {
 		return t.get(at)
 	}
@@ -27,7 +27,7 @@ func (t *taking) fileAfter(at string) (*file, error) {
 }
 
 // set plans the file f at a path, or with nil that the path does not exist.
-func (t *taking) set(at string, f *file) {
+func (t *intervalMerge) set(at string, f *file) {
 	if t.committed {
 		t.Plan.set(at, f)
 		return
@@ -41,7 +41,7 @@ func (t *taking) set(at string, f *file) {
 }
 
 // namesAfter returns the paths of a file in the plan with the changes of the interval.
-func (t *taking) namesAfter(f *file) ([]string, error) {
+func (t *intervalMerge) namesAfter(f *file) ([]string, error) {
 	names, err := t.namesOf(f, 0)
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func (t *taking) namesAfter(f *file) ([]string, error) {
 
 // below calls fn for each path below a directory in the plan with the changes of the interval, until
 // fn returns false.
-func (t *taking) below(at string, dir *file, fn func(name string) bool) error {
+func (t *intervalMerge) below(at string, dir *file, fn func(name string) bool) error {
 	_, err := t.eachBelow(at, dir, fn)
 	return err
 }
 
 // eachBelow implements below. more is false if fn returned false.
-func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
+func (t *intervalMerge) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
 	names := slices.Concat(t.addedNames[at], t.newEntries[at])
 	if dir.present != nil {
 		if err := dir.present.Dir.List(t.Source, 0, func(e tree.Dirent, _ uint64) bool {
@@ -108,7 +108,7 @@ func (t *taking) eachBelow(at string, dir *file, fn func(name string) bool) (mor
 
 // parents plans the missing directories above a path, as they are in theirs. It returns false if a
 // file is in the way.
-func (t *taking) parents(at string) (bool, error) {
+func (t *intervalMerge) parents(at string) (bool, error) {
 	dir := path.Dir(at)
 	if dir == "." {
 		return true, nil
@@ -133,7 +133,7 @@ func (t *taking) parents(at string) (bool, error) {
 }
 
 // commit puts the changes of the interval into the plan.
-func (t *taking) commit() {
+func (t *intervalMerge) commit() {
 	t.committed = true
 	for p, f := range t.newNames {
 		t.Plan.set(p, f)

@@ -169,7 +169,7 @@ func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
 }
 
 // takeWhole makes the directories of Interval.Whole what they are in theirs, if the rule says so.
-func (t *taking) takeWhole(ctx context.Context) error {
+func (t *intervalMerge) takeWhole(ctx context.Context) error {
 	for _, dir := range t.Whole {
 		if err := t.conflict(dir, func() error { return t.replace(ctx, dir) }); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (t *taking) takeWhole(ctx context.Context) error {
 }
 
 // replace makes a directory what it is in theirs, with all in it.
-func (t *taking) replace(ctx context.Context, dir string) error {
+func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 	files := make(map[uint64]*file) // by their inodes in theirs
 	return tree.Diff(ctx, t.Source, t.Plan.Ours, t.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
 		p := c.Path.String()

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A taking is one call of Plan.Take: it merges the changes of one interval into the plan. In a
+// An intervalMerge is one call of Plan.Take: it merges the changes of one interval into the plan. In a
 // change c, c.Before is the inode in the base, and c.After the inode in theirs.
 //
 // Inodes and names are merged separately:
@@ -22,8 +22,8 @@ import (
 //     name after the merge.
 //
 // All decisions use the plan before the interval, which Plan.get returns. The changes of the
-// interval are kept in the taking until commit.
-type taking struct {
+// interval are kept in the intervalMerge until commit.
+type intervalMerge struct {
 	filePairs
 
 	newNames   map[string]*file    // paths that the interval changed; nil: the path does not exist
@@ -44,7 +44,7 @@ type stagedInode struct {
 // Take merges the changes of an interval into the plan.
 func (p *Plan) Take(ctx context.Context, i Interval) error {
 	p.texts = nil
-	t := &taking{
+	t := &intervalMerge{
 		filePairs: filePairs{Plan: p, Interval: i}, newNames: make(map[string]*file), newEntries: make(map[string][]string),
 		addedPaths: make(map[*file][]string),
 	}
@@ -82,7 +82,7 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 
 // selectChanges sets changes to the changes of the interval, without paths that stay, and without
 // the other paths of files that moved from or to such a path.
-func (t *taking) selectChanges() {
+func (t *intervalMerge) selectChanges() {
 	// names has, for a file: it lost a name, it gained a name, one of these names stays.
 	type names struct{ from, to, stays bool }
 	moved := make(map[uint64]*names)
@@ -122,7 +122,7 @@ func (t *taking) selectChanges() {
 }
 
 // addDisputed adds conflicts for the disputed paths of the interval, unless ours equals theirs.
-func (t *taking) addDisputed() error {
+func (t *intervalMerge) addDisputed() error {
 	for _, c := range t.changes {
 		p := c.Path.String()
 		if !t.Disputed[p] {
@@ -151,7 +151,7 @@ func (t *taking) addDisputed() error {
 }
 
 // takeName merges the change of a name.
-func (t *taking) takeName(ctx context.Context, c tree.Change) error {
+func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (t *taking) takeName(ctx context.Context, c tree.Change) error {
 
 // sameResult reports whether both sides gave a name an equal file or directory, or has planned the
 // one that is a link if the other side has a copy.
-func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
+func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
 		return t.equals(ours, c.After) // directories
@@ -270,7 +270,7 @@ func (t *taking) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Ch
 
 // conflictAt adds a conflict for a name. If ours is a directory and theirs a file, all paths in the
 // directory are conflicts, too.
-func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
+func (t *intervalMerge) conflictAt(p string, ours *file, c tree.Change) error {
 	theirsDir := c.After != nil && c.After.IsDir()
 	t.whole[p] = t.whole[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
 
@@ -292,7 +292,7 @@ func (t *taking) conflictAt(p string, ours *file, c tree.Change) error {
 
 // takeTheirs plans the version of theirs for a name. It may find a conflict, except with force,
 // which is for a name that is a conflict already.
-func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
+func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	there, err := t.fileAfter(p)
 	if err != nil {
 		return err
@@ -340,7 +340,7 @@ func (t *taking) takeTheirs(p string, c tree.Change, force bool) error {
 }
 
 // mergeDir merges the attributes of a directory that is in the base and in theirs.
-func (t *taking) mergeDir(p string, ours *file, c tree.Change) error {
+func (t *intervalMerge) mergeDir(p string, ours *file, c tree.Change) error {
 	same, err := tree.SameFile(t.Source, c.After, c.Before)
 	if err != nil || same {
 		return err
@@ -356,7 +356,7 @@ func (t *taking) mergeDir(p string, ours *file, c tree.Change) error {
 
 // removeDir removes a directory that theirs removed, unless it has entries in the plan. If ours
 // changed its attributes, that is a conflict.
-func (t *taking) removeDir(p string, ours *file, c tree.Change) error {
+func (t *intervalMerge) removeDir(p string, ours *file, c tree.Change) error {
 	if ours == nil || !ours.node.IsDir() {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -132,14 +131,4 @@ func writeRules(dir string, files map[string][]byte) error {
 	}
 
 	return nil
-}
-
-// RefChanges says in git's words what changed in a git directory from one state to another, see
-// [gitdir.Moved]. A directory that is none in one of the states has no words.
-func RefChanges(src *tree.Source, base, now *tree.State, dir string) ([]string, error) {
-	was, is := treeFiles{src, base, dir}, treeFiles{src, now, dir}
-	if !gitdir.Is(was) || !gitdir.Is(is) {
-		return nil, nil
-	}
-	return gitdir.Moved(was, is)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A DirGit knows git, of which the directory knows nothing.
+// Git is what a directory asks of git. This package knows nothing of git itself.
 type Git interface {
 	// Linked returns the directory that the entry `.git` of a directory names; nil if that is in
 	// root, or no git directory.

@@ -73,6 +73,7 @@ var commands = []struct {
 	{"git stash", `echo n >>two && git stash -q`, []string{"git .git: new stash at"}},
 	{"git tag", `git tag v1`, []string{"git .git: new tag v1 at"}},
 	{"git rm", `git rm -q --cached README.md`, []string{"git .git: 1 path staged, unstaged or committed"}},
+	{"a program makes git's index huge", `truncate -s 64M .git/index`, []string{"git .git: its files changed: .git/index: there is too much to read"}},
 	{"the repository is deleted", `rm -rf .git`, []string{"deleted .git/ ("}},
 	{"an empty directory is deleted", `rmdir empty`, []string{"deleted empty/ (0 files)"}},
 	{"many files at once", `mkdir out && cd out && for i in $(seq 300); do echo $i >$i.txt; done`, []string{"added out/ (300 files)"}},

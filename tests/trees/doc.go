@@ -1,0 +1,3 @@
+// Package trees has what the tests of directories, archives and git share: trees in memory, and sinks
+// that build and compare them.
+package trees

@@ -309,6 +309,8 @@ func TestPromoteWithConflict(t *testing.T) {
 	put("other", "ours\n")
 	b := open(t, m, "--write")
 	b.noErrors()
+	b.wait(`document.querySelectorAll("#workspaces [role=tab]").length === 2`)
+	b.key("s") // draws the title and the buttons of main, with its forks
 	b.click("#workspaces [role=tab]", "try")
 	b.click("#actions button", "Merge")
 	b.click("#conflicts [aria-label=same] > header button", "try")

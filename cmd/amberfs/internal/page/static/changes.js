@@ -1,5 +1,5 @@
 // What differs between two states: a header, a tree of files, and all diffs below each other.
-import { call } from "./api.js";
+import { call, currentWorkspace } from "./api.js";
 import { $, ask, button, bytes, chip, colourOf, count, el, focus, frame, icon, menu, redraw, spelledOut, text, time, visible } from "./dom.js";
 import { Diff, images } from "./diff.js";
 import { Rows } from "./rows.js";
@@ -25,7 +25,7 @@ export class Changes {
       }
     }, { root: $("diffs"), rootMargin: "500px" });
   }
-  mark(f) { return `${this.at.a}\n${this.at.b}\n${key(f)}`; } // of a file that was viewed in this comparison
+  mark(f) { return `${currentWorkspace()}\n${this.at.a}\n${this.at.b}\n${key(f)}`; } // of a file that was viewed in this comparison
   // show compares a with b in a workspace; one is the name of the state that it is about.
   async show(at) {
     this.stop?.abort();
@@ -74,7 +74,7 @@ export class Changes {
     const [added, removed] = ["added", "removed"].map((k) => this.files.reduce((n, f) => n + (f[k] || 0), 0)), sum = added + removed;
     const total = this.total === null ? "" : count(this.files.length, "file") + (this.total > this.files.length ? " and more" : "");
     // The title and the buttons stay while they are the same: a click on one may be under way.
-    const same = JSON.stringify([this.at, s, store.undo, store.writes, store.forks.map((f) => [f.name, f.run?.state])]);
+    const same = JSON.stringify([currentWorkspace(), this.at, s, store.undo, store.writes, store.forks.map((f) => [f.name, f.run?.state])]);
     const top = same === this.headed && $("subject").firstChild;
     this.headed = same;
     const line = top || el("div.line", button(icon("back", "Back to the timeline"), () => page.pane("timeline"), { class: "quiet narrow" }),

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/fsmodel"
 )
 
 func (w *world) capture() {
@@ -42,7 +43,7 @@ func (w *world) compareSnapshot(y *system, ws, name string, c *captured) {
 	w.must(err)
 	s, err := y.look(id)
 	w.must(err)
-	if d := difference(c.exact, s.exact); d != "" {
+	if d := fsmodel.Compare(c.exact, s.exact); d != "" {
 		w.t.Fatalf("snapshot %s of %q:\n%s", name, ws, d)
 	}
 }
@@ -242,7 +243,7 @@ func (w *world) adopt(ws string) {
 	s, err := w.y.look(id)
 	w.must(err)
 	root := w.trees[ws]
-	if d := difference(root.list(), s.list); d != "" {
+	if d := fsmodel.Compare(root.list(), s.list); d != "" {
 		w.t.Fatalf("workspace %q:\n%s", ws, d)
 	}
 	of := map[live.NodeID]*node{}
@@ -305,7 +306,7 @@ func (w *world) replay() {
 			w.must(err)
 			exact[i] = s.exact
 		}
-		if d := difference(exact[0], exact[1]); d != "" {
+		if d := fsmodel.Compare(exact[0], exact[1]); d != "" {
 			w.t.Fatalf("workspace %q after recovery:\n%s", ws, d)
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.snaps[ws])) {

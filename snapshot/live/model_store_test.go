@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/fsmodel"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
@@ -208,7 +209,7 @@ func (y *system) look(root live.NodeID) (*seen, error) {
 			if _, ok := first[a.ID]; !ok {
 				first[a.ID] = path
 			}
-			e.same = first[a.ID]
+			e.Same = first[a.ID]
 		}
 		out.list[path], out.ids[path] = e.String(), a.ID
 		out.exact[path] = fmt.Sprintf("%v ino %d mtime %d blocks %d", e, a.ID.Ino(), a.Mtime, a.Blocks)
@@ -241,16 +242,16 @@ func (y *system) names(dir live.NodeID) (names []string, err error) {
 	return names, err
 }
 
-func (y *system) entry(a live.Attr) (e entry, err error) {
-	e = entry{mode: a.Mode, nlink: int(a.Nlink)}
+func (y *system) entry(a live.Attr) (e fsmodel.Entry, err error) {
+	e = fsmodel.Entry{Mode: a.Mode, Nlink: int(a.Nlink)}
 	switch a.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		e.data, err = y.read(a.ID)
-		if err == nil && int64(len(e.data)) != a.Size {
-			err = fmt.Errorf("%d bytes of a file of %d", len(e.data), a.Size)
+		e.Data, err = y.read(a.ID)
+		if err == nil && int64(len(e.Data)) != a.Size {
+			err = fmt.Errorf("%d bytes of a file of %d", len(e.Data), a.Size)
 		}
 	case unix.S_IFLNK:
-		e.target, err = y.f.Readlink(a.ID)
+		e.Target, err = y.f.Readlink(a.ID)
 	}
 	if err != nil {
 		return e, err
@@ -259,10 +260,10 @@ func (y *system) entry(a live.Attr) (e entry, err error) {
 	for i := 0; err == nil && i < len(names); i++ {
 		var value []byte
 		if value, err = y.f.GetXattr(a.ID, names[i]); err == nil {
-			if e.xattrs == nil {
-				e.xattrs = map[string]string{}
+			if e.Xattrs == nil {
+				e.Xattrs = map[string]string{}
 			}
-			e.xattrs[names[i]] = string(value)
+			e.Xattrs[names[i]] = string(value)
 		}
 	}
 	return e, err

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/fsmodel"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -452,7 +453,7 @@ func (w *world) write() {
 	}
 	_, err := w.y.f.Write(n.id, p, off, false)
 	w.must(err)
-	w.change(n, splice(n.data, off, p))
+	w.change(n, fsmodel.Splice(n.data, off, p))
 }
 
 func (w *world) change(n *node, data []byte) {
@@ -470,7 +471,7 @@ func (w *world) truncate() {
 	size, _ := w.extent()
 	_, err := w.y.f.SetAttr(n.id, live.SetAttr{Size: &size})
 	w.must(err)
-	w.change(n, resize(n.data, size))
+	w.change(n, fsmodel.Resize(n.data, size))
 }
 
 func (w *world) fallocate() {
@@ -481,10 +482,10 @@ func (w *world) fallocate() {
 	w.must(w.y.f.Fallocate(n.id, off, size, mode))
 	data := n.data
 	if mode&keep == 0 {
-		data = resize(data, max(int64(len(data)), off+size))
+		data = fsmodel.Resize(data, max(int64(len(data)), off+size))
 	}
 	if end := min(off+size, int64(len(data))); mode&^keep != 0 && end > off {
-		data = splice(data, off, make([]byte, end-off))
+		data = fsmodel.Splice(data, off, make([]byte, end-off))
 	}
 	w.change(n, data)
 }
@@ -516,7 +517,7 @@ func (w *world) clone() {
 		w.t.Fatalf("%d bytes were cloned, want %d", done, length)
 	}
 	if length > 0 {
-		w.change(to, splice(to.data, doff, from.data[soff:soff+length]))
+		w.change(to, fsmodel.Splice(to.data, doff, from.data[soff:soff+length]))
 	}
 }
 

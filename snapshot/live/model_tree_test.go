@@ -1,9 +1,6 @@
 package live_test
 
 import (
-	"bytes"
-	"fmt"
-	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/fsmodel"
 )
 
 // A node is an inode of the model. Two names of a file are two entries with one node.
@@ -119,86 +117,30 @@ func (n *node) below(dir *node) bool {
 }
 
 // A listing describes the nodes of a tree by path; "" is the root.
-type listing map[string]string
-
-// An entry is what a listing says of one node.
-type entry struct {
-	mode   uint32
-	nlink  int
-	data   []byte
-	target string
-	xattrs map[string]string
-	same   string // the first path of the same inode
-}
-
-func (e entry) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%o nlink %d", e.mode, e.nlink)
-	switch e.mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		fmt.Fprintf(&b, " %d bytes %08x", len(e.data), crc32.ChecksumIEEE(e.data))
-	case unix.S_IFLNK:
-		fmt.Fprintf(&b, " -> %s", e.target)
-	}
-	for _, name := range slices.Sorted(maps.Keys(e.xattrs)) {
-		fmt.Fprintf(&b, " %s=%s", name, e.xattrs[name])
-	}
-	if e.same != "" {
-		fmt.Fprintf(&b, " same as %s", e.same)
-	}
-	return b.String()
-}
+type listing = map[string]string
 
 // list describes a tree of the model.
 func (n *node) list() listing {
 	out, links, first := listing{}, n.links(), map[*node]string{}
 	describe := func(path string, n *node) {
-		e := entry{mode: n.mode, nlink: links[n], data: n.data, target: n.target, xattrs: n.xattrs}
+		e := fsmodel.Entry{Mode: n.mode, Nlink: links[n], Data: n.data, Target: n.target, Xattrs: n.xattrs}
 		switch {
 		case n.isDir():
-			e.nlink = 2
+			e.Nlink = 2
 			for _, child := range n.entries {
 				if child.isDir() {
-					e.nlink++
+					e.Nlink++
 				}
 			}
-		case e.nlink > 1:
+		case e.Nlink > 1:
 			if _, ok := first[n]; !ok {
 				first[n] = path
 			}
-			e.same = first[n]
+			e.Same = first[n]
 		}
 		out[path] = e.String()
 	}
 	describe("", n)
 	n.walk("", describe)
 	return out
-}
-
-// difference says on which paths two listings differ, "" for none.
-func difference(want, got listing) string {
-	all := maps.Clone(want)
-	maps.Copy(all, got)
-	var b strings.Builder
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		if want[path] != got[path] && b.Len() < 2000 {
-			fmt.Fprintf(&b, "  %q\n    want %s\n    got  %s\n", path, want[path], got[path])
-		}
-	}
-	return b.String()
-}
-
-// splice is data with p written at off.
-func splice(data []byte, off int64, p []byte) []byte {
-	out := make([]byte, max(int64(len(data)), off+int64(len(p))))
-	copy(out, data)
-	copy(out[off:], p)
-	return out
-}
-
-func resize(data []byte, size int64) []byte {
-	if size <= int64(len(data)) {
-		return bytes.Clone(data[:size])
-	}
-	return splice(data, int64(len(data)), make([]byte, size-int64(len(data))))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/fsmodel"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -39,7 +40,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 	write := func(y *system, id live.NodeID, b []byte, off int64) {
 		_, err := y.f.Write(id, b, off, false)
 		must.OK(t, err)
-		content[id] = splice(content[id], off, b)
+		content[id] = fsmodel.Splice(content[id], off, b)
 	}
 	for name, id := range all {
 		write(y, id, bytes.Repeat([]byte(name), 20_000), 0)

@@ -6,6 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const maxName = 255 // bytes
+
 // lookup finds the directory that holds a path, and its last element there,
 // nil when there is none. All symlinks of a model dangle, so walking through
 // one ends in ENOENT.
@@ -15,6 +17,8 @@ func (fs *FS) lookup(path string) (dir *node, name string, n *node, err error) {
 	for _, part := range parts[:len(parts)-1] {
 		next := dir.children[part]
 		switch {
+		case len(part) > maxName:
+			return nil, "", nil, unix.ENAMETOOLONG
 		case next == nil || next.isSymlink():
 			return nil, "", nil, unix.ENOENT
 		case !next.isDir():
@@ -23,6 +27,9 @@ func (fs *FS) lookup(path string) (dir *node, name string, n *node, err error) {
 		dir = next
 	}
 	name = parts[len(parts)-1]
+	if len(name) > maxName {
+		return nil, "", nil, unix.ENAMETOOLONG
+	}
 	return dir, name, dir.children[name], nil
 }
 
@@ -52,6 +59,8 @@ func (op Op) Apply(fs *FS) error {
 		return fs.add(op.Path, &node{mode: unix.S_IFREG | op.Mode})
 	case Mkdir:
 		return fs.add(op.Path, &node{mode: unix.S_IFDIR | op.Mode, children: map[string]*node{}})
+	case Mkfifo:
+		return fs.add(op.Path, &node{mode: unix.S_IFIFO | op.Mode})
 	case Symlink:
 		return fs.add(op.Path, &node{mode: unix.S_IFLNK | 0o777, target: op.To})
 	case Link:
@@ -73,7 +82,7 @@ func (op Op) Apply(fs *FS) error {
 		return fs.remove(op)
 	case Rename, RenameNoReplace, RenameExchange, RenameWhiteout:
 		return fs.rename(op)
-	case Chmod, SetXattr, RemoveXattr:
+	case Chmod, SetXattr, RemoveXattr, CreateXattr, ReplaceXattr:
 		return fs.setAttr(op)
 	case Copy:
 		return fs.copyRange(op)
@@ -175,16 +184,23 @@ func (fs *FS) setAttr(op Op) error {
 	if err != nil {
 		return err
 	}
+	_, there := n.xattrs[op.Name]
 	switch op.Kind {
 	case Chmod:
 		n.mode = n.mode&unix.S_IFMT | op.Mode
-	case SetXattr:
+	case SetXattr, CreateXattr, ReplaceXattr:
+		if there && op.Kind == CreateXattr {
+			return unix.EEXIST
+		}
+		if !there && op.Kind == ReplaceXattr {
+			return unix.ENODATA
+		}
 		if n.xattrs == nil {
 			n.xattrs = map[string]string{}
 		}
-		n.xattrs[op.Name] = op.value()
+		n.xattrs[op.Name] = op.Value()
 	case RemoveXattr:
-		if _, ok := n.xattrs[op.Name]; !ok {
+		if !there {
 			return unix.ENODATA
 		}
 		delete(n.xattrs, op.Name)
@@ -199,14 +215,16 @@ func (fs *FS) change(op Op) error {
 	}
 	switch op.Kind {
 	case Write:
-		n.data = splice(n.data, op.Off, op.bytes())
+		n.data = Splice(n.data, op.Off, op.Bytes())
 	case Append:
-		n.data = splice(n.data, int64(len(n.data)), op.bytes())
+		n.data = Splice(n.data, int64(len(n.data)), op.Bytes())
 	case Truncate:
-		n.data = resize(n.data, op.Len)
+		n.data = Resize(n.data, op.Len)
+	case Allocate:
+		n.data = Resize(n.data, max(int64(len(n.data)), op.Off+op.Len))
 	case Punch:
 		if end := min(op.Off+op.Len, int64(len(n.data))); end > op.Off {
-			n.data = splice(n.data, op.Off, make([]byte, end-op.Off))
+			n.data = Splice(n.data, op.Off, make([]byte, end-op.Off))
 		}
 	}
 	return nil
@@ -228,6 +246,6 @@ func (fs *FS) copyRange(op Op) error {
 	if src == dst && op.Off < op.ToOff+length && op.ToOff < op.Off+length {
 		return unix.EINVAL
 	}
-	dst.data = splice(dst.data, op.ToOff, src.data[op.Off:op.Off+length])
+	dst.data = Splice(dst.data, op.ToOff, src.data[op.Off:op.Off+length])
 	return nil
 }

@@ -86,15 +86,15 @@ func (fs *FS) List() map[string]string {
 	walk = func(prefix string, n *node) {
 		for _, name := range slices.Sorted(maps.Keys(n.children)) {
 			c, path := n.children[name], prefix+name
-			d := description{mode: c.mode, data: c.data, target: c.target, xattrs: c.xattrs}
+			d := Entry{Mode: c.mode, Data: c.data, Target: c.target, Xattrs: c.xattrs}
 			if !c.isDir() {
-				d.nlink = nlink[c]
-				if d.nlink > 1 {
-					d.same = path
+				d.Nlink = nlink[c]
+				if d.Nlink > 1 {
+					d.Same = path
 					if same, ok := first[c]; ok {
-						d.same = same
+						d.Same = same
 					}
-					first[c] = d.same
+					first[c] = d.Same
 				}
 			}
 			list[path] = d.String()
@@ -105,34 +105,34 @@ func (fs *FS) List() map[string]string {
 	return list
 }
 
-// A description is what List and Observe say of a path.
-type description struct {
-	mode   uint32
-	nlink  int
-	data   []byte
-	target string
-	xattrs map[string]string
-	same   string
+// An Entry is what a listing says of a path.
+type Entry struct {
+	Mode   uint32 // with the type
+	Nlink  int    // 0 is not printed
+	Data   []byte
+	Target string
+	Xattrs map[string]string
+	Same   string // the first path of the same inode, if it has more than one
 }
 
-func (d description) String() string {
+func (d Entry) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%o", d.mode)
-	if d.nlink > 0 {
-		fmt.Fprintf(&b, " nlink %d", d.nlink)
+	fmt.Fprintf(&b, "%o", d.Mode)
+	if d.Nlink > 0 {
+		fmt.Fprintf(&b, " nlink %d", d.Nlink)
 	}
-	switch d.mode & unix.S_IFMT {
+	switch d.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		sum := sha256.Sum256(d.data)
-		fmt.Fprintf(&b, " %d bytes %x", len(d.data), sum[:8])
+		sum := sha256.Sum256(d.Data)
+		fmt.Fprintf(&b, " %d bytes %x", len(d.Data), sum[:8])
 	case unix.S_IFLNK:
-		fmt.Fprintf(&b, " -> %s", d.target)
+		fmt.Fprintf(&b, " -> %s", d.Target)
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.xattrs)) {
-		fmt.Fprintf(&b, " %s=%s", name, d.xattrs[name])
+	for _, name := range slices.Sorted(maps.Keys(d.Xattrs)) {
+		fmt.Fprintf(&b, " %s=%s", name, d.Xattrs[name])
 	}
-	if d.same != "" {
-		fmt.Fprintf(&b, " same as %s", d.same)
+	if d.Same != "" {
+		fmt.Fprintf(&b, " same as %s", d.Same)
 	}
 	return b.String()
 }

@@ -48,3 +48,9 @@ func TestAgreesWithARealFilesystem(t *testing.T) {
 		}
 	}
 }
+
+// The filesystem that the temporary directory is on does what the suite asks of others.
+func TestConformanceOfARealFilesystem(t *testing.T) {
+	defer unix.Umask(unix.Umask(0))
+	fsmodel.Conformance(t, func(t *testing.T) fsmodel.System { return fsmodel.Dir(t.TempDir()) })
+}

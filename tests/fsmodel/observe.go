@@ -21,27 +21,27 @@ func Observe(dir string) (map[string]string, error) {
 			return &fs.PathError{Op: "lstat", Path: path, Err: err}
 		}
 		rel := path[len(dir)+1:]
-		d := description{mode: st.Mode}
+		d := Entry{Mode: st.Mode}
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			d.data, err = os.ReadFile(path)
+			d.Data, err = os.ReadFile(path)
 		case unix.S_IFLNK:
-			d.target, err = os.Readlink(path)
+			d.Target, err = os.Readlink(path)
 		}
 		if err != nil {
 			return err
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			d.nlink = int(st.Nlink)
-			if d.nlink > 1 {
-				d.same = rel
+			d.Nlink = int(st.Nlink)
+			if d.Nlink > 1 {
+				d.Same = rel
 				if same, ok := first[st.Ino]; ok {
-					d.same = same
+					d.Same = same
 				}
-				first[st.Ino] = d.same
+				first[st.Ino] = d.Same
 			}
 		}
-		if d.xattrs, err = userXattrs(path); err != nil {
+		if d.Xattrs, err = userXattrs(path); err != nil {
 			return err
 		}
 		list[rel] = d.String()

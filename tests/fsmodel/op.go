@@ -32,11 +32,16 @@ const (
 	Chmod
 	SetXattr
 	RemoveXattr
-	kinds
+	randomKinds // Random draws the operations before it
+	CreateXattr // setxattr(XATTR_CREATE)
+	ReplaceXattr
+	Allocate // fallocate
+	Mkfifo
 )
 
 var kindNames = [...]string{"create", "write", "append", "truncate", "punch", "copy", "mkdir", "symlink", "link",
-	"unlink", "rmdir", "rename", "rename-noreplace", "rename-exchange", "rename-whiteout", "chmod", "setxattr", "removexattr"}
+	"unlink", "rmdir", "rename", "rename-noreplace", "rename-exchange", "rename-whiteout", "chmod", "setxattr", "removexattr",
+	"", "createxattr", "replacexattr", "allocate", "mkfifo"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -57,19 +62,18 @@ func (op Op) String() string {
 		s += " " + op.To
 	}
 	switch op.Kind {
-	case Write, Append, Punch, Truncate, Copy:
+	case Write, Append, Punch, Truncate, Copy, Allocate:
 		s += fmt.Sprintf(" off %d len %d to %d fill %d", op.Off, op.Len, op.ToOff, op.Fill)
-	case Create, Mkdir, Chmod:
+	case Create, Mkdir, Chmod, Mkfifo:
 		s += fmt.Sprintf(" mode %o", op.Mode)
-	case SetXattr, RemoveXattr:
+	case SetXattr, RemoveXattr, CreateXattr, ReplaceXattr:
 		s += fmt.Sprintf(" %s=%d", op.Name, op.Fill)
 	}
 	return s
 }
 
-// bytes is what a write brings. It differs between neighbouring bytes, so that
-// a shift shows.
-func (op Op) bytes() []byte {
+// Bytes are what a write brings. Neighbouring bytes differ, so that a shift shows.
+func (op Op) Bytes() []byte {
 	p := make([]byte, op.Len)
 	for i := range p {
 		p[i] = op.Fill + byte(i) + byte(i>>8)
@@ -77,7 +81,8 @@ func (op Op) bytes() []byte {
 	return p
 }
 
-func (op Op) value() string { return fmt.Sprintf("value %d", op.Fill) }
+// Value is the value that an operation gives to an extended attribute.
+func (op Op) Value() string { return fmt.Sprintf("value %d", op.Fill) }
 
 // Do performs the operation below dir. The error is an errno or nil.
 func (op Op) Do(dir string) error {
@@ -88,11 +93,11 @@ func (op Op) Do(dir string) error {
 		return withFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, op.Mode, nil)
 	case Write:
 		return withFile(path, unix.O_WRONLY, 0, func(fd int) error {
-			return whole(op.bytes(), func(p []byte, done int64) (int, error) { return unix.Pwrite(fd, p, op.Off+done) })
+			return whole(op.Bytes(), func(p []byte, done int64) (int, error) { return unix.Pwrite(fd, p, op.Off+done) })
 		})
 	case Append:
 		return withFile(path, unix.O_WRONLY|unix.O_APPEND, 0, func(fd int) error {
-			return whole(op.bytes(), func(p []byte, _ int64) (int, error) { return unix.Write(fd, p) })
+			return whole(op.Bytes(), func(p []byte, _ int64) (int, error) { return unix.Write(fd, p) })
 		})
 	case Truncate:
 		return unix.Truncate(path, op.Len)
@@ -140,7 +145,15 @@ func (op Op) Do(dir string) error {
 	case Chmod:
 		return unix.Chmod(path, op.Mode)
 	case SetXattr:
-		return unix.Setxattr(path, op.Name, []byte(op.value()), 0)
+		return unix.Setxattr(path, op.Name, []byte(op.Value()), 0)
+	case CreateXattr:
+		return unix.Setxattr(path, op.Name, []byte(op.Value()), unix.XATTR_CREATE)
+	case ReplaceXattr:
+		return unix.Setxattr(path, op.Name, []byte(op.Value()), unix.XATTR_REPLACE)
+	case Allocate:
+		return withFile(path, unix.O_WRONLY, 0, func(fd int) error { return unix.Fallocate(fd, 0, op.Off, op.Len) })
+	case Mkfifo:
+		return unix.Mkfifo(path, op.Mode)
 	case RemoveXattr:
 		return unix.Removexattr(path, op.Name)
 	}
@@ -177,8 +190,8 @@ func whole(p []byte, write func(p []byte, done int64) (int, error)) error {
 	return nil
 }
 
-// splice is data with p written at off.
-func splice(data []byte, off int64, p []byte) []byte {
+// Splice returns data with p written at off.
+func Splice(data []byte, off int64, p []byte) []byte {
 	size := max(int64(len(data)), off+int64(len(p)))
 	out := make([]byte, size)
 	copy(out, data)
@@ -186,7 +199,8 @@ func splice(data []byte, off int64, p []byte) []byte {
 	return out
 }
 
-func resize(data []byte, size int64) []byte {
+// Resize returns data cut, or with zeros after it.
+func Resize(data []byte, size int64) []byte {
 	if size <= int64(len(data)) {
 		return bytes.Clone(data[:size])
 	}

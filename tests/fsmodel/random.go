@@ -38,7 +38,7 @@ func mode(s Source) uint32 {
 // that many operations succeed, and sometimes of what is not.
 func Random(s Source, fs *FS, lim Limits) Op {
 	op := Op{
-		Kind: Kind(s.IntN(int(kinds))),
+		Kind: Kind(s.IntN(int(randomKinds))),
 		Fill: byte(s.IntN(256)),
 		Mode: mode(s),
 		Name: fmt.Sprintf("user.x%d", s.IntN(3)),

@@ -83,6 +83,13 @@ func (m *Memory) ReadAt(p []byte, pos, _ int64) error {
 	return nil
 }
 
+// Log appends bytes to the journal and returns their position.
+func (m *Memory) Log(p []byte) int64 {
+	pos := int64(m.log.Len())
+	m.log.Write(p)
+	return pos
+}
+
 const SomeTime = 1_700_000_000_000_000_000
 
 // State builds an unsealed state with these files.
@@ -188,8 +195,7 @@ func (m *Memory) Content(t testing.TB, data string) *content.Content {
 		if part == zeros {
 			continue
 		}
-		pos := int64(m.log.Len())
-		m.log.WriteString(part)
+		pos := m.Log([]byte(part))
 		must.OK(t, c.Write(m.Src.Files, int64(off), int64(len(part)), pos, 0))
 	}
 	must.OK(t, c.Truncate(m.Src.Files, int64(len(data))))

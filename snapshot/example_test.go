@@ -1,0 +1,178 @@
+package snapshot_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// newExample makes a store in a temporary directory. The function that it returns closes and removes it.
+func newExample() (s *snapshot.Store, end func()) {
+	dir, err := os.MkdirTemp("", "example")
+	check(err)
+	s, err = snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{})
+	check(err)
+
+	return s, func() {
+		check(s.Close())
+		check(os.RemoveAll(dir))
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// writeText writes a file in the root of a workspace, as a program does through a mount.
+func writeText(w *snapshot.Workspace, name, text string) {
+	f := w.Store().Forest()
+	a, err := f.Lookup(w.Root(), name)
+	if err != nil {
+		a, err = f.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+		check(err)
+	}
+	_, err = f.Write(a.ID, []byte(text), 0, false)
+	check(err)
+}
+
+// readText reads a file in the root of a workspace.
+func readText(w *snapshot.Workspace, name string) string {
+	f := w.Store().Forest()
+	a, err := f.Lookup(w.Root(), name)
+	check(err)
+	text := make([]byte, a.Size)
+	_, err = f.ReadAt(a.ID, text, 0)
+	check(err)
+	return string(text)
+}
+
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "example")
+	check(err)
+	defer os.RemoveAll(dir)
+
+	s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{})
+	check(err)
+	writeText(s.Main(), "notes", "kept")
+	check(s.Close())
+
+	s, err = snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{})
+	check(err)
+	fmt.Println(readText(s.Main(), "notes"))
+	check(s.Close())
+	// Output: kept
+}
+
+func ExampleWorkspace_Capture() {
+	s, end := newExample()
+	defer end()
+	writeText(s.Main(), "notes", "first")
+
+	taken, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1", Message: "before the change"})
+	check(err)
+	fmt.Println(taken.Name, taken.Message)
+	// Output: v1 before the change
+}
+
+func ExampleWorkspace_Restore() {
+	s, end := newExample()
+	defer end()
+	w := s.Main()
+	writeText(w, "notes", "first")
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	check(err)
+	writeText(w, "notes", "worse")
+
+	restored, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "v1"})
+	check(err)
+	fmt.Println(readText(w, "notes"))
+
+	_, err = w.Restore(context.Background(), snapshot.RestoreOptions{Name: restored.Undo})
+	check(err)
+	fmt.Println(readText(w, "notes"))
+	// Output:
+	// first
+	// worse
+}
+
+func ExampleForks_Merge() {
+	s, end := newExample()
+	defer end()
+	main := s.Main()
+	writeText(main, "notes", "first")
+
+	_, err := main.Forks().New(snapshot.ForkOptions{Name: "try"})
+	check(err)
+	try, err := main.Forks().Named("try")
+	check(err)
+	writeText(try, "notes", "other")
+	fmt.Println(readText(main, "notes"))
+
+	_, err = main.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "try"})
+	check(err)
+	fmt.Println(readText(main, "notes"))
+	// Output:
+	// first
+	// other
+}
+
+// Diff reads only the parts of two states that differ. It reports paths that only one of them has as added or removed.
+func ExampleWorkspace_Held_diff() {
+	s, end := newExample()
+	defer end()
+	w := s.Main()
+	writeText(w, "notes", "first")
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	check(err)
+	writeText(w, "notes", "other")
+	writeText(w, "more", "new")
+
+	before, release, err := w.Held("v1")
+	check(err)
+	defer release()
+	now, releaseNow, err := w.Held("")
+	check(err)
+	defer releaseNow()
+	check(tree.Diff(context.Background(), s.Source(), before, now, tree.DiffOptions{}, func(c tree.Change) error {
+		if c.Path.String() != "" {
+			fmt.Println(c.Path, c.What == tree.Added)
+		}
+		return nil
+	}))
+	// Output:
+	// more true
+	// notes false
+}
+
+// The entries of a directory of a state.
+func ExampleWorkspace_Held_walk() {
+	s, end := newExample()
+	defer end()
+	w := s.Main()
+	writeText(w, "a", "1")
+	writeText(w, "b", "22")
+
+	state, release, err := w.Held("")
+	check(err)
+	defer release()
+	root, err := state.Get(s.Source(), tree.RootIno)
+	check(err)
+	sizes := map[string]int64{}
+	check(root.Dir.List(s.Source(), 0, func(e tree.Dirent, _ uint64) bool {
+		n, err := state.Get(s.Source(), e.Ino)
+		check(err)
+		sizes[e.Name] = n.FileSize()
+		return true
+	}))
+	fmt.Println(sizes)
+	// Output: map[a:1 b:2]
+}

@@ -89,17 +89,21 @@ bin/golangci-lint:
 	@mkdir -p bin
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+.PHONY: bin/bench
+bin/bench: build
+	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
+
 # One table: the mount, a plain directory beside it, and the peers at hand.
 # ROWS=capture,untar runs those rows alone.
-bench: build
+bench: bin/bench
 	@scripts/setup bench
-	$(GO) run ./tests/bench -bin $(BIN) -rows "$(ROWS)" -o "$(SAMPLES)"
+	bin/bench -bin $(BIN) -rows "$(ROWS)" -o "$(SAMPLES)"
 
 # A day that is bound by the disk, and containers: in half an hour or less each. What
 # grows: in an hour.
-bench-disk bench-curves bench-containers: build
+bench-disk bench-curves bench-containers: bin/bench
 	@scripts/setup bench
-	$(GO) run ./tests/bench -bin $(BIN) -rows $(patsubst bench-%,%,$@) -o "$(SAMPLES)"
+	bin/bench -bin $(BIN) -rows $(patsubst bench-%,%,$@) -o "$(SAMPLES)"
 	@[ $@ != bench-curves ] || { $(GO) test -run - -bench 'Forks|Listing|Requests' -timeout 1h ./snapshot && \
 		OBJECTS=16000000 $(GO) test -run - -bench 'Lookup|Rebuild' -timeout 1h ./cas; }
 

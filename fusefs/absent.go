@@ -11,28 +11,30 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// A request may need an object that is only on a remote, or memory (cas.Delay). Such a request has
-// changed nothing yet. It is parked until that is there, and then handled again from the beginning.
+// parkingLot has the requests that wait for an object on a remote, or for memory (cas.Delay), and
+// the requests that were interrupted. A request that waits has changed nothing yet: it is parked
+// until the object or the memory is available, and then handled again from the beginning.
 //
-// Its handler answers with a status above all errnos. With that status, take finds the error.
-type aside struct {
-	mu     sync.Mutex
-	next   int32
+// The handler of such a request answers with a status above all errnos. takeDelay finds the error by
+// this status.
+type parkingLot struct {
+	mu     sync.Mutex // guards the fields below
+	next   int32      // the number of the last delay
 	delays map[int32]cas.Delay
-	// Of requests, by number: those that wait, with a channel that an
-	// INTERRUPT closes, and those that an INTERRUPT came for. The kernel sends one for
-	// the first signal that a client gets, so it counts until the request is answered.
-	waiting     map[uint64]chan struct{}
+	// waiting has a channel for each parked request, by its number. An INTERRUPT closes the channel.
+	waiting map[uint64]chan struct{}
+	// interrupted are the unanswered requests for which an INTERRUPT arrived, by number. The kernel
+	// sends only one, for the first signal to the client, so it counts until the request is answered.
 	interrupted map[uint64]bool
 	count       atomic.Int32 // of interrupted
 }
 
-func newAside() *aside {
-	return &aside{delays: make(map[int32]cas.Delay), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
+func newParkingLot() *parkingLot {
+	return &parkingLot{delays: make(map[int32]cas.Delay), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
-// asideStatus is the first status of a request that is put aside.
-const asideStatus = 1 << 20
+// delayStatus is the lowest status that stands for a cas.Delay.
+const delayStatus = 1 << 20
 
 const (
 	opcodeForget      = 2
@@ -40,47 +42,48 @@ const (
 	opcodeBatchForget = 42
 )
 
-// put keeps an error, and returns the status that stands for it.
-func (a *aside) put(err cas.Delay) fuse.Status {
+// addDelay stores an error, and returns the status that stands for it.
+func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.next = (a.next + 1) & (asideStatus - 1)
+	a.next = (a.next + 1) & (delayStatus - 1)
 	a.delays[a.next] = err
-	return fuse.Status(asideStatus + a.next)
+	return fuse.Status(delayStatus + a.next)
 }
 
-// take returns the error that an answer stands for, nil for any other answer.
-func (a *aside) take(answer []byte) cas.Delay {
+// takeDelay removes and returns the error that an answer stands for, nil for any other answer.
+func (a *parkingLot) takeDelay(answer []byte) cas.Delay {
 	if len(answer) < outHeader {
 		return nil
 	}
 	status := -int32(binary.NativeEndian.Uint32(answer[4:]))
-	if status < asideStatus {
+	if status < delayStatus {
 		return nil
 	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	err := a.delays[status-asideStatus]
-	delete(a.delays, status-asideStatus)
+	err := a.delays[status-delayStatus]
+	delete(a.delays, status-delayStatus)
 
 	return err
 }
 
-// requestOf returns the number of a message's request.
-func requestOf(message []byte) uint64 { return binary.NativeEndian.Uint64(message[8:]) }
+// requestNumber returns the number of the request that a message is.
+func requestNumber(message []byte) uint64 { return binary.NativeEndian.Uint64(message[8:]) }
 
-// interruptOf returns the number of the request that an INTERRUPT is for.
-func interruptOf(message []byte) (id uint64, ok bool) {
+// interruptTarget returns the number of the request that an INTERRUPT interrupts. ok is false for
+// other messages.
+func interruptTarget(message []byte) (id uint64, ok bool) {
 	if len(message) < inHeader+8 || binary.NativeEndian.Uint32(message[4:]) != opcodeInterrupt {
 		return 0, false
 	}
 	return binary.NativeEndian.Uint64(message[inHeader:]), true
 }
 
-// interrupt notes that an INTERRUPT came for a request. It reports whether that waits.
-func (a *aside) interrupt(id uint64) (waiting bool) {
+// interrupt records an INTERRUPT for a request. It reports whether the request is parked.
+func (a *parkingLot) interrupt(id uint64) (waiting bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -95,8 +98,8 @@ func (a *aside) interrupt(id uint64) (waiting bool) {
 	return a.waiting[id] != nil
 }
 
-// answered forgets a request.
-func (a *aside) answered(id uint64) {
+// removeInterrupt removes the INTERRUPT of a request that was answered.
+func (a *parkingLot) removeInterrupt(id uint64) {
 	if a.count.Load() == 0 {
 		return
 	}
@@ -109,9 +112,9 @@ func (a *aside) answered(id uint64) {
 	}
 }
 
-// wait returns a channel that is closed when there was an INTERRUPT for a request, until
-// done is called.
-func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
+// addWaiting records that a request is parked, until the caller calls done. An INTERRUPT for the
+// request, also an earlier one, closes the channel.
+func (a *parkingLot) addWaiting(id uint64) (interrupted <-chan struct{}, done func()) {
 	ch := make(chan struct{})
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,22 +131,22 @@ func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
 	}
 }
 
-// interrupt handles an INTERRUPT for a request. Its answer is an error, for which the
-// kernel sends it again, only while that request is neither handled nor waits.
+// interrupt handles an INTERRUPT for the request id. While this request is neither being handled nor
+// parked, the answer is an error, for which the kernel sends the INTERRUPT again.
 func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse.Status) {
-	if r.aside.interrupt(id) {
+	if r.parking.interrupt(id) {
 		return 0, fuse.OK
 	}
 	size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	if size > 0 {
-		r.aside.answered(id)
+		r.parking.removeInterrupt(id)
 	}
 
 	return size, status
 }
 
-// failure makes an answer of an error.
-func failure(answer, request []byte, errno syscall.Errno) int {
-	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: outHeader, Status: -int32(errno), Unique: requestOf(request)})
+// errorAnswer writes the answer to a failed request into answer, and returns its length.
+func errorAnswer(answer, request []byte, errno syscall.Errno) int {
+	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: outHeader, Status: -int32(errno), Unique: requestNumber(request)})
 	return n
 }

@@ -26,16 +26,16 @@ func closed(ch <-chan struct{}) bool {
 // TestInterruptLasts: the kernel sends one INTERRUPT for a request. It counts for each
 // fetch of the request, also when it came before the first, until there is an answer.
 func TestInterruptLasts(t *testing.T) {
-	id, ok := interruptOf(interruptFor(7))
+	id, ok := interruptTarget(interruptFor(7))
 	if !ok || id != 7 {
 		t.Fatal(id, ok)
 	}
 	for _, early := range []bool{true, false} {
-		a := newAside()
+		a := newParkingLot()
 		if early && a.interrupt(id) {
 			t.Error("nothing is being fetched yet")
 		}
-		first, done := a.wait(id)
+		first, done := a.addWaiting(id)
 		if closed(first) != early {
 			t.Errorf("the first fetch knows: %v", !early)
 		}
@@ -46,17 +46,17 @@ func TestInterruptLasts(t *testing.T) {
 			t.Error("the first fetch does not know")
 		}
 		done()
-		second, done := a.wait(id)
+		second, done := a.addWaiting(id)
 		if !closed(second) {
 			t.Error("the second fetch does not know")
 		}
-		if other, done := a.wait(8); closed(other) {
+		if other, done := a.addWaiting(8); closed(other) {
 			t.Error("another request was interrupted")
 		} else {
 			done()
 		}
 		done()
-		a.answered(id)
+		a.removeInterrupt(id)
 		if len(a.interrupted) != 0 || len(a.waiting) != 0 || a.count.Load() != 0 {
 			t.Errorf("%d and %d requests are kept", len(a.interrupted), len(a.waiting))
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// With the mount option `acl` the kernel checks POSIX access control lists. It
-// leaves to the filesystem what the inode's mode has to do with them
-// (acl(5)): new files take the default list of their directory, or else the
-// umask; a new access list changes the mode; chmod changes the list.
+// With the mount option `acl` the kernel checks POSIX access control lists. The
+// filesystem keeps the lists and the modes of inodes in agreement (acl(5)): new files
+// take the default list of their directory, or else the umask; a new access list
+// changes the mode; chmod changes the list.
 
 // The tags of struct posix_acl_xattr_entry.
 const (
@@ -48,7 +48,8 @@ func parseACL(b []byte) ([]aclEntry, error) {
 }
 
 func encodeACL(acl []aclEntry) []byte {
-	b, _ := binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl) // of a fixed size
+	// Append fails only for types without a fixed size.
+	b, _ := binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl)
 	return b
 }
 
@@ -56,12 +57,12 @@ func hasTag(acl []aclEntry, tags ...uint16) bool {
 	return slices.ContainsFunc(acl, func(e aclEntry) bool { return slices.Contains(tags, e.Tag) })
 }
 
-// beyondMode reports whether a list says more than a mode can.
-func beyondMode(acl []aclEntry) bool { return hasTag(acl, aclUser, aclGroup, aclMask) }
+// exceedsMode reports whether a list has entries that a mode cannot express.
+func exceedsMode(acl []aclEntry) bool { return hasTag(acl, aclUser, aclGroup, aclMask) }
 
-// inMode yields the entries whose permissions are in the mode, and where they are there.
-// Those of the group are the mask's, if there is a mask.
-func inMode(acl []aclEntry) iter.Seq2[int, *aclEntry] {
+// modeEntries yields the entries whose permissions are part of the mode, each with the bit at which
+// they begin in the mode. The group bits of the mode are the mask, if the list has a mask.
+func modeEntries(acl []aclEntry) iter.Seq2[int, *aclEntry] {
 	shifts := map[uint16]int{aclUserObj: 6, aclGroupObj: 3, aclOther: 0}
 	if hasTag(acl, aclMask) {
 		shifts = map[uint16]int{aclUserObj: 6, aclMask: 3, aclOther: 0}
@@ -76,25 +77,25 @@ func inMode(acl []aclEntry) iter.Seq2[int, *aclEntry] {
 	}
 }
 
-// modeOf returns the permission bits that a list stands for.
+// modeOf returns the permission bits of the mode that agrees with a list.
 func modeOf(acl []aclEntry) (mode uint32) {
-	for shift, e := range inMode(acl) {
+	for shift, e := range modeEntries(acl) {
 		mode |= uint32(e.Perm&7) << shift
 	}
 	return mode
 }
 
-// restrict takes from a list what the mode does not grant, and from the mode
-// what the list does not (posix_acl_create_masq in the kernel).
-func restrict(acl []aclEntry, mode uint32) uint32 {
-	for shift, e := range inMode(acl) {
+// intersect leaves only permissions that both the list and the mode grant, in the list and in the
+// returned mode (posix_acl_create_masq in the kernel).
+func intersect(acl []aclEntry, mode uint32) uint32 {
+	for shift, e := range modeEntries(acl) {
 		e.Perm &= uint16(mode >> shift & 7)
 		mode &^= 7 << shift &^ (uint32(e.Perm) << shift)
 	}
 	return mode
 }
 
-// aclOf returns a list of a node, nil if there is none.
+// aclOf returns the list with a name (aclAccess or aclDefault) of a node, nil if it has none.
 func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 	value, err := fs.forest.GetXattr(id, name)
 	if errors.Is(err, errs.NoAttr) {
@@ -108,7 +109,7 @@ func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 }
 
 // inheritACL gives a new node the default list of its directory, or applies
-// the umask, which the kernel left to us (DONT_MASK).
+// the umask, which the kernel does not apply because of DONT_MASK.
 func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
 	if c.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		return nil
@@ -120,19 +121,19 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 	}
 
 	inherited := encodeACL(acl)
-	c.Mode = c.Mode&^0o777 | restrict(acl, c.Mode&0o777)
-	if beyondMode(acl) {
+	c.Mode = c.Mode&^0o777 | intersect(acl, c.Mode&0o777)
+	if exceedsMode(acl) {
 		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
 	}
 	if c.Mode&syscall.S_IFMT == syscall.S_IFDIR {
-		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclDefault, Value: inherited}) // sorted by name
+		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclDefault, Value: inherited}) // aclDefault sorts after aclAccess
 	}
 
 	return nil
 }
 
 // setACL stores a list. An access list also sets the mode, and is not stored
-// when it says no more than that.
+// if the mode expresses all of it. With killSgid the set-group-ID bit is cleared.
 func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
 	acl, err := parseACL(value)
 	if err != nil {
@@ -143,7 +144,7 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	if err != nil {
 		return err
 	}
-	if acl, err = fs.completed(id, acl, was); err != nil {
+	if acl, err = fs.completeACL(id, acl, was); err != nil {
 		return err
 	}
 
@@ -162,7 +163,7 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 		mode &^= syscall.S_ISGID
 	}
 
-	if beyondMode(acl) {
+	if exceedsMode(acl) {
 		err = forest.SetXattr(id, name, value, flags, killSgid)
 	} else if err = forest.RemoveXattr(id, name); errors.Is(err, errs.NoAttr) {
 		err = nil
@@ -182,7 +183,7 @@ func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32)
 	if acl == nil || err != nil {
 		return err
 	}
-	for shift, e := range inMode(acl) {
+	for shift, e := range modeEntries(acl) {
 		e.Perm = uint16(mode >> shift & 7)
 	}
 

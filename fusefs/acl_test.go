@@ -20,10 +20,10 @@ func TestACL(t *testing.T) {
 	if got := modeOf(named); got != 0o775 {
 		t.Errorf("the group's bits are the mask's: %o", got)
 	}
-	if beyondMode(plain) {
+	if exceedsMode(plain) {
 		t.Error("the plain list is more than a mode")
 	}
-	if !beyondMode(named) {
+	if !exceedsMode(named) {
 		t.Error("the named list is no more than a mode")
 	}
 	back, err := parseACL(encodeACL(named))
@@ -32,7 +32,7 @@ func TestACL(t *testing.T) {
 	}
 	// open(…, 0640) in a directory with this default list: acl(5), "Object
 	// creation and default ACLs".
-	if got := restrict(named, 0o640); got != 0o640 {
+	if got := intersect(named, 0o640); got != 0o640 {
 		t.Errorf("mode of the new file: %o", got)
 	}
 	if named[0].Perm != 6 || named[2].Perm != 5 || named[3].Perm != 4 || named[4].Perm != 0 {

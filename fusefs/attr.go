@@ -12,24 +12,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// cached is how long the kernel may trust an answer. Nothing but this
-// mount changes the tree, and changes by the daemon are invalidated by notices.
-const cached = 365 * 24 * time.Hour
+// cacheTime is how long the kernel may trust an answer. Only requests of this mount and the daemon
+// change the tree, and the daemon sends notices for its changes.
+const cacheTime = 365 * 24 * time.Hour
 
-// seconds splits a time as struct timespec has it.
-func seconds(t int64) (sec uint64, nsec uint32) {
+// splitTime splits a time (ns since 1970) into the fields of struct timespec.
+func splitTime(t int64) (sec uint64, nsec uint32) {
 	ts := filetime.Timespec(t)
 	return uint64(ts.Sec), uint32(ts.Nsec)
 }
 
 func (fs *filesystem) fillAttr(out *fuse.Attr, attr *live.Attr) {
-	a := fs.shown(*attr)
+	a := fs.shownAttr(*attr)
 	out.Ino = uint64(a.ID)
 	out.Size = uint64(a.Size)
 	out.Blocks = uint64(a.Blocks)
-	out.Atime, out.Atimensec = seconds(a.Atime)
-	out.Mtime, out.Mtimensec = seconds(a.Mtime)
-	out.Ctime, out.Ctimensec = seconds(a.Ctime)
+	out.Atime, out.Atimensec = splitTime(a.Atime)
+	out.Mtime, out.Mtimensec = splitTime(a.Mtime)
+	out.Ctime, out.Ctimensec = splitTime(a.Ctime)
 	out.Mode = a.Mode
 	out.Nlink = a.Nlink
 	out.Uid, out.Gid = a.UID, a.GID
@@ -52,21 +52,21 @@ func (fs *filesystem) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	out.RdevMajor, out.RdevMinor = unix.Major(uint64(a.Rdev)), unix.Minor(uint64(a.Rdev))
 	if attr.Btime != 0 {
 		out.Mask |= unix.STATX_BTIME
-		out.Btime.Sec, out.Btime.Nsec = seconds(attr.Btime)
+		out.Btime.Sec, out.Btime.Nsec = splitTime(attr.Btime)
 	}
 }
 
-// entry answers with a node of the tree, which was looked up in a directory, and counts that the
-// kernel holds it.
-func (fs *filesystem) entry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
+// fillEntry answers with a node of the tree that was looked up in the directory via, and counts one
+// more reference of the kernel to the node.
+func (fs *filesystem) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
 	if t, ok := fs.capturedAt(a.ID); ok {
 		a.Mtime = t
 	}
 
 	out.NodeId = uint64(a.ID)
 	fs.fillAttr(&out.Attr, a)
-	out.SetEntryTimeout(cached)
-	out.SetAttrTimeout(cached)
+	out.SetEntryTimeout(cacheTime)
+	out.SetAttrTimeout(cacheTime)
 	fs.lookups.add(a.ID, via)
 }
 
@@ -74,15 +74,17 @@ func caller(h *fuse.InHeader) actors.Caller {
 	return actors.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
 }
 
-// changer returns the caller of a change with its actor, and the forest for its changes.
+// changer returns the caller of a change with its actor, and the forest that records its changes as
+// changes of this actor.
 func (fs *filesystem) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
 	c := caller(h)
 	c.Actor = fs.opts.Store.Actors().Of(c.PID, c.UID, live.NodeID(h.NodeId).View())
 	return c, fs.forest.As(c.Actor)
 }
 
-// once is changer for a change that must not be made twice.
-func (fs *filesystem) once(h *fuse.InHeader) (actors.Caller, *live.Forest) {
+// changerOnce is changer for a change that must not be made twice: its record has the number of the
+// request, so that the next daemon recognizes a request that was carried out.
+func (fs *filesystem) changerOnce(h *fuse.InHeader) (actors.Caller, *live.Forest) {
 	c, forest := fs.changer(h)
 	if fs.opts.Kept {
 		forest = fs.forest.For(c.Actor, h.Unique&^resentBit)
@@ -90,8 +92,8 @@ func (fs *filesystem) once(h *fuse.InHeader) (actors.Caller, *live.Forest) {
 	return c, forest
 }
 
-// carriedOut reports whether a daemon before carried out a request, and returns the node
-// that it made or linked.
+// carriedOut reports whether an earlier daemon carried out a request that the kernel sent again, and
+// returns the node that the request made or linked.
 func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	if h.Unique&resentBit == 0 {
 		return 0, false
@@ -99,9 +101,10 @@ func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	return fs.forest.Done(h.Unique &^ resentBit)
 }
 
-// again answers a request that a daemon before carried out with the node that it made. The kernel does
-// not hold one that was made without a name before it has the answer, and locks no directory for it.
-func (fs *filesystem) again(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
+// answerAgain answers a request that an earlier daemon carried out, with the node that it made. A node
+// without a name (op is opTmpfile) is not held by the kernel before it has this answer, and the kernel
+// locks no directory for it.
+func (fs *filesystem) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
 		return fs.status(op, id, err)
@@ -110,14 +113,14 @@ func (fs *filesystem) again(op string, h *fuse.InHeader, id live.NodeID, out *fu
 		fs.lookups.disinherit(id)
 	}
 
-	fs.entry(out, live.NodeID(h.NodeId), &a)
+	fs.fillEntry(out, live.NodeID(h.NodeId), &a)
 	fs.probes.settled([]live.NodeID{id})
 
 	return fuse.OK
 }
 
-// attrTimeout is how long the kernel may trust the attributes of a control node. Those
-// of a file it asks for each time, so every open sees the present.
+// attrTimeout is how long the kernel may trust the attributes of a control node. It asks for the
+// attributes of a control file each time, so every open sees the present size.
 func attrTimeout(id live.NodeID) time.Duration {
 	if control.IsDir(id) {
 		return control.Brief
@@ -125,8 +128,9 @@ func attrTimeout(id live.NodeID) time.Duration {
 	return 0
 }
 
-// controlEntry answers with what was found or made in the control tree.
-func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, err error, out *fuse.EntryOut) fuse.Status {
+// fillControlEntry answers with a node that was found or made in the control tree, or with err. The
+// node may be the root of a workspace or snapshot.
+func (fs *filesystem) fillControlEntry(op string, dir live.NodeID, e control.Entry, err error, out *fuse.EntryOut) fuse.Status {
 	if err != nil {
 		return fs.status(op, dir, err)
 	}
@@ -139,7 +143,7 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 			out.Generation = fs.generation
 		}
 	} else {
-		fs.entry(out, dir, &e.Attr)
+		fs.fillEntry(out, dir, &e.Attr)
 	}
 
 	out.SetEntryTimeout(e.Timeout)
@@ -148,7 +152,7 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 
 // attr returns the attributes of any node, and how long they may be trusted.
 func (fs *filesystem) attr(id live.NodeID) (live.Attr, time.Duration, error) {
-	a, err := fs.of(id).GetAttr(id)
+	a, err := fs.treeOf(id).GetAttr(id)
 	if control.IsNode(id) {
 		return a, attrTimeout(id), err
 	}
@@ -156,11 +160,11 @@ func (fs *filesystem) attr(id live.NodeID) (live.Attr, time.Duration, error) {
 		a.Mtime = t
 	}
 
-	return a, cached, err
+	return a, cacheTime, err
 }
 
-// capturedAt returns when (ns) a snapshot was made whose root this is, so that
-// `ls -lt .snapshots` shows the order in which they were made.
+// capturedAt returns the time (ns since 1970) of the snapshot whose root the node is, so that
+// `ls -lt .snapshots` shows the snapshots in the order of their times.
 func (fs *filesystem) capturedAt(id live.NodeID) (int64, bool) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {
 		return 0, false
@@ -168,7 +172,7 @@ func (fs *filesystem) capturedAt(id live.NodeID) (int64, bool) {
 	return fs.control.Captured(id.View())
 }
 
-// A kernel is the side of the kernel that control.Tree sees.
+// A kernel implements the interface through which control.Tree reaches the kernel.
 type kernel struct {
 	*notifier
 	*readers
@@ -182,7 +186,7 @@ func (fs *filesystem) request(cancel <-chan struct{}, h *fuse.InHeader) control.
 	if r.Resent {
 		r.Carried = fs.opts.Store.Carried(r.Caller.Request)
 	}
-	if r.Carried != nil { // if it was an edit, its notices come first
+	if r.Carried != nil { // if the request was an edit, the kernel must have its notices before the answer
 		fs.control.Kernel.Blocking(func() { fs.notify.await(fs.repeated, 0) })
 	}
 

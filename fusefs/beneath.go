@@ -13,23 +13,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// uncoverRest is the time between two looks at the mount tables for names in beneath.
+// uncoverRest is the shortest time between two readings of the mount tables for mountedNames.
 const uncoverRest = time.Second
 
 // anyView stands for all views.
 const anyView = math.MaxUint32
 
-// beneath are outdated names on which something is mounted. If the kernel dropped such a
-// name, it would also unmount what is mounted there, in every namespace (d_invalidate in
-// fs/dcache.c). So the kernel keeps them until nothing is mounted in the view any more.
-type beneath struct {
+// mountedNames are outdated names that are mount points of other file systems. If the kernel dropped
+// such a name, it would also unmount the other file system, in every namespace (d_invalidate in
+// fs/dcache.c). So these names are dropped only when the view has no mount points any more.
+type mountedNames struct {
 	mu    sync.Mutex
-	names map[uint32]map[live.Entry]bool
+	names map[uint32]map[live.Entry]bool // by view
 }
 
-// notMounted returns the names that may be dropped, and has the others dropped later.
+// notMounted returns the names that may be dropped now. It adds the others to n.mountedNames.
 func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
-	b := &n.beneath
+	b := &n.mountedNames
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -56,9 +56,9 @@ func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
 	return free
 }
 
-// uncover has names dropped on which nothing is mounted any more.
+// uncover drops the names in the views that have no mount points any more.
 func (n *notifier) uncover() {
-	b := &n.beneath
+	b := &n.mountedNames
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -69,7 +69,7 @@ func (n *notifier) uncover() {
 			continue
 		}
 		delete(b.names, view)
-		n.put(&n.trees, func() {
+		n.enqueue(&n.trees, func() {
 			for e := range names {
 				n.send(invalEntry(e.Parent, e.Name))
 			}
@@ -81,29 +81,29 @@ func (n *notifier) uncover() {
 	}
 }
 
-// mountPoints reads where something is mounted on the file system at a path. It returns a
-// function for the mount points in a view, as paths from its root.
+// mountPoints reads the mount points on the file system that is mounted at a path. It returns a
+// function that returns the mount points in a view, as paths from its root.
 func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 	var all []string
 	if m, err := mounts.At(at); err == nil && m != nil {
 		all = mounts.On(m.Major, m.Minor)
 	}
-	return func(view uint32) []string { return belowRoot(s, view, all) }
+	return func(view uint32) []string { return pathsBelowRoot(s, view, all) }
 }
 
-// covered returns where a process in another mount namespace sees something else than the view has
-// there, as paths from its root.
-func covered(s *snapshot.Store, at string, view, pid uint32) []string {
+// coveredPaths returns the paths, from the root of a view, at which the process pid sees another file
+// system than the view, in whatever mount namespace it is.
+func coveredPaths(s *snapshot.Store, at string, view, pid uint32) []string {
 	m, err := mounts.At(at)
 	if err != nil || m == nil {
 		return nil
 	}
-	return belowRoot(s, view, mounts.Covered(int(pid), m.Major, m.Minor))
+	return pathsBelowRoot(s, view, mounts.Covered(int(pid), m.Major, m.Minor))
 }
 
-// belowRoot is inView without the root of the view.
-func belowRoot(s *snapshot.Store, view uint32, all []string) []string {
-	return slices.DeleteFunc(inView(s, view, all), func(path string) bool { return path == "" })
+// pathsBelowRoot is pathsInView without the root of the view.
+func pathsBelowRoot(s *snapshot.Store, view uint32, all []string) []string {
+	return slices.DeleteFunc(pathsInView(s, view, all), func(path string) bool { return path == "" })
 }
 
 // overlayOn reports whether an overlay may have a layer on the file system that is mounted at a path.
@@ -112,9 +112,9 @@ func overlayOn(at string) bool {
 	return err != nil || m == nil || mounts.OverlayOn(m.Major, m.Minor)
 }
 
-// inView returns those paths from the root of main that lead into a view, as paths from the
-// root of the view.
-func inView(s *snapshot.Store, view uint32, all []string) (paths []string) {
+// pathsInView selects the paths, from the root of main, that lead into a view, and returns them as
+// paths from the root of the view.
+func pathsInView(s *snapshot.Store, view uint32, all []string) (paths []string) {
 	for _, path := range all {
 		ws, path := s.Main(), strings.TrimPrefix(path, "/")
 		for ws != nil && strings.HasPrefix(path, naming.ForksDir+"/") {

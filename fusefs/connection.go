@@ -15,25 +15,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A Connection is what a daemon agreed upon with the kernel, which outlives it as long as
-// some process has the device open: the first request, INIT, and the answer.
+// A Connection has the terms of a mount: INIT, the first request of the kernel, and the answer of the
+// daemon. They outlive the daemon as long as some process has the device open.
 type Connection struct{ Init, Answer []byte }
 
-// flag is bit n of the terms that the kernel offers.
-func (c *Connection) flag(bit uint64) bool {
+// offers reports whether the kernel offers all capabilities in bits (fuse.CAP_...).
+func (c *Connection) offers(bits uint64) bool {
 	in := c.Init[inHeader:] // struct fuse_init_in
 	flags := uint64(binary.NativeEndian.Uint32(in[12:])) | uint64(binary.NativeEndian.Uint32(in[16:]))<<32
-	return flags&bit == bit
+	return flags&bits == bits
 }
 
-// minor is the version 7.x of the protocol that the kernel speaks.
+// minor is x in the version 7.x of the kernel's protocol.
 func (c *Connection) minor() uint32 { return binary.NativeEndian.Uint32(c.Init[inHeader+4:]) }
 
 // minInit is the length of INIT up to flags2.
 const minInit = inHeader + 20
 
-// TakeOver is Mount for a mount whose daemon is gone: fd is its device. What the daemon had
-// read and not answered, the kernel sends again.
+// TakeOver is Mount for a mount whose daemon has ended: fd is the device, and c the terms that the
+// daemon agreed upon. The kernel sends the unanswered requests again.
 func TakeOver(o Options, fd int, c Connection) (*Server, error) {
 	s, err := serve(o, fd, &c)
 	if err != nil {
@@ -42,14 +42,14 @@ func TakeOver(o Options, fd int, c Connection) (*Server, error) {
 	return s, nil
 }
 
-// Connection returns the device and what was agreed upon.
+// Connection returns the descriptor of the device, which stays open until Serve returns, and the terms.
 func (s *Server) Connection() (fd int, c Connection) { return s.readers.fd, *s.connection }
 
 // Resends reports whether the kernel can send requests again (Linux 6.9). If it cannot, a
 // connection must not be taken over: clients would wait for answers for ever.
-func (s *Server) Resends() bool { return s.connection.flag(fuse.CAP_HAS_RESEND) }
+func (s *Server) Resends() bool { return s.connection.offers(fuse.CAP_HAS_RESEND) }
 
-// AnswerTo returns what a mount with these options answers to INIT.
+// AnswerTo returns the answer of a mount with these options to INIT.
 func AnswerTo(o Options, init []byte) ([]byte, error) {
 	fs := &filesystem{RawFileSystem: fuse.NewDefaultRawFileSystem(), opts: o}
 	return answerTo(fuse.NewProtocolServer(fs, fs.mountOptions()), init)
@@ -68,7 +68,8 @@ func answerTo(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
 	return out[:n], nil
 }
 
-// connect answers INIT, or prepares for what follows the answer of a daemon before.
+// connect reads and answers INIT. In a takeover, before has the INIT of the first daemon: it is given
+// to go-fuse only, and must have the same answer.
 func (r *readers) connect(before *Connection) (*Connection, error) {
 	c := &Connection{}
 
@@ -94,7 +95,7 @@ func (r *readers) connect(before *Connection) (*Connection, error) {
 		}
 		return c, nil
 	}
-	if !c.flag(needed) {
+	if !c.offers(requiredFlags) {
 		return nil, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", c.minor())
 	}
 	if err := send(r.fd, c.Answer); err != nil {
@@ -104,9 +105,9 @@ func (r *readers) connect(before *Connection) (*Connection, error) {
 	return c, nil
 }
 
-// resume has the kernel send again what was not answered, and repeats the notices that it
-// may not have got. It must come before the first read: what is read already would be
-// sent again, too.
+// resume has the kernel send the unanswered requests again, and repeats the notices that the earlier
+// daemon may not have sent. It must be called before the first read, because the kernel would also send
+// again the requests that this daemon has read.
 func (s *Server) resume() error {
 	fs := s.fs
 	in, err := fs.forest.Inherit()
@@ -119,8 +120,9 @@ func (s *Server) resume() error {
 	fs.probes.unanswered = in.Unanswered
 	if len(in.Notices)+len(in.Stale) > 0 {
 		fs.notify.edits.Add(1)
-		if fs.notify.mayEpoch() {
-			fs.notify.send(incEpoch()) // at once, and with it names that no record has any more
+		if fs.notify.mayUseEpoch() {
+			// This drops all names at once, also names that are in no record of the journal any more.
+			fs.notify.send(incEpoch())
 		}
 	}
 
@@ -130,16 +132,17 @@ func (s *Server) resume() error {
 		}
 	}
 
-	fs.notify.send(resend())
-	fs.repeated = fs.notify.put(&fs.notify.trees, func() { fs.repeat(in) })
+	fs.notify.send(resendNotice())
+	fs.repeated = fs.notify.enqueue(&fs.notify.trees, func() { fs.repeatNotices(in) })
 	fs.probes.add(in.Orphans...)
 
 	return nil
 }
 
-// repeat drops what the kernel may have cached before an edit: name by name, because INC_EPOCH
-// drops no pages, and unmounts what is mounted on a name.
-func (fs *filesystem) repeat(in live.Inheritance) {
+// repeatNotices drops the names and pages that the kernel may have cached before an edit of the earlier
+// daemon. It drops them name by name, because INC_EPOCH drops no pages, and would unmount other file
+// systems that are mounted on a name.
+func (fs *filesystem) repeatNotices(in live.Inheritance) {
 	if len(in.Notices)+len(in.Stale) == 0 {
 		return
 	}
@@ -150,7 +153,7 @@ func (fs *filesystem) repeat(in live.Inheritance) {
 		for i, e := range inv.Entries {
 			view := e.Parent.View()
 			if names[view] == nil {
-				names[view] = fs.onMounts(view, mounted(view))
+				names[view] = fs.mountPointNames(view, mounted(view))
 			}
 
 			inv.Entries[i].MountPoint = names[view][live.Entry{Parent: e.Parent, Name: e.Name}]
@@ -164,45 +167,49 @@ func (fs *filesystem) repeat(in live.Inheritance) {
 
 	for view, names := range in.Stale {
 		fs.opts.Logger.Info("the kernel may have outdated names of a workspace, and drops all", "view", view)
-		var gone live.Invalidation // perhaps no state has them any more
+
+		// The names in the root may be in no state of the workspace any more.
+		var root live.Invalidation
 		for _, name := range names {
-			gone.Entries = append(gone.Entries, live.Entry{Parent: live.Node(view, live.RootIno), Name: name})
+			root.Entries = append(root.Entries, live.Entry{Parent: live.Node(view, live.RootIno), Name: name})
 		}
 
-		drop(gone)
-		fs.namesOf(view, drop)
+		drop(root)
+		fs.dropAllNames(view, drop)
 	}
 
 	fs.forest.Told()
 }
 
-// resend makes the kernel send all requests again that were read and not answered.
-func resend() []byte { return notice(fuse.NOTIFY_RESEND, struct{}{}, "") }
+// resendNotice makes the kernel send all requests again that were read and not answered.
+func resendNotice() []byte { return notice(fuse.NOTIFY_RESEND, struct{}{}, "") }
 
-// resentBit of a request's number is set when it is sent again.
+// resentBit is set in the number of a request that the kernel sends again.
 const resentBit = 1 << 63
 
-// resends are the requests that the kernel sends again to the daemon after the one that
-// read them first. It sends them before all others.
+// resends handles the requests that the kernel sends again to the daemon of a takeover. The kernel
+// sends them before all new requests.
 type resends struct {
 	forest *live.Forest
-	report func(unique uint64, answered bool) // may be nil
-	// settled is called with the nodes that no request sent again is answered with, see Forest.Settled.
+	report func(unique uint64, answered bool) // Options.Resent; may be nil
+	// settled is called when all of them were read, with the nodes that none of their answers has, see
+	// Forest.Settled.
 	settled func(known []live.NodeID)
-	deadly  map[uint64]bool
-	over    atomic.Bool // all of them were read
-	mu      sync.Mutex  // held around a read, and what follows it, until over
+	poison  map[uint64]bool // requests that daemons died of, by number
+	over    atomic.Bool     // all resent requests were read
+	mu      sync.Mutex      // a reader locks it from its read(2) to the return of read, until over
 }
 
 func newResends(forest *live.Forest, o Options) *resends {
-	s := &resends{forest: forest, deadly: make(map[uint64]bool)}
+	s := &resends{forest: forest, poison: make(map[uint64]bool)}
 	for _, unique := range o.Poison {
-		s.deadly[unique] = true
+		s.poison[unique] = true
 	}
 	return s
 }
 
-// read is read(2). A request that was carried out is known to the forest when it returns.
+// read is read(2). When it returns a request that was sent again, the forest has looked up whether
+// the request was carried out.
 func (s *resends) read(fd int, b []byte) (int, error) {
 	if s == nil || s.over.Load() {
 		return read(fd, b)
@@ -215,8 +222,8 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 		return n, err
 	}
 
-	switch op, unique := opcode(b[:n]), requestOf(b); {
-	case op == opcodeForget || op == opcodeBatchForget || op == opcodeInterrupt: // they overtake others
+	switch op, unique := opcode(b[:n]), requestNumber(b); {
+	case op == opcodeForget || op == opcodeBatchForget || op == opcodeInterrupt: // the kernel sends these before others
 	case unique&resentBit != 0:
 		s.forest.Done(unique &^ resentBit)
 	default:
@@ -227,14 +234,14 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 	return n, nil
 }
 
-// begin is called before a request is carried out, and may wait. It reports whether daemons have died
-// of the request, which must not be carried out then.
-func (s *resends) begin(request []byte) (deadly bool) {
-	unique := requestOf(request)
+// begin is called before a request is carried out. The call of report in it may wait. begin reports
+// whether daemons have died of the request; the caller must not carry it out then.
+func (s *resends) begin(request []byte) (poison bool) {
+	unique := requestNumber(request)
 	if s == nil || unique&resentBit == 0 {
 		return false
 	}
-	if unique &^= resentBit; s.deadly[unique] {
+	if unique &^= resentBit; s.poison[unique] {
 		return true
 	}
 	if s.report != nil {
@@ -244,39 +251,41 @@ func (s *resends) begin(request []byte) (deadly bool) {
 	return false
 }
 
-// answered is called when the kernel has the answer to a request.
-func (fs *filesystem) answered(request []byte) {
-	unique, op := requestOf(request), opcode(request)
+// onAnswered is called when the kernel has the answer to a request. It tells the keeper about a request
+// that was sent again, and the forest about a change that it records with the number of the request.
+func (fs *filesystem) onAnswered(request []byte) {
+	unique, op := requestNumber(request), opcode(request)
 	if unique&resentBit != 0 && fs.opts.Resent != nil && op != opcodeInterrupt {
 		fs.opts.Resent(unique&^resentBit, true)
 	}
-	if carriedOutOnce[op] && (op != opcodeWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[inNode:])))) {
+	if onceOps[op] && (op != opcodeWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[inNode:])))) {
 		fs.forest.Answered(unique &^ resentBit)
 	}
 }
 
-// carriedOutOnce are the operations whose records have the number of the request. A WRITE
-// is one if it is a command.
-var carriedOutOnce = [len(operations)]bool{
+// onceOps are the operations that must not be carried out twice: their records have the number of the
+// request. A WRITE is one of them only if it writes a command to a control file.
+var onceOps = [len(operations)]bool{
 	6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, opcodeWrite: true,
 	21: true, 24: true, 35: true, 45: true, 51: true,
 }
 
-// probes ask the kernel whether it holds inherited nodes, one after the other. The kernel
-// may have to write a file back for the answer, so no request and no lock waits for it.
+// probes ask the kernel, for one node after the other, whether it holds a node that the earlier daemon
+// handed over. The kernel may have to write a file back for the answer, so a goroutine of its own asks,
+// which holds no lock and handles no request.
 type probes struct {
 	fs *filesystem
 	fd int // of the notifier
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	pending []live.NodeID
-	// unanswered are nodes that the kernel may only get to know by an answer, and early are those of
-	// them that it would have been asked about.
+	// unanswered are nodes that the kernel may learn of only by an answer to a request that it sends
+	// again. early are the nodes of these for which a probe came too early.
 	unanswered map[live.NodeID]bool
 	early      []live.NodeID
 	closed     bool
 	running    sync.WaitGroup
-	active     bool
+	active     bool // the goroutine runs
 }
 
 func newProbes(fs *filesystem, fd int) *probes { return &probes{fs: fs, fd: fd} }
@@ -313,13 +322,14 @@ func (p *probes) run() {
 
 		for _, id := range ids {
 			if !p.tooEarly(id) {
-				p.ask(id)
+				p.probe(id)
 			}
 		}
 	}
 }
 
-// tooEarly reports whether the kernel may wait for the answer that describes a node.
+// tooEarly reports whether the kernel may still wait for the answer that describes a node. Then the
+// node is probed after that answer.
 func (p *probes) tooEarly(id live.NodeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,7 +339,7 @@ func (p *probes) tooEarly(id live.NodeID) bool {
 	return p.unanswered[id]
 }
 
-// settled notes that the kernel has got the answers that described these nodes.
+// settled records that the kernel has the answers that described these nodes.
 func (p *probes) settled(known []live.NodeID) {
 	p.mu.Lock()
 	for _, id := range known {
@@ -342,19 +352,20 @@ func (p *probes) settled(known []live.NodeID) {
 	p.add(early...)
 }
 
-// ask releases a node if the kernel does not hold it.
+// probe releases a node if the kernel does not hold it.
 //
-// The kernel may not have got to an answer that it was given: then it does not hold the node yet.
-// While it waits for such an answer, and until it holds the node, it has the directory locked that
-// the node is looked up in. So a notice for that directory, about no name that can be there, comes
-// after it. What is looked up later is counted, and found by release. A node that was made without a
-// name is not inherited from the answer on, see filesystem.again.
-func (p *probes) ask(id live.NodeID) {
-	n, via := p.fs.lookups.since(id)
+// A node may have been handed over in an answer that the kernel has not processed yet, so that the
+// kernel does not hold it yet. From the lookup until it holds the node, the kernel has locked the
+// directory of the lookup. A notice also locks the directory of its name. So after a notice for this
+// directory, for the impossible name "/", the kernel has processed the answer. A later lookup increases
+// the count, and lookups.release then keeps the node. A node that was made without a name is not
+// inherited after its answer, see filesystem.answerAgain.
+func (p *probes) probe(id live.NodeID) {
+	n, via := p.fs.lookups.sinceTakeover(id)
 	if n > 0 && via != several {
-		p.fs.notify.send(expired(via, "/"))
+		p.fs.notify.send(expireEntry(via, "/"))
 	}
-	if holds(p.fd, id) {
+	if kernelHolds(p.fd, id) {
 		return
 	}
 
@@ -368,7 +379,7 @@ func (p *probes) ask(id live.NodeID) {
 	}
 }
 
-// close returns when nothing is asked any more.
+// close discards the pending probes, and returns when the goroutine has ended.
 func (p *probes) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -376,8 +387,8 @@ func (p *probes) close() {
 	p.running.Wait()
 }
 
-// holds reports whether the kernel holds a node.
-func holds(fd int, id live.NodeID) bool {
+// kernelHolds asks the kernel whether it holds a node: a notice for an unknown node fails with ENOENT.
+func kernelHolds(fd int, id live.NodeID) bool {
 	for {
 		_, err := unix.Write(fd, invalPages(id, -1))
 		if !errors.Is(err, unix.EINTR) {

@@ -2,17 +2,17 @@
 //
 // It only translates: a request of the FUSE protocol becomes one call of live.Forest or,
 // below .snapshots and .forks, of control.Tree. What is its own is the mapping of errors
-// (errno.go), and informing the kernel of what changed behind its back.
+// (errno.go), and the notices that inform the kernel of changes by the daemon.
 //
 // # The life of a write
 //
-// A program calls write(2) on a file that it opened, which we do not notice:
+// A program calls write(2) on a file that it opened. The daemon did not see the open:
 // OPEN was answered with ENOSYS once, and the kernel has opened files on its own
 // since. The kernel copies the bytes into its page cache and, as the writeback
 // cache is off, sends them at once: WRITE with the node id, the offset and up
 // to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
-// itself, because waking another one costs more than the work; as long as it
-// keeps up it is the only one (readers.go), and it asks for the next request for
+// itself, because waking another goroutine costs more than the work; as long as it
+// keeps up it is the only reader (readers.go), and it polls for the next request for
 // a moment before it sleeps (poller.go). It calls Forest.Write, which appends a
 // record with the bytes to the journal, applies it to the tree in memory and
 // returns. The answer goes back, and write(2) returns in the program. What it wrote
@@ -20,35 +20,35 @@
 // Forest.Sync, a power cut too. close(2) sends nothing: FLUSH was answered with
 // ENOSYS as well.
 //
-// A goroutine that answers what may take long, such as a command of the control tree, does
-// not count as a reader meanwhile (Blocking). A change that a freeze or an edit holds back is
-// parked: it takes no reader (parked.go). So is a request that needs what is on another machine,
-// or memory, and it is answered from its beginning when that is there (absent.go).
+// While a goroutine answers a request that may take long, such as a command of the control tree, it
+// does not count as a reader (Blocking). A change that a freeze or an edit holds back is
+// parked: it takes no reader (parked.go). A request that needs an object on a remote, or memory, is
+// parked too, and handled again from the beginning when the object or the memory is there (absent.go).
 //
-// A read that follows is served from the page cache without us, and so are
-// open, stat and a failed lookup of what was looked up before.
+// A read that follows is served from the page cache without the daemon, and so are
+// open, stat, and a second lookup of an absent name.
 //
 // # Nodes
 //
 // The node id that the kernel uses is the forest's own (live.NodeID), and the
-// inode number that stat(2) shows. There is no table of open files and none of
-// inodes but a count, for each node that the kernel holds, of how often it was
-// handed over (lookups.go). While it is held a node without a name lives on,
-// which is what an unlinked open file is.
+// inode number that stat(2) shows. This package has no table of open files. For each
+// node that the kernel holds it counts how often the node was handed over
+// (lookups.go). While the kernel holds a node without a name, which is an unlinked
+// open file, the node lives on.
 //
 // # Caching
 //
 // The kernel may keep names, absent names, attributes, pages, symlinks and
 // listings for a year, as nothing but the mount changes the tree. A restore, merge or
-// import, which changes it from inside, calls the notifier, which has the
-// kernel drop exactly that (notifier.go). A file that a restore changed has
-// another node id afterwards, so what is still cached or written under the old
-// one cannot be seen in the tree.
+// import changes the tree from inside. It calls the notifier, which has the
+// kernel drop exactly the changed names and pages (notifier.go). A file that a restore
+// changed has another node id afterwards, so pages that are still cached or written
+// under the old node id cannot be seen in the tree.
 //
 // EXPLICIT_INVAL_DATA is on: else the kernel would drop the pages of a file at
 // the first stat after each write, seeing a new mtime.
 //
-// # What the kernel asks of us
+// # Terms with the kernel
 //
 // ATOMIC_O_TRUNC and the writeback cache stay off, see docs/dev/RATIONALE.md.
 //
@@ -56,17 +56,17 @@
 // security.capability. In return WRITE and SETATTR say when the set-user-ID and
 // set-group-ID bits have to go, and chown always takes them.
 //
-// A notice for a name locks its directory, one for a page locks the page. Both
-// may be held by a process that waits for our answer, so notices are sent by
-// goroutines that answer nothing and hold no lock; see notifier.
+// A notice for a name locks its directory, a notice for a page locks the page. A
+// process that waits for an answer of the daemon may hold either lock. So notices are
+// sent by goroutines that answer no request and hold no lock; see notifier.
 //
 // The daemon must never open, stat or list anything in its own mount: there
 // may be no reader left to answer.
 //
 // Linux 5.11 is needed, for the terms in readers.go. 6.16 adds INC_EPOCH, with
 // which a restore of very many files drops all names at once. NOTIFY_DELETE makes
-// inotify(7) report what a restore removed or replaced; for those who
-// watch a directory see Options.Nudge.
+// inotify(7) report the files that a restore removed or replaced; for watchers of
+// directories see Options.Nudge.
 //
 // # Locks
 //
@@ -74,6 +74,6 @@
 //	  Forest.mu
 //	    lookupShard.mu    the forest asks which nodes are held (SetHeld)
 //	  queue.mu            notices are put into a queue
-//	removals.mu, aside.mu
+//	removals.mu, parkingLot.mu
 //	                      each alone
 package fusefs

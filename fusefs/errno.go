@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// errno returns the code that a process gets for an error: that of its kind,
-// that of a system call inside, or EIO.
+// errno returns the code that a process gets for an error: the code of the error's kind
+// (errs.Of), else the code of a wrapped system call, else EIO.
 func errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
@@ -38,19 +38,20 @@ func errno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// status is errno for an answer to the kernel. What went wrong with the store
-// rather than with the request is logged, because EIO alone does not say which
-// chunk it was.
+// status is errno for an answer to the kernel. An error of the store, rather than of the
+// request, is logged, because EIO alone does not name the damaged chunk. A cas.Delay becomes the
+// status with which the reader parks the request.
 func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
 	}
 	if delay, ok := errors.AsType[cas.Delay](err); ok {
-		return fs.aside.put(delay)
+		return fs.parking.addDelay(delay)
 	}
 
 	code := errno(err)
-	if (code == syscall.EIO || code == syscall.ENOSPC) && errs.Of(err) != errs.Away { // which the remote reports once
+	storeFailed := code == syscall.EIO || code == syscall.ENOSPC
+	if storeFailed && errs.Of(err) != errs.Away { // package remote logs a remote that is away
 		fs.opts.Logger.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 

@@ -34,20 +34,20 @@ func (fs *filesystem) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 
 func (fs *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	id := live.NodeID(in.NodeId)
-	n, err := fs.of(id).ReadAt(id, buf, int64(in.Offset))
+	n, err := fs.treeOf(id).ReadAt(id, buf, int64(in.Offset))
 	if err != nil {
 		return nil, fs.status("read", id, err)
 	}
-	return inPlace(buf[:n]), fuse.OK
+	return readResult(buf[:n]), fuse.OK
 }
 
-// inPlace is the result of a READ that was read into the answer itself.
-type inPlace []byte
+// readResult is the result of a READ whose bytes are in the buffer of the answer already.
+type readResult []byte
 
-func (r inPlace) Size() int                          { return len(r) }
-func (r inPlace) Done()                              {}
-func (r inPlace) Bytes([]byte) ([]byte, fuse.Status) { return r, fuse.OK }
-func (r inPlace) Readv(dst [][]byte) (int, fuse.Status) {
+func (r readResult) Size() int                          { return len(r) }
+func (r readResult) Done()                              {}
+func (r readResult) Bytes([]byte) ([]byte, fuse.Status) { return r, fuse.OK }
+func (r readResult) Readv(dst [][]byte) (int, fuse.Status) {
 	n := 0
 	for _, d := range dst {
 		if len(d) > 0 && n < len(r) && &d[0] != &r[n] {
@@ -72,16 +72,17 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	}
 
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
-	a, special := fs.special(id, kill)
+	a, privileged := fs.hasSetID(id, kill)
 	n, err := forest.Write(id, data, int64(in.Offset), kill)
-	if err == nil && special {
-		err = fs.dropSgid(a, &in.InHeader)
-	}
 	if err != nil {
 		return 0, fs.status("write", id, err)
 	}
 
-	if special {
+	if privileged {
+		if err := fs.dropSgid(a, &in.InHeader); err != nil {
+			return 0, fs.status("write", id, err)
+		}
+
 		// The answer to WRITE has no attributes, and the kernel would go on to
 		// run the file with the rights that it lost.
 		fs.notify.dropAttr(id)
@@ -92,10 +93,10 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	return uint32(n), fuse.OK
 }
 
-// special returns the attributes of a file, and reports whether it has the
-// set-user-ID or set-group-ID bit, if that is asked for.
-func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
-	if !ask {
+// hasSetID returns the attributes of a node, and reports whether it is a regular file with the
+// set-user-ID or set-group-ID bit. If check is false, it reports false and reads nothing.
+func (fs *filesystem) hasSetID(id live.NodeID, check bool) (live.Attr, bool) {
+	if !check {
 		return live.Attr{}, false
 	}
 	a, err := fs.forest.GetAttr(id)
@@ -103,7 +104,8 @@ func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
 }
 
 // dropSgid clears the set-group-ID bit of a file that its group may not execute, after a user
-// outside of the group changed the file. live.Forest.Write clears that of other files.
+// outside of the group changed the file. live.Forest.Write clears the bit of files that the group may
+// execute.
 func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || fs.inGroup(who, a.GID) {
 		return nil
@@ -114,11 +116,11 @@ func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 	return err
 }
 
-// killPriv clears the set-user-ID bit for requests that, unlike WRITE, have no flag that asks
-// for it. Only a change by root leaves the bit.
+// killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE,
+// has no flag for this. Only a change by root leaves the bits.
 func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
-	a, special := fs.special(id, who.Uid != 0)
-	if !special {
+	a, privileged := fs.hasSetID(id, who.Uid != 0)
+	if !privileged {
 		return nil
 	}
 
@@ -163,7 +165,7 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 // Lseek answers SEEK_DATA and SEEK_HOLE.
 func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	off, err := fs.of(id).Seek(id, int64(in.Offset), int(in.Whence))
+	off, err := fs.treeOf(id).Seek(id, int64(in.Offset), int(in.Whence))
 	out.Offset = uint64(off)
 	return fs.status("lseek", id, err)
 }
@@ -184,15 +186,15 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
-	if err = fs.isCopyOf(&h, to, from); err == nil {
+	if err = fs.recordCopy(&h, to, from); err == nil {
 		err = fs.killPriv(to, &h)
 	}
 
 	return uint32(n), fs.status("copy_file_range", to, err)
 }
 
-// Ioctl supports no request. ENOTTY, unlike ENOSYS, is the error that programs expect then,
-// and the only answer to FS_IOC_GETFLAGS with which overlayfs copies a file up from here.
+// Ioctl supports no request. Programs expect ENOTTY then, not ENOSYS. It is also the only answer to
+// FS_IOC_GETFLAGS with which overlayfs copies a file up from this file system.
 func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
 	return fuse.Status(unix.ENOTTY)
 }
@@ -201,7 +203,7 @@ func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fus
 // for recovery and gc, so that df agrees with when writes begin to fail.
 //
 // A fork sees its own limit or, without a limit, the space of the disk rounded down to a
-// power of two. The exact space would reveal what others do, and whether some content was in
+// power of two. The exact space would reveal the writes of other forks, and whether some content was in
 // the store before.
 func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	var s unix.Statfs_t
@@ -229,7 +231,8 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	return fuse.OK
 }
 
-// forkSpace returns the space of a fork, in units; ws is nil when it has ended.
+// forkSpace returns the available space and the size of a fork, in blocks of unit bytes, if the disk
+// has free bytes. ws is nil when the fork has ended.
 func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64) {
 	if free > 0 {
 		free = 1 << (bits.Len64(free) - 1)

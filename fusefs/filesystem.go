@@ -21,26 +21,26 @@ import (
 // filesystem answers the requests of one mount. The requests of the control
 // tree go to control.Tree; all others are one call of the forest each.
 type filesystem struct {
-	fuse.RawFileSystem // what is not implemented: ENOSYS
+	fuse.RawFileSystem // answers requests that filesystem does not implement with ENOSYS
 
 	opts    Options
 	forest  *live.Forest
 	lookups lookups
 	control *control.Tree
 	notify  *notifier
-	aside   *aside
+	parking *parkingLot
 	probes  *probes
 	copies  copies
-	// removals are those in forks.
+	// removals has the forks that were bookmarked before a removal.
 	removals removals
-	// overlaid is set once overlayfs has asked for an attribute of its own, in whatever
-	// mount namespace it is mounted. It may have asked the daemon before, if tookOver.
+	// overlaid is set once overlayfs has asked for one of its attributes, in whatever mount
+	// namespace it is mounted. If tookOver, it may have asked the earlier daemon instead.
 	overlaid atomic.Bool
 	tookOver bool
-	// generation is that of control files: see control.firstNumber.
+	// generation is the generation number of control files: see control.firstNumber.
 	generation uint64
-	// repeated is closed when the kernel has the notices that the daemon before may not have
-	// sent; nil if there was none.
+	// repeated is closed when the kernel has the notices that the earlier daemon may not have
+	// sent; nil without a takeover.
 	repeated <-chan struct{}
 }
 
@@ -51,7 +51,7 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 		forest:        o.Store.Forest(),
 		notify:        k.notifier,
 		lookups:       lookups{n: make(map[live.NodeID]uint64)},
-		aside:         newAside(),
+		parking:       newParkingLot(),
 		generation:    uint64(timeNow()),
 	}
 
@@ -60,35 +60,36 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 	return fs
 }
 
-// nodes is the interface that both trees share.
-type nodes interface {
+// nodeReader has the methods that the forest and the control tree share.
+type nodeReader interface {
 	GetAttr(id live.NodeID) (live.Attr, error)
 	ReadAt(id live.NodeID, p []byte, off int64) (int, error)
 	Readlink(id live.NodeID) (string, error)
 	Seek(id live.NodeID, off int64, whence int) (int64, error)
 }
 
-func (fs *filesystem) of(id live.NodeID) nodes {
+// treeOf returns the forest or the control tree, by the number of a node.
+func (fs *filesystem) treeOf(id live.NodeID) nodeReader {
 	if control.IsNode(id) {
 		return fs.control
 	}
 	return fs.forest
 }
 
-// panicked is called with what a request panicked with. The forest releases
-// its locks on the way out, so that only this one request fails.
-func (fs *filesystem) panicked(v any) fuse.Status {
+// handlePanic is called with the value of a panic in a request. The forest has released
+// its locks by deferred calls, so only this one request fails.
+func (fs *filesystem) handlePanic(v any) fuse.Status {
 	fs.opts.Logger.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
 	return fuse.EIO
 }
 
-// Lookup resolves a name. A name that is not there is an answer too, which the
-// kernel remembers: most lookups of a build are for files that do not exist.
+// Lookup resolves a name. The kernel also caches the answer that a name is absent: most
+// lookups of a build are for files that do not exist.
 func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
 		e, err := fs.control.Lookup(parent, name, fs.request(cancel, h))
-		return fs.controlEntry("lookup", parent, e, err, out)
+		return fs.fillControlEntry("lookup", parent, e, err, out)
 	}
 	if name == "." || name == ".." || name == "/" {
 		return fs.lookupHandle(parent, name, out)
@@ -96,27 +97,27 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 
 	if fs.control.Reserves(parent, name) {
 		a, err := fs.control.Root(parent, name)
-		return fs.controlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cached}, err, out)
+		return fs.fillControlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cacheTime}, err, out)
 	}
 
 	a, err := fs.forest.Lookup(parent, name)
 	if errors.Is(err, errs.NotExist) {
 		out.NodeId = 0
-		out.SetEntryTimeout(cached)
+		out.SetEntryTimeout(cacheTime)
 		return fuse.OK
 	}
 	if err != nil {
 		return fs.status("lookup", parent, err)
 	}
 
-	fs.entry(out, parent, &a)
+	fs.fillEntry(out, parent, &a)
 
 	return fuse.OK
 }
 
-// lookupHandle finds a node, or its parent, by its number. The kernel asks for that in
-// open_by_handle_at(2) and for NFS, whose file handles are node ids. The name "/" stands for
-// the node itself: overlayfs before Linux 6.16 asks whether a node that was found is still there.
+// lookupHandle finds a node by its number (name "."), or the parent of the node (name ".."). The kernel
+// asks for them in open_by_handle_at(2) and for NFS, whose file handles are node ids. The name "/" also
+// stands for the node: overlayfs before Linux 6.16 asks so whether the node still exists.
 func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
 	if name == ".." {
 		if id.Ino() == live.RootIno {
@@ -134,12 +135,12 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 		return fs.status("lookup", id, err)
 	}
 
-	fs.entry(out, several, &a)
+	fs.fillEntry(out, several, &a)
 
 	return fuse.OK
 }
 
-// Forget counts that the kernel dropped n of the references it was given.
+// Forget subtracts the n references to a node that the kernel dropped.
 func (fs *filesystem) Forget(nodeid, n uint64) {
 	id := live.NodeID(nodeid)
 	if control.IsNode(id) {
@@ -147,9 +148,9 @@ func (fs *filesystem) Forget(nodeid, n uint64) {
 		return
 	}
 
-	gone, unknown := fs.lookups.forget(id, n)
+	last, unknown := fs.lookups.forget(id, n)
 	switch {
-	case gone:
+	case last:
 		fs.forest.Forget(id)
 	case unknown:
 		fs.probes.add(id)
@@ -169,8 +170,8 @@ func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.A
 	return fuse.OK
 }
 
-// Statx is asked when a program wants the time of birth, which GETATTR has no
-// room for.
+// Statx is called when a program asks for the time of birth, which the answer to GETATTR
+// does not have.
 func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
 	a, timeout, err := fs.attr(id)
@@ -196,7 +197,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if control.IsNode(id) {
 		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
 		if err != nil {
-			return fs.setSame(id, s, err, out)
+			return fs.answerUnchanged(id, s, err, out)
 		}
 
 		fs.fillAttr(&out.Attr, &a)
@@ -219,7 +220,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.SetAttr(id, s)
 	if err != nil {
-		return fs.setSame(id, s, err, out)
+		return fs.answerUnchanged(id, s, err, out)
 	}
 
 	// For chown the kernel sets the flag even for root and group members.
@@ -239,14 +240,15 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	}
 
 	fs.fillAttr(&out.Attr, &a)
-	out.SetTimeout(cached)
+	out.SetTimeout(cacheTime)
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 
 	return fuse.OK
 }
 
-// outdated reports whether an edit may have replaced a node that a program found by its name, and
-// the name is still to be dropped. To ESTALE the kernel looks the whole path up and asks again.
+// outdated reports whether an edit may have replaced a node after a program found it by its name, and
+// the kernel has still to drop this name. The caller answers with ESTALE then: the kernel looks the
+// whole path up again and repeats the request.
 func (fs *filesystem) outdated(id live.NodeID) bool {
 	if fs.notify.edits.Load() == 0 {
 		return false
@@ -255,13 +257,17 @@ func (fs *filesystem) outdated(id live.NodeID) bool {
 	return err == nil && a.Nlink == 0
 }
 
-// setSame answers a SETATTR that failed. In a tree that cannot be changed it
-// succeeds if the values are those that the node has: gVisor sets the owner of each
+// answerUnchanged answers a SETATTR that failed with the error failed. In a read-only tree the answer
+// is a success if the node has these attributes already: gVisor sets the owner of each
 // directory that it has made, also in .snapshots.
-func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
+func (fs *filesystem) answerUnchanged(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
+	if s.Size != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, errs.Perm) {
+		return fs.status("setattr", id, failed)
+	}
+
 	a, timeout, err := fs.attr(id)
 	same := func(want *int64, is int64) bool { return want == nil || *want == is }
-	if err != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, errs.Perm) || s.Size != nil ||
+	if err != nil ||
 		s.Mode != nil && (*s.Mode^a.Mode)&0o7777 != 0 || s.UID != nil && *s.UID != a.UID || s.GID != nil && *s.GID != a.GID ||
 		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
 		return fs.status("setattr", id, failed)
@@ -273,10 +279,10 @@ func (fs *filesystem) setSame(id live.NodeID, s live.SetAttr, failed error, out 
 	return fuse.OK
 }
 
-// copiesUp reports whether a change of owner can be a step with which overlayfs copies a
-// file to its upper layer. It sets the mode and the capabilities before, and the kernel asks
-// to clear them as for chown(2). The file has no name yet, before Linux 6.2 one that begins
-// with #, and the caller owns it: the caller could set the mode again.
+// copiesUp reports whether a change of owner can be the step with which overlayfs copies a file to its
+// upper layer. Overlayfs sets the mode and the capabilities before this step, and the kernel asks to
+// clear them as for chown(2); they must stay. Such a file has no name yet or, before Linux 6.2, a name
+// that begins with #. The caller owns the file, so it gains no right: it could set the mode again.
 func (fs *filesystem) copiesUp(id live.NodeID, uid uint32) bool {
 	if !fs.overlaid.Load() && !fs.tookOver {
 		return false
@@ -296,10 +302,9 @@ func (fs *filesystem) isNudge(in *fuse.SetAttrIn) bool {
 		int64(in.Mtime)*1e9+int64(in.Mtimensec) == fs.opts.Nudge
 }
 
-// setAttr translates what the kernel wants changed. With HANDLE_KILLPRIV_V2
-// the kernel leaves the clearing of the set-user-ID bit to us: it says so for
-// a truncation, and chown always does it (chown_common in the kernel). ok is false for a
-// time that cannot be stored.
+// setAttr translates the attributes in a SETATTR. With HANDLE_KILLPRIV_V2 the file system
+// clears the set-user-ID bit (KillPriv): the kernel sets a flag for a truncation, and chown
+// always clears the bit (chown_common in the kernel). ok is false for a time that cannot be stored.
 func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 	ok = true
 	if m, set := in.GetMode(); set {
@@ -317,7 +322,7 @@ func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 		s.Size = &size
 	}
 
-	set := func(valid, now uint32, sec uint64, nsec uint32) *int64 {
+	timeOf := func(valid, now uint32, sec uint64, nsec uint32) *int64 {
 		if in.Valid&valid == 0 {
 			return nil
 		}
@@ -333,9 +338,9 @@ func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 		return &t
 	}
 
-	s.Atime = set(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
-	s.Mtime = set(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
-	s.Ctime = set(fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec)
+	s.Atime = timeOf(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	s.Mtime = timeOf(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	s.Ctime = timeOf(fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec)
 	s.KillPriv = in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || s.UID != nil || s.GID != nil
 	return s, ok
 }

@@ -65,17 +65,17 @@ func TestInheritedLookups(t *testing.T) {
 		t.Error("a forget of unknown count was believed")
 	}
 	l.add(old, 1)
-	n, via := l.since(old)
+	n, via := l.sinceTakeover(old)
 	l.add(old, 1)
 	if n != 1 || via != 1 || l.release(old, n) || !l.held(old) {
 		t.Error("released, though it was looked up meanwhile")
 	}
-	if n, _ = l.since(old); !l.release(old, n) || l.held(old) || l.count() != 0 {
+	if n, _ = l.sinceTakeover(old); !l.release(old, n) || l.held(old) || l.count() != 0 {
 		t.Error("still held, though the kernel does not have it")
 	}
 	l.add(unnamed, 1)
 	l.add(unnamed, 2)
-	if n, via = l.since(unnamed); via != several || !l.release(unnamed, n) {
+	if n, via = l.sinceTakeover(unnamed); via != several || !l.release(unnamed, n) {
 		t.Error("one directory of two is named")
 	}
 
@@ -83,7 +83,7 @@ func TestInheritedLookups(t *testing.T) {
 	made := live.Node(0, 4)
 	l.disinherit(made)
 	l.add(made, 1)
-	if n, _ = l.since(made); l.release(made, n) || !l.held(made) {
+	if n, _ = l.sinceTakeover(made); l.release(made, n) || !l.held(made) {
 		t.Error("released, though the kernel was given it")
 	}
 	if gone, unknown := l.forget(made, 1); !gone || unknown {
@@ -142,7 +142,7 @@ func TestNotices(t *testing.T) {
 	must.OK(t, unix.Pipe2(pipe, unix.O_DIRECT|unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: pipe[1]}
-	n.mayEpoch = func() bool { return true }
+	n.mayUseEpoch = func() bool { return true }
 	read := func() []byte {
 		b := make([]byte, 4096)
 		got, err := unix.Read(pipe[0], b)

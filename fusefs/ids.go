@@ -15,10 +15,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Ids are those of the user of a mount in a user namespace that maps no others. The kernel
-// lets nobody change a file whose ids are not mapped, so each file is shown as the user's own,
-// with the permissions that the user has by its stored owner, mode and access control list.
-// For an owner the kernel asks no more than that. What only the stored owner may do is
+// Ids are the user and group ids of the user of a mount in a user namespace that maps no other ids.
+// The kernel lets nobody change a file whose ids are not mapped. So each file is shown as the user's
+// own, and its owner permissions are the permissions that the user has by the stored owner, mode and
+// access control list. The kernel checks these only. Operations that need to be the stored owner are
 // checked here.
 type Ids struct {
 	UID, GID uint32
@@ -27,8 +27,8 @@ type Ids struct {
 
 func (i *Ids) inGroup(gid uint32) bool { return gid == i.GID || slices.Contains(i.Groups, gid) }
 
-// access returns the permissions (S_IRWXO) that the user has with a file of another user
-// (acl_permission_check and posix_acl_permission in the kernel).
+// access returns the permissions (rwx in the lowest bits) that the user has for a file of another user,
+// as acl_permission_check and posix_acl_permission in the kernel compute them.
 func (i *Ids) access(a *live.Attr, acl []aclEntry) uint32 {
 	if acl == nil && i.inGroup(a.GID) {
 		return a.Mode >> 3 & 7
@@ -63,7 +63,7 @@ func (fs *filesystem) inGroup(who *fuse.InHeader, gid uint32) bool {
 	return process.InGroup(int(who.Pid), gid)
 }
 
-// access returns the permissions that the user of a mount has with a file of another user.
+// access returns the permissions that the user of a mount has for a file of another user.
 func (fs *filesystem) access(a *live.Attr) uint32 {
 	acl, err := fs.aclOf(a.ID, aclAccess)
 	if err != nil {
@@ -72,8 +72,8 @@ func (fs *filesystem) access(a *live.Attr) uint32 {
 	return fs.opts.Ids.access(a, acl)
 }
 
-// shown returns the attributes of a file of the tree as the kernel gets them.
-func (fs *filesystem) shown(a live.Attr) live.Attr {
+// shownAttr returns the attributes of a file as they are sent to the kernel.
+func (fs *filesystem) shownAttr(a live.Attr) live.Attr {
 	ids := fs.opts.Ids
 	if ids == nil {
 		return a
@@ -86,8 +86,8 @@ func (fs *filesystem) shown(a live.Attr) live.Attr {
 	return a
 }
 
-// foreign returns the attributes of a file, and reports whether it is shown as the user's and
-// is another's.
+// foreign returns the attributes of a file, and reports whether it is shown as a file of the user of
+// the mount although its stored owner is another one.
 func (fs *filesystem) foreign(id live.NodeID) (live.Attr, bool) {
 	if fs.opts.Ids == nil {
 		return live.Attr{}, false
@@ -116,7 +116,7 @@ func (fs *filesystem) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Statu
 	return fuse.OK
 }
 
-// maySetXattr makes the checks of set_posix_acl and xattr_permission in the kernel.
+// maySetXattr makes the checks of set_posix_acl(9) and xattr_permission(9).
 func (fs *filesystem) maySetXattr(id live.NodeID, name string) fuse.Status {
 	a, foreign := fs.foreign(id)
 	sticky := a.Mode&unix.S_IFMT == unix.S_IFDIR && a.Mode&unix.S_ISVTX != 0
@@ -126,7 +126,7 @@ func (fs *filesystem) maySetXattr(id live.NodeID, name string) fuse.Status {
 	return fuse.OK
 }
 
-// mayRemove is check_sticky of the kernel, for a name that is removed or replaced.
+// mayRemove makes the check of check_sticky(9), for a name that is removed or replaced.
 func (fs *filesystem) mayRemove(parent live.NodeID, name string) fuse.Status {
 	dir, foreign := fs.foreign(parent)
 	if !foreign || dir.Mode&unix.S_ISVTX == 0 {
@@ -141,7 +141,7 @@ func (fs *filesystem) mayRemove(parent live.NodeID, name string) fuse.Status {
 	return fuse.OK // else the removal finds the error
 }
 
-// mayLink is may_linkat of the kernel.
+// mayLink makes the checks of may_linkat(9).
 func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
 	a, foreign := fs.foreign(id)
 	if !foreign {
@@ -151,7 +151,7 @@ func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
 	const rw = unix.R_OK | unix.W_OK
 	safe := a.Mode&unix.S_IFMT == unix.S_IFREG && a.Mode&unix.S_ISUID == 0 &&
 		a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID|unix.S_IXGRP && fs.access(&a)&rw == rw
-	protected, _ := os.ReadFile("/proc/sys/fs/protected_hardlinks") // where it is missing, links are not protected
+	protected, _ := os.ReadFile("/proc/sys/fs/protected_hardlinks") // without this file, links are not protected
 	if !safe && strings.TrimSpace(string(protected)) == "1" {
 		return fuse.EPERM
 	}
@@ -161,13 +161,13 @@ func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
 
 func isACL(name string) bool { return name == aclAccess || name == aclDefault }
 
-// hides reports whether an entry names a user or group that the kernel would refuse. Such
-// entries are not shown, and stay.
+// hides reports whether an entry names a user or group that is not mapped. The kernel would refuse
+// such an entry. It is not shown, and stays in the stored list.
 func (i *Ids) hides(e aclEntry) bool {
 	return i != nil && (e.Tag == aclUser && e.ID != i.UID || e.Tag == aclGroup && e.ID != i.GID)
 }
 
-// shownACL returns the value of an access control list as the kernel gets it.
+// shownACL returns the value of an access control list as it is sent to the kernel.
 func (i *Ids) shownACL(value []byte) []byte {
 	acl, err := parseACL(value)
 	if i == nil || err != nil {
@@ -176,16 +176,16 @@ func (i *Ids) shownACL(value []byte) []byte {
 	return encodeACL(slices.DeleteFunc(acl, i.hides))
 }
 
-// withHidden returns a list that replaces another one, with the entries of that which are not
-// shown. A list without a mask removes all, as `setfacl -b` does. A mask that was computed
-// from the entries takes these in too, as setfacl(1) would.
+// withHidden returns the list acl, which replaces the list was, with the hidden entries of was added.
+// A list without a mask removes the hidden entries, as `setfacl -b` does. A mask that was computed
+// from the shown entries is computed again with the hidden ones, as setfacl(1) would.
 func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
 	hidden := slices.DeleteFunc(slices.Clone(was), func(e aclEntry) bool { return !i.hides(e) })
 	if len(hidden) == 0 || !hasTag(acl, aclMask) {
 		return acl
 	}
 
-	all := func(list []aclEntry) (perm uint16) {
+	maskOf := func(list []aclEntry) (perm uint16) {
 		for _, e := range list {
 			if e.Tag == aclUser || e.Tag == aclGroup || e.Tag == aclGroupObj {
 				perm |= e.Perm
@@ -194,11 +194,11 @@ func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
 		return perm
 	}
 
-	computed := all(acl)
+	computed := maskOf(acl)
 	acl = append(slices.Clone(acl), hidden...)
 	for n, e := range acl {
 		if e.Tag == aclMask && e.Perm == computed {
-			acl[n].Perm = all(acl)
+			acl[n].Perm = maskOf(acl)
 		}
 	}
 

@@ -12,39 +12,40 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// With Ids, programs that copy a file with its owner, its permissions and its list see only what is
-// shown of these. A copy takes the rest from the file that it is a copy of:
+// With Ids, a program that copies a file with its group, permissions and access control list sees only
+// the shown ones (Ids). The copy takes the hidden ones from the original, if the original is known:
 //
 //   - `cp -a` copies the bytes by copy_file_range(2), and then sets the owner.
 //   - `sed -i` sets the owner of a new file, and renames it to the name of the old one.
 //
-// Of a copy that is made in another way, nothing is known.
+// The original of a copy that is made in another way is not known.
 
-// copies are the new files that are copies of others, the last ones.
+// copies are the latest new files that are copies of other files, or that have been given an owner.
 type copies struct {
 	mu   sync.Mutex
-	last []copied
+	last []fileCopy // at most maxCopies, the oldest first
 }
 
-// copied is one of them.
-type copied struct {
-	id, of live.NodeID // of is 0 if it is not known yet
-	owned  bool        // a program gave it the owner that it saw
+// A fileCopy is a new file and its original.
+type fileCopy struct {
+	id, of live.NodeID // of is the original, 0 if it is not known yet
+	owned  bool        // a program set the owner and group that all files show
 }
 
 const maxCopies = 256
 
-// update changes what is known of a file.
-func (c *copies) update(id live.NodeID, change func(*copied)) copied {
+// update calls change with the record of a file, which it makes if there is none, and returns the
+// changed record.
+func (c *copies) update(id live.NodeID, change func(*fileCopy)) fileCopy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	i := slices.IndexFunc(c.last, func(x copied) bool { return x.id == id })
+	i := slices.IndexFunc(c.last, func(x fileCopy) bool { return x.id == id })
 	if i < 0 {
 		if i = len(c.last); i == maxCopies {
 			c.last, i = slices.Delete(c.last, 0, 1), maxCopies-1
 		}
-		c.last = append(c.last, copied{id: id})
+		c.last = append(c.last, fileCopy{id: id})
 	}
 
 	change(&c.last[i])
@@ -52,32 +53,32 @@ func (c *copies) update(id live.NodeID, change func(*copied)) copied {
 	return c.last[i]
 }
 
-func (c *copies) get(id live.NodeID) copied {
+func (c *copies) get(id live.NodeID) fileCopy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := slices.IndexFunc(c.last, func(x copied) bool { return x.id == id }); i >= 0 {
+	if i := slices.IndexFunc(c.last, func(x fileCopy) bool { return x.id == id }); i >= 0 {
 		return c.last[i]
 	}
-	return copied{}
+	return fileCopy{}
 }
 
-// isCopyOf notes that a file has bytes of another one. If that has a permission to write that is not
-// shown, because it is another user's, a program that created the file with the permissions that it
-// saw gets it back.
-func (fs *filesystem) isCopyOf(h *fuse.InHeader, id, of live.NodeID) error {
+// recordCopy records that the file id has bytes of the file of. An original of another user may be
+// writable for its owner, which is not shown. A copy that was created with the shown permissions gets
+// this write permission.
+func (fs *filesystem) recordCopy(h *fuse.InHeader, id, of live.NodeID) error {
 	if fs.opts.Ids == nil {
 		return nil
 	}
-	fs.copies.update(id, func(c *copied) { c.of = of })
+	fs.copies.update(id, func(c *fileCopy) { c.of = of })
 	was, foreign := fs.foreign(of)
 	n, err := fs.forest.GetAttr(id)
 	if !foreign || err != nil || n.UID != fs.opts.Ids.UID {
 		return err
 	}
 
-	lost := was.Mode &^ fs.shown(was).Mode & unix.S_IWUSR
-	if n.Mode&0o777&^(fs.shown(was).Mode&0o777) != 0 || lost == 0 || n.Mode&unix.S_IWUSR != 0 {
-		return nil // it has others
+	lost := was.Mode &^ fs.shownAttr(was).Mode & unix.S_IWUSR
+	if n.Mode&0o777&^(fs.shownAttr(was).Mode&0o777) != 0 || lost == 0 || n.Mode&unix.S_IWUSR != 0 {
+		return nil // the copy was not created with the shown permissions
 	}
 
 	mode := n.Mode | lost
@@ -86,9 +87,9 @@ func (fs *filesystem) isCopyOf(h *fuse.InHeader, id, of live.NodeID) error {
 	return err
 }
 
-// preserve completes the attributes that a program gives to a copy: with the owner that all files seem
-// to have, or with the time of the original, it means the group of that, too. A new file that is not
-// known for a copy keeps the group that its directory gave it.
+// preserve completes the attributes that a program sets on a copy. If it sets the owner and group that
+// all files show, or the mtime of the original, the copy also gets the group of the original. If no
+// original is known and the file is new, the file keeps the group that its directory gave it.
 func (fs *filesystem) preserve(id live.NodeID, s *live.SetAttr) {
 	ids := fs.opts.Ids
 	if ids == nil {
@@ -103,7 +104,7 @@ func (fs *filesystem) preserve(id live.NodeID, s *live.SetAttr) {
 		return
 	}
 
-	fs.copies.update(id, func(c *copied) { c.owned = true })
+	fs.copies.update(id, func(c *fileCopy) { c.owned = true })
 	a, err := fs.forest.GetAttr(id)
 	switch {
 	case known && ids.inGroup(was.GID):
@@ -113,9 +114,9 @@ func (fs *filesystem) preserve(id live.NodeID, s *live.SetAttr) {
 	}
 }
 
-// inherit gives a file that replaces another one the group, the permissions and the entries of the
-// access control list that its program could not see.
-func (fs *filesystem) inherit(h *fuse.InHeader, from live.NodeID, name string, to live.NodeID, replaced string) error {
+// inheritFromReplaced gives a copy that is renamed to the name of another file the hidden group,
+// permissions and access control entries of this file.
+func (fs *filesystem) inheritFromReplaced(h *fuse.InHeader, from live.NodeID, name string, to live.NodeID, replaced string) error {
 	if fs.opts.Ids == nil {
 		return nil
 	}
@@ -137,7 +138,7 @@ func (fs *filesystem) inherit(h *fuse.InHeader, from live.NodeID, name string, t
 
 	const permissions = 0o777
 	mode := n.Mode&^permissions | was.Mode&permissions
-	if fs.shown(was).Mode&permissions == n.Mode&permissions && mode != n.Mode {
+	if fs.shownAttr(was).Mode&permissions == n.Mode&permissions && mode != n.Mode {
 		s.Mode = &mode
 	}
 
@@ -150,8 +151,8 @@ func (fs *filesystem) inherit(h *fuse.InHeader, from live.NodeID, name string, t
 	return fs.inheritHidden(forest, n.ID, was.ID)
 }
 
-// inheritHidden adds to the access control list of a file the entries of another one that are not
-// shown, unless the file got other entries.
+// inheritHidden adds the hidden entries of the access control list of the file from to the list of the
+// file id, unless a program changed the list of id.
 func (fs *filesystem) inheritHidden(forest *live.Forest, id, from live.NodeID) error {
 	was, err := fs.aclOf(from, aclAccess)
 	if err != nil || !slices.ContainsFunc(was, fs.opts.Ids.hides) {
@@ -167,10 +168,11 @@ func (fs *filesystem) inheritHidden(forest *live.Forest, id, from live.NodeID) e
 	return fs.setACL(forest, id, aclAccess, encodeACL(was), 0, false)
 }
 
-// completed returns an access control list that a program gives to a copy of a file of which it saw a
-// part: with the entries that were not shown and, if it has the permissions that were shown, with
-// those of the original.
-func (fs *filesystem) completed(id live.NodeID, acl, was []aclEntry) ([]aclEntry, error) {
+// completeACL returns the list acl, which a program sets on the file id, with the hidden entries of the
+// list was that it replaces. For a copy, the hidden entries are taken from the original if the copy has
+// no list; and if acl has the permissions that the original shows, it gets the hidden owner
+// permissions of the original.
+func (fs *filesystem) completeACL(id live.NodeID, acl, was []aclEntry) ([]aclEntry, error) {
 	c := fs.copies.get(id)
 	if fs.opts.Ids == nil || c.of == 0 || !c.owned {
 		return fs.opts.Ids.withHidden(acl, was), nil
@@ -189,8 +191,8 @@ func (fs *filesystem) completed(id live.NodeID, acl, was []aclEntry) ([]aclEntry
 	}
 
 	acl = fs.opts.Ids.withHidden(acl, was)
-	if lost := of.Mode &^ fs.shown(of).Mode & unix.S_IRWXU; modeOf(acl) == fs.shown(of).Mode&0o777 {
-		for _, e := range inMode(acl) {
+	if lost := of.Mode &^ fs.shownAttr(of).Mode & unix.S_IRWXU; modeOf(acl) == fs.shownAttr(of).Mode&0o777 {
+		for _, e := range modeEntries(acl) {
 			if e.Tag == aclUserObj {
 				e.Perm |= uint16(lost >> 6)
 			}

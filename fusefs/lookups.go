@@ -6,39 +6,42 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// lookups counts how often each node was handed to the kernel and not given
-// back by FORGET. A node that the kernel holds keeps its bytes though its last
-// name is gone.
+// lookups counts the references of the kernel to each node: how often the node was handed over, less
+// the number that FORGET returned. The kernel holds a node with references. Such a node keeps its bytes
+// even if its last name was removed.
 type lookups struct {
-	mu sync.Mutex
+	mu sync.Mutex // guards the fields below
 	n  map[live.NodeID]uint64
-	// Of the nodes that a daemon before this one handed over, the count is not known: the
-	// kernel holds each of them until it is asked (probes). They are those with numbers below
-	// these two. released are those that it does not hold.
+	// After a takeover, the nodes whose inode number is below ino and whose view is below view are
+	// inherited: the earlier daemon may have handed them over. Their count is not known, and the
+	// kernel is assumed to hold them. released are the inherited nodes that the kernel does not
+	// hold, see probes.
 	ino      uint64
 	view     uint32
 	released map[live.NodeID]struct{}
-	// Of inherited nodes that were looked up since: the directory, or several.
+	// via has, for each inherited node that was looked up after the takeover, the directory of the
+	// lookups, or several.
 	via map[live.NodeID]live.NodeID
 }
 
-// several stands for more than one directory, or for none that is known.
+// several stands for more than one directory, or for an unknown directory.
 const several live.NodeID = 0
 
-// inherit takes all nodes with lower numbers for held.
+// inherit makes all nodes with lower numbers inherited ones.
 func (l *lookups) inherit(ino uint64, view uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ino, l.view, l.released, l.via = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
 }
 
-// inherited reports whether the kernel may have a node from a daemon before.
+// inherited reports whether the kernel may hold a node that the earlier daemon handed over.
 func (l *lookups) inherited(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inheritedLocked(id)
 }
 
+// inheritedLocked is inherited for callers that hold l.mu.
 func (l *lookups) inheritedLocked(id live.NodeID) bool {
 	if id.Ino() >= l.ino || id.View() >= l.view {
 		return false
@@ -47,15 +50,16 @@ func (l *lookups) inheritedLocked(id live.NodeID) bool {
 	return !ok
 }
 
-// since returns how often an inherited node was looked up since, and in which directory.
-func (l *lookups) since(id live.NodeID) (n uint64, via live.NodeID) {
+// sinceTakeover returns how often an inherited node was looked up after the takeover, and in which
+// directory.
+func (l *lookups) sinceTakeover(id live.NodeID) (n uint64, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n[id], l.via[id]
 }
 
-// release notes that the kernel does not hold an inherited node, unless it was looked up more
-// often than since said.
+// release records that the kernel does not hold an inherited node. If the node was looked up more than
+// n times after the takeover, release changes nothing and returns false.
 func (l *lookups) release(id live.NodeID, n uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +75,8 @@ func (l *lookups) release(id live.NodeID, n uint64) bool {
 	return true
 }
 
-// disinherit notes that the kernel does not hold an inherited node yet.
+// disinherit records that the kernel does not hold an inherited node yet, so that it is counted like a
+// new node.
 func (l *lookups) disinherit(id live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +85,7 @@ func (l *lookups) disinherit(id live.NodeID) {
 	}
 }
 
-// add counts one more, which was looked up in a directory.
+// add counts one more reference to a node, which was looked up in the directory via.
 func (l *lookups) add(id, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,9 +100,9 @@ func (l *lookups) add(id, via live.NodeID) {
 	l.n[id]++
 }
 
-// forget takes k away and reports whether none is left. That is unknown of a node that was
-// inherited.
-func (l *lookups) forget(id live.NodeID, k uint64) (gone, unknown bool) {
+// forget subtracts k references to a node. last reports that none is left, and unknown that the node is
+// inherited, so its references are not counted.
+func (l *lookups) forget(id live.NodeID, k uint64) (last, unknown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -115,26 +120,27 @@ func (l *lookups) forget(id live.NodeID, k uint64) (gone, unknown bool) {
 	return true, false
 }
 
-// held reports whether the kernel holds the node.
+// held reports whether the kernel holds, or may hold, the node.
 func (l *lookups) held(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n[id] > 0 || l.inheritedLocked(id)
 }
 
-// count returns the number of nodes that the kernel holds.
+// count returns the number of nodes that this daemon has handed over and the kernel holds.
 func (l *lookups) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.n)
 }
 
-// watchable are the names in directories that the kernel holds. No others can be watched.
-func (fs *filesystem) watchable(entries []live.Entry) (in []live.Entry) {
+// watchable returns the names in directories that the kernel holds. Only such directories can have
+// watchers.
+func (fs *filesystem) watchable(entries []live.Entry) (watched []live.Entry) {
 	for _, e := range entries {
 		if e.Parent.Ino() == live.RootIno || fs.lookups.held(e.Parent) {
-			in = append(in, e)
+			watched = append(watched, e)
 		}
 	}
-	return in
+	return watched
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// mount attaches a FUSE device to the mountpoint and returns its descriptor.
-// go-fuse leaves the device open in every program that the daemon starts, and a mount ends
-// only when the last of them closed it.
+// mount attaches a FUSE device to the mountpoint and returns the descriptor of the device. It is
+// written here because go-fuse leaves the device open in every program that the daemon starts, and a
+// mount ends only when the last process has closed the device.
 func mount(o *Options) (fd int, err error) {
 	fd, err = mountDirect(o)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
@@ -25,7 +25,7 @@ func mount(o *Options) (fd int, err error) {
 	return fd, err
 }
 
-// mountDirect is mount(2), for root and inside of a user namespace.
+// mountDirect mounts with mount(2), which root may call, and every user inside a user namespace.
 func mountDirect(o *Options) (int, error) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -52,8 +52,8 @@ func mountDirect(o *Options) (int, error) {
 	return fd, nil
 }
 
-// mountHelper has fusermount3 mount. It sends the descriptor of the device it
-// opened over a socket, whose number is in _FUSE_COMMFD.
+// mountHelper runs fusermount3, which mounts and sends the descriptor of the opened
+// device over a socket. The number of the socket's descriptor is in _FUSE_COMMFD.
 func mountHelper(o *Options) (int, error) {
 	bin, err := mounts.Helper()
 	if err != nil {
@@ -78,12 +78,12 @@ func mountHelper(o *Options) (int, error) {
 		return -1, fmt.Errorf("%s: %w: %s", bin, err, strings.TrimSpace(stderr.String()))
 	}
 
-	theirs.Close() // so that a helper that sent nothing is an end of file
+	theirs.Close() // so that receiveFD fails with an end of file if the helper sent no descriptor
 
 	return receiveFD(ours)
 }
 
-// helperOptions is the argument of -o, in which commas and backslashes of
+// helperOptions returns the argument of fusermount3's -o. Commas and backslashes in
 // values are escaped.
 func helperOptions(o *Options) string {
 	escape := strings.NewReplacer(`\`, `\\`, `,`, `\,`)
@@ -103,7 +103,7 @@ func helperOptions(o *Options) string {
 	return strings.Join(opts, ",")
 }
 
-// receiveFD takes one descriptor from a socket (SCM_RIGHTS, unix(7)).
+// receiveFD receives one descriptor from a socket (SCM_RIGHTS, unix(7)).
 func receiveFD(socket int) (int, error) {
 	var data [1]byte
 	oob := make([]byte, unix.CmsgSpace(4))
@@ -112,11 +112,12 @@ func receiveFD(socket int) (int, error) {
 		return -1, fmt.Errorf("receive the FUSE device: %w", err)
 	}
 
-	var fds []int
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
-	if err == nil && len(msgs) == 1 {
-		fds, err = unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(msgs) != 1 {
+		return -1, errors.New("fusermount3 sent no FUSE device")
 	}
+
+	fds, err := unix.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) != 1 {
 		return -1, errors.New("fusermount3 sent no FUSE device")
 	}

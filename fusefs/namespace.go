@@ -13,17 +13,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// newNode is what mknod, mkdir, symlink, create and, without a name, tmpfile have in common.
+// newNode carries out mknod, mkdir, symlink, create and, with the name "", tmpfile.
 func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if id, ok := fs.carriedOut(h); ok {
-		return fs.again(op, h, id, out)
+		return fs.answerAgain(op, h, id, out)
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 
-	who, forest := fs.once(h)
+	who, forest := fs.changerOnce(h)
 	c.Caller = who
 	if fs.opts.ACL {
 		if err := fs.inheritACL(parent, &c, umask); err != nil {
@@ -41,7 +41,7 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 		return fs.status(op, parent, err)
 	}
 
-	fs.entry(out, parent, &a)
+	fs.fillEntry(out, parent, &a)
 	if name != "" {
 		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	}
@@ -52,7 +52,7 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
-		return fs.controlEntry("mknod", id, e, err, out)
+		return fs.fillControlEntry("mknod", id, e, err, out)
 	}
 	return fs.newNode("mknod", &in.InHeader, name, live.Create{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
 }
@@ -60,7 +60,7 @@ func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, ou
 func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Mkdir(id, name, fs.request(cancel, &in.InHeader))
-		return fs.controlEntry("mkdir", id, e, err, out)
+		return fs.fillControlEntry("mkdir", id, e, err, out)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFDIR}
 	return fs.newNode("mkdir", &in.InHeader, name, c, in.Umask, out)
@@ -73,13 +73,12 @@ func (fs *filesystem) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name 
 	return fs.newNode("symlink", h, name, live.Create{Mode: syscall.S_IFLNK | 0o777, Target: target}, 0, out)
 }
 
-// Create makes a file and opens it. The kernel asks once for the two, so a new
-// file costs one round trip less than with MKNOD.
+// Create makes a file and opens it. It saves the round trip of an OPEN after MKNOD.
 func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // what its writes leave there is good for the next open
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // the pages that its writes cache stay valid for the next open
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
-		return fs.controlEntry("create", id, e, err, &out.EntryOut)
+		return fs.fillControlEntry("create", id, e, err, &out.EntryOut)
 	}
 
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
@@ -109,13 +108,13 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 		return fuse.EPERM
 	}
 	if id, ok := fs.carriedOut(&in.InHeader); ok {
-		return fs.again("link", &in.InHeader, id, out)
+		return fs.answerAgain("link", &in.InHeader, id, out)
 	}
 	if bad := fs.mayLink(id); bad != fuse.OK {
 		return bad
 	}
 
-	who, forest := fs.once(&in.InHeader)
+	who, forest := fs.changerOnce(&in.InHeader)
 	a, err := forest.Link(id, parent, name)
 	if err != nil && fs.outdated(id) {
 		return fuse.Status(syscall.ESTALE)
@@ -124,7 +123,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 		return fs.status("link", id, err)
 	}
 
-	fs.entry(out, parent, &a)
+	fs.fillEntry(out, parent, &a)
 	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 
 	return fuse.OK
@@ -160,7 +159,7 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 	}
 
 	fs.beforeRemoval(parent)
-	who, forest := fs.once(h)
+	who, forest := fs.changerOnce(h)
 	id, err := remove(forest, parent, name)
 	if err != nil {
 		return fs.status(op, parent, err)
@@ -172,48 +171,50 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 }
 
 func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
-	op, np := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
-	if control.IsNode(op) || control.IsNode(np) {
-		return fs.status("rename", op, fs.control.Rename(op, from, np, to, in.Flags, fs.request(cancel, &in.InHeader)))
+	fromDir, toDir := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
+	if control.IsNode(fromDir) || control.IsNode(toDir) {
+		return fs.status("rename", fromDir, fs.control.Rename(fromDir, from, toDir, to, in.Flags, fs.request(cancel, &in.InHeader)))
 	}
 	if _, ok := fs.carriedOut(&in.InHeader); ok {
 		return fuse.OK
 	}
-	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
+	if fs.control.Reserves(fromDir, from) || fs.control.Reserves(toDir, to) {
 		return fuse.EPERM
 	}
 
-	if op.View() != np.View() {
-		_, from := fs.opts.Store.Workspace(op.View())
-		if _, to := fs.opts.Store.Workspace(np.View()); !from || !to {
-			return fuse.EROFS // of a snapshot. With EXDEV mv would copy and then fail to remove what it copied.
+	if fromDir.View() != toDir.View() {
+		_, fromWorkspace := fs.opts.Store.Workspace(fromDir.View())
+		_, toWorkspace := fs.opts.Store.Workspace(toDir.View())
+		if !fromWorkspace || !toWorkspace {
+			// One view is a snapshot. With EXDEV mv(1) would copy the files and then fail to remove them.
+			return fuse.EROFS
 		}
 	}
 
-	if bad := cmp.Or(fs.mayRemove(op, from), fs.mayRemove(np, to)); bad != fuse.OK {
+	if bad := cmp.Or(fs.mayRemove(fromDir, from), fs.mayRemove(toDir, to)); bad != fuse.OK {
 		return bad
 	}
 
 	if in.Flags&unix.RENAME_EXCHANGE == 0 {
-		if err := fs.inherit(&in.InHeader, op, from, np, to); err != nil {
-			return fs.status("rename", op, err)
+		if err := fs.inheritFromReplaced(&in.InHeader, fromDir, from, toDir, to); err != nil {
+			return fs.status("rename", fromDir, err)
 		}
 	}
 
-	who, forest := fs.once(&in.InHeader)
-	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)
+	who, forest := fs.changerOnce(&in.InHeader)
+	replaced, err := forest.Rename(fromDir, from, toDir, to, in.Flags, who)
 	if err != nil {
-		return fs.status("rename", op, err)
+		return fs.status("rename", fromDir, err)
 	}
 
-	fs.notify.renamed(np, to)
+	fs.notify.renamed(toDir, to)
 	if in.Flags&unix.RENAME_EXCHANGE != 0 {
-		fs.notify.renamed(op, from)
+		fs.notify.renamed(fromDir, from)
 	}
 
 	fs.event(Event{
 		Caller: who, Action: events.Renamed, Node: replaced,
-		Parent: op, Name: from, NewParent: np, NewName: to,
+		Parent: fromDir, Name: from, NewParent: toDir, NewName: to,
 	})
 
 	return fuse.OK
@@ -221,6 +222,6 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 
 func (fs *filesystem) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
 	id := live.NodeID(h.NodeId)
-	target, err := fs.of(id).Readlink(id)
+	target, err := fs.treeOf(id).Readlink(id)
 	return []byte(target), fs.status("readlink", id, err)
 }

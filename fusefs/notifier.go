@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// manyEntries is how many names are dropped one by one; dropping all
-	// together is cheaper beyond.
+	// manyEntries is the largest number of names that are dropped one by one. To drop all names
+	// of the kernel is cheaper for more.
 	manyEntries = 4000
-	// slowNotices is how long an edit waits for its notices before the log says so. It takes that
-	// long when a name's directory is locked by a process whose request waits for something else.
+	// slowNotices is how long an edit waits for its notices before a warning is logged. A notice
+	// waits as long as a process has the directory locked and its request waits for something else.
 	slowNotices = 2 * time.Second
 	// pageWait bounds how long a write to a control file waits until the file's pages are dropped.
 	pageWait = 20 * time.Millisecond
@@ -32,39 +32,43 @@ const (
 //
 // To drop a name the kernel locks its directory, which a process may have locked while its
 // request waits for an answer. Hence notices are written by goroutines that hold no lock
-// and answer no request. The caller of a restore waits for them, however long that takes, because
-// it has locked no directory of the workspace: a rename in .snapshots locks only .snapshots. See
-// "Edits" in the documentation of the package.
+// and answer no request. The caller of a restore waits for them without a time limit. This is safe
+// because the caller has locked no directory of the workspace: a rename in .snapshots locks only
+// .snapshots.
 //
-// There are three queues, which do not wait for each other. The notice of a name in .snapshots
-// may wait for the rename that runs a restore, and that of a page of a control file for the
-// write that runs it.
+// There are three queues, which do not wait for each other: a notice for a name in .snapshots
+// may wait for the rename that runs a restore, and a notice for a page of a control file may wait
+// for the write that runs a restore.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device, which is closed with the notifier
 
-	// mayEpoch reports whether INC_EPOCH may be used now: the kernel supports it, nothing
-	// is mounted inside of the workspace, which a name that is dropped would unmount, and the
-	// mount has no layer of an overlay, for which all of that layer would be ESTALE for good.
-	mayEpoch func() bool
+	// mayUseEpoch reports whether INC_EPOCH may be used now. The kernel must support it. No file
+	// system may be mounted inside the workspace: a dropped name would unmount it. No overlay may
+	// have a layer in the mount: the whole layer would fail with ESTALE for good.
+	mayUseEpoch func() bool
 
-	// mountPoints reads where something is mounted.
+	// mountPoints reads the mount points inside the mount, see the function mountPoints.
 	mountPoints func() func(view uint32) []string
 
-	beneath beneath
-	// gone is called with what lost its name, when the kernel knows. May be nil.
-	gone func(live.NodeID)
+	mountedNames mountedNames
+	// onUnnamed is called with each node that lost its name, after the kernel dropped the name. It may
+	// be nil.
+	onUnnamed func(live.NodeID)
 	// held reports whether the kernel may hold a node; nil if it may hold all.
 	held func(live.NodeID) bool
 
-	edits atomic.Int64 // edits in place whose notices are not written yet
-	stale atomic.Int64 // names that the kernel has still to drop for them
+	edits atomic.Int64 // edits whose changes are in the tree and whose notices are not written yet
+	stale atomic.Int64 // names that the kernel has still to drop for these edits
 
-	trees, names, pages queue
-	running             sync.WaitGroup // those that write
+	trees queue // names and pages in workspaces
+	names queue // names in .snapshots and .forks
+	pages queue // pages of control files
+
+	running sync.WaitGroup // the goroutines that write notices
 }
 
-// close waits until everything that was put has been written, and closes the descriptor.
+// close waits until all enqueued notices are written, and closes the descriptor.
 func (n *notifier) close() {
 	for _, q := range []*queue{&n.trees, &n.names, &n.pages} {
 		q.mu.Lock()
@@ -76,9 +80,9 @@ func (n *notifier) close() {
 	unix.Close(n.fd)
 }
 
-// put has a notice written after those that are in a queue. The channel is closed when
-// that is done; it is nil if the notifier is closed.
-func (n *notifier) put(q *queue, write func()) <-chan struct{} {
+// enqueue starts a goroutine that calls write after the earlier notices of the queue are written. The
+// channel is closed when write has returned; it is nil if the notifier is closed.
+func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -100,27 +104,27 @@ func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 	return done
 }
 
-// replaced is called when an edit of so many names is in place, and changes of its view still
-// wait. It reports whether the kernel looks every name up again from now on: then no program
-// finds an outdated name, not even while the notices are written.
+// replaced is called when an edit has changed this number of names in the tree, while other changes of
+// the view still wait. It reports whether the kernel looks every name up again from now on. In this
+// case no program finds an outdated name, not even while the notices are written.
 func (n *notifier) replaced(names int) (epoch bool) {
 	n.edits.Add(1)
-	if epoch = names > manyEntries && n.mayEpoch(); epoch {
+	if epoch = names > manyEntries && n.mayUseEpoch(); epoch {
 		n.send(incEpoch())
 	}
 	return epoch
 }
 
-// invalidate has everything in inv dropped, of which the edit was replaced before. It returns
-// when the kernel did so. told is called when the kernel did so.
+// invalidate drops the names and pages in inv, after replaced was called for the edit. It calls told and
+// returns when the kernel has dropped them.
 func (n *notifier) invalidate(inv live.Invalidation, told func()) {
 	n.stale.Add(int64(len(inv.Entries)))
-	n.await(n.put(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
+	n.await(n.enqueue(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
 	n.edits.Add(-1)
-	n.await(n.trees.written(), 0) // what renamed put
+	n.await(n.trees.written(), 0) // the notices of renamed
 }
 
-// await waits for a notice of so many names.
+// await waits until a channel of enqueue is closed. names is the number of names for the log.
 func (n *notifier) await(done <-chan struct{}, names int) {
 	if !waitFor(done, slowNotices) {
 		n.log.Warn("the kernel is slow to drop names, and the restore, merge or import that changed them waits for it",
@@ -129,59 +133,60 @@ func (n *notifier) await(done <-chan struct{}, names int) {
 	}
 }
 
-// renamed is called when a program has renamed something in a directory. If the kernel still took
-// the name for what an edit replaced, it now takes the new one for that, so the new one is
-// dropped, too. The kernel has locked the directory until it has the answer and has renamed.
+// renamed is called when a program has renamed a file to a name in the directory to. If the old name was
+// outdated in the kernel's cache because of an edit, the kernel now has the outdated node under the new
+// name, so the new name is dropped, too. The kernel has locked the directory until it has the answer
+// and has renamed.
 func (n *notifier) renamed(to live.NodeID, name string) {
 	if n.edits.Load() > 0 {
-		n.put(&n.trees, func() { n.send(invalEntry(to, name)) })
+		n.enqueue(&n.trees, func() { n.send(invalEntry(to, name)) })
 	}
 }
 
-// DropPages has the cached pages of a control file dropped, for a request that
-// writes to it. The kernel has unlocked a page that it could serve reads from
-// before it sent the write, so as a rule this is done at once. A page that it
-// has locked it can serve nothing from; then there is nothing to wait for.
+// DropPages drops the cached pages of a control file, for a request that writes to
+// the file, and waits for at most pageWait. As a rule the pages are dropped at once, because the
+// kernel unlocked the pages with valid contents before it sent the write. A page that is
+// still locked has no valid contents, so no read can return outdated bytes from it.
 func (n *notifier) DropPages(id live.NodeID) {
-	waitFor(n.put(&n.pages, func() { n.send(invalPages(id, 0)) }), pageWait)
+	waitFor(n.enqueue(&n.pages, func() { n.send(invalPages(id, 0)) }), pageWait)
 }
 
 // DropTail drops the cached pages of a control node from a byte on, before it
-// returns. It must not be called from a request that has locked a page of the
-// node, which is only a write.
+// returns. It must not be called for a request that has locked a page of the
+// node; only a write locks pages.
 func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, from)) }
 
-// dropAttr drops the attributes of a node before it returns. The kernel locks
-// nothing for that which a request could hold.
+// dropAttr drops the attributes of a node before it returns. The kernel takes no
+// lock for this that a waiting request could hold.
 func (n *notifier) dropAttr(id live.NodeID) { n.send(invalPages(id, -1)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
 	beforeDropping()
 
 	if inv.Epoch {
-		n.settle(inv.Entries)
+		n.repeatEpoch(inv.Entries)
 	} else {
 		n.dropNames(inv.Entries)
 	}
 
 	for _, e := range inv.Entries {
-		if e.Gone != 0 && n.gone != nil {
-			n.gone(e.Gone)
+		if e.Gone != 0 && n.onUnnamed != nil {
+			n.onUnnamed(e.Gone)
 		}
 	}
 
 	for _, id := range inv.Inodes {
-		if n.holds(id) {
+		if n.mayHold(id) {
 			n.send(invalPages(id, 0))
 		}
 	}
 }
 
 func (n *notifier) dropNames(entries []live.Entry) {
-	// What is below a directory goes with its name.
+	// With the name of a directory the kernel drops the names below it, so directories come first.
 	if len(entries) > manyEntries {
 		entries = slices.Clone(entries)
-		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(depthOf(a), depthOf(b)) })
+		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(dropOrder(a), dropOrder(b)) })
 	}
 
 	left := int64(len(entries))
@@ -189,10 +194,10 @@ func (n *notifier) dropNames(entries []live.Entry) {
 
 	for _, e := range n.notMounted(entries) {
 		switch {
-		case !n.holds(e.Parent):
-			// Of a directory that the kernel does not hold, it has no names.
+		case !n.mayHold(e.Parent):
+			// The kernel has no names of a directory that it does not hold.
 		case e.Gone != 0 && !e.WasDir:
-			n.send(deleted(e.Parent, e.Name, e.Gone))
+			n.send(deleteEntry(e.Parent, e.Name, e.Gone))
 		default:
 			// A directory is not reported as removed: @parcel/watcher would crash.
 			n.send(invalEntry(e.Parent, e.Name))
@@ -203,23 +208,24 @@ func (n *notifier) dropNames(entries []live.Entry) {
 	}
 }
 
-func depthOf(e live.Entry) int {
+// dropOrder is 0 for directories and 1 for other names, in the order in which they are dropped.
+func dropOrder(e live.Entry) int {
 	if e.WasDir {
 		return 0
 	}
 	return 1
 }
 
-// settle has every name looked up again once more, after the listings that the kernel asked for
-// before the first time: it takes their names for new ones when it gets to them (fuse_direntplus_link
-// in fs/fuse/readdir.c). A directory is locked while it is listed, so a notice for one of its
-// names is written when that is over.
-func (n *notifier) settle(entries []live.Entry) {
-	settled := make(map[live.NodeID]bool)
+// repeatEpoch has the kernel look every name up again for a second time. The kernel may have asked for
+// a listing before the first INC_EPOCH, and it takes the names of the listing for new ones when it
+// processes the answer after it (fuse_direntplus_link in fs/fuse/readdir.c). A directory is locked
+// while it is listed, so a notice for one of its names returns after the listing.
+func (n *notifier) repeatEpoch(entries []live.Entry) {
+	listed := make(map[live.NodeID]bool) // directories for which a notice was sent
 	for _, e := range entries {
-		if !settled[e.Parent] && n.holds(e.Parent) {
-			settled[e.Parent] = true
-			n.send(expired(e.Parent, e.Name))
+		if !listed[e.Parent] && n.mayHold(e.Parent) {
+			listed[e.Parent] = true
+			n.send(expireEntry(e.Parent, e.Name))
 		}
 	}
 
@@ -227,8 +233,8 @@ func (n *notifier) settle(entries []live.Entry) {
 	n.stale.Add(-int64(len(entries)))
 }
 
-// holds reports whether the kernel may hold a node.
-func (n *notifier) holds(id live.NodeID) bool {
+// mayHold reports whether the kernel may hold a node.
+func (n *notifier) mayHold(id live.NodeID) bool {
 	return n.held == nil || id.Ino() == live.RootIno || n.held(id)
 }
 
@@ -238,7 +244,8 @@ func (n *notifier) send(b []byte) {
 	}
 }
 
-// waitFor waits for a channel to be closed, and reports false when that takes too long.
+// waitFor waits until a channel is closed, and returns false if it is still open after a time. A nil
+// channel counts as closed.
 func waitFor(done <-chan struct{}, most time.Duration) bool {
 	if done == nil {
 		return true
@@ -252,60 +259,60 @@ func waitFor(done <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// A queue has notices that are written one after the other.
+// A queue writes notices one after the other. Each waits for the channel of the one before it.
 type queue struct {
-	mu     sync.Mutex
-	last   chan struct{} // closed when the last one is written
+	mu     sync.Mutex    // guards the fields below
+	last   chan struct{} // closed when the last notice is written; nil before the first notice
 	closed bool
 }
 
-// written returns what is closed when all notices are written that are in the queue now; nil if
-// there was none yet.
+// written returns a channel that is closed when all notices that are in the queue now are written; nil if
+// the queue has had no notice yet.
 func (q *queue) written() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.last
 }
 
-// notice makes a message without a request, which write(2) on the FUSE device carries out
-// before it returns (fuse_notify in fs/fuse/dev.c). A name follows the body. It is not made
-// by go-fuse, which knows no INC_EPOCH.
+// notice encodes a message to the kernel that answers no request. write(2) of it to the FUSE device
+// carries it out before it returns (fuse_notify in fs/fuse/dev.c). The name follows the body. go-fuse
+// is not used for it, because it has no INC_EPOCH.
 func notice(code int32, body any, name string) []byte {
-	b, _ := binary.Append(make([]byte, outHeader), binary.NativeEndian, body) // of a fixed size
+	// Append fails only for types without a fixed size.
+	b, _ := binary.Append(make([]byte, outHeader), binary.NativeEndian, body)
 	if name != "" {
 		b = append(append(b, name...), 0)
 	}
 
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
-	// An answer has -errno, a notice its code as it is: go-fuse's
-	// constants are negated codes.
+	// The constants of go-fuse are negated codes. In the header of a notice, the code is positive.
 	binary.NativeEndian.PutUint32(b[4:], uint32(-code))
 
 	return b
 }
 
-// invalPages drops the pages of a node from a byte on, and its attributes: of a file its
-// bytes, of a directory its listing. From byte -1 on it is the attributes alone.
+// invalPages drops the attributes of a node, and its pages from a byte on: the contents of a file, or the
+// listing of a directory. With byte -1 it drops the attributes alone.
 func invalPages(id live.NodeID, from int64) []byte {
 	return notice(fuse.NOTIFY_INVAL_INODE, fuse.NotifyInvalInodeOut{Ino: uint64(id), Off: from, Length: -1}, "")
 }
 
-// invalEntry drops what the kernel knows about a name, also that it is absent.
+// invalEntry drops a name from the kernel's cache, also a name that is cached as absent.
 func invalEntry(parent live.NodeID, name string) []byte {
 	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
 }
 
-// expired has the kernel look a name up again. Unlike invalEntry it does no harm to a directory
-// that was made under that name meanwhile: if its name were dropped, getcwd would fail for the
-// programs in it. Before Linux 6.2 the kernel drops it all the same.
-func expired(parent live.NodeID, name string) []byte {
+// expireEntry has the kernel look a name up again. If a directory was made under this name in the
+// meantime, invalEntry would drop its name, and getcwd(2) would fail for the programs in it;
+// expireEntry does not. Linux before 6.2 ignores the flag and drops the name.
+func expireEntry(parent live.NodeID, name string) []byte {
 	out := fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name)), Flags: fuse.EXPIRE_ONLY}
 	return notice(fuse.NOTIFY_INVAL_ENTRY, out, name)
 }
 
-// deleted drops a name as invalEntry does, and makes inotify report that the node which
-// had it was deleted.
-func deleted(parent live.NodeID, name string, node live.NodeID) []byte {
+// deleteEntry drops a name as invalEntry does, and makes inotify(7) report that the node that had the
+// name was deleted.
+func deleteEntry(parent live.NodeID, name string, node live.NodeID) []byte {
 	out := fuse.NotifyInvalDeleteOut{Parent: uint64(parent), Child: uint64(node), NameLen: uint32(len(name))}
 	return notice(fuse.NOTIFY_DELETE, out, name)
 }
@@ -317,9 +324,9 @@ func incEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, struct{}{}, "") }
 // (Linux 6.16).
 const epochMinor = 44
 
-// send writes a notice or an answer. A node or name that the kernel does not
-// know (ENOENT) is as good as dropped, and a request that it no longer waits
-// for needs no answer. After the unmount (ENODEV) it needs none either.
+// send writes a notice or an answer. ENOENT is no error: the kernel does not
+// have the node or name of the notice, or no longer waits for the answer. ENODEV, after
+// the unmount, is none either.
 func send(fd int, b []byte) error {
 	for {
 		_, err := unix.Write(fd, b)

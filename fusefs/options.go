@@ -20,17 +20,17 @@ type Flags struct {
 	NoExec         bool // programs cannot be executed
 	SnapdirVisible bool // `.snapshots` and `.forks` are listed in the root
 	ACL            bool // POSIX access control lists
-	NoXattr        bool // the kernel never asks for extended attributes; there are none
+	NoXattr        bool // no extended attributes; after one request for them the kernel asks for none
 	// Handles lets programs open nodes by their numbers (open_by_handle_at(2)), also nodes
-	// outside of the directory that a program was given. Without it, kernels before Linux 6.9
-	// still open cached nodes so. With it, overlayfs finds the lower file of a copied one by
-	// its number. From Linux 6.16 on the kernel then takes that node for outdated (it has no
-	// epoch), and stat(2) fails with ESTALE.
+	// outside the directory that is visible to a program. Without Handles, kernels before Linux
+	// 6.9 still open cached nodes by their numbers. With Handles, overlayfs finds the lower file of
+	// a copied-up file by its number. From Linux 6.16 on the kernel takes a node that was found
+	// this way for outdated (it has no epoch), and stat(2) fails with ESTALE.
 	Handles bool
 	Debug   bool // every request is logged
 }
 
-// MountFlags returns those that mount(2) knows.
+// MountFlags returns the flags of mount(2), MS_NOSUID and so on, for the options that have one.
 func (f Flags) MountFlags() (flags uintptr) {
 	for flag, on := range map[uintptr]bool{unix.MS_NOSUID: !f.Suid, unix.MS_NODEV: !f.Dev, unix.MS_NOEXEC: f.NoExec, unix.MS_RDONLY: f.ReadOnly} {
 		if on {
@@ -46,26 +46,26 @@ type Options struct {
 	Mountpoint string // absolute
 
 	Flags
-	Ids *Ids // nil where the kernel accepts all
+	Ids *Ids // nil if the kernel accepts all user and group ids
 
 	// OnAnswer, if set, is called for each request, so it must be cheap.
-	OnAnswer func(Answered)
+	OnAnswer func(AnsweredRequest)
 	Logger   *slog.Logger // not nil
 
-	// Control are the options of the control tree. Mount sets those that depend on the mount.
+	// Control are the options of the control tree. Mount sets Kernel and AllowOther in it.
 	Control control.Options
-	// Nudge, if positive, is an mtime (ns since 1970) with a special meaning: to set a file's
-	// mtime to it, and nothing else, changes nothing, but inotify reports a modification.
+	// Nudge, if positive, is an mtime (ns since 1970) with a special meaning: a SETATTR that sets
+	// only the mtime, to this time, changes no file, but inotify(7) reports a modification.
 	Nudge int64
 	// Changed, if set, is called after the kernel dropped names that the daemon changed, with
-	// those of them in directories that may be watched.
+	// the names in directories that may have watchers.
 	Changed func([]live.Entry)
-	// Kept is set if another process keeps the device: a Connection can be taken over.
+	// Kept is set if another process also has the device open, so that a Connection can be taken over.
 	Kept bool
-	// Resent, if set, is called when a request that the kernel sent again is to be carried
-	// out, and when it was answered.
+	// Resent, if set, is called before a request that the kernel sent again is carried out, and
+	// after it was answered. unique is the number of the request.
 	Resent func(unique uint64, answered bool)
-	// Poison are such requests that are answered with EIO instead.
+	// Poison are the numbers of requests that are answered with EIO when the kernel sends them again.
 	Poison []uint64
 	// OnEvent, if set, is called after every change made through the mount,
 	// on the goroutine that answers the request, so it must be cheap.
@@ -76,18 +76,19 @@ type Options struct {
 type Event struct {
 	Caller actors.Caller
 	Action string // events.Created, Modified, Deleted or Renamed
-	// Node is what was changed; of a rename, what it replaced, if anything.
+	// Node is the changed node. For a rename it is the node that the rename replaced, or 0.
 	Node live.NodeID
-	// Parent and Name are where it was created, deleted or renamed from. A
-	// modification has only the node: a file does not know by which of its
-	// names it was opened.
+	// Parent and Name are the directory and the name of the created, deleted or renamed node
+	// before the rename. A modification has only Node, because the kernel does not say by
+	// which name the file was opened.
 	Parent live.NodeID
 	Name   string
-	// NewParent and NewName are where it was renamed to.
+	// NewParent and NewName are the directory and the name after a rename.
 	NewParent live.NodeID
 	NewName   string
 }
 
+// event records a change: for the bookmarks of forks, and for OnEvent.
 func (fs *filesystem) event(e Event) {
 	if e.Action != events.Deleted {
 		fs.removals.changed(max(e.Node.View(), e.Parent.View()))

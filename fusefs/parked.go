@@ -10,41 +10,42 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// changes are the operations that change a view, and so wait while its changes are held back: by
-// a freeze, or by an edit.
-var changes = [len(operations)]bool{
+// changeOps are the operations that change a view. They wait while a freeze or an edit holds back the
+// changes of the view.
+var changeOps = [len(operations)]bool{
 	4: true, 6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, opcodeWrite: true,
 	21: true, 24: true, 35: true, 43: true, 45: true, opcodeCopy: true, 51: true,
 }
 
 const (
 	opcodeCopy = 47
-	copyTo     = inHeader + 16 // where struct fuse_copy_file_range_in has the node that is written to
+	copyTo     = inHeader + 16 // the offset of the target's node id in struct fuse_copy_file_range_in
 )
 
-// heldBack returns what is closed when a request may be carried out, nil if that is now.
+// heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
+// out now.
 func (fs *filesystem) heldBack(request []byte) <-chan struct{} {
 	op, at := opcode(request), inNode
 	if op == opcodeCopy {
 		at = copyTo
 	}
-	if !changes[op] || len(request) < at+8 {
+	if !changeOps[op] || len(request) < at+8 {
 		return nil
 	}
 
 	id := live.NodeID(binary.NativeEndian.Uint64(request[at:]))
 	if control.IsNode(id) {
-		return nil // a command
+		return nil // a command, which is never held back
 	}
 
 	return fs.forest.HeldBack(id.View())
 }
 
-// maxChanged is more than the answer to a change takes, in bytes.
-const maxChanged = 4096
+// maxChangeAnswer is an upper bound of the length of an answer to a change, in bytes.
+const maxChangeAnswer = 4096
 
-// goesOn returns a function that waits until a request that is held back may be carried out.
-func (r *readers) goesOn(request []byte) func(context.Context) error {
+// waitHeldBack returns a function that waits until a request that is held back may be carried out.
+func (r *readers) waitHeldBack(request []byte) func(context.Context) error {
 	request = bytes.Clone(request)
 	return func(ctx context.Context) error {
 		for wait := r.heldBack(request); wait != nil; wait = r.heldBack(request) {
@@ -58,11 +59,12 @@ func (r *readers) goesOn(request []byte) func(context.Context) error {
 	}
 }
 
-// park has a request wait, without a reader and with no more memory than it has bytes. Then it is
-// handled by then. If the client is killed or the workspace unmounted, it is not carried out.
+// park calls wait for a request on another goroutine, and then has the function then handle the
+// request. While the request waits it takes no reader, and no more memory than its own bytes. If its
+// client is killed or the workspace is unmounted, it is not carried out, and fails with EINTR.
 func (r *readers) park(request []byte, wait func(context.Context) error, then func(b *buffers, n int) error) {
 	b := &buffers{in: bytes.Clone(request)}
-	interrupted, done := r.aside.wait(requestOf(b.in))
+	interrupted, done := r.parking.addWaiting(requestNumber(b.in))
 	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[inPid:])}
 	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
 	result := make(chan error, 1)
@@ -83,8 +85,8 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 
 		b.out = make([]byte, answerBytes(opcode(b.in)))
 		if err != nil {
-			r.aside.answered(requestOf(b.in))
-			err = r.reply(b, len(b.in), failure(b.out, b.in, errno(err)))
+			r.parking.removeInterrupt(requestNumber(b.in))
+			err = r.reply(b, len(b.in), errorAnswer(b.out, b.in, errno(err)))
 		} else {
 			err = then(b, len(b.in))
 		}
@@ -95,10 +97,10 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 	})
 }
 
-// answerBytes is at least what the answer to an operation takes.
+// answerBytes is an upper bound of the length of an answer to an operation.
 func answerBytes(op uint32) int {
-	if changes[op] {
-		return maxChanged
+	if changeOps[op] {
+		return maxChangeAnswer
 	}
 	return maxIO + slack
 }

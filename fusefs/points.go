@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beforeAnswer is where a test has a daemon end that has carried a request out, if the file "answer" is in
-// the directory that the environment names: at the first request of the operations whose names begin with
-// the file's text, or, if it is empty, at the first one that changes something.
+// beforeAnswer kills the daemon before it answers a request that it has carried out, if a test has put the
+// file "answer" into the directory $AMBERFS_TEST_POINTS. The text of the file is the beginning of the
+// name of the operation; if it is empty, the first request that changes something is meant.
 func beforeAnswer(request []byte) {
 	wanted, err := os.ReadFile(pointFile("answer"))
 	if err != nil || len(wanted) == 0 && changesNothing(request) || !strings.HasPrefix(operations[opcode(request)], string(wanted)) {
@@ -28,13 +28,13 @@ func beforeAnswer(request []byte) {
 	}
 }
 
-// bystanderTime is how long a request takes that a test names "bystander".
+// bystanderTime is how long a change of a name that ends in "bystander" takes.
 const bystanderTime = time.Second
 
-// beforeHandling is where each daemon crashes that carries a change of a name out that ends in "deadly":
-// once one of a name that ends in "bystander" has begun.
+// beforeHandling crashes each daemon that carries out a change of a name that ends in "deadly", after a
+// change of a name that ends in "bystander" has begun.
 func beforeHandling(request []byte) {
-	switch begun := pointFile("bystander"); {
+	switch begun := pointFile("bystander"); { // this file exists once the change has begun
 	case changesNothing(request):
 	case bytes.HasSuffix(request, []byte("bystander\x00")):
 		_ = os.WriteFile(begun, nil, 0o600)
@@ -48,8 +48,8 @@ func beforeHandling(request []byte) {
 	}
 }
 
-// beforeDropping is where the notices of an edit wait as long as the file "notices" is there. A file "waiting"
-// shows that they do.
+// beforeDropping delays the notices of an edit as long as the file "notices" exists. Meanwhile it writes
+// the file "waiting", by which the test sees that they wait.
 func beforeDropping() {
 	for _, err := os.Stat(pointFile("notices")); err == nil; _, err = os.Stat(pointFile("notices")) {
 		_ = os.WriteFile(pointFile("waiting"), nil, 0o600)

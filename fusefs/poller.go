@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// pollTime is how long a reader asks for a request before it sleeps.
+	// pollTime is how long a reader polls for a request before it sleeps.
 	pollTime = 50 * time.Microsecond
-	// preempted is how long one poll(2) takes if another thread used the processor meanwhile.
+	// preempted is the duration of one poll(2) from which on another thread must have used the
+	// processor during it.
 	preempted = 20 * time.Microsecond
-	// After a time t without a request, a reader does not poll for pauseFactor*t. So it spends
+	// After polling for a time t in vain, a reader does not poll for pauseFactor*t. So it spends
 	// at most a twentieth of its time on polls.
 	pauseFactor = 20
 )
 
-// A poller asks for the next request for a moment before its reader sleeps. While a
+// A poller polls for the next request for a moment before its reader sleeps. Without it, while a
 // program makes one request after the other, the reader's processor would be halted
-// between any two of them, and on a virtual machine a halted one takes longer to wake
-// than most requests to answer.
+// between any two requests. On a virtual machine a halted processor takes longer to wake
+// than most requests take to answer.
 type poller struct {
 	pausedTill time.Time
 	fds        [1]unix.PollFd
@@ -31,7 +32,7 @@ type poller struct {
 
 var severalCPUs = runtime.NumCPU() > 1
 
-// waiting reports whether there is a request.
+// waiting reports whether a request can be read. Its system call is raw, as it does not sleep.
 func (p *poller) waiting(fd int) bool {
 	var zero unix.Timespec
 	p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
@@ -39,9 +40,8 @@ func (p *poller) waiting(fd int) bool {
 	return n != 0 || errno != 0
 }
 
-// await returns when there is a request, or when it is better to sleep until
-// there is. It reports whether one was there already. Its system calls are raw,
-// as they do not sleep.
+// await returns when a request can be read, or when the reader should sleep in read(2). It
+// reports whether the first poll found a request.
 func (p *poller) await(fd int, began time.Time) (already bool) {
 	if !severalCPUs || began.Before(p.pausedTill) {
 		return false
@@ -51,8 +51,8 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 		waiting := p.waiting(fd)
 		now := time.Now()
 		if turn := now.Sub(last); turn > preempted {
-			// Other threads want the processor. A thread that sleeps gets it when there
-			// is a request; one that has used up its share does not.
+			// Other threads want the processor. A thread that sleeps gets the processor as soon
+			// as a request arrives; a thread that has used up its share does not.
 			p.pausedTill = now.Add(pauseFactor * turn)
 			return false
 		}
@@ -60,8 +60,8 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 			return last.Equal(began)
 		}
 
-		if asked := now.Sub(began); asked > pollTime {
-			p.pausedTill = now.Add(pauseFactor * asked)
+		if polled := now.Sub(began); polled > pollTime {
+			p.pausedTill = now.Add(pauseFactor * polled)
 			return false
 		}
 
@@ -69,7 +69,7 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 	}
 }
 
-// read waits for a request.
+// read is read(2) of a request. It blocks until there is one.
 func read(fd int, b []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, b)

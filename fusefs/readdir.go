@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The first offsets of a listing are for names that are not in a directory of the tree. The
+// The first offsets of a listing stand for the names that the forest does not list. The
 // offsets of the forest begin at 16.
 const (
 	offDot = iota + 1
@@ -27,9 +27,9 @@ type lister struct {
 	plus bool
 }
 
-// name adds an entry without attributes. In READDIRPLUS the kernel takes a
-// node id of zero for "look it up when you need it".
-func (l *lister) name(name string, id live.NodeID, mode uint32, off uint64) bool {
+// addName adds an entry without attributes, and reports whether the buffer had room. In READDIRPLUS
+// the node id of such an entry is zero, and the kernel looks the name up when it is used.
+func (l *lister) addName(name string, id live.NodeID, mode uint32, off uint64) bool {
 	e := fuse.DirEntry{Name: name, Ino: uint64(id), Mode: mode, Off: off}
 	if l.plus {
 		return l.out.AddDirLookupEntry(e) != nil
@@ -41,8 +41,8 @@ func (fs *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 	return fs.list(in, &lister{out: out})
 }
 
-// ReadDirPlus lists with attributes, which saves a LOOKUP for each entry that
-// the reader stats next. The kernel asks for it when it saw that happen.
+// ReadDirPlus lists with attributes, which saves a LOOKUP for each entry that the
+// reader stats next. The kernel uses it after it has seen such a reader.
 func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return fs.list(in, &lister{out: out, plus: true})
 }
@@ -50,7 +50,7 @@ func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.
 func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 	id, off := live.NodeID(in.NodeId), in.Offset
 	if control.IsNode(id) {
-		return fs.status("readdir", id, fs.control.List(id, off, l.name))
+		return fs.status("readdir", id, fs.control.List(id, off, l.addName))
 	}
 
 	if off < offTree {
@@ -70,20 +70,20 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 	if l.plus {
 		err = fs.forest.ReadDirPlus(id, off, func(e tree.Dirent, a *live.Attr, cookie uint64) bool {
 			if a == nil {
-				return l.name(e.Name, live.Node(view, e.Ino), e.Type, cookie)
+				return l.addName(e.Name, live.Node(view, e.Ino), e.Type, cookie)
 			}
 			out := l.out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: uint64(a.ID), Mode: a.Mode, Off: cookie})
 			if out == nil {
 				return false
 			}
 
-			fs.entry(out, id, a)
+			fs.fillEntry(out, id, a)
 
 			return true
 		})
 	} else {
 		err = fs.forest.ReadDir(id, off, func(e tree.Dirent, cookie uint64) bool {
-			return l.name(e.Name, live.Node(view, e.Ino), e.Type, cookie)
+			return l.addName(e.Name, live.Node(view, e.Ino), e.Type, cookie)
 		})
 	}
 
@@ -92,8 +92,8 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 
 var dotNames = [offTree]string{offDot: ".", offDotDot: "..", offSnapshots: naming.SnapshotsDir, offForks: naming.ForksDir}
 
-// listDots lists what comes before the entries of the tree, and reports
-// whether there is room for more.
+// listDots lists the names of dotNames, which come before the entries of the tree, and reports
+// whether the buffer has room for more.
 func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool, err error) {
 	ids, last := [offTree]live.NodeID{offDot: id}, uint64(offDotDot)
 	if off < offDotDot {
@@ -109,7 +109,7 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 	}
 
 	for at := off + 1; at <= last; at++ {
-		if !l.name(dotNames[at], ids[at], syscall.S_IFDIR, at) {
+		if !l.addName(dotNames[at], ids[at], syscall.S_IFDIR, at) {
 			return false, nil
 		}
 	}
@@ -117,8 +117,8 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 	return true, nil
 }
 
-// parent is the directory of `..`. That of the root of a fork or a
-// snapshot is the control directory it is found in.
+// parent returns the directory of `..`. The parent of the root of a fork or snapshot is the
+// control directory in which it is listed.
 func (fs *filesystem) parent(id live.NodeID) (live.NodeID, error) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {
 		return fs.forest.Parent(id)

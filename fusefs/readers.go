@@ -16,77 +16,76 @@ import (
 )
 
 const (
-	// maxReaders bounds how many requests are answered at a time. What waits until changes go on
-	// is parked instead, see park.
+	// maxReaders bounds how many requests are answered at a time. Requests that are held back
+	// are parked and take no reader, see park.
 	maxReaders = 256
-	// immediate is how long a read takes at most that found its request waiting.
+	// immediate is the longest duration of a read(2) whose request was already waiting.
 	immediate = 3 * time.Microsecond
-	// crowdedReads is how many such reads in a row call for one more reader.
+	// crowdedReads is how many immediate reads in a row are a reason for one more reader.
 	crowdedReads = 4
-	// calmTime is how long there must be none before a second reader ends.
+	// calmTime is how long no crowded reads must have occurred before a second reader ends.
 	calmTime = 20 * time.Millisecond
-	// yieldTime is how often a reader yields to Go's scheduler. sysmon preempts a
-	// goroutine that has not for 10 ms: it would take the processor from each read(2)
-	// and look again every 20 µs, forever.
+	// yieldTime is how often a reader yields to Go's scheduler. The runtime's monitor, sysmon,
+	// preempts a goroutine that has not yielded for 10 ms: it would take the processor from each
+	// read(2), and wake every 20 µs, forever.
 	yieldTime = 5 * time.Millisecond
-	// yieldTimeCrowded is the same while requests of several clients wait. If the system call
-	// of a reader takes long, Go's scheduler gives its place to another goroutine. The request
-	// that it read then waits until that one yields. With one client at a time, a reader that
-	// yields would only wait for the sealers.
+	// yieldTimeCrowded takes the place of yieldTime while requests of several clients wait. If the
+	// read(2) of another reader takes long, Go's scheduler gives its processor to another goroutine.
+	// The request that was read then waits until a goroutine yields. With one client at a time
+	// no request waits so, and a reader that yields would only wait for the sealers.
 	yieldTimeCrowded = 100 * time.Microsecond
 	// stuckTime is how long all readers may be answering before one more is
 	// started, whatever they wait for.
 	stuckTime = time.Millisecond
-	// idleTicks is how many times that without a request it takes for the watcher
-	// to sleep.
+	// idleTicks is how many ticks of stuckTime without a request pass before the watcher sleeps.
 	idleTicks = 1000
 )
 
 // readers read requests from the FUSE device and answer them.
 //
-// As a rule there is one. A request is answered by the goroutine that read it,
-// on the thread that the kernel woke for it; a second thread that waits for
-// requests would be woken in turn, on another CPU that may have to leave its
+// As a rule there is one reader. A request is answered by the goroutine that read it,
+// on the thread that the kernel woke for the request. If two threads waited for
+// requests, the kernel would wake them in turn, on different CPUs that may have to leave their
 // idle state first, which costs more than the work. There are more readers
-// while requests are found waiting (many clients), and while one waits for
-// something itself: for a disk or a lock.
+// while reads find their requests waiting (many clients), and while a reader waits
+// for a disk or a lock.
 type readers struct {
 	fd       int
 	ps       *fuse.ProtocolServer
 	log      *slog.Logger
-	onAnswer func(Answered) // may be nil
+	onAnswer func(AnsweredRequest) // may be nil
 	requests requests
-	aside    *aside
-	resends  *resends             // nil if there can be none
-	answered func(request []byte) // may be nil; called when the kernel has the answer
-	// heldBack returns what a request has to wait for, see park.
+	parking  *parkingLot
+	resends  *resends             // nil without a takeover
+	answered func(request []byte) // called when the kernel has the answer to a request; may be nil
+	// heldBack is filesystem.heldBack.
 	heldBack func(request []byte) <-chan struct{}
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
-	idle     atomic.Int32  // of them, those in read(2)
+	idle     atomic.Int32  // readers in read(2)
 	progress atomic.Uint64 // requests read and answers given
-	crowded  atomic.Int64  // ns, when requests were last found waiting
-	mixed    atomic.Int64  // ns, when such were last of more than one client
-	ended    chan struct{} // closed when it is unmounted
-	end      func()        // closes it
+	crowded  atomic.Int64  // when reads last were crowded (ns since 1970)
+	mixed    atomic.Int64  // when crowded reads last were of more than one client (ns since 1970)
+	ended    chan struct{} // closed when the workspace is unmounted
+	end      func()        // closes ended
 
-	parked atomic.Bool // the watcher sleeps
-	wake   chan struct{}
+	watcherSleeps atomic.Bool
+	wake          chan struct{} // wakes the watcher
 }
 
 func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
-	r := &readers{fd: fd, ps: ps, log: log, heldBack: func([]byte) <-chan struct{} { return nil }, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: newAside()}
+	r := &readers{fd: fd, ps: ps, log: log, heldBack: func([]byte) <-chan struct{} { return nil }, wake: make(chan struct{}, 1), ended: make(chan struct{}), parking: newParkingLot()}
 	r.end = sync.OnceFunc(func() { close(r.ended) })
 	return r
 }
 
-// needed are the terms of INIT without which the way in which we answer would
-// not work. The last of them came with Linux 5.11.
-const needed = fuse.CAP_NO_OPEN_SUPPORT | fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_HANDLE_KILLPRIV_V2
+// requiredFlags are the capabilities that the kernel must offer in INIT: filesystem relies on them. Linux
+// 5.11 has all of them.
+const requiredFlags = fuse.CAP_NO_OPEN_SUPPORT | fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_HANDLE_KILLPRIV_V2
 
-// Blocking runs what may take long for a request. Its reader is not counted meanwhile,
-// so that no number of such requests keeps others from being answered.
+// Blocking calls fn, which may take long, for a request. During the call the reader is not counted,
+// so that other requests are answered however many such calls there are.
 func (r *readers) Blocking(fn func()) {
 	r.total.Add(-1)
 	defer r.total.Add(1)
@@ -96,8 +95,8 @@ func (r *readers) Blocking(fn func()) {
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
 	r.start()
-	r.watch()   // until it is unmounted: then it starts no more readers
-	r.wg.Wait() // for those that still answer
+	r.watch()   // returns after the unmount, and starts no more readers then
+	r.wg.Wait() // for the readers that still answer
 }
 
 // start adds a reader, if there may be one more.
@@ -107,9 +106,9 @@ func (r *readers) start() {
 		return
 	}
 
-	// Counted as idle from now on, so that no other is started for the
-	// same reason. The last reader may leave as soon as it sees that: by then
-	// run must know of this one, or it takes the workspace for unmounted.
+	// The new reader counts as idle from now on, so that no other is started for the
+	// same reason. The last other reader may end as soon as it sees the idle one. So wg
+	// must count the new reader before, otherwise run would return.
 	r.wg.Add(1)
 	r.idle.Add(1)
 	go func() {
@@ -123,23 +122,23 @@ func (r *readers) start() {
 	}()
 }
 
-// A reader reads requests and answers them. Its fields are its own.
+// A reader reads requests and answers them. Only its goroutine uses its own fields.
 type reader struct {
 	*readers
 	*buffers
 	poller  poller
-	yielded time.Time
-	waiting struct { // what it found waiting, in a row
+	yielded time.Time // when it last yielded to the scheduler
+	waiting struct {  // immediate reads in a row, and how often the client changed
 		reads, clients int
 	}
-	client uint32 // the last one
+	client uint32 // of the last request
 }
 
-// loop reads and answers until there are readers enough without this one.
+// loop reads and answers requests until the other readers are enough, or the workspace is unmounted.
 func (r *reader) loop() {
 	for {
 		n, atOnce, err := r.next()
-		if errors.Is(err, unix.ENOENT) { // the request was interrupted before we got it
+		if errors.Is(err, unix.ENOENT) { // the request was interrupted before it was read
 			r.idle.Add(1)
 			continue
 		}
@@ -155,15 +154,15 @@ func (r *reader) loop() {
 
 		r.noteCrowd(binary.NativeEndian.Uint32(r.in[inPid:]), atOnce)
 
-		if r.parked.Load() {
+		if r.watcherSleeps.Load() {
 			select {
 			case r.wake <- struct{}{}:
-			default: // another reader woke it
+			default: // another reader woke the watcher
 			}
 		}
 
 		if r.heldBack(r.in[:n]) != nil {
-			r.park(r.in[:n], r.goesOn(r.in[:n]), r.answer)
+			r.park(r.in[:n], r.waitHeldBack(r.in[:n]), r.answer)
 		} else if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
@@ -176,7 +175,7 @@ func (r *reader) loop() {
 	}
 }
 
-// next reads a request of n bytes. It reports whether that was waiting already.
+// next reads a request of n bytes. atOnce reports whether the request was already waiting.
 func (r *reader) next() (n int, atOnce bool, err error) {
 	began := time.Now()
 	if since := began.Sub(r.yielded); since > yieldTime || since > yieldTimeCrowded && recently(&r.mixed) {
@@ -196,8 +195,8 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 	return n, atOnce, err
 }
 
-// noteCrowd counts requests that were found waiting, and how often the client was
-// another one; many of them in a row call for one more reader.
+// noteCrowd counts the requests in a row that were already waiting (atOnce), and how often the client
+// changed. After crowdedReads of them it starts one more reader.
 func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	w := &r.waiting
 	last := r.client
@@ -228,27 +227,27 @@ func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	w.reads, w.clients = 0, 0
 }
 
-// recently reports whether a time (ns) lies less than calmTime back.
+// recently reports whether a time (ns since 1970) is at most calmTime ago.
 func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTime) }
 
-// answer handles the request in b.in[:n]. What the kernel no longer waits for
-// (ENOENT) needs no answer.
+// answer counts and handles the request in b.in[:n], and sends the answer.
 func (r *readers) answer(b *buffers, n int) error {
 	r.requests[opcode(b.in[:n])].Add(1)
 	return r.answerSince(time.Now(), b, n)
 }
 
-// answerSince is answer for a request that began to be handled at a time.
+// answerSince handles a request and sends the answer. began is when it was handled for the first time: a
+// request that has been parked is handled again.
 func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 	size, status := r.handle(b, n)
 	if status == fuse.OK {
-		if delay := r.aside.take(b.out[:size]); delay != nil {
+		if delay := r.parking.takeDelay(b.out[:size]); delay != nil {
 			r.park(b.in[:n], delay.Await, func(b *buffers, n int) error { return r.answerSince(began, b, n) })
 			return nil
 		}
 	}
 
-	r.aside.answered(requestOf(b.in))
+	r.parking.removeInterrupt(requestNumber(b.in))
 
 	var err error
 	if status != fuse.OK {
@@ -258,26 +257,26 @@ func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 	}
 
 	if r.onAnswer != nil {
-		r.onAnswer(answered(b.in[:n], size, time.Since(began)))
+		r.onAnswer(describeAnswer(b.in[:n], size, time.Since(began)))
 	}
 
 	return err
 }
 
-// handle returns how many bytes the answer has, which is not sent.
+// handle carries out a request. It writes the answer to b.out and returns its length.
 func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
-	if id, ok := interruptOf(b.in[:n]); ok {
-		size, status = r.interrupt(b, n, id)
-	} else if r.resends.begin(b.in[:n]) {
-		size = failure(b.out, b.in[:n], unix.EIO)
-	} else {
-		beforeHandling(b.in[:n])
-		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	if id, ok := interruptTarget(b.in[:n]); ok {
+		return r.interrupt(b, n, id)
 	}
-	return size, status
+	if r.resends.begin(b.in[:n]) {
+		return errorAnswer(b.out, b.in[:n], unix.EIO), fuse.OK
+	}
+
+	beforeHandling(b.in[:n])
+	return r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 }
 
-// reply sends an answer of so many bytes.
+// reply sends the answer b.out[:size] to the request b.in[:n].
 func (r *readers) reply(b *buffers, n, size int) error {
 	beforeAnswer(b.in[:n])
 	err := send(r.fd, b.out[:size])
@@ -287,10 +286,10 @@ func (r *readers) reply(b *buffers, n, size int) error {
 	return err
 }
 
-// watch starts one more reader whenever all of them are stuck in answering, until it is
-// unmounted. It sleeps while there are no requests.
+// watch is the watcher: until the unmount it starts one more reader whenever all readers have been
+// answering for stuckTime. It sleeps while there are no requests.
 func (r *readers) watch() {
-	tick := time.Tick(stuckTime) // it runs only while a goroutine waits for it
+	tick := time.Tick(stuckTime) // the runtime's timer runs only while a goroutine waits for tick
 	var last uint64
 	quiet := 0
 
@@ -317,9 +316,9 @@ func (r *readers) watch() {
 		}
 
 		quiet = 0
-		r.parked.Store(true)
+		r.watcherSleeps.Store(true)
 
-		if r.progress.Load() == last { // else a reader saw no watcher to wake
+		if r.progress.Load() == last { // else a reader made progress before it could see watcherSleeps
 			select {
 			case <-r.ended:
 				return
@@ -327,24 +326,23 @@ func (r *readers) watch() {
 			}
 		}
 
-		r.parked.Store(false)
+		r.watcherSleeps.Store(false)
 	}
 }
 
 // buffers are for one request and one answer.
 type buffers struct{ in, out []byte }
 
-// inNode is where struct fuse_in_header has the node.
+// inNode is the offset of the node id in struct fuse_in_header.
 const inNode = 16
 
-// inPid is where struct fuse_in_header has the client's thread.
+// inPid is the offset of the id of the client's thread in struct fuse_in_header.
 const inPid = 32
 
-// slack is room for the headers beside the data of the largest request.
+// slack is the room for headers in a buffer, in bytes, in addition to the maxIO bytes of data.
 const slack = 8 << 10
 
-// spareBuffers are those that no reader has at present: readers come and go while
-// requests are large.
+// spareBuffers are the buffers of readers that have ended, for the next readers.
 var spareBuffers = sync.Pool{New: func() any {
 	b := &buffers{make([]byte, maxIO+slack), make([]byte, maxIO+slack)}
 	// If the process is killed while read(2) makes a page of the buffer, the kernel ends the

@@ -98,7 +98,7 @@ func TestGreeting(t *testing.T) {
 	if _, err := r.connect(nil); err == nil || !strings.Contains(err.Error(), "5.11") {
 		t.Errorf("an old kernel: %v", err)
 	}
-	d.init(needed)
+	d.init(requiredFlags)
 	c, err := r.connect(nil)
 	if err != nil || c.minor() != 40 {
 		t.Errorf("%+v, %v", c, err)
@@ -116,7 +116,7 @@ func TestReaders(t *testing.T) {
 	var panics bytes.Buffer
 	opts := &fuse.MountOptions{Logger: log.New(&panics, "", 0)}
 	r := newReaders(fd, fuse.NewProtocolServer(fs, opts), slog.New(slog.DiscardHandler))
-	d.init(needed)
+	d.init(requiredFlags)
 	_, err := r.connect(nil)
 	must.OK(t, err)
 	d.receive()
@@ -155,8 +155,8 @@ func TestReaders(t *testing.T) {
 // shortFS lacks what an UNLINK needs until over is closed.
 type shortFS struct {
 	slowFS
-	aside *aside
-	over  chan struct{}
+	parking *parkingLot
+	over    chan struct{}
 }
 
 func (s *shortFS) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
@@ -164,7 +164,7 @@ func (s *shortFS) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) 
 	case <-s.over:
 		return s.slowFS.Unlink(cancel, h, name)
 	default:
-		return s.aside.put(s)
+		return s.parking.addDelay(s)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestParked(t *testing.T) {
 		d, fd := newDevice(t)
 		fs := &shortFS{slowFS: slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, over: make(chan struct{})}
 		r := newReaders(fd, fuse.NewProtocolServer(fs, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
-		fs.aside = r.aside
+		fs.parking = r.parking
 		if heldBack {
 			r.heldBack = func(request []byte) <-chan struct{} {
 				if opcode(request) != reqUnlink || closed(fs.over) {
@@ -195,7 +195,7 @@ func TestParked(t *testing.T) {
 				return fs.over
 			}
 		}
-		d.init(needed)
+		d.init(requiredFlags)
 		_, err := r.connect(nil)
 		must.OK(t, err)
 		d.receive()
@@ -255,7 +255,7 @@ func (slowLog) Write(b []byte) (int, error) {
 }
 
 func TestInPlace(t *testing.T) {
-	r := inPlace("hello")
+	r := readResult("hello")
 	if n, st := r.Readv([][]byte{r}); n != 5 || st != fuse.OK {
 		t.Errorf("onto itself: %d, %v", n, st)
 	}
@@ -273,7 +273,7 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
 	n.held = func(live.NodeID) bool { panic("a fault") }
 	for range 2 {
-		await.Receive(t, "a notice that will not come", n.put(&n.trees, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, 1)}) }))
+		await.Receive(t, "a notice that will not come", n.enqueue(&n.trees, func() { n.drop(live.Invalidation{Entries: make([]live.Entry, 1)}) }))
 	}
 	n.close()
 }

@@ -10,16 +10,16 @@ import (
 // bookmarkRest is the shortest time between two bookmarks of a fork.
 const bookmarkRest = time.Second
 
-// removals bookmarks a fork before something is removed in it, once for all
+// removals decides when a fork is bookmarked: before a removal, but only once for
 // removals in a row.
 type removals struct {
 	mu    sync.Mutex
-	forks map[uint32]*removal // by view
+	forks map[uint32]*bookmark // the last bookmark, by view
 }
 
-type removal struct {
-	marked  time.Time
-	changed bool // otherwise than by removals, since
+type bookmark struct {
+	at      time.Time
+	changed bool // the fork was changed after the bookmark, other than by removals
 }
 
 // changed records a change of a view other than a removal.
@@ -30,33 +30,34 @@ func (r *removals) changed(view uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if k := r.forks[view]; k != nil {
-		k.changed = true
+	if b := r.forks[view]; b != nil {
+		b.changed = true
 	}
 }
 
-// maxMarked is how many forks are remembered. One that is forgotten is bookmarked once more.
+// maxMarked is the largest number of forks in removals. When it is reached, removals is emptied, and
+// each fork is bookmarked again at its next removal.
 const maxMarked = 4096
 
-// due reports whether a view is to be bookmarked before a removal.
+// due reports whether a view must be bookmarked before a removal. It records the bookmark.
 func (r *removals) due(view uint32, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	k := r.forks[view]
-	if k != nil && (!k.changed || now.Sub(k.marked) < bookmarkRest) {
+	b := r.forks[view]
+	if b != nil && (!b.changed || now.Sub(b.at) < bookmarkRest) {
 		return false
 	}
 	if r.forks == nil || len(r.forks) >= maxMarked {
-		r.forks = make(map[uint32]*removal)
+		r.forks = make(map[uint32]*bookmark)
 	}
 
-	r.forks[view] = &removal{marked: now}
+	r.forks[view] = &bookmark{at: now}
 
 	return true
 }
 
-// beforeRemoval is called before a name is removed.
+// beforeRemoval is called before a name is removed. It bookmarks the fork if a bookmark is due.
 func (fs *filesystem) beforeRemoval(parent live.NodeID) {
 	view := parent.View()
 	if view == live.MainView || !fs.removals.due(view, time.Now()) {

@@ -23,21 +23,21 @@ const (
 
 	inHeader  = 40            // struct fuse_in_header
 	outHeader = 16            // struct fuse_out_header
-	writeSize = inHeader + 16 // where struct fuse_write_in has its size
+	writeSize = inHeader + 16 // the offset of the size in struct fuse_write_in
 )
 
-// An Answered describes a request that was answered.
-type Answered struct {
-	Op            string        // the operation's name, "" of one that has none here
-	Took          time.Duration // from when it was read
+// An AnsweredRequest describes a request that was answered.
+type AnsweredRequest struct {
+	Op            string        // the name in operations, "" for an operation that is not there
+	Took          time.Duration // from its reading to its answer
 	Read, Written int           // bytes of a file
 }
 
-// requests counts requests by their operations. Few goroutines answer them, so plain
-// atomics do not contend enough to matter.
+// requests counts requests by their operations. Few goroutines answer requests, so one
+// atomic counter per operation is not contended enough to matter.
 type requests [len(operations)]atomic.Uint64
 
-// opcode returns the number of a request's operation, 0 if it has no name.
+// opcode returns the number of a request's operation, 0 if it is not in operations.
 func opcode(request []byte) uint32 {
 	if len(request) < inHeader {
 		return 0
@@ -50,10 +50,10 @@ func opcode(request []byte) uint32 {
 	return op
 }
 
-// answered describes a request that was answered with size bytes.
-func answered(request []byte, size int, took time.Duration) Answered {
+// describeAnswer describes a request that was answered with size bytes.
+func describeAnswer(request []byte, size int, took time.Duration) AnsweredRequest {
 	op := opcode(request)
-	a := Answered{Op: operations[op], Took: took}
+	a := AnsweredRequest{Op: operations[op], Took: took}
 	switch {
 	case op == opcodeRead && size > outHeader:
 		a.Read = size - outHeader

@@ -29,23 +29,25 @@ type Server struct {
 
 // Mount mounts a store's workspace. Requests are answered once Serve runs.
 //
-// It needs the right to mount, of root or in a user namespace, or the helper
-// fusermount3 of fuse3.
-func Mount(o Options) (s *Server, err error) {
+// The process must be allowed to mount, as root or in a user namespace. Otherwise the helper
+// fusermount3 of fuse3 is used.
+func Mount(o Options) (*Server, error) {
 	fd, err := mount(&o)
-	if err == nil {
-		if s, err = serve(o, fd, nil); err != nil {
-			_ = mounts.Unmount(o.Mountpoint, false)
-		}
-	}
 	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
+	}
+
+	s, err := serve(o, fd, nil)
+	if err != nil {
+		_ = mounts.Unmount(o.Mountpoint, false)
 		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
 	}
 
 	return s, nil
 }
 
-// serve takes the descriptor of a mounted device over.
+// serve agrees with the kernel upon the terms of the mount whose device is fd, or, in a takeover, uses
+// the terms in before. It closes fd if it fails.
 func serve(o Options, fd int, before *Connection) (*Server, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -57,7 +59,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	r.onAnswer, r.aside, r.heldBack, k.readers = o.OnAnswer, fs.aside, fs.heldBack, r
+	r.onAnswer, r.parking, r.heldBack, k.readers = o.OnAnswer, fs.parking, fs.heldBack, r
 	fs.probes = newProbes(fs, dup)
 	c, err := r.connect(before)
 	if err != nil {
@@ -67,22 +69,22 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	}
 
 	minor := c.minor()
-	if fs.opts.Kept = o.Kept && c.flag(fuse.CAP_HAS_RESEND); fs.opts.Kept {
-		r.answered = fs.answered
+	if fs.opts.Kept = o.Kept && c.offers(fuse.CAP_HAS_RESEND); fs.opts.Kept {
+		r.answered = fs.onAnswered
 	}
 
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
-	n.mayEpoch = func() bool {
+	n.mayUseEpoch = func() bool {
 		return minor >= epochMinor && !fs.overlaid.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
 	n.held = fs.lookups.held
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
-	fs.forest.SetCovered(func(view, pid uint32) []string { return covered(o.Store, o.Mountpoint, view, pid) })
+	fs.forest.SetCovered(func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) })
 
 	if before != nil {
 		fs.tookOver = true
 		fs.lookups.inherit(fs.forest.Counters())
-		n.gone = func(id live.NodeID) {
+		n.onUnnamed = func(id live.NodeID) {
 			if fs.lookups.inherited(id) {
 				fs.probes.add(id)
 			}
@@ -93,7 +95,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	fs.opts.Store.OnReplaced(n.replaced)
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
-		if len(inv.Entries) > 0 { // they are of one view
+		if len(inv.Entries) > 0 { // all entries are of one view
 			fs.removals.changed(inv.Entries[0].Parent.View())
 		}
 		if o.Changed != nil {
@@ -111,29 +113,29 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	return s, nil
 }
 
-// mountOptions are the terms that are agreed upon with the kernel.
+// mountOptions are the options from which go-fuse makes the answer to INIT.
 func (fs *filesystem) mountOptions() *fuse.MountOptions {
 	o := &fuse.MountOptions{
 		Name:     "amberfs",
 		MaxWrite: maxIO,
-		// Reads ahead that wait for a remote must not keep others back.
+		// Readahead requests that wait for a remote must not hold back other requests.
 		MaxBackground: 512,
-		PanicHandler:  fs.panicked,
+		PanicHandler:  fs.handlePanic,
 		Debug:         fs.opts.Debug,
 		Logger:        slog.NewLogLogger(fs.opts.Logger.Handler(), slog.LevelInfo),
 
-		// A symlink never changes; what replaces it has another node id.
+		// A symlink never changes; a node that replaces it has another node id.
 		EnableSymlinkCaching: true,
 		// Otherwise the kernel drops the pages of a file whenever a stat after
 		// a write shows another mtime.
 		ExplicitDataCacheControl: true,
 		EnableAcl:                fs.opts.ACL,
 
-		// Without ASYNC_DIO: the kernel does not drop cached pages after an asynchronous
-		// write ends (fuse_aio_complete), so pages that were read meanwhile would stay.
+		// ASYNC_DIO is off: the kernel does not drop cached pages after an asynchronous direct
+		// write ends (fuse_aio_complete), so pages that were read during the write would stay outdated.
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
 			fuse.CAP_READDIRPLUS_AUTO,
-		// Passthrough needs an OPEN that is answered.
+		// Passthrough would need answers to OPEN.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 	}
 	if fs.opts.Handles {
@@ -162,10 +164,10 @@ func (s *Server) Serve() {
 	close(s.served)
 }
 
-// Gone has the kernel forget the name of a snapshot, or of a fork, that a workspace has
-// no more. A caller that does not come through the mount, and so cannot have locked the
-// directory, may wait until it is done.
-func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
+// DropName has the kernel forget the name of a snapshot, or of a fork, that was removed from a
+// workspace. With wait it returns after the kernel did so. A request through the mount must not
+// wait, because its process may have locked the directory.
+func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
 	dir, forks, ok := s.fs.control.Dirs(workspace)
 	if !ok {
 		return
@@ -175,20 +177,20 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 	}
 
 	n := s.fs.notify
-	done := n.put(&n.names, func() { n.send(expired(dir, name)) })
+	done := n.enqueue(&n.names, func() { n.send(expireEntry(dir, name)) })
 	if wait {
 		waitFor(done, control.Brief) // after that the kernel looks the name up again
 	}
 }
 
-// StaleNames returns how many names that an edit changed the kernel has still to drop.
+// StaleNames returns the number of names that edits changed and the kernel has still to drop.
 func (s *Server) StaleNames() int64 { return s.fs.notify.stale.Load() }
 
-// Wait returns when Serve did.
+// Wait returns when Serve has returned.
 func (s *Server) Wait() { <-s.served }
 
-// Unmount unmounts; EBUSY when the workspace is in use. Serve returns soon after, unless
-// another mount namespace has a copy of the mount.
+// Unmount unmounts the workspace. The error is EBUSY if the workspace is in use. Serve returns soon
+// after, unless another mount namespace has a copy of the mount.
 func (s *Server) Unmount() error {
 	var err error
 	for delay := 5 * time.Millisecond; delay < 200*time.Millisecond; delay *= 2 {
@@ -209,8 +211,8 @@ func (s *Server) Unmount() error {
 // Mountpoint returns the absolute path of the mount.
 func (s *Server) Mountpoint() string { return s.fs.opts.Mountpoint }
 
-// raiseReadahead lets the kernel read ahead more than its 128 KiB, which is
-// one round trip each. Only root may; it is a matter of speed alone.
+// raiseReadahead has the kernel read 512 KiB ahead instead of 128 KiB, which saves round
+// trips. Only root may set it; for others reads are slower.
 func raiseReadahead(mountpoint string) {
 	if m, err := mounts.At(mountpoint); err == nil && m != nil {
 		_ = os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", m.Major, m.Minor), []byte("512"), 0)

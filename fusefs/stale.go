@@ -9,9 +9,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// namesOf calls drop for each directory of a workspace, as it is now and as it was before the
-// last edit, with its names and nodes.
-func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
+// dropAllNames calls drop for each directory of a workspace, in its present state and in the state
+// before the last edit, with the names and nodes in the directory.
+func (fs *filesystem) dropAllNames(view uint32, drop func(live.Invalidation)) {
 	views := []uint32{view}
 	if ws, ok := fs.opts.Store.Workspace(view); ok {
 		if before, err := ws.Find("undo"); err == nil {
@@ -43,9 +43,9 @@ func (fs *filesystem) namesOf(view uint32, drop func(live.Invalidation)) {
 	}
 }
 
-// onMounts returns the names of a view that lead to the paths in it on which something is
-// mounted.
-func (fs *filesystem) onMounts(view uint32, paths []string) map[live.Entry]bool {
+// mountPointNames returns the names of a view that lie on the way to its mount points. paths are the mount
+// points, from the root of the view.
+func (fs *filesystem) mountPointNames(view uint32, paths []string) map[live.Entry]bool {
 	names := make(map[live.Entry]bool)
 
 	for _, path := range paths {
@@ -54,7 +54,7 @@ func (fs *filesystem) onMounts(view uint32, paths []string) map[live.Entry]bool 
 			names[live.Entry{Parent: dir, Name: name}] = true
 			a, err := fs.forest.Lookup(dir, name)
 			if err != nil {
-				break // it has gone, and what is mounted there has not
+				break // the name was removed, and the file system is still mounted on it
 			}
 			dir = a.ID
 		}

@@ -37,7 +37,7 @@ func TestNamesOf(t *testing.T) {
 	_, err = s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"})
 	must.OK(t, err)
 	names, nodes := map[live.Entry]bool{}, map[live.NodeID]bool{}
-	fs.namesOf(live.MainView, func(inv live.Invalidation) {
+	fs.dropAllNames(live.MainView, func(inv live.Invalidation) {
 		for _, e := range inv.Entries {
 			names[e] = true
 		}

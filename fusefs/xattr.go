@@ -31,11 +31,11 @@ func (fs *filesystem) passXattr(name string) bool {
 	return false
 }
 
-// refuseXattr says why a name cannot be had, as other filesystems do: of an
-// unknown namespace, or with nothing behind it.
+// refuseXattr returns the error for an attribute name that cannot exist, as other filesystems
+// do: a name of an unknown namespace, or only a namespace.
 func (fs *filesystem) refuseXattr(name string) fuse.Status {
 	if fs.opts.NoXattr {
-		return fuse.ENOSYS // and is not asked again
+		return fuse.ENOSYS // the kernel does not ask again
 	}
 	if !fs.passXattr(name) {
 		return fuse.Status(syscall.EOPNOTSUPP)
@@ -47,9 +47,9 @@ func (fs *filesystem) refuseXattr(name string) fuse.Status {
 	return fuse.OK
 }
 
-// fit copies a value into the caller's buffer; an empty buffer asks for the
-// size alone.
-func fit(value, dest []byte) (uint32, fuse.Status) {
+// copyValue copies a value into the caller's buffer and returns its length. A caller with an
+// empty buffer asks for the length alone.
+func copyValue(value, dest []byte) (uint32, fuse.Status) {
 	if len(dest) > 0 && len(value) > len(dest) {
 		return uint32(len(value)), fuse.ERANGE
 	}
@@ -83,11 +83,11 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 		value = fs.opts.Ids.shownACL(value)
 	}
 
-	return fit(value, dest)
+	return copyValue(value, dest)
 }
 
-// ListXAttr lists names, each ended by a zero byte. Those of the trusted namespace are for
-// administrators: the kernel refuses their values to others, and leaves the names to us.
+// ListXAttr lists names, each ended by a zero byte. Names of the trusted namespace are listed for
+// administrators only: the kernel checks this for the values but not for the names.
 func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
 	if fs.opts.NoXattr {
 		return 0, fuse.ENOSYS
@@ -111,13 +111,13 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 		}
 	}
 
-	return fit(list, dest)
+	return copyValue(list, dest)
 }
 
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
 	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest *live.Forest, id live.NodeID) error {
 		if isACL(name) {
-			// The caller may not be of the file's group.
+			// The kernel sets the flag if the caller is not in the file's group.
 			return fs.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
 		}
 		return forest.SetXattr(id, name, data, int(in.Flags), false)
@@ -150,8 +150,8 @@ func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, chan
 	}
 
 	who, forest := fs.changer(h)
-	if !isACL(name) { // which is several changes, and may be set again
-		who, forest = fs.once(h)
+	if !isACL(name) { // an access control list takes several changes, and may be set twice
+		who, forest = fs.changerOnce(h)
 	}
 	if err := change(forest, id); err != nil {
 		return fs.status(op, id, err)

@@ -171,9 +171,9 @@ func (d *Daemon) forgetName(e events.Event, direct bool) {
 
 	switch e.Action {
 	case "fork-deleted", "renamed-fork":
-		d.mount.Gone(e.Workspace, true, e.From, direct)
+		d.mount.DropName(e.Workspace, true, e.From, direct)
 	case "removed", "expired", "renamed-snapshot":
-		d.mount.Gone(e.Workspace, false, e.From, direct)
+		d.mount.DropName(e.Workspace, false, e.From, direct)
 	}
 }
 

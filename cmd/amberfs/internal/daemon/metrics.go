@@ -90,7 +90,7 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-func (m *metrics) add(a fusefs.Answered) {
+func (m *metrics) add(a fusefs.AnsweredRequest) {
 	if a.Op != "" {
 		m.took.WithLabelValues(a.Op).Observe(a.Took.Seconds())
 	}

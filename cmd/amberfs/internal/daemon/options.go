@@ -68,7 +68,7 @@ func (cfg *Config) flags() fusefs.Flags {
 }
 
 func (d *Daemon) mountOptions() fusefs.Options {
-	var onAnswer func(fusefs.Answered)
+	var onAnswer func(fusefs.AnsweredRequest)
 	if d.metrics != nil {
 		onAnswer = d.metrics.add
 	}

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// maxFailed is how many starts in a row may fail by themselves, and maxKilled how many may
-	// be killed before they are ready.
+	// The keeper gives up after maxFailed daemons in a row that failed before they were ready, or
+	// after maxKilled daemons in a row that were killed by SIGKILL before they were ready.
 	maxFailed = 3
 	maxKilled = 30
-	// frugalKills is how many of them make the next one take less memory.
+	// frugalKills is the number of daemons killed in a row after which the next one takes less memory.
 	frugalKills = 2
-	// maxCrashes is how many daemons in a row may crash within shortLife.
+	// The keeper gives up after maxCrashes daemons in a row that crashed within shortLife.
 	maxCrashes = 10
 	shortLife  = 10 * time.Second
-	// A request is poison when so many daemons have died while they carried it out again.
-	// One more died when it came first. Daemons that were killed may have died of something
-	// else.
+	// A request that the kernel sends again is poison after poisonCrashes daemons crashed, or
+	// poisonKills daemons were killed, while they carried it out. The death of the daemon that read
+	// the request first is not counted. More kills are needed because a kill may have another cause.
 	poisonCrashes = 2
 	poisonKills   = 10
-	// maxSuspects is how many requests are suspected at a time.
+	// maxSuspects is the largest number of suspects.
 	maxSuspects = 1000
 	// The pauses between starts grow from firstPause to longestPause.
 	firstPause   = 100 * time.Millisecond
@@ -36,30 +36,31 @@ const (
 // deaths decides when a daemon is not started again, how long the keeper waits before a start, and
 // which requests a daemon must not answer.
 type deaths struct {
-	Failed, Killed, Crashes int // in a row
-	// Shortages counts the starts in a row that failed for want of something, the first of
-	// them at Short.
+	Failed, Killed, Crashes int // daemons in a row, see the constants
+	// Shortages counts the starts in a row that failed for want of a resource, such as space on the
+	// disk. Short is when the first of them failed.
 	Shortages int
 	Short     time.Time
-	Requests  map[uint64]suspect
-	Poison    []uint64
-	since     time.Time // when the daemon became ready
+	Requests  map[uint64]suspect // the suspects, by the number of the request
+	Poison    []uint64           // numbers of requests
+	since     time.Time          // when the daemon became ready
 }
 
-// A suspect counts the daemons that died while they carried a request out again, and no other
-// suspect.
+// A suspect is a request of which a daemon may have died. It counts the daemons that died while they
+// carried out this request and no other suspect.
 type suspect struct{ Crashes, Kills int }
 
-func (d *deaths) ready() {
+// resetStarts is called when a daemon became ready.
+func (d *deaths) resetStarts() {
 	d.Failed, d.Killed, d.Shortages, d.Short, d.since = 0, 0, 0, time.Time{}, time.Now()
 }
 
 // A death is the end of a daemon.
 type death struct {
 	status  unix.WaitStatus
-	ready   bool     // the daemon was
-	failure *Failure // why it was not, if it said so
-	begun   map[uint64]bool
+	ready   bool            // the daemon had become ready
+	failure *Failure        // why it did not become ready, if it sent a reason
+	begun   map[uint64]bool // requests sent again that it had begun and not answered, by number
 }
 
 // add counts a death.
@@ -83,7 +84,7 @@ func (d *deaths) add(end death) {
 	d.blame(end.begun, killed)
 }
 
-// blame counts a death against the request that was being carried out. If there were several, they
+// blame counts a death against the request that the daemon had begun. If it had begun several, they
 // become suspects, which the next daemon carries out one at a time.
 func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 	if d.Requests == nil {
@@ -117,7 +118,7 @@ func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 	}
 }
 
-// suspects returns the requests that are carried out one at a time.
+// suspects returns the requests that the next daemon carries out one at a time.
 func (d *deaths) suspects() []uint64 { return slices.Sorted(maps.Keys(d.Requests)) }
 
 // pause is how long the keeper waits before the next start.
@@ -132,11 +133,11 @@ func (d *deaths) pause() time.Duration {
 // frugal reports whether the next daemon should take less memory to open the store.
 func (d *deaths) frugal() bool { return d.Killed >= frugalKills }
 
-// forget ends the suspicion of a request that was answered.
+// forget removes a suspect whose request was answered.
 func (d *deaths) forget(unique uint64) { delete(d.Requests, unique) }
 
-// tooMany says why no other daemon is started, "" if one is. patience is how long starts may fail
-// for want of something, negative for ever.
+// tooMany returns the reason why no other daemon is started, "" if one is started. patience is how long
+// starts may fail for want of a resource, negative for ever.
 func (d *deaths) tooMany(patience time.Duration) string {
 	switch {
 	case d.Shortages > 0 && patience >= 0 && time.Since(d.Short) > patience:

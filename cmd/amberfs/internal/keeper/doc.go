@@ -1,37 +1,44 @@
-// Package keeper is the process that outlives a daemon: its parent, which starts it again
-// after a crash, so that programs that use the mount wait and go on.
+// Package keeper has the keeper: the parent process of a daemon. It outlives the daemon and starts
+// another one after a crash. Programs that use the mount wait for the new daemon and continue.
 //
-// # What the keeper holds
+// # Files of the keeper
 //
-// It holds what the kernel would end with the daemon: the FUSE device (the same open file,
-// not a clone, whose close aborts what it has read), the lock of the store (a flock belongs to
-// the open file, so that no other process gets it meanwhile), the socket that the daemon
-// listens on (clients that connect meanwhile wait), and the connections of each `amberfs run` that
-// uses the mount. It also has INIT, the first request of the kernel, and the answer. It never reads
-// the device, and serves nobody but its child.
+// The keeper has descriptors of the files that would be closed at the end of the daemon:
+//
+//   - The FUSE device. It is the same open file: the kernel aborts the requests that were read from a
+//     clone when the clone is closed.
+//   - The lock of the store. A flock belongs to the open file, so no other process gets the lock between
+//     two daemons.
+//   - The socket on which the daemon listens. Clients that connect between two daemons wait.
+//   - The connection of each `amberfs run` that uses the mount.
+//
+// It also has INIT, the first request of the kernel, and the answer to it. The keeper never reads
+// from the device, and answers no process but its child.
 //
 // # A start
 //
-// Keeper and daemon have a socket pair. The keeper first sends a Start, with all that it
-// holds. The first Start has no Connection: the daemon mounts, and sends what is to be held.
-// A daemon that gets a Connection takes it over (fusefs.TakeOver).
+// Keeper and daemon have a socket pair. The keeper first sends a Start, with the files that it has.
+// The first Start has no Connection: the daemon mounts, and sends a Connection with the files to the
+// keeper. A daemon that receives a Connection takes the mount over (fusefs.TakeOver).
 //
 // # A death
 //
-// wait(2) returns when all threads of the daemon are gone, so no late write can follow. A
-// daemon that said that it ends, or that had no Connection yet, takes the keeper with it.
-// Otherwise the keeper starts its own program again: the same version, even if the package
-// was replaced meanwhile. A daemon that does not become ready leaves all as it was, and says why: for want
-// of space, descriptors, memory or a lock the keeper waits and starts another one, for as long as
-// Config.Patience. If daemons die again and again, the keeper ends too (see deaths),
-// the kernel closes the device, and programs get ENOTCONN instead of waiting for ever. A thread
-// of a daemon that hangs in a notice would keep it open, so the connection is aborted first. The keeper
-// learns of the beginning of a death from one thread of the daemon, and otherwise sleeps.
+// wait(2) returns when all threads of the daemon have ended, so the dead daemon cannot write
+// anything later. If the daemon has reported its end (Message.Ending), or has sent no Connection yet,
+// the keeper ends with it. Otherwise the keeper starts its own program again: the same version, even
+// if the installed file was replaced since.
+//
+// A daemon that does not become ready changes nothing, and reports the reason. For want of space,
+// descriptors, memory or a lock, the keeper waits and starts another daemon, for as long as
+// Config.Patience. If daemons die repeatedly (see deaths), the keeper ends too: the kernel closes the
+// device, and programs get ENOTCONN instead of waiting for ever. Because a thread of a daemon that
+// hangs in a notice would keep the device open, the keeper aborts the connection first. The keeper
+// sleeps until a message comes or the thread that watches for the daemon's death ends (Message.Thread).
 //
 // # An upgrade
 //
-// The daemon compares the terms of another program, and asks for it. The keeper kills the
-// daemon and starts the other program. If that does not become ready, the keeper starts its
-// own again. If it does, the keeper executes it itself: its process, its child and what it
-// holds stay.
+// The daemon compares the terms of another program, and sends its path to the keeper. The keeper kills
+// the daemon and starts the other program. If the new daemon does not become ready, the keeper starts
+// its own program again. If it becomes ready, the keeper executes the new program in its own process:
+// the process id, the child and the open files stay.
 package keeper

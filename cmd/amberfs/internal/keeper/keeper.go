@@ -17,53 +17,53 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// Config says which daemons a keeper starts.
+// Config has the options of a keeper.
 type Config struct {
-	Args []string // of the program
-	// Ready, if set, goes to each daemon until one of them is ready: it reports its start there.
-	// ReadyEnv names it in the environment.
+	Args []string // arguments of each daemon
+	// Ready, if set, is the pipe on which daemons report their start, until one of them is ready. It is
+	// passed to each of them. ReadyEnv is the environment variable with its descriptor.
 	Ready    *os.File `json:"-"`
 	ReadyEnv string   `json:"-"`
-	// Patience is how long starts may fail for want of something, such as space on the disk,
+	// Patience is how long starts may fail for want of a resource, such as space on the disk,
 	// negative for ever.
 	Patience time.Duration
-	// Log is called with what a person should know, after the path of the store.
+	// Log writes a message for a person to the log of a store. store is its path, args are as for slog.
 	Log func(store, text string, args ...any) `json:"-"`
 }
 
-// A keeper is what Run works on. Its exported fields outlive an upgrade of its program.
+// A keeper is the state of Run. Its exported fields are passed on in an upgrade of its program.
 type keeper struct {
 	Config
-	Start
-	Child                int
-	Thread               int // of the child, see Message
-	Link                 int // our end of the socket pair
-	Device, Lock, Socket int
-	Conns                map[int]int // of users, by ID
+	Start                            // what the next daemon is sent
+	Child                int         // the process id of the daemon
+	Thread               int         // a thread of the daemon, see Message
+	Link                 int         // the keeper's end of the socket pair
+	Device, Lock, Socket int         // descriptors
+	Conns                map[int]int // descriptors of the users' connections, by User.ID
 	Deaths               deaths
 
-	ready     bool          // the child is
-	ending    bool          // the child said so, or got a signal to end
-	signalled chan struct{} // closed at the first signal to end
-	begun     map[uint64]bool
-	failure   *Failure   // of the child
-	logged    string     // the last failure in the log
-	upgrade   string     // the program to be started next
-	trying    string     // the program of the child, if it is not ours yet
-	mu        sync.Mutex // guards Child and ending against signals
+	ready     bool            // the daemon is ready
+	ending    bool            // the daemon reported its end, or was sent a signal to end
+	signalled chan struct{}   // closed at the first signal to end
+	begun     map[uint64]bool // requests sent again that the daemon has begun, by number
+	failure   *Failure        // why the daemon does not become ready
+	logged    string          // the last failure in the log
+	upgrade   string          // the program to start next, in an upgrade
+	trying    string          // the program of the daemon, while it is not the keeper's program
+	mu        sync.Mutex      // guards Child and ending; forward and limitTry also take it
 }
 
-// ErrNoChild is returned by Run if the program cannot be started once more.
+// ErrNoChild is returned by Run if it cannot start its own program as a daemon.
 var ErrNoChild = errors.New("no daemon can be started")
 
-// Run keeps a daemon, and returns its exit status.
+// Run starts a daemon, and others after it if it dies. It returns the exit status of the last one.
 func Run(cfg Config) (status int, err error) {
 	k := &keeper{Config: cfg, Conns: make(map[int]int), signalled: make(chan struct{})}
 	k.Background = cfg.Ready != nil
 	if err := os.Chdir("/"); err != nil {
 		return 0, err
 	}
-	defer k.forward()()
+	defer k.forwardSignals()()
 
 	if err := k.start(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNoChild, err)
@@ -72,16 +72,16 @@ func Run(cfg Config) (status int, err error) {
 	return k.loop()
 }
 
-// forward sends signals to the daemon. With a terminal, that sends them to both; the daemon
-// ends at the first.
-func (k *keeper) forward() (stop func()) {
+// forwardSignals passes the keeper's signals on to the daemon, until stop is called. A terminal sends
+// its signals to both processes, so the daemon may receive one twice; it ends at the first.
+func (k *keeper) forwardSignals() (stop func()) {
 	ch, first := make(chan os.Signal, 8), sync.OnceFunc(func() { close(k.signalled) })
 	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	go func() {
 		for s := range ch {
 			k.mu.Lock()
 
-			if s == unix.SIGHUP && k.Background { // there is no terminal that could go away
+			if s == unix.SIGHUP && k.Background { // no terminal was closed
 				k.mu.Unlock()
 				continue
 			}
@@ -110,7 +110,7 @@ func (k *keeper) start() error {
 	defer theirs.Close()
 
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs}
-	environ := append(slices.DeleteFunc(os.Environ(), managed), linkEnv+"=3")
+	environ := append(slices.DeleteFunc(os.Environ(), isManagerVariable), linkEnv+"=3")
 	if k.Ready != nil {
 		files, environ = append(files, k.Ready), append(environ, k.ReadyEnv+"=4")
 	}
@@ -133,10 +133,10 @@ func (k *keeper) start() error {
 	}
 
 	k.mu.Unlock()
-	_ = p.Release() // it is waited for by its number
+	_ = p.Release() // reap waits for the process by its id
 	k.Link = pair[0]
-	if err := k.pass(); err != nil {
-		// Without it the child would wait for ever. It may have died already.
+	if err := k.sendStart(); err != nil {
+		// Without the Start the child would wait for ever. It may have died already.
 		k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
 		_ = unix.Kill(k.Child, unix.SIGKILL)
 	}
@@ -144,8 +144,8 @@ func (k *keeper) start() error {
 	return nil
 }
 
-// pass sends a daemon what is held.
-func (k *keeper) pass() error {
+// sendStart sends the daemon its Start, and the connections of the users.
+func (k *keeper) sendStart() error {
 	var files []int
 	if k.Connection != nil {
 		files = []int{k.Device, k.Lock, k.Socket}
@@ -166,10 +166,10 @@ func (k *keeper) pass() error {
 	return nil
 }
 
-// keep returns when the daemon is gone, with its status.
-func (k *keeper) keep() (ws unix.WaitStatus) {
-	tried := k.limitTry()
-	next, messages := make(chan struct{}), make(chan received, 1)
+// serveDaemon handles the messages of the daemon until it has died, and returns its wait status.
+func (k *keeper) serveDaemon() (ws unix.WaitStatus) {
+	stopTry := k.limitTry()
+	next, messages := make(chan struct{}), make(chan delivery, 1)
 	go read(k.Link, next, messages)
 	var dying <-chan struct{}
 
@@ -190,20 +190,20 @@ func (k *keeper) keep() (ws unix.WaitStatus) {
 			if r.err != nil {
 				ws, alive = k.wait(), false
 			} else {
-				k.take(r.Message, r.files)
+				k.handle(r.Message, r.files)
 			}
 
 		case <-dying:
-			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // what was sent is still read
+			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // messages that were sent can still be read
 			for r := <-messages; r.err == nil; r = <-messages {
-				k.take(r.Message, r.files)
+				k.handle(r.Message, r.files)
 				next <- struct{}{}
 			}
 			ws, alive = k.abandon(), false
 		}
 	}
 
-	tried()
+	stopTry()
 	unix.Close(k.Link)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -213,18 +213,18 @@ func (k *keeper) keep() (ws unix.WaitStatus) {
 	return ws
 }
 
-// received is a message of the daemon, or the end of it.
-type received struct {
+// A delivery is a message of the daemon with its descriptors, or an error at the end of the daemon.
+type delivery struct {
 	Message
 	files []int
 	err   error
 }
 
-// read reads one message for each value of next: after an upgrade the new program reads the later
-// ones.
-func read(link int, next <-chan struct{}, messages chan<- received) {
+// read reads one message for each value of next. It does not read ahead: if a message has the keeper
+// execute another program, the new program must read the later ones.
+func read(link int, next <-chan struct{}, messages chan<- delivery) {
 	for range next {
-		var r received
+		var r delivery
 		r.files, r.err = receive(link, &r.Message)
 		messages <- r
 		if r.err != nil {
@@ -235,7 +235,7 @@ func read(link int, next <-chan struct{}, messages chan<- received) {
 
 func (k *keeper) wait() unix.WaitStatus { return reap(k.Child) }
 
-// abandon stops waiting for a daemon that is dying and stuck, and returns its status.
+// abandon returns the status of a daemon that is dying and stuck, without waiting for its end.
 func (k *keeper) abandon() unix.WaitStatus {
 	s, err := process.StatOf(k.Child)
 	if err != nil {
@@ -264,14 +264,15 @@ func exitStatus(ws unix.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// take handles a message of the daemon.
-func (k *keeper) take(m Message, files []int) {
+// handle carries out a message of the daemon. files are the descriptors that came with it.
+func (k *keeper) handle(m Message, files []int) {
 	switch {
 	case m.Connection != nil && len(files) == maxFiles:
 		k.Connection = m.Connection
 		k.Device, k.Lock, k.Socket = files[0], files[1], files[2]
-		// Clients find the process that they wait for by the socket's credentials, which are
-		// those of the last listen(2): its end is that of the lock.
+		// Clients read the process id from the socket's credentials, which are those of the process
+		// that called listen(2) last, and wait for the end of this process. It must be the keeper,
+		// because the lock of the store is released at the end of the keeper.
 		_ = unix.Listen(k.Socket, unix.SOMAXCONN)
 		_ = send(k.Link, struct{}{})
 
@@ -308,8 +309,9 @@ func (k *keeper) take(m Message, files []int) {
 	}
 }
 
+// setUser adds a new user with its connection, or changes the state of a known one.
 func (k *keeper) setUser(u User, files []int) {
-	if i := slices.IndexFunc(k.Users, func(is User) bool { return is.ID == u.ID }); i >= 0 {
+	if i := slices.IndexFunc(k.Users, func(known User) bool { return known.ID == u.ID }); i >= 0 {
 		k.Users[i].State = u.State
 	} else if len(files) == 1 {
 		k.Users, k.Conns[u.ID] = append(k.Users, u), files[0]
@@ -317,13 +319,14 @@ func (k *keeper) setUser(u User, files []int) {
 }
 
 func (k *keeper) dropUser(id int) {
-	k.Users = slices.DeleteFunc(k.Users, func(is User) bool { return is.ID == id })
+	k.Users = slices.DeleteFunc(k.Users, func(u User) bool { return u.ID == id })
 	if fd, ok := k.Conns[id]; ok {
 		unix.Close(fd)
 		delete(k.Conns, id)
 	}
 }
 
+// describe says in words how a process ended.
 func describe(ws unix.WaitStatus) string {
 	if ws.Signaled() {
 		return fmt.Sprintf("killed by %s", unix.SignalName(ws.Signal()))
@@ -334,10 +337,11 @@ func describe(ws unix.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", ws.ExitStatus())
 }
 
-// exitPanic is the status of a Go program that crashed.
+// exitPanic is the exit status of a Go program that panicked.
 const exitPanic = 2
 
-func managed(e string) bool {
+// isManagerVariable reports whether an environment variable comes from the service manager.
+func isManagerVariable(e string) bool {
 	for _, name := range []string{"NOTIFY_SOCKET=", "WATCHDOG_PID=", "WATCHDOG_USEC="} {
 		if len(e) >= len(name) && e[:len(name)] == name {
 			return true

@@ -14,25 +14,26 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// linkEnv names the descriptor of a daemon's end of the socket pair in its environment.
+// linkEnv is the environment variable with the descriptor of the daemon's end of the socket pair.
 const linkEnv = "_AMBERFS_KEEPER_FD"
 
-// A Link is a daemon's side of its keeper.
+// A Link is a daemon's connection to its keeper.
 type Link struct {
 	Start
-	// With a Connection: what was held. The descriptors belong to the caller.
+	// Device, Lock and Socket are descriptors from the keeper, valid if Connection is set. They
+	// belong to the caller.
 	Device, Lock, Socket int
-	Conns                []*os.File // of Users
+	Conns                []*os.File // the connections of Users, in their order
 
 	socket int
-	holds  bool // the keeper holds a connection
-	mu     sync.Mutex
-	last   int           // the newest ID of a user
-	held   chan struct{} // gets a value when the keeper holds a Connection
-	lost   chan struct{} // closed when the keeper is gone
+	holds  bool          // the keeper has received this daemon's Connection
+	mu     sync.Mutex    // guards last, and is taken to send
+	last   int           // the highest ID of a user
+	held   chan struct{} // receives a value when the keeper has received the Connection
+	lost   chan struct{} // closed when the keeper has ended
 }
 
-// Inherited returns the link to the keeper that started this process, nil if none did.
+// Inherited returns the link to the keeper that started this process, nil if no keeper did.
 func Inherited() (*Link, error) {
 	fd, err := strconv.Atoi(os.Getenv(linkEnv))
 	if err != nil {
@@ -57,11 +58,11 @@ func Inherited() (*Link, error) {
 	for range l.UserCount {
 		var u User
 		files, err := receive(fd, &u)
-		if err == nil && len(files) != 1 {
-			err = errors.New("the keeper sent no connection")
-		}
 		if err != nil {
 			return nil, l.Fail(fmt.Errorf("reading a user's connection from the keeper: %w", err))
+		}
+		if len(files) != 1 {
+			return nil, l.Fail(errors.New("the keeper sent no connection of a user"))
 		}
 
 		l.Users = append(l.Users, u)
@@ -74,17 +75,17 @@ func Inherited() (*Link, error) {
 	return l, nil
 }
 
-// Fail tells the keeper why this process does not become ready. It returns the error.
+// Fail sends the keeper the reason why this process does not become ready. It returns err.
 func (l *Link) Fail(err error) error {
 	l.Send(Message{Failed: &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}})
 	return err
 }
 
-// watch reads what the keeper sends after the Start. Its thread does nothing else, so that it ends
-// at once when the process is killed.
+// watch reads the messages that the keeper sends after the Start. Its thread does nothing else, so that
+// the thread ends at once when the process is killed.
 func (l *Link) watch() {
 	defer close(l.lost)
-	apart(func() {
+	callOnOwnThread(func() {
 		l.Send(Message{Thread: unix.Gettid()})
 
 		for {
@@ -98,9 +99,10 @@ func (l *Link) watch() {
 	})
 }
 
-// apart calls fn on a thread that does nothing else meanwhile. That is never the first thread of the
-// process: Linux reports the end of that only when all others have ended.
-func apart(fn func()) {
+// callOnOwnThread calls fn on a thread that runs no other goroutine during the call. The thread is
+// never the first thread of the process: Linux reports the end of the first thread only when all others
+// have ended.
+func callOnOwnThread(fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -112,18 +114,20 @@ func apart(fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		apart(fn)
+		callOnOwnThread(fn)
 	}()
 	<-done
 }
 
-// Lost is closed when the keeper is gone: then a crash ends the mount.
+// Lost is closed when the keeper has ended. From then on a crash of the daemon ends the mount.
 func (l *Link) Lost() <-chan struct{} { return l.lost }
 
-// Holds reports whether the keeper holds a connection: it starts another daemon after this one then.
+// Holds reports whether the keeper has the Connection: then it starts another daemon after this one. l
+// may be nil.
 func (l *Link) Holds() bool { return l != nil && (l.holds || l.Connection != nil) }
 
-// Hold has the keeper hold a connection. From its return on a crash is a pause.
+// Hold sends the keeper a Connection with its descriptors, and waits until the keeper has received it.
+// After its return a crash of the daemon is only a pause for programs.
 func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	if err := l.send(Message{Connection: c}, device, lock, socket); err != nil {
 		return err
@@ -138,10 +142,10 @@ func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	}
 }
 
-// Send sends a message. It does nothing if the keeper is gone.
+// Send sends a message. An error is ignored: it means that the keeper has ended, see Lost.
 func (l *Link) Send(m Message) { _ = l.send(m) }
 
-// Add has the keeper hold the connection of a user.
+// Add gives a user an ID, and sends the keeper the user with its connection.
 func (l *Link) Add(u *User, conn int) error {
 	l.mu.Lock()
 	l.last++

@@ -8,7 +8,7 @@ import (
 
 // apartOfFirst is the thread of a call of apart by the first thread, which runs what initializes packages.
 var apartOfFirst = func() (thread int) {
-	apart(func() { thread = unix.Gettid() })
+	callOnOwnThread(func() { thread = unix.Gettid() })
 	return thread
 }()
 

@@ -11,59 +11,59 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Connection is a mount that outlives its daemon.
+// A Connection describes a mount that outlives its daemon.
 type Connection struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
-	// Init is the kernel's first request, and Answer what it was answered.
+	// Init is the kernel's first request, INIT, and Answer the answer to it.
 	Init   []byte `json:"init"`
 	Answer []byte `json:"answer"`
-	// Made are directories that the daemon removes at the end, and Nudge is
+	// Made are directories that the last daemon removes at the end of the mount. Nudge is
 	// fusefs.Options.Nudge.
 	Made  []string `json:"made,omitempty"`
 	Nudge int64    `json:"nudge"`
 }
 
-// A State of a User.
+// A State is the state of a User.
 type State string
 
 const (
-	Joining   State = "joining"   // it has no answer yet
-	Joined    State = "joined"    // it uses the mount
-	Upgrading State = "upgrading" // it waits for the end of an upgrade
+	Joining   State = "joining"   // an `amberfs run` that has no answer yet
+	Joined    State = "joined"    // an `amberfs run` that uses the mount
+	Upgrading State = "upgrading" // an `amberfs upgrade` that waits for its end
 )
 
-// A User is a connection of a client that a daemon hands to its successor.
+// A User is a client's connection to a daemon that is passed on to the next daemon.
 type User struct {
 	ID    int    `json:"id"`
 	Fork  string `json:"fork,omitempty"`
 	State State  `json:"state"`
 }
 
-// A Start is what a daemon gets when it starts: with a Connection come the device, the
-// lock and the socket, and after it a message for each user, with its connection.
+// A Start is the first message of the keeper to a daemon. If it has a Connection, the descriptors of the
+// device, the lock and the socket are sent with it. A message for each user follows, with the descriptor
+// of its connection.
 type Start struct {
-	Background bool        `json:"background"` // it has no terminal
+	Background bool        `json:"background"` // keeper and daemon have no terminal
 	Connection *Connection `json:"connection,omitempty"`
-	Users      []User      `json:"users,omitempty"` // sent one by one: any number of them may use a mount
+	Users      []User      `json:"users,omitempty"` // sent in messages of their own: their number is not limited
 	UserCount  int         `json:"user_count,omitempty"`
-	// Poison are requests that are answered with an error: daemons died of them. Suspects are
-	// requests that may be: they are carried out one at a time.
+	// Poison are the numbers of requests of which daemons died: they are answered with an error.
+	// Suspects may be poison: they are carried out one at a time.
 	Poison   []uint64 `json:"poison,omitempty"`
 	Suspects []uint64 `json:"suspects,omitempty"`
-	// Frozen is when the present freeze is to end, and Thawed when a death ended one before its time.
+	// Frozen is the time at which the present freeze will end. Thawed is the time at which the death of
+	// a daemon ended a freeze early.
 	Frozen time.Time `json:"frozen,omitzero"`
 	Thawed time.Time `json:"thawed,omitzero"`
 	// Frugal is set after daemons were killed before they were ready, see snapshot.Options.
 	Frugal bool `json:"frugal,omitempty"`
-	// Restarts counts the daemons before this one. Reason says how the last of them ended, and
-	// when. Pause is how long the last pause was, in the daemon that ended it and in
-	// those after an upgrade.
+	// Restarts counts the daemons before this one. Reason says how the last of them ended, and Died
+	// is when.
 	Restarts int       `json:"restarts"`
 	Reason   string    `json:"reason,omitempty"`
 	Died     time.Time `json:"died,omitzero"`
-	// Upgraded is set after an upgrade, and Refused to the reason if the new program did not
-	// become ready.
+	// Upgraded is set after an upgrade. Refused is the reason if the new program did not become ready.
 	Upgraded bool   `json:"upgraded,omitempty"`
 	Refused  string `json:"refused,omitempty"`
 }
@@ -72,31 +72,32 @@ type Start struct {
 type Message struct {
 	Connection *Connection `json:"connection,omitempty"` // with the device, the lock and the socket
 	Ready      bool        `json:"ready,omitempty"`      // the mount answers
-	Ending     bool        `json:"ending,omitempty"`     // the end of this daemon is the end of the mount
+	Ending     bool        `json:"ending,omitempty"`     // the mount ends with this daemon
 	Notify     string      `json:"notify,omitempty"`     // the state for the service manager
-	User       *User       `json:"user,omitempty"`       // with its connection, if it is new
-	Left       int         `json:"left,omitempty"`       // the ID of a user
-	Made       []string    `json:"made,omitempty"`       // see Connection
-	// Began is a request that the kernel sent again, Answered one that was answered.
+	User       *User       `json:"user,omitempty"`       // a new user, with its connection, or a new state of a user
+	Left       int         `json:"left,omitempty"`       // the ID of a user that has left
+	Made       []string    `json:"made,omitempty"`       // Connection.Made
+	// Began is the number of a request, sent again by the kernel, that is carried out from now on.
+	// Answered is the number of such a request that was answered.
 	Began    uint64 `json:"began,omitempty"`
 	Answered uint64 `json:"answered,omitempty"`
-	Upgrade  string `json:"upgrade,omitempty"` // the path of a program
-	// Thread is one of the daemon that only waits for its keeper. Its end is the beginning of the
-	// daemon's.
+	Upgrade  string `json:"upgrade,omitempty"` // the path of the program to upgrade to
+	// Thread is the id of a thread of the daemon that only waits for the keeper. When the daemon is
+	// killed, this thread ends at once.
 	Thread int        `json:"thread,omitempty"`
 	Failed *Failure   `json:"failed,omitempty"` // why this daemon does not become ready
-	Frozen *time.Time `json:"frozen,omitempty"` // the end of a freeze; the zero time after a thaw
+	Frozen *time.Time `json:"frozen,omitempty"` // when the freeze will end; the zero time after a thaw
 }
 
-// A Failure is why a daemon could not take over.
+// A Failure is the reason why a daemon could not take over.
 type Failure struct {
 	Reason string `json:"reason"`
-	// Shortage: something was missing that others may give back, such as space on the disk.
+	// Shortage is set if a resource was missing that may become available, such as space on the disk.
 	Shortage bool `json:"shortage,omitempty"`
 }
 
-// Version is of what keepers and daemons send each other, and of what a keeper leaves to the
-// program that it becomes.
+// Version is the version of the messages between keepers and daemons, and of the state that a keeper
+// passes to the program that it executes.
 const Version = 4
 
 const (
@@ -126,7 +127,8 @@ func send(socket int, m any, files ...int) error {
 	}
 }
 
-// receive reads a message into m; io.EOF if the other side is gone.
+// receive reads a message into m, and returns its descriptors. The error is io.EOF if the other process
+// has ended.
 func receive(socket int, m any) (files []int, err error) {
 	buffer := buffers.Get().(*[maxMessage]byte)
 	defer buffers.Put(buffer)
@@ -140,10 +142,10 @@ func receive(socket int, m any) (files []int, err error) {
 		}
 	}
 
-	if err == nil && n == 0 || errors.Is(err, unix.ECONNRESET) {
-		err = io.EOF
-	}
-	if err != nil {
+	switch {
+	case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
+		return nil, io.EOF
+	case err != nil:
 		return nil, err
 	}
 

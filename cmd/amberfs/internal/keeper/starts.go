@@ -11,15 +11,16 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// loop keeps the daemon that runs, and those after it.
+// loop serves the running daemon and starts others after it, until the mount ends or no other daemon
+// may be started.
 func (k *keeper) loop() (status int, err error) {
 	for {
-		ws := k.keep()
+		ws := k.serveDaemon()
 		if k.isEnding() || k.Connection == nil {
 			return exitStatus(ws), nil
 		}
 
-		k.died(ws)
+		k.recordDeath(ws)
 
 		for {
 			if why := k.mayStart(); why != "" {
@@ -32,7 +33,7 @@ func (k *keeper) loop() (status int, err error) {
 			}
 
 			k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
-			k.died(unix.WaitStatus(1 << 8))
+			k.recordDeath(unix.WaitStatus(1 << 8)) // as for exit status 1
 		}
 	}
 }
@@ -43,7 +44,7 @@ func (k *keeper) isEnding() bool {
 	return k.ending
 }
 
-// mayStart waits until another daemon may be started. If none may, it says why.
+// mayStart waits until another daemon may be started. If none may be started, it returns the reason.
 func (k *keeper) mayStart() (why string) {
 	if why = k.Deaths.tooMany(k.Patience); why != "" {
 		return why
@@ -53,7 +54,7 @@ func (k *keeper) mayStart() (why string) {
 		if k.unmounted() {
 			return "the mount is gone, and what it left in the store stays there until the next mount"
 		}
-		k.rest(pause)
+		k.sleep(pause)
 	}
 	if k.isEnding() {
 		return "a signal ended the wait"
@@ -62,8 +63,8 @@ func (k *keeper) mayStart() (why string) {
 	return ""
 }
 
-// rest waits, but not longer than until the kernel ends the mount or a signal comes.
-func (k *keeper) rest(pause time.Duration) {
+// sleep waits for a time, or until the kernel ends the mount or a signal comes.
+func (k *keeper) sleep(pause time.Duration) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -82,7 +83,7 @@ func (k *keeper) unmounted() bool {
 	return err == nil && n > 0
 }
 
-// giveUp ends the mount. It returns what the last daemon died of.
+// giveUp ends the mount. It returns an error with why and with the reason of the last death.
 func (k *keeper) giveUp(why string) error {
 	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", k.Reason, "deaths", why)
 	if err := mounts.Abort(k.Connection.Mountpoint, k.Connection.Store); err != nil {
@@ -91,13 +92,13 @@ func (k *keeper) giveUp(why string) error {
 	return fmt.Errorf("the mount of %s has ended: %s: %s", k.Connection.Store, why, k.Reason)
 }
 
-// died takes note of the death of a daemon that had a connection.
-func (k *keeper) died(ws unix.WaitStatus) {
+// recordDeath updates the state after the death of a daemon that had a Connection, for the next Start.
+func (k *keeper) recordDeath(ws unix.WaitStatus) {
 	reason := describe(ws)
 	if k.failure != nil {
 		reason = k.failure.Reason
 	}
-	if k.ready || k.Died.IsZero() { // starts that fail are part of one pause
+	if k.ready || k.Died.IsZero() { // Died is the beginning of the pause, also if starts fail during it
 		k.Died = time.Now()
 	}
 	if k.Frozen.After(time.Now()) {
@@ -109,7 +110,7 @@ func (k *keeper) died(ws unix.WaitStatus) {
 	case k.upgrade != "":
 		k.Upgraded, k.Refused = true, ""
 		reason = "upgrade"
-	case k.trying != "" && !k.ready: // in vain
+	case k.trying != "" && !k.ready: // the upgrade failed
 		k.Upgraded, k.Refused = false, fmt.Sprintf("%s did not become ready: %s", k.trying, reason)
 		k.Log(k.Connection.Store, "the upgrade failed", "program", k.trying, "reason", reason)
 		reason, k.trying = "upgrade refused", ""
@@ -127,7 +128,8 @@ func (k *keeper) died(ws unix.WaitStatus) {
 	k.Restarts++
 	k.Reason = reason
 	k.ready, k.begun, k.failure = false, nil, nil
-	// A client that had no answer yet does not know whether it was counted.
+	// A client without an answer to its join cannot tell whether the daemon counted it, so its
+	// connection is not passed on.
 	for _, u := range slices.Clone(k.Users) {
 		if u.State == Joining {
 			k.dropUser(u.ID)

@@ -13,16 +13,17 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// A daemon that is killed while it writes a notice may not come to its end: the kernel waits
-// for the lock of a directory, which a program holds that waits for an answer. The next
-// daemon gives it. Such a daemon writes nothing any more: all that is left of it are threads
+// A daemon that is killed while it writes a notice may be unable to end: its write(2) waits in the
+// kernel for the lock of a directory. A program holds this lock and waits for an answer, which only the
+// next daemon can give. Such a dying daemon can do no harm to the next one, because its only threads are
 // in write(2) to the device.
 
-// dyingTick is the time between two looks at a daemon that is dying.
+// dyingTick is the time between two checks of a daemon that is dying.
 const dyingTick = 5 * time.Millisecond
 
-// stuck returns a channel that is closed when a process is dying and only its notices are
-// left. A thread of it that writes none has ended then, and before nothing is looked at.
+// stuck returns a channel that is closed when a process is dying and all its remaining threads write
+// notices. thread is a thread of the process that writes no notices. stuck sleeps until this thread ends,
+// and checks the others only then.
 func stuck(pid, thread int) <-chan struct{} {
 	only := make(chan struct{})
 	go func() {
@@ -40,7 +41,7 @@ func stuck(pid, thread int) <-chan struct{} {
 				return
 			}
 
-			if err != nil && !errors.Is(err, unix.ESRCH) { // it is not known when the thread ends
+			if err != nil && !errors.Is(err, unix.ESRCH) { // the end of the thread cannot be waited for
 				time.Sleep(time.Second)
 			}
 		}
@@ -49,7 +50,8 @@ func stuck(pid, thread int) <-chan struct{} {
 	return only
 }
 
-// onlyNotices reports whether a killed process has threads left, all of which write to the device.
+// onlyNotices reports whether a process was killed, has threads left, and all of them are in write(2) to
+// the device.
 func onlyNotices(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, err := os.ReadDir(dir)

@@ -17,13 +17,15 @@ import (
 // Command is the hidden command that must call Resume.
 const Command = "keep"
 
-// stateEnv names the descriptor with the state of a keeper in its environment.
+// stateEnv is the environment variable with the descriptor from which Resume reads the keeper's state.
 const stateEnv = "_AMBERFS_KEEPER_STATE_FD"
 
-// tryTime is how long another program may take to become ready: it starts after a checkpoint.
+// tryTime is how long the daemon of another program may take to become ready. It is short because the
+// earlier daemon has written a checkpoint.
 const tryTime = time.Minute
 
-// limitTry kills a daemon of another program that does not become ready, until stop is called.
+// limitTry has a daemon of another program killed if it is not ready after tryTime and stop was not
+// called.
 func (k *keeper) limitTry() (stop func()) {
 	if k.trying == "" {
 		return func() {}
@@ -40,13 +42,15 @@ func (k *keeper) limitTry() (stop func()) {
 	return func() { t.Stop() }
 }
 
+// becameReady is called when the daemon is ready. If it has another program, the keeper executes this
+// program, and becameReady returns only if that fails.
 func (k *keeper) becameReady() {
 	k.mu.Lock()
 	k.ready = true
 	program := k.trying
 	k.trying = ""
 	k.mu.Unlock()
-	k.Deaths.ready()
+	k.Deaths.resetStarts()
 
 	if k.Ready != nil {
 		k.Ready.Close()
@@ -54,26 +58,28 @@ func (k *keeper) becameReady() {
 	}
 
 	if k.Connection != nil && k.Background {
-		silence()
+		dropStderr()
 	}
 	if program == "" {
 		return
 	}
 
-	err := k.become(program)
+	err := k.execute(program)
 	k.Log(k.Connection.Store, "the keeper stays the old program", "program", program, "err", err)
 }
 
-// silence leaves the error output to the process that has started this one.
-func silence() {
+// dropStderr sends the error output to /dev/null: the process that started the keeper reads it only
+// until the mount is ready.
+func dropStderr() {
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		_ = unix.Dup3(int(null.Fd()), 2, 0)
 		null.Close()
 	}
 }
 
-// become executes another program, which keeps the same daemon. It returns if that fails.
-func (k *keeper) become(program string) error {
+// execute executes another program in this process. The program continues with the same daemon, see
+// Resume. execute returns only if it fails.
+func (k *keeper) execute(program string) error {
 	b, err := json.Marshal(k)
 	if err != nil {
 		return err
@@ -97,6 +103,7 @@ func (k *keeper) become(program string) error {
 	return fmt.Errorf("executing %s: %w", program, err)
 }
 
+// closeOnExec sets or clears the close-on-exec flag of all descriptors that an upgrade passes on.
 func (k *keeper) closeOnExec(on bool) {
 	flag := 0
 	if on {
@@ -110,7 +117,8 @@ func (k *keeper) closeOnExec(on bool) {
 	}
 }
 
-// Resume is Run for a keeper that another program was.
+// Resume is Run for a process that an earlier version of the program has run as the keeper: it reads
+// the state that execute wrote.
 func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	fd, err := strconv.Atoi(os.Getenv(stateEnv))
 	if err != nil {
@@ -121,18 +129,19 @@ func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	state := os.NewFile(uintptr(fd), "state")
 	b, err := io.ReadAll(io.NewSectionReader(state, 0, math.MaxInt32))
 	state.Close()
-	k := &keeper{}
-	if err == nil {
-		err = json.Unmarshal(b, k)
-	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the state of the keeper: %w", err)
 	}
 
+	k := &keeper{}
+	if err := json.Unmarshal(b, k); err != nil {
+		return 0, fmt.Errorf("reading the state of the keeper: %w", err)
+	}
+
 	k.Log, k.ready, k.begun, k.signalled = log, true, make(map[uint64]bool), make(chan struct{})
-	k.Deaths.ready()
+	k.Deaths.resetStarts()
 	k.closeOnExec(true)
-	defer k.forward()()
+	defer k.forwardSignals()()
 
 	return k.loop()
 }

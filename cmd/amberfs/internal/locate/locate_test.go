@@ -96,7 +96,7 @@ func TestMountsOfOthers(t *testing.T) {
 		{"rw,user_id=100001", none, 3, namespace, false},
 	} {
 		m := &mountinfo.Info{FSType: FSType, Source: c.store, VFSOptions: c.options}
-		if got := believedBy(m, c.caller, c.here); got != c.want {
+		if got := trustedBy(m, c.caller, c.here); got != c.want {
 			t.Errorf("%s by %d: %v", c.options, c.caller, got)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 
 const FSType = "fuse.amberfs"
 
-// A Mount is one row of a mount table (proc(5), /proc/PID/mountinfo). Of amberfs, its source
-// is the directory of the store.
+// A Mount is one row of a mount table (proc(5), /proc/PID/mountinfo). The source of an amberfs mount is
+// the directory of the store.
 type Mount = *mountinfo.Info
 
 // Mounts reads the mount table of this process, in the order of mounting.
@@ -28,12 +28,12 @@ func Mounts() ([]Mount, error) {
 	return rows, nil
 }
 
-// Device of a mount is the same for all binds of it, in whatever namespace, and differs from that
-// of each other mount.
+// Device returns the device number of a mounted file system. All bind mounts of the file system have it,
+// in every mount namespace, and no other file system has it.
 func Device(m Mount) string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
 
-// At returns the mount that path (absolute and clean) lies on: the deepest mount
-// point above it and, of several on one point, the last made.
+// At returns the mount that path (absolute and clean) lies on: the mount with the deepest
+// mount point above path. If several have this mount point, it is the last one made.
 func At(mounts []Mount, path string) (best Mount, found bool) {
 	for _, m := range mounts {
 		if under(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
@@ -49,11 +49,11 @@ func On(mounts []Mount, path string) (Mount, bool) {
 	return m, ok && m.FSType == FSType && m.Mountpoint == path
 }
 
-// OfStore returns the mounts of the whole file system of a store, in the order of mounting.
+// OfStore returns the mounts of a store that show the whole file system, in the order of mounting.
 func OfStore(mounts []Mount, store string) []Mount {
 	var out []Mount
 	for _, m := range mounts {
-		if m.Source == store && m.Root == "/" && Believed(m) {
+		if m.Source == store && m.Root == "/" && Trusted(m) {
 			out = append(out, m)
 		}
 	}
@@ -65,30 +65,31 @@ func under(path, dir string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// User is a process that uses a mount.
+// A User is a process that uses a mount.
 type User struct {
 	PID     int
 	Command string
 	Path    string // as the process sees it
 }
 
+// maxUsers is the largest number of processes that Users returns.
 const maxUsers = 20
 
-// The links below /proc/PID by which a process uses a mount.
+// These are the links below /proc/PID by which a process uses a mount, for Users.
 var (
 	Everything = []string{"cwd", "root", "exe", "fd/*"}
 	Places     = []string{"cwd", "root"}
 	Roots      = []string{"root"}
 )
 
-// Users finds the processes that use a node of the file system of a mount, in whatever mount
-// namespace they are. match decides by the inode number; nil is any. Processes that this
-// user may not look into, and this one, are left out.
-func Users(of Mount, what []string, match func(ino uint64) bool) (out []User) {
+// Users finds the processes that use a node of the file system of a mount by one of the links in kinds
+// (Everything, Places or Roots), in all mount namespaces. match selects nodes by their inode numbers; nil
+// selects all. Not included are this process, and processes whose links this user may not read.
+func Users(of Mount, kinds []string, match func(ino uint64) bool) (out []User) {
 	seen := map[int]bool{os.Getpid(): true}
 
-	for _, what := range what {
-		links, _ := filepath.Glob(filepath.Join("/proc/[0-9]*", what)) // the pattern is well-formed
+	for _, kind := range kinds {
+		links, _ := filepath.Glob(filepath.Join("/proc/[0-9]*", kind)) // the pattern is well-formed
 		for _, link := range links {
 			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
 			if seen[pid] || len(out) == maxUsers || !uses(link, of, match) {
@@ -104,8 +105,8 @@ func Users(of Mount, what []string, match func(ino uint64) bool) (out []User) {
 	return out
 }
 
-// uses reports whether a link below /proc leads to a node of a file system. The flag and the
-// empty mask keep the kernel from asking the file system, whose daemon may wait or be away.
+// uses reports whether a link below /proc leads to a node of a file system. With AT_STATX_DONT_SYNC and
+// an empty mask the kernel sends no request to the file system, whose daemon may hang or have ended.
 func uses(link string, of Mount, match func(ino uint64) bool) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st)

@@ -14,17 +14,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Place is a directory inside an amberfs file system.
+// A Place is a directory inside an amberfs file system.
 type Place struct {
 	Mount Mount
 	Store string
-	// Workspace names the forks that lead to the workspace: none for main.
+	// Workspace has the names of the forks on the way from main to the workspace; it is empty for main.
 	Workspace []string
-	// Snapshot is set when the place is inside .snapshots/NAME/.
+	// Snapshot is the name of the snapshot if the place is inside .snapshots/NAME/, else "".
 	Snapshot string
-	// Path is the place's path in the workspace's tree, "" for its root.
+	// Path is the place's path in the tree of the workspace or snapshot, "" for its root.
 	Path   string
-	dir    string
+	dir    string // the absolute path
 	mounts []Mount
 }
 
@@ -34,8 +34,8 @@ var ErrNotMounted = errors.New("not inside an amberfs mount")
 // ErrOutside is the error of Rel for a path that is not in the workspace.
 var ErrOutside = errors.New("is outside the workspace")
 
-// Getwd is the working directory as the kernel knows it. os.Getwd asks the
-// file system whether $PWD is the same directory; this asks nothing of it.
+// Getwd returns the working directory by getcwd(2). os.Getwd would also stat $PWD, which is
+// a request to the file system.
 func Getwd() (string, error) {
 	wd, err := unix.Getwd()
 	if errors.Is(err, unix.ENOENT) {
@@ -48,14 +48,14 @@ func Getwd() (string, error) {
 	return wd, nil
 }
 
-// ErrOverlaid is the reason why nothing works where Overlaid is true.
+// ErrOverlaid is the error for a directory of which Overlaid is true: control files have no effect there.
 var ErrOverlaid = errors.New("is an overlay over an amberfs workspace: snapshots and restores do nothing in it")
 
-// overlays are the types of file systems that write beside what they show.
+// overlays are the types of file systems that write changes to an upper layer.
 var overlays = []string{"overlay", "aufs", "fuse.fuse-overlayfs", "fuse.unionfs"}
 
-// Overlaid reports whether a directory shows a workspace below an overlay: the control files are
-// visible there, and what is written to them goes into the overlay's upper layer.
+// Overlaid reports whether a directory shows a workspace through an overlay. The control files are
+// visible there, but writes to them go into the overlay's upper layer.
 func Overlaid(mounts []Mount, dir string) bool {
 	dir = Resolve(mounts, dir)
 	m, ok := At(mounts, dir)
@@ -82,7 +82,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 	if !ok || m.FSType != FSType {
 		return Place{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
 	}
-	if !Believed(m) {
+	if !Trusted(m) {
 		return Place{}, foreign(dir, m)
 	}
 
@@ -92,7 +92,8 @@ func Find(mounts []Mount, dir string) (Place, error) {
 	return p, nil
 }
 
-// Root is the root of the workspace; ok is false if the mount shows only a part of it.
+// Root returns the absolute path of the workspace's root. ok is false if the mount shows only a part of
+// the workspace.
 func (p Place) Root() (root string, ok bool) {
 	inside := "/"
 	for _, fork := range p.Workspace {
@@ -105,7 +106,7 @@ func (p Place) Root() (root string, ok bool) {
 	return path.Join(p.Mount.Mountpoint, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
 }
 
-// Device of the mount, "" for a place that Find did not return.
+// Device returns the device number of the mount, "" for a Place that Find did not make.
 func (p Place) Device() string {
 	if p.dir == "" {
 		return ""
@@ -113,7 +114,9 @@ func (p Place) Device() string {
 	return Device(p.Mount)
 }
 
-func split(inside string) (forks []string, name, rest string) {
+// split splits a path inside the file system into the names of forks, the name of a snapshot ("" if there
+// is none), and the path in their tree.
+func split(inside string) (forks []string, snapshot, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
 	for len(parts) >= 2 && parts[0] == naming.ForksDir {
 		forks = append(forks, parts[1])
@@ -126,8 +129,8 @@ func split(inside string) (forks []string, name, rest string) {
 	return forks, "", strings.Join(parts, "/")
 }
 
-// Rel makes a path of the user relative to the root of the workspace, which is "". Errors:
-// ErrOutside.
+// Rel returns the path from the root of the workspace to name, a path that is absolute or relative to the
+// place. For the root it returns "". Errors: ErrOutside.
 func (p Place) Rel(name string) (string, error) {
 	abs := name
 	if !filepath.IsAbs(name) {
@@ -147,14 +150,14 @@ func (p Place) Rel(name string) (string, error) {
 }
 
 // Resolve makes an absolute path clean and follows symbolic links up to the first amberfs
-// mount point. It asks nothing of an amberfs mount.
+// mount point. It sends no request to an amberfs file system.
 func Resolve(table []Mount, p string) string {
 	points := map[string]bool{}
 	for _, m := range table {
 		points[m.Mountpoint] = points[m.Mountpoint] || m.FSType == FSType
 	}
 
-	const maxLinks = 40 // as the kernel
+	const maxLinks = 40 // the kernel's limit
 	rest, at := strings.Split(path.Clean(p), "/"), "/"
 	for links := 0; len(rest) > 0 && links < maxLinks; {
 		next := path.Join(at, rest[0])
@@ -164,7 +167,7 @@ func Resolve(table []Mount, p string) string {
 		}
 
 		target, err := os.Readlink(next)
-		if err != nil { // it is no link, or does not exist yet
+		if err != nil { // next is no link, or does not exist
 			at = next
 			continue
 		}

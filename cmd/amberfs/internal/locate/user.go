@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// Anybody may mount a FUSE file system that calls itself fuse.amberfs, with any source. What
-// nobody can choose is user_id=, the user that mounted it. So a mount counts for that user and,
-// if root made it, for everybody. For root it counts if the store belongs to that user, too.
+// Every user may mount a FUSE file system with the type fuse.amberfs and any source. Only the option
+// user_id=, the user that mounted it, cannot be chosen. So a user trusts mounts by this user or by root.
+// Root trusts mounts by root, and mounts by another user if the store belongs to the same user.
 
 // ErrForeign is the error of Find for a mount that another user made.
 var ErrForeign = errors.New("is in a mount of another user")
 
-// MountedBy is the user that made a FUSE mount.
+// MountedBy returns the user that made a FUSE mount. ok is false for other mounts.
 func MountedBy(m Mount) (uid int, ok bool) {
 	for option := range strings.SplitSeq(m.VFSOptions, ",") {
 		if text, found := strings.CutPrefix(option, "user_id="); found {
@@ -27,17 +27,17 @@ func MountedBy(m Mount) (uid int, ok bool) {
 	return 0, false
 }
 
-// Believed reports whether this process may take a mount for one of amberfs.
-func Believed(m Mount) bool {
-	return m.FSType == FSType && believedBy(m, os.Geteuid(), own())
+// Trusted reports whether a mount is an amberfs mount that this process trusts.
+func Trusted(m Mount) bool {
+	return m.FSType == FSType && trustedBy(m, os.Geteuid(), ownIDMap())
 }
 
-func believedBy(m Mount, caller int, here idMap) bool {
+func trustedBy(m Mount, caller int, ids idMap) bool {
 	uid, ok := MountedBy(m)
 	switch {
 	case !ok:
 		return false
-	case uid == 0 || here.same(uid, caller):
+	case uid == 0 || ids.same(uid, caller):
 		return true
 	case caller != 0:
 		return false
@@ -45,23 +45,25 @@ func believedBy(m Mount, caller int, here idMap) bool {
 
 	st, err := os.Stat(m.Source)
 	if err != nil {
-		return true // the store is not here: only the mount itself can be asked
+		return true // the store is not visible in this namespace, so its owner is not known
 	}
 
-	return here.same(uid, int(st.Sys().(*syscall.Stat_t).Uid))
+	return ids.same(uid, int(st.Sys().(*syscall.Stat_t).Uid))
 }
 
-// Foreign reports whether the mount of a place was made by another user than root or the caller.
+// Foreign reports whether the mount of a place was made by a user other than root and the caller, and
+// returns this user.
 func (p Place) Foreign() (uid int, foreign bool) {
 	uid, ok := MountedBy(p.Mount)
-	return uid, ok && uid != 0 && !own().same(uid, os.Geteuid())
+	return uid, ok && uid != 0 && !ownIDMap().same(uid, os.Geteuid())
 }
 
-// IsUser reports whether a process of a user, as this process sees its number, may serve the
-// mount of a place. A place that Find did not return is of a store, not of a mount.
+// IsUser reports whether a process of the user peer may be the daemon of the place's mount. peer is a
+// number in the user namespace of the caller. A Place that Find did not make has no mount; then every
+// user may be.
 func (p Place) IsUser(peer uint32) bool {
 	uid, ok := MountedBy(p.Mount)
-	return !ok || own().same(uid, int(peer))
+	return !ok || ownIDMap().same(uid, int(peer))
 }
 
 func foreign(dir string, m Mount) error {
@@ -69,11 +71,12 @@ func foreign(dir string, m Mount) error {
 	return fmt.Errorf("%s %w (uid %d)", dir, ErrForeign, uid)
 }
 
-// An idMap translates the numbers of users outside of the caller's user namespace to those
-// inside. The mount table has either, depending on where the mount was made.
+// An idMap translates user numbers outside the caller's user namespace to user numbers inside it. The
+// mount table has either kind of number, depending on the namespace in which the mount was made.
 type idMap [][3]int // inside, outside, count
 
-func own() (m idMap) {
+// ownIDMap reads the map of this process.
+func ownIDMap() (m idMap) {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
 		return nil
@@ -89,14 +92,14 @@ func own() (m idMap) {
 	return m
 }
 
-// same reports whether uid, of a mount, is the user here.
-func (m idMap) same(uid, here int) bool {
-	if uid == here {
+// same reports whether uid, a number in a mount table, is the user with the number inside.
+func (m idMap) same(uid, inside int) bool {
+	if uid == inside {
 		return true
 	}
 
 	for _, r := range m {
-		if uid >= r[1] && uid-r[1] < r[2] && here == r[0]+uid-r[1] {
+		if uid >= r[1] && uid-r[1] < r[2] && inside == r[0]+uid-r[1] {
 			return true
 		}
 	}

@@ -1,6 +1,6 @@
-// Package mountopt reads what follows -o: amberfs's own options, and the words
-// that mount(8) and fstab(5) pass to every file system. An unknown word is
-// refused by name, so that a misspelt option never looks accepted.
+// Package mountopt parses the argument of -o: amberfs's own options, and the words
+// that mount(8) and fstab(5) pass to every file system. An unknown word is an error
+// that names the word, so that a misspelt option is not ignored.
 package mountopt
 
 import (
@@ -14,9 +14,10 @@ import (
 	"github.com/amberfs/amberfs/fusefs"
 )
 
+// Options are the parsed mount options.
 type Options struct {
 	fusefs.Flags
-	NoACL    bool   // no ACLs in a run either
+	NoACL    bool   // the mount of `amberfs run`, which has ACLs by default, has none
 	Snapdir  string // visible or hidden; "": hidden
 	Metrics  string // HOST:PORT; "": none
 	NonEmpty bool   // the mount point may have entries
@@ -29,14 +30,14 @@ type Options struct {
 // option is one word or a pair of opposite words.
 type option struct {
 	on, off string // off is "" where there is no opposite
-	value   string // what follows "=": words with | between them, or an example; "": nothing
+	value   string // the words that may follow "=", separated by |, or an example; "" for an option without a value
 	help    string
-	flag    func(*Options) *bool
-	not     func(*Options) *bool   // is set by off, where that is not the default
-	text    func(*Options) *string // where value is not ""
+	flag    func(*Options) *bool   // the field that on sets and off clears
+	not     func(*Options) *bool   // the field that off sets and on clears; nil if off needs none
+	text    func(*Options) *string // the field with the value, if value is not ""
 }
 
-var all = []option{
+var options = []option{
 	{on: "ro", off: "rw", help: "nothing can be changed", flag: func(o *Options) *bool { return &o.ReadOnly }},
 	{on: "allow_other", help: "other users can access the mount. Ordinary users need user_allow_other in /etc/fuse.conf", flag: func(o *Options) *bool { return &o.AllowOther }},
 	{on: "snapdir", value: "visible|hidden", help: "whether .snapshots and .forks are listed in the root. Default: hidden", text: func(o *Options) *string { return &o.Snapdir }},
@@ -55,8 +56,8 @@ var all = []option{
 	{on: "remount", help: "change ro, rw, exec, noexec of a mount (root)", flag: func(o *Options) *bool { return &o.Remount }},
 }
 
-// generic are the words of mount(8) and fstab(5) that need nothing here.
-// mount(8) repeats some of the kernel's at a remount.
+// generic are words of mount(8) and fstab(5) that are accepted without effect.
+// At a remount mount(8) passes some options of the kernel again, which are among them.
 var generic = strings.Fields(`defaults auto noauto user nouser users owner group nofail _netdev async
 	atime noatime relatime norelatime strictatime nostrictatime lazytime nolazytime diratime nodiratime
 	mand nomand silent loud iversion noiversion default_permissions
@@ -81,7 +82,7 @@ func Parse(lists ...string) (Options, error) {
 func (o *Options) parse(word string) error {
 	key, value, hasValue := strings.Cut(word, "=")
 
-	for _, a := range all {
+	for _, a := range options {
 		switch {
 		case a.text != nil && key == a.on:
 			*a.text(o) = value
@@ -100,7 +101,7 @@ func (o *Options) parse(word string) error {
 	return fmt.Errorf("unknown mount option %q (known: %s)", word, strings.Join(Words(), ", "))
 }
 
-// check refuses a value that the option cannot have.
+// check returns an error if the option cannot have the value v.
 func (a option) check(v string) error {
 	words := strings.Split(a.value, "|")
 	wanted, ok := strings.Join(words, " or "), slices.Contains(words, v)
@@ -119,10 +120,10 @@ func (a option) check(v string) error {
 	return nil
 }
 
-// String writes the options so that Parse reads the same ones.
+// String returns the options as a list for -o, from which Parse returns the same Options.
 func (o Options) String() string {
 	var words []string
-	for _, a := range all {
+	for _, a := range options {
 		if a.flag != nil && *a.flag(&o) {
 			words = append(words, a.on)
 		} else if a.not != nil && *a.not(&o) {
@@ -135,10 +136,10 @@ func (o Options) String() string {
 	return strings.Join(words, ",")
 }
 
-// Words are all options as a user writes them.
+// Words returns all options as a user writes them.
 func Words() []string {
 	var words []string
-	for _, a := range all {
+	for _, a := range options {
 		words = append(words, a.usage())
 		if a.off != "" {
 			words = append(words, a.off)
@@ -148,11 +149,11 @@ func Words() []string {
 	return words
 }
 
-// Help is the list of options for the help text.
+// Help returns the table of options for the help text.
 func Help() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, a := range all {
+	for _, a := range options {
 		first := a.usage()
 		if a.off != "" {
 			first += ", " + a.off
@@ -166,6 +167,7 @@ func Help() string {
 	return b.String()
 }
 
+// usage returns the option with its possible values.
 func (a option) usage() string {
 	if a.value == "" {
 		return a.on

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// Failures is the log of failed hooks. Agents do not show what hooks print on standard error.
+// Failures is the log of failed hooks. It is needed because agents do not show the error output of hooks.
 type Failures struct {
 	dir string // "" for a user without a home
 }
@@ -25,13 +25,13 @@ const (
 	logFile = "hook.log"
 	// warnedFile has a line for each warning that was shown.
 	warnedFile = "hook-warned"
-	// missingFile exists if the shell has warned that there is no amberfs.
+	// missingFile exists if the shell has warned that amberfs is not installed.
 	missingFile = "hook-missing"
-	// maxFile is the size in bytes from which a file is begun again.
+	// maxFile is the size in bytes above which a file is renamed and a new one begins.
 	maxFile = 1 << 20
 )
 
-// StateFailures are those in the state directory of the user.
+// StateFailures returns the log in the state directory of the user.
 func StateFailures() Failures {
 	state, err := env.StateDir()
 	if err != nil {
@@ -40,15 +40,15 @@ func StateFailures() Failures {
 	return Failures{state}
 }
 
-// Worked resets the shell's warning about a missing amberfs.
+// Worked is called when a hook runs: if amberfs is missing later, the shell warns again.
 func (f Failures) Worked() {
 	if f.dir != "" {
-		_ = os.Remove(filepath.Join(f.dir, missingFile)) // mostly there is none
+		_ = os.Remove(filepath.Join(f.dir, missingFile)) // as a rule the file does not exist
 	}
 }
 
-// Failed writes a failure to the log, and reports whether to show it to the user: once in each
-// session for each reason. It returns the name of the log, "" if nothing can be written.
+// Failed writes a failure to the log. warn reports whether to show the failure to the user: each reason is
+// shown once in a session. log is the path of the log, "" if it cannot be written.
 func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn bool, log string) {
 	if f.dir == "" || os.MkdirAll(f.dir, 0o700) != nil {
 		return true, ""
@@ -75,7 +75,7 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 	return true, log
 }
 
-// appendTo adds a line to a file. One that is too large is begun again; what it had stays beside.
+// appendTo adds a line to a file. A file of more than maxFile bytes is renamed to file.1 first.
 func appendTo(file, line string) error {
 	if st, err := os.Lstat(file); err == nil && st.Size() > maxFile {
 		if err := os.Rename(file, file+".1"); err != nil {
@@ -96,12 +96,13 @@ func appendTo(file, line string) error {
 	return err
 }
 
-// shellCommand is the command of a hook. Its status is always 0. Where there is no amberfs, the shell shows
-// that once: others may have the same settings without it.
+// shellCommand returns the command of a hook. Its exit status is always 0. If amberfs is not installed, the
+// shell warns once: a user without amberfs may have the same settings, from a repository.
 func shellCommand(agent string) string {
 	missing := encode(Warning(agent, "amberfs is not installed: no snapshots are taken"))
 	return commandStart(agent) + `2>/dev/null || { d="${XDG_STATE_HOME:-$HOME/.local/state}/amberfs"; [ -e "$d/` + missingFile +
 		`" ] || { echo '` + string(missing) + `'; mkdir -p "$d" && : >"$d/` + missingFile + `"; }; } 2>/dev/null || true`
 }
 
+// commandStart is the beginning of the command of a hook, by which it is recognized.
 func commandStart(agent string) string { return "amberfs hook " + agent + " " }

@@ -1,5 +1,5 @@
-// Package hooks has the settings in which agents name the commands that they run before each turn
-// and after each call of a tool.
+// Package hooks edits the settings of agents, in which they name the commands that they run before each
+// turn and after each call of a tool. It also reads the input of these commands.
 package hooks
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An agent has a file of settings, and events for the beginning of a turn and the end of a call.
+// An agent describes the settings of an agent.
 type agent struct {
-	file   string
-	events []string
-	extra  string // more fields of a hook
+	file   string   // path of the settings, from the directory of a project
+	events []string // the events at the beginning of a turn and at the end of a call
+	extra  string   // more JSON fields of a hook
 }
 
 var agents = map[string]agent{
@@ -30,8 +30,8 @@ var agents = map[string]agent{
 	"gemini": {".gemini/settings.json", []string{"BeforeAgent", "AfterTool"}, `,"timeout":10000`},
 }
 
-// Context is the JSON with which a hook gives an agent a text, or the text itself for an agent that is
-// not known.
+// Context returns the value whose JSON a hook prints to add text to the context of an agent. For an unknown
+// agent it is the text.
 func Context(agent, event, text string) any {
 	if agent == "cursor" {
 		return map[string]string{"additional_context": text}
@@ -43,7 +43,8 @@ func Context(agent, event, text string) any {
 	return map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": event, "additionalContext": text}}
 }
 
-// Warning is the JSON with which an agent shows a message to its user, nil for an agent that has none.
+// Warning returns the value whose JSON a hook prints so that an agent shows a message to its user, nil for
+// an unknown agent.
 func Warning(agent, text string) any {
 	if agent == "cursor" {
 		return map[string]any{"continue": true, "user_message": text}
@@ -55,7 +56,7 @@ func Warning(agent, text string) any {
 	return map[string]string{"systemMessage": text}
 }
 
-// Actor is the name of the actor of an agent's session.
+// Actor returns the name of the actor for a session of an agent, such as claude/SESSION.
 func Actor(agent, session string) string {
 	clean := func(s string) string {
 		s = strings.Map(func(r rune) rune {
@@ -73,60 +74,60 @@ func Actor(agent, session string) string {
 	return clean(agent) + "/" + session
 }
 
-// Settings are those of an agent, and what they are to become.
+// Settings are the settings of an agent, before and after an edit.
 type Settings struct {
-	File        string
-	Changed     bool
-	was, become []byte
+	File          string
+	Changed       bool
+	before, after []byte
 }
 
-// Plan reads the settings of an agent in a directory, and adds the hook or removes it. A file
-// that is missing is empty.
+// Plan reads the settings of the agent name in a directory, and returns them with the hook added or
+// removed. It writes nothing. A missing file counts as an empty one.
 func Plan(dir, name string, remove bool) (*Settings, error) {
 	a, ok := agents[name]
 	if !ok {
 		return nil, errs.Fail(errs.Invalid, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
 	}
 
-	was, err := os.ReadFile(filepath.Join(dir, a.file))
+	text, err := os.ReadFile(filepath.Join(dir, a.file))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 
-	return plan(filepath.Join(dir, a.file), was, name, remove)
+	return editSettings(filepath.Join(dir, a.file), text, name, remove)
 }
 
-// Wrote returns, for the path of an agent's settings, a function that reports whether the settings
-// changed by Plan alone; nil for other paths.
-func Wrote(p string) func(was, is []byte) bool {
+// Wrote returns a function for the path of an agent's settings, nil for other paths. The function reports
+// whether adding the hook is the only difference between two versions of the settings.
+func Wrote(p string) func(before, after []byte) bool {
 	for name, a := range agents {
 		if p != a.file && !strings.HasSuffix(p, "/"+a.file) {
 			continue
 		}
-		return func(was, is []byte) bool {
-			added, err := plan(p, was, name, false)
-			return err == nil && added.Changed && sameJSON(added.become, is)
+		return func(before, after []byte) bool {
+			added, err := editSettings(p, before, name, false)
+			return err == nil && added.Changed && sameJSON(added.after, after)
 		}
 	}
 	return nil
 }
 
-// plan is Plan for a file with some contents.
-func plan(file string, was []byte, name string, remove bool) (*Settings, error) {
-	s := &Settings{File: file, was: was}
+// editSettings is Plan for a file with the contents text.
+func editSettings(file string, text []byte, name string, remove bool) (*Settings, error) {
+	s := &Settings{File: file, before: text}
 
 	var err error
-	if s.become, err = edited(was, agents[name], name, remove); err != nil {
+	if s.after, err = editJSON(text, agents[name], name, remove); err != nil {
 		return nil, errs.Fail(errs.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
 	}
 
-	s.Changed = !sameJSON(s.was, s.become)
+	s.Changed = !sameJSON(s.before, s.after)
 	return s, nil
 }
 
-// edited returns settings to which the hook of an agent was added, or from which it was removed.
-// Everything else in them keeps its order and its spelling.
-func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) {
+// editJSON returns the JSON of settings with the hook of an agent added or removed. All other parts
+// keep their order and spelling.
+func editJSON(settings []byte, a agent, name string, remove bool) ([]byte, error) {
 	root := bytes.TrimSpace(settings)
 	if len(root) == 0 {
 		root = []byte("{}")
@@ -140,7 +141,7 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 
 	for _, event := range a.events {
 		var err error
-		if root, err = editedEvent(root, event, a.extra, name, remove); err != nil {
+		if root, err = editEvent(root, event, a.extra, name, remove); err != nil {
 			return nil, err
 		}
 	}
@@ -156,8 +157,8 @@ func edited(settings []byte, a agent, name string, remove bool) ([]byte, error) 
 	return b.Bytes(), nil
 }
 
-// editedEvent is edited for one event. root is a JSON object.
-func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, error) {
+// editEvent is editJSON for one event. root is a JSON object.
+func editEvent(root []byte, event, extra, name string, remove bool) ([]byte, error) {
 	hooks := gjson.GetBytes(root, "hooks")
 	if hooks.Exists() && !hooks.IsObject() {
 		return nil, errors.New("hooks: not a JSON object")
@@ -168,27 +169,28 @@ func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, e
 		return nil, fmt.Errorf("hooks of %s: not a JSON array", event)
 	}
 
-	// The hook takes the place of the first of its own, or the last place.
-	command := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encode(shellCommand(name)), extra)
-	var kept []string
+	// The new hook takes the place of the first hook of amberfs, or the last place. Further hooks of
+	// amberfs are removed.
+	hook := fmt.Sprintf(`{"hooks":[{"type":"command","command":%s%s}]}`, encode(shellCommand(name)), extra)
+	var result []string
 	placed := remove
 	for _, group := range groups.Array() {
 		switch {
 		case !isOurs(group, name):
-			kept = append(kept, group.Raw)
+			result = append(result, group.Raw)
 		case !placed:
-			kept, placed = append(kept, command), true
+			result, placed = append(result, hook), true
 		}
 	}
 
 	if !placed {
-		kept = append(kept, command)
+		result = append(result, hook)
 	}
 
-	// What is empty then is removed.
+	// A list or object that becomes empty is removed.
 	switch path := "hooks." + event; {
-	case len(kept) > 0:
-		return sjson.SetRawBytes(root, path, []byte("["+strings.Join(kept, ",")+"]"))
+	case len(result) > 0:
+		return sjson.SetRawBytes(root, path, []byte("["+strings.Join(result, ",")+"]"))
 	case len(hooks.Map()) > 1 || len(hooks.Map()) == 1 && !groups.Exists():
 		return sjson.DeleteBytes(root, path)
 	}
@@ -196,13 +198,13 @@ func editedEvent(root []byte, event, extra, name string, remove bool) ([]byte, e
 	return sjson.DeleteBytes(root, "hooks")
 }
 
-// isOurs reports whether a group of hooks is what Plan adds, or what an earlier version added.
+// isOurs reports whether a group of hooks was added by this or an earlier version of Plan.
 func isOurs(group gjson.Result, agent string) bool {
 	return group.Get("matcher").String() == "" && group.Get("hooks.#").Int() == 1 &&
 		strings.HasPrefix(group.Get("hooks.0.command").String(), commandStart(agent))
 }
 
-// sameJSON reports whether two settings differ in white space alone. None are the same as {}.
+// sameJSON reports whether two JSON texts differ in white space alone. An empty text a counts as {}.
 func sameJSON(a, b []byte) bool {
 	var one, other bytes.Buffer
 	if len(a) == 0 {
@@ -213,7 +215,7 @@ func sameJSON(a, b []byte) bool {
 
 // Diff returns the lines that change, with - and + before them.
 func (s *Settings) Diff() string {
-	a, b := strings.SplitAfter(string(s.was), "\n"), strings.SplitAfter(string(s.become), "\n")
+	a, b := strings.SplitAfter(string(s.before), "\n"), strings.SplitAfter(string(s.after), "\n")
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
 	}
@@ -232,8 +234,8 @@ func (s *Settings) Diff() string {
 	return out.String()
 }
 
-// Write writes the changed settings beside the file and renames them, so that a full disk
-// loses none. No file is removed: an object in which nothing is left stays.
+// Write writes the changed settings to a temporary file and renames it to the settings file, so that
+// a full disk loses no settings. A file in which only {} is left is not removed.
 func (s *Settings) Write() error {
 	name, mode := s.File, os.FileMode(0o644)
 	if to, err := filepath.EvalSymlinks(name); err == nil {
@@ -256,23 +258,23 @@ func (s *Settings) Write() error {
 		return err
 	}
 
-	_, err = f.Write(s.become)
+	_, err = f.Write(s.after)
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // it is our own
+		_ = os.Remove(f.Name()) // the temporary file
 	}
 
 	return err
 }
 
-// encode returns JSON in which <, > and & are written as they are.
+// encode returns the JSON of v, in which <, > and & are not escaped.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // it does not fail for texts
+	_ = e.Encode(v) // encoding strings, and maps of them, cannot fail
 
 	return bytes.TrimSpace(b.Bytes())
 }

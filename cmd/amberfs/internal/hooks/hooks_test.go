@@ -79,7 +79,7 @@ func TestDeviceStays(t *testing.T) {
 	}
 	must.OK(t, os.Mkdir(filepath.Join(dir, ".claude"), 0o755))
 	must.OK(t, os.Symlink(device, filepath.Join(dir, ".claude/settings.json")))
-	s := &Settings{File: filepath.Join(dir, ".claude/settings.json"), become: []byte("{}")}
+	s := &Settings{File: filepath.Join(dir, ".claude/settings.json"), after: []byte("{}")}
 	if err := s.Write(); err == nil {
 		t.Error("it was written")
 	}

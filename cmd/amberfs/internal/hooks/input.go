@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// Input is what agents send to hooks, under the names of its fields that they have.
+// Input is the input of a hook. Agents use different names for some fields.
 type Input struct {
-	Prompt, Cwd        string
-	Session            string // of the conversation
-	ID                 string // of the user's message, where the agent has one
-	Name, WorktreePath string // of the worktree that is created, and of the one that is removed
-	Event              string
-	Tool, Command      string // the tool that was called, and the command of a shell
+	Prompt, Cwd   string
+	Session       string // the id of the conversation
+	ID            string // the id of the user's message, "" if the agent has none
+	Name          string // the name of a worktree to create
+	WorktreePath  string // the path of a worktree to remove
+	Event         string
+	Tool, Command string // the tool that was called, and its command if it is a shell
 }
 
-// Read reads what an agent sends. Cursor calls a session a conversation, and lists the directories
-// that are open in it.
+// Read reads the JSON that an agent sends to a hook. Cursor calls a session a conversation, and lists
+// open directories in place of a working directory.
 func Read(r io.Reader) (Input, error) {
 	var in struct {
 		Session      string   `json:"session_id"`
@@ -41,7 +42,7 @@ func Read(r io.Reader) (Input, error) {
 	}
 
 	b := bufio.NewReader(r)
-	for mark, _ := b.Peek(3); string(mark) == "\ufeff"; mark, _ = b.Peek(3) { // Cursor begins with byte order marks
+	for mark, _ := b.Peek(3); string(mark) == "\ufeff"; mark, _ = b.Peek(3) { // Cursor sends byte order marks first
 		_, _ = b.Discard(3)
 	}
 	if err := json.NewDecoder(b).Decode(&in); err != nil {
@@ -62,7 +63,7 @@ func Read(r io.Reader) (Input, error) {
 	return out, nil
 }
 
-// Labels are those of a turn's snapshot.
+// Labels returns the labels of the snapshot of a turn.
 func (in Input) Labels(agent string) map[string]string {
 	l := map[string]string{"agent": agent}
 	if in.Session != "" {
@@ -75,7 +76,7 @@ func (in Input) Labels(agent string) map[string]string {
 	return l
 }
 
-// Message is the beginning of the prompt, or the call, in one line.
+// Message returns the beginning of the prompt, or of the call of a tool, in one line.
 func (in Input) Message() string {
 	const most = 200
 	text := in.Prompt
@@ -87,7 +88,7 @@ func (in Input) Message() string {
 	return string(line[:min(len(line), most)])
 }
 
-// WorktreeName makes a fork's name of what an agent calls a worktree.
+// WorktreeName makes the name of a fork from an agent's name for a worktree.
 func WorktreeName(name string) string {
 	return strings.TrimLeft(strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.' {

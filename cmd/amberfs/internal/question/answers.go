@@ -18,11 +18,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// pick asks until the answer is one of some words, or their beginning. It prints the help
-// for others, and shows what changed in groups for "diff".
-func (q *Question) pick(ctx context.Context, prompt string, words []string, help string, groups ...group) (string, error) {
+// askWord asks until the answer is one of words, or the beginning of one ("discard" must be complete), and
+// returns the word. For the answer "diff" it shows the changes of groups and asks again. For other answers
+// it prints the help. If "q" is one of the words, an answer "/TEXT" is returned as it is.
+func (q *Question) askWord(ctx context.Context, prompt string, words []string, help string, groups ...group) (string, error) {
 	for {
-		answer, err := q.read(ctx, prompt)
+		answer, err := q.readLine(ctx, prompt)
 		if err != nil {
 			return "", err
 		}
@@ -45,22 +46,22 @@ func (q *Question) pick(ctx context.Context, prompt string, words []string, help
 	}
 }
 
-// read asks for a line.
-func (q *Question) read(ctx context.Context, prompt string) (line string, err error) {
+// readLine prints a prompt and reads a line, in lower case. An end of input is errNotApplied.
+func (q *Question) readLine(ctx context.Context, prompt string) (line string, err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
 	defer stop()
 
 	fmt.Fprint(q.t.Out, q.paint(prompt, styles.Bold))
-	got := make(chan string)
+	lines := make(chan string)
 	go func() {
-		defer close(got)
+		defer close(lines)
 		if line, err := q.in.ReadString('\n'); line != "" || err == nil {
-			got <- line
+			lines <- line
 		}
 	}()
 
 	select {
-	case line, ok := <-got:
+	case line, ok := <-lines:
 		if ok {
 			return strings.ToLower(strings.TrimSpace(line)), nil
 		}
@@ -75,15 +76,16 @@ func (q *Question) read(ctx context.Context, prompt string) (line string, err er
 	return "", err
 }
 
-// oneOf asks for one of some answers, each a letter. After "q" nothing more is asked.
-func (q *Question) oneOf(ctx context.Context, what, answers string) (string, error) {
+// askLetter asks for one of the letters in answers. "q" sets q.quit, and "/TEXT" sets q.search; both count
+// as "n".
+func (q *Question) askLetter(ctx context.Context, what, answers string) (string, error) {
 	letters, help := strings.Split(answers, ""), ""
 	for _, l := range letters {
 		help += l + " - " + answerHelp[l] + "\n"
 	}
 
 	help += "/TEXT - leave this, and go to what has TEXT in its name or its lines\n"
-	answer, err := q.pick(ctx, what+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
+	answer, err := q.askWord(ctx, what+" ["+strings.Join(letters, ",")+",/,?]? ", letters, help)
 	if text, ok := strings.CutPrefix(answer, "/"); ok {
 		q.search, answer = text, "n"
 	}
@@ -117,10 +119,11 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 	return err
 }
 
-// settle asks which version of a path that both sides changed is wanted.
-func (q *Question) settle(ctx context.Context, g group) error {
+// resolve asks which version to apply of a path that both sides changed, or what to do with diverged
+// branches. It records the choice.
+func (q *Question) resolve(ctx context.Context, g group) error {
 	if g.git {
-		return q.settleBranches(ctx, g)
+		return q.resolveBranches(ctx, g)
 	}
 	words, choices := []string{"ours", "diff", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
 	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.dir))
@@ -131,7 +134,7 @@ func (q *Question) settle(ctx context.Context, g group) error {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
 
-	answer, err := q.pick(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
+	answer, err := q.askWord(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
 	if answer == "stop" {
 		return errNotApplied
 	}

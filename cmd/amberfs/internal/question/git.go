@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// gitText says in one line what happens to a repository.
+// gitText returns a line about the changes of a repository.
 func gitText(g group) string {
 	text := "git: "
 	if dir := path.Dir(g.dir); dir != "." && path.Base(g.dir) == ".git" {
@@ -38,7 +38,7 @@ func gitText(g group) string {
 	return gitquote.Readable(text)
 }
 
-// subjects are those of the commits that a repository gets, the last few of each branch.
+// subjects returns the subjects of the commits that a repository would get, the last few of each branch.
 func subjects(g group) (out []string) {
 	for _, s := range g.repo.Commits {
 		out = append(out, gitquote.Readable(s))
@@ -46,12 +46,12 @@ func subjects(g group) (out []string) {
 	return out
 }
 
-// settleBranches asks what becomes of the branches of a repository that moved on both sides.
-func (q *Question) settleBranches(ctx context.Context, g group) error {
+// resolveBranches asks what to do with the branches of a repository that moved on both sides.
+func (q *Question) resolveBranches(ctx context.Context, g group) error {
 	q.set(g, hostdir.Choice{})
 
 	for _, d := range g.repo.Diverged {
-		if err := q.settleBranch(ctx, g, d); err != nil {
+		if err := q.resolveBranch(ctx, g, d); err != nil {
 			return err
 		}
 	}
@@ -59,10 +59,11 @@ func (q *Question) settleBranches(ctx context.Context, g group) error {
 	return nil
 }
 
-// settleBranch asks what becomes of one branch that moved on both sides.
-func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverged) error {
+// resolveBranch asks what to do with one branch that moved on both sides, and with the conflicts of a
+// merge.
+func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diverged) error {
 	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of the workspace  [s]top: "
-	ways := q.ways(d)
+	ways := q.branchHelp(d)
 	if d.Head && d.NoMerge == "" {
 		words, prompt = append(words, "merge"), "  [m]erge"+prompt
 	}
@@ -71,7 +72,7 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 	if !q.Merge || !d.Head || d.NoMerge != "" {
 		fmt.Fprint(q.t.Out, branch+" moved on both sides\n"+ways)
 		var err error
-		if answer, err = q.pick(ctx, branch+": [k]eep both"+prompt, words, ways); err != nil {
+		if answer, err = q.askWord(ctx, branch+": [k]eep both"+prompt, words, ways); err != nil {
 			return err
 		}
 	}
@@ -84,7 +85,7 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 	case "merge":
 		q.set(g, hostdir.Choice{Merge: true})
 		for _, at := range d.Conflicts {
-			if err := q.settleMerged(ctx, at); err != nil {
+			if err := q.resolveMerged(ctx, at); err != nil {
 				return err
 			}
 		}
@@ -93,13 +94,14 @@ func (q *Question) settleBranch(ctx context.Context, g group, d *threeway.Diverg
 	return nil
 }
 
-// ways says, for each answer about a branch, which commits it puts on the branch and takes off.
-func (q *Question) ways(d *threeway.Diverged) string {
+// branchHelp returns a text that says, for each answer about a branch, which commits the answer adds to the
+// branch and removes from it.
+func (q *Question) branchHelp(d *threeway.Diverged) string {
 	commits := func(n int, subjects []string) string {
 		return english.Plural(n, "commit", "commits") + ": " + strings.Join(subjects, ", ")
 	}
-	comes, goes := commits(d.Ahead, d.Theirs), commits(d.Behind, d.Ours)
-	merge := "puts on " + comes
+	added, removed := commits(d.Ahead, d.Theirs), commits(d.Behind, d.Ours)
+	merge := "puts on " + added
 	if len(d.Conflicts) > 0 {
 		merge += "; in conflict: " + strings.Join(d.Conflicts, ", ")
 	}
@@ -107,12 +109,12 @@ func (q *Question) ways(d *threeway.Diverged) string {
 		merge = "not now: " + d.NoMerge
 	}
 
-	text := "k - " + d.Branch + " stays, and " + d.Parked + " gets " + comes + "\n"
+	text := "k - " + d.Branch + " stays, and " + d.Parked + " gets " + added + "\n"
 	if d.Head {
 		text += "m - " + merge + "\n"
 	}
 
-	text += "t - puts on " + comes + "\n    and takes off " + goes + "; " + d.Parked + " keeps it"
+	text += "t - puts on " + added + "\n    and takes off " + removed + "; " + d.Parked + " keeps it"
 	var out string
 	for line := range strings.Lines(text) {
 		out += gitquote.Readable(strings.TrimSuffix(line, "\n")) + "\n"
@@ -121,26 +123,26 @@ func (q *Question) ways(d *threeway.Diverged) string {
 	return out
 }
 
-// settleMerged asks which version is wanted of a path that a merge leaves in conflict.
-func (q *Question) settleMerged(ctx context.Context, at string) error {
+// resolveMerged asks which version to use of a path that a merge of git leaves in conflict.
+func (q *Question) resolveMerged(ctx context.Context, at string) error {
 	c := hostdir.Planned{Lines: true, Conflict: true}
 	var err error
 	if c.Path, err = tree.ParsePath(at); err != nil {
 		return err
 	}
-	if c.Before, err = q.ch.Base.At(q.ch.Source, at); err == nil {
-		c.After, err = q.ch.Now.At(q.ch.Source, at)
+	if c.Before, err = q.ch.Base.At(q.ch.Source, at); err != nil {
+		return err
+	}
+	if c.After, err = q.ch.Now.At(q.ch.Source, at); err != nil {
+		return err
 	}
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}
 	}
-	if err != nil {
-		return err
-	}
 
 	left := q.Left
-	err = q.settle(ctx, group{changes: []hostdir.Planned{c}})
-	q.Left = left // the merge has it
+	err = q.resolve(ctx, group{changes: []hostdir.Planned{c}})
+	q.Left = left // "ours" leaves no change out: the merge commit has it
 
 	return err
 }

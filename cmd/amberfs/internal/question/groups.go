@@ -17,14 +17,14 @@ import (
 
 // A group is one line of the question: a path, or a directory with many changes.
 type group struct {
-	dir     string // of many
-	whole   bool   // it is not divided: a repository, the directory of Mercurial or jj, or a path whose type changes
+	dir     string // of the changes; "" for a single path
+	whole   bool   // the changes are applied together: a repository, the directory of Mercurial or jj, or a path whose type changes
 	git     bool   // dir is the .git of a repository
 	changes []hostdir.Planned
-	repo    hostdir.GitChange // of git
+	repo    hostdir.GitChange // if git
 }
 
-// withRepos adds what git says of repositories to their groups.
+// withRepos adds the changes of repositories, as git reports them, to the groups of the repositories.
 func withRepos(groups []group, repos []hostdir.GitChange) []group {
 	for _, r := range repos {
 		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })
@@ -41,9 +41,10 @@ func withRepos(groups []group, repos []hostdir.GitChange) []group {
 // conflict reports whether a group is a path that both sides changed.
 func (g group) conflict() bool { return len(g.changes) > 0 && g.changes[0].Conflict }
 
-// grouped returns the conflicts, the other changes in the order of paths, the
-// repositories, and apart from these the directories that come or go with what is in them.
-func grouped(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
+// groupChanges returns a group for each conflict, then for each other change in the order of paths, then
+// for each repository. Directories that are created or deleted together with their contents are in no
+// group; dirs are these.
+func groupChanges(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 	var repos, others []group
 	slices.SortFunc(plan, func(a, b hostdir.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })
 	rest := slices.DeleteFunc(slices.Clone(plan), func(c hostdir.Planned) bool { return c.Conflict })
@@ -85,9 +86,10 @@ func grouped(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 	return slices.Concat(groups, others, repos), dirs
 }
 
-// folded joins the groups of the directories that have most below one, until at most n
-// are left or nothing can be joined. Repositories and conflicts stay alone.
-func folded(groups []group, n int, below string) []group {
+// foldGroups joins the groups in the directory with the most groups, and repeats this until at most n
+// groups are left or none can be joined. Only directories inside below are used. Repositories and
+// conflicts are not joined.
+func foldGroups(groups []group, n int, below string) []group {
 	for len(groups) > n {
 		count, most, best := map[string]int{}, 1, ""
 		for _, g := range groups {
@@ -97,7 +99,8 @@ func folded(groups []group, n int, below string) []group {
 			}
 		}
 
-		for dir, k := range count { // the lowest that has nearly all of the largest
+		// Of the directories with at least 4/5 of the largest count, take the deepest.
+		for dir, k := range count {
 			if k > 1 && 5*k >= 4*most && (len(dir) > len(best) || len(dir) == len(best) && dir > best) {
 				best = dir
 			}
@@ -126,7 +129,7 @@ func folded(groups []group, n int, below string) []group {
 	return groups
 }
 
-// foldable is the path of a group that may be joined with others, else "".
+// foldable returns the path of a group that may be joined with others, "" for a group that may not.
 func (g group) foldable() string {
 	if g.git || g.conflict() {
 		return ""
@@ -134,6 +137,7 @@ func (g group) foldable() string {
 	return cmp.Or(g.dir, g.changes[0].Path.String())
 }
 
+// name returns the path of a group as it is printed, with / at the end of a directory.
 func (g group) name() string {
 	if g.dir != "" {
 		return gitquote.Readable(g.dir + "/")
@@ -150,7 +154,7 @@ func isDir(c hostdir.Planned) bool {
 	return c.After == nil && c.Before.IsDir() || c.After != nil && c.After.IsDir()
 }
 
-// letterOf is that of git, or C for a conflict.
+// letterOf returns git's letter for a change (A, D or M), or C for a conflict.
 func letterOf(c hostdir.Planned) string {
 	switch {
 	case c.Conflict:
@@ -163,6 +167,7 @@ func letterOf(c hostdir.Planned) string {
 	return "M"
 }
 
+// letter returns the letter of all changes of a group, M if they differ.
 func (g group) letter() string {
 	if len(g.changes) == 0 {
 		return "M"
@@ -175,7 +180,7 @@ func (g group) letter() string {
 	return letter
 }
 
-// counts is how many files came, changed and went.
+// counts returns a text with the numbers of files that were added, changed and deleted.
 func (g group) counts() string {
 	n := map[string]int{}
 	for _, c := range g.changes {

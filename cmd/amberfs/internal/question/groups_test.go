@@ -49,7 +49,7 @@ func names(groups []group) (out []string) {
 }
 
 func TestGrouped(t *testing.T) {
-	groups, dirs := grouped(planned(t, "A .git/objects/1", "A new/", "A new/x", "A empty/", "M a-b", "A a/c", "M .git/HEAD", "C both",
+	groups, dirs := groupChanges(planned(t, "A .git/objects/1", "A new/", "A new/x", "A empty/", "M a-b", "A a/c", "M .git/HEAD", "C both",
 		"D gone/y", "D gone/", "T was", "D was/z", "M rights/", "M rights/f", "A sub/.git/", "A sub/.git/x", "M sub/.hg/a", "D sub/.hg/b"))
 	want := []string{"C both", "A a/c", "M a-b", "A empty/", "D gone/y", "A new/x", "M rights/", "M rights/f",
 		"M sub/.hg/ 1 file changed, 1 deleted", "M was/ 1 file changed, 1 deleted", "M .git/ 1 file added, 1 changed", "A sub/.git/ 2 files added"}
@@ -72,17 +72,17 @@ func TestFolded(t *testing.T) {
 	if got := both.counts(); got != "1 file deleted, 1 changed on both sides" {
 		t.Errorf("%q", got)
 	}
-	groups, _ := grouped(planned(t, append(lines, "D node_modules/q/4")...))
+	groups, _ := groupChanges(planned(t, append(lines, "D node_modules/q/4")...))
 	for n, want := range map[int][]string{
 		20: names(groups),
 		6:  {"C node_modules/p/c", "M main.go", "M node_modules/ 9 files added, 1 deleted", "M src/a.go", "M src/b.go", "M .git/"},
 		1:  {"C node_modules/p/c", "M main.go", "M node_modules/ 9 files added, 1 deleted", "M src/ 2 files changed", "M .git/"},
 	} {
-		if got := names(folded(groups, n, ".")); !slices.Equal(got, want) {
+		if got := names(foldGroups(groups, n, ".")); !slices.Equal(got, want) {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
-	if got, want := names(folded(groups[2:12], 3, "node_modules")), 3; len(got) != want {
+	if got, want := names(foldGroups(groups[2:12], 3, "node_modules")), 3; len(got) != want {
 		t.Errorf("below node_modules: %q", got)
 	}
 }

@@ -27,44 +27,46 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A Terminal is where questions are asked.
+// A Terminal is the terminal at which questions are asked.
 type Terminal struct {
 	In      io.Reader
 	Out     io.Writer
 	Color   bool
-	Verbose bool // list everything
-	// Page shows in a pager what write writes, and reports whether that was anything.
+	Verbose bool // list all changes
+	// Page shows the output of write in a pager, and reports whether there was output.
 	Page func(write func(io.Writer) error) (some bool, err error)
 	// Run runs a program at the terminal.
 	Run func(*exec.Cmd) error
 }
 
-// A Question shows what an apply changes, and asks what of it is wanted.
+// A Question shows the changes that an apply would make, and asks which of them to apply.
 type Question struct {
-	Removable bool // it is about a run that can be removed
-	Left      bool // some changes were not applied
-	Discard   bool // the run is to be removed
+	Removable bool // the changes are of a run that can be removed
+	Left      bool // some changes were not chosen
+	Discard   bool // the answer is to remove the run
 	Merge     bool // branches that moved on both sides are merged, without asking
 
 	t       Terminal
 	ch      *client.Changes
 	dir     string
 	groups  []group
-	dirs    []hostdir.Planned // see grouped
-	leftOut []string
+	dirs    []hostdir.Planned // see groupChanges
+	leftOut []string          // paths that apply leaves out
 	notes   []stream.Omission
 	in      *bufio.Reader
 
-	choices map[string]hostdir.Choice // by path, for all below it too
-	some    bool                      // what has no choice is left
-	quit    bool
-	search  string // only changes with this text in their path or lines are asked for
+	choices map[string]hostdir.Choice // by path, for all paths below it too
+	some    bool                      // changes without a choice are not applied
+	quit    bool                      // no more questions: the rest is not applied
+	search  string                    // the next question is about a change with this text in its path or lines
 }
 
 // errNotApplied ends a question without an answer.
 var errNotApplied = errs.Fail(errs.Failed, "nothing was applied")
 
-// New is about the plan of a dry run.
+// New returns the question about a plan, the result of a dry run of an apply to dir. It changes the plan:
+// paths in conflict that rule leaves as they are in dir are removed, and only a rule that refuses conflicts
+// leaves any to be asked for.
 func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.Applied) *Question {
 	q := &Question{t: t, ch: ch, dir: dir, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
@@ -72,7 +74,7 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
 
-	q.groups, q.dirs = grouped(plan.Plan)
+	q.groups, q.dirs = groupChanges(plan.Plan)
 
 	for i := range plan.Git {
 		if rule != threeway.RefuseConflicts {
@@ -88,22 +90,22 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 // YesNo asks a question that has two answers.
 func YesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
 	q := &Question{t: t, in: bufio.NewReader(t.In)}
-	answer, err := q.read(ctx, prompt)
+	answer, err := q.readLine(ctx, prompt)
 	return answer == "y" || answer == "yes", err
 }
 
-// Empty reports whether nothing changed.
+// Empty reports whether there is no change to ask about.
 func (q *Question) Empty() bool { return len(q.groups) == 0 }
 
-// maxPrinted is how many changes are listed; more are counted.
+// maxPrinted is how many changes are listed. For further ones, only their number is printed.
 const maxPrinted = 20
 
-// Print lists what would change: the work, the repositories, and what other programs
+// Print lists the changes: files, repositories, and warnings about files that other programs
 // execute.
 func (q *Question) Print(ctx context.Context) error {
 	groups := q.groups
 	if !q.t.Verbose {
-		groups = folded(groups, maxPrinted, ".")
+		groups = foldGroups(groups, maxPrinted, ".")
 	}
 
 	width, more := 0, 0
@@ -117,7 +119,7 @@ func (q *Question) Print(ctx context.Context) error {
 			continue
 		}
 
-		text, err := q.text(ctx, g, width)
+		text, err := q.groupText(ctx, g, width)
 		if err != nil {
 			return err
 		}
@@ -158,7 +160,7 @@ func (q *Question) Print(ctx context.Context) error {
 	return nil
 }
 
-// Careful is the line about a path that other programs execute.
+// Careful returns the warning about a path that other programs execute.
 func Careful(path string) string {
 	return "careful, other programs execute this: " + gitquote.Readable(path)
 }
@@ -172,8 +174,8 @@ func (q *Question) paint(text, color string) string {
 
 var letterColors = map[string]string{"A": styles.Green, "D": styles.Red, "M": styles.Cyan, "C": styles.Bold + styles.Red, "+": styles.Green, "-": styles.Red}
 
-// text is the line of a group, with its name in a column of some width.
-func (q *Question) text(ctx context.Context, g group, width int) (string, error) {
+// groupText returns the line about a group, with the name in a column of some width.
+func (q *Question) groupText(ctx context.Context, g group, width int) (string, error) {
 	if g.git {
 		return gitText(g), nil
 	}
@@ -216,7 +218,7 @@ func (q *Question) text(ctx context.Context, g group, width int) (string, error)
 	return strings.TrimRight(line, " "), nil
 }
 
-// Ask asks until the answer is yes or no.
+// Ask asks which changes to apply, and reports whether to apply any. Choose returns the choices then.
 func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	defer func() { q.Left = q.Left || !yes }()
 
@@ -227,7 +229,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	}
 
 	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]ot now  [s]ome  [d]iff%s  [?]: ", english.Plural(len(q.groups), "change", "changes"), gitquote.Readable(q.dir), discard)
-	answer, err := q.pick(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
+	answer, err := q.askWord(ctx, prompt, words, "y - apply all\nn - apply nothing now; the changes are kept"+
 		"\ns - choose files, and parts of files\nd - show the changes outside of .git\n"+help, q.groups...)
 	switch {
 	case err != nil || answer == "no":
@@ -241,7 +243,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 
 	for _, g := range q.groups {
 		if g.conflict() || len(g.repo.Diverged) > 0 {
-			if err := q.settle(ctx, g); err != nil {
+			if err := q.resolve(ctx, g); err != nil {
 				return false, err
 			}
 		}
@@ -250,7 +252,7 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	return true, nil
 }
 
-// manyFiles is how many changed files are not removed without a second question.
+// manyFiles is the largest number of changed files with which a run is removed without a second question.
 const manyFiles = 20
 
 // confirm asks again before a run with commits or many files is removed.
@@ -258,11 +260,11 @@ func (q *Question) confirm(ctx context.Context) (bool, error) {
 	if len(q.Commits()) == 0 && q.files() <= manyFiles {
 		return true, nil
 	}
-	answer, err := q.read(ctx, "remove "+q.Summary()+"? Type discard again: ")
+	answer, err := q.readLine(ctx, "remove "+q.Summary()+"? Type discard again: ")
 	return answer == "discard", err
 }
 
-// work is all that changed outside of repositories, without directories.
+// work returns a group of all changed files outside of repositories.
 func (q *Question) work() (g group) {
 	for _, one := range q.groups {
 		for _, c := range one.changes {
@@ -276,7 +278,7 @@ func (q *Question) work() (g group) {
 
 func (q *Question) files() int { return len(q.work().changes) }
 
-// Summary counts what changed.
+// Summary returns a text with the numbers of changed files and the changes of repositories.
 func (q *Question) Summary() string {
 	var parts []string
 	if g := q.work(); len(g.changes) > 0 {
@@ -302,8 +304,7 @@ func (q *Question) Summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// Commits are the subjects of the commits that were made, the newest last, at most a few of
-// each repository.
+// Commits returns the subjects of the new commits, the newest last, at most a few of each repository.
 func (q *Question) Commits() (out []string) {
 	for _, g := range q.groups {
 		if g.git {
@@ -313,7 +314,7 @@ func (q *Question) Commits() (out []string) {
 	return out
 }
 
-// set records what becomes of a group.
+// set records the choice for all changes of a group.
 func (q *Question) set(g group, c hostdir.Choice) {
 	q.Left = q.Left || c.Leave
 	if g.whole {
@@ -324,7 +325,7 @@ func (q *Question) set(g group, c hostdir.Choice) {
 	}
 }
 
-// Choose is for hostdir.ApplyOptions.
+// Choose returns the choice for a path. It is the function Choose of hostdir.ApplyOptions.
 func (q *Question) Choose(p string) hostdir.Choice {
 	for ; p != "."; p = path.Dir(p) {
 		if c, ok := q.choices[p]; ok {
@@ -334,7 +335,8 @@ func (q *Question) Choose(p string) hostdir.Choice {
 	return hostdir.Choice{Leave: q.some}
 }
 
-// LeftOut names what an apply leaves out.
+// LeftOut returns a text with the paths that an apply leaves out, at most maxPrinted of them unless all is
+// set.
 func LeftOut(paths []string, all bool) string {
 	text := english.Plural(len(paths), "path", "paths") + " left out (.amberignore, and what amberfs wrote for agents; --no-ignore takes all but links to forks):"
 	named := paths

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,12 +19,13 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// chooseSome asks for each change. It is errNotApplied if none was chosen.
+// chooseSome asks about each group, and records the choices. If no change was chosen it returns
+// errNotApplied.
 func (q *Question) chooseSome(ctx context.Context) error {
 	q.some = true
-	var past [][]group
+	var past [][]group // todo at each earlier question, for "b"
 
-	for todo := folded(q.groups, maxPrinted, "."); len(todo) > 0; {
+	for todo := foldGroups(q.groups, maxPrinted, "."); len(todo) > 0; {
 		g, now := todo[0], todo
 		todo = todo[1:]
 
@@ -44,8 +46,8 @@ func (q *Question) chooseSome(ctx context.Context) error {
 			todo = now
 			continue
 		case answer == "s":
-			parts, _ := grouped(g.changes)
-			todo = append(folded(parts, maxPrinted, g.dir), todo...)
+			parts, _ := groupChanges(g.changes)
+			todo = append(foldGroups(parts, maxPrinted, g.dir), todo...)
 		}
 
 		past = append(past, now)
@@ -61,11 +63,11 @@ func (q *Question) chooseSome(ctx context.Context) error {
 	return errNotApplied
 }
 
-// askGroup asks for a group and records the choice, unless the answer is to split it or to go
-// back.
+// askGroup asks about a group and records the choice. It records no choice for the answers "s" (split the
+// group) and "b" (go back), which it returns.
 func (q *Question) askGroup(ctx context.Context, g group) (answer string, err error) {
 	if g.conflict() || len(g.repo.Diverged) > 0 {
-		return "", q.settle(ctx, g)
+		return "", q.resolve(ctx, g)
 	}
 	answers := "ynbq"
 
@@ -87,12 +89,12 @@ func (q *Question) askGroup(ctx context.Context, g group) (answer string, err er
 		}
 	}
 
-	text, err := q.text(ctx, g, 0)
+	text, err := q.groupText(ctx, g, 0)
 	if err != nil {
 		return "", err
 	}
 
-	answer, err = q.oneOf(ctx, "apply "+text, answers)
+	answer, err = q.askLetter(ctx, "apply "+text, answers)
 	switch {
 	case err != nil || answer == "s" || answer == "b":
 	case answer == "e":
@@ -118,7 +120,8 @@ func (q *Question) printHunks(hunks []diff.Hunk) {
 	}
 }
 
-// askHunks asks for the hunks of a text file.
+// askHunks asks about each hunk of a text file, and records the choice for the file. For the answer "b" at
+// the first hunk it returns "b".
 func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (string, error) {
 	fmt.Fprintln(q.t.Out, q.paint(g.name(), styles.Bold))
 	taken, answer := make([]bool, len(hunks)), ""
@@ -127,7 +130,7 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 		if answer != "a" && answer != "d" && !q.quit && q.search == "" {
 			q.printHunks(hunks[i : i+1])
 			var err error
-			answer, err = q.oneOf(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
+			answer, err = q.askLetter(ctx, fmt.Sprintf("apply part %d of %d", i+1, len(hunks)), "ynadebq")
 			switch {
 			case err != nil:
 				return "", err
@@ -167,14 +170,13 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 	return "", nil
 }
 
-// matches reports whether a group has the text that is looked for.
+// matches reports whether a path or changed line of a group contains q.search, a text in lower case.
 func (q *Question) matches(ctx context.Context, g group) bool {
 	for _, c := range g.changes {
 		if strings.Contains(strings.ToLower(c.Path.String()), q.search) {
 			return true
 		}
-		c := g.changes[0]
-		t, err := diff.TextOfChange(ctx, q.ch.Source, c.Change)
+		t, err := diff.TextOfChange(ctx, q.ch.Source, g.changes[0].Change)
 		if err != nil {
 			continue
 		}
@@ -190,7 +192,7 @@ func (q *Question) matches(ctx context.Context, g group) bool {
 	return false
 }
 
-// edit lets the user change the text that a file gets.
+// edit opens the new text of a file in the user's editor, and records the edited text as the choice.
 func (q *Question) edit(g group) error {
 	c := g.changes[0]
 	text, err := io.ReadAll(c.After.Content.Reader(q.ch.Source.Files))
@@ -204,10 +206,8 @@ func (q *Question) edit(g group) error {
 	}
 	defer os.Remove(f.Name())
 
-	if _, err = f.Write(text); err == nil {
-		err = f.Close()
-	}
-	if err != nil {
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 

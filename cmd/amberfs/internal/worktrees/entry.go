@@ -12,17 +12,17 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// An entry is what the repository has of a linked worktree: its directory .git/worktrees/ID.
+// An entry is the directory .git/worktrees/ID of a linked worktree, in which git has its files about it.
 type entry struct {
 	*vfs.Beneath
 	dir, id string
 }
 
-// longest is how many bytes of a file with a path are read.
-const longest = 8 << 10
+// maxPathFile is how many bytes are read of a file that contains a path.
+const maxPathFile = 8 << 10
 
-// entry returns the one of the worktree with a path.
-func (r *Repository) entry(path string) (*entry, error) {
+// openEntry opens the entry of the worktree at a path. The caller closes it.
+func (r *Repository) openEntry(path string) (*entry, error) {
 	all := filepath.Join(r.Top, ".git", "worktrees")
 	names, err := os.ReadDir(all)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +33,7 @@ func (r *Repository) entry(path string) (*entry, error) {
 		dir := filepath.Join(all, n.Name())
 		b, err := vfs.OpenBeneath(dir)
 		if err != nil {
-			continue // another worktree's
+			continue // no directory, or one that this user may not open
 		}
 
 		e := &entry{b, dir, n.Name()}
@@ -52,8 +52,9 @@ func (r *Repository) entry(path string) (*entry, error) {
 	return nil, errs.Fail(errs.NotExist, "%s is no worktree of %s", path, r.Top)
 }
 
-// OfFork finds the repository of which a fork of the workspace at root is a worktree, for a path
-// in the fork. It is found if .git in the fork is as Add wrote it.
+// OfFork finds the repository of which a fork is a worktree. root is the root of the fork's parent
+// workspace, and path a path in the fork. The worktree is found if its file .git is as Add wrote it;
+// otherwise OfFork returns nil, nil.
 func OfFork(root, fork, path string) (*Repository, *Worktree) {
 	r, copied := Copied(root)
 
@@ -63,11 +64,11 @@ func OfFork(root, fork, path string) (*Repository, *Worktree) {
 		}
 
 		w := &Worktree{Name: fork, Path: r.Files(fork)}
-		if e, err := r.entry(w.Path); err == nil {
+		if e, err := r.openEntry(w.Path); err == nil {
 			defer e.Close()
 
 			text, err := readIn(w.Path, ".git")
-			if err == nil && text == e.file() {
+			if err == nil && text == e.gitFile() {
 				return r, w
 			}
 
@@ -79,24 +80,24 @@ func OfFork(root, fork, path string) (*Repository, *Worktree) {
 	}
 }
 
-// file is the text of the file .git in the worktree.
-func (e *entry) file() string { return "gitdir: " + e.dir }
+// gitFile returns the text of the file .git in the worktree.
+func (e *entry) gitFile() string { return "gitdir: " + e.dir }
 
-// move has the worktree at another path, which has no .git.
+// move changes the path of the worktree. The directory at the new path must have no .git.
 func (e *entry) move(path string) error {
 	f, err := os.OpenFile(filepath.Join(path, ".git"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(e.file() + "\n")
+	_, err = f.WriteString(e.gitFile() + "\n")
 	return errors.Join(err, f.Close(), e.write("gitdir", filepath.Join(path, ".git")+"\n"))
 }
 
-// copyIndex copies the index of a repository.
+// copyIndex copies the index of a repository, a directory .git, into the entry.
 func (e *entry) copyIndex(repository string) error {
 	in, err := openIn(repository, "index")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing is in the index
+		return nil // a missing index is an empty one
 	}
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (e *entry) copyIndex(repository string) error {
 		return err
 	}
 
-	_, err = io.Copy(out, in) // within a store nothing is read
+	_, err = io.Copy(out, in) // within an amberfs mount the files then share their bytes
 	return errors.Join(err, out.Close())
 }
 
@@ -123,8 +124,8 @@ func (e *entry) write(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// readIn reads the line in a small file. Another program may have made it: a FIFO is refused, and
-// no link is followed.
+// readIn returns the line in a small file. The file may have been made by another program, so a FIFO is
+// refused, and no symbolic link is followed.
 func readIn(dir, name string) (string, error) {
 	f, err := openIn(dir, name)
 	if err != nil {
@@ -132,7 +133,7 @@ func readIn(dir, name string) (string, error) {
 	}
 	defer f.Close()
 
-	text, err := io.ReadAll(io.LimitReader(f, longest))
+	text, err := io.ReadAll(io.LimitReader(f, maxPathFile))
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 

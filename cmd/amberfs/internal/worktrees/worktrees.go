@@ -1,15 +1,18 @@
-// Package worktrees makes forks of a workspace worktrees of the git repository in it, or of the
-// one in the directory that the workspace is a copy of.
+// Package worktrees makes a fork of a workspace a worktree of a git repository. The repository is in
+// the workspace, or in the directory of which the workspace is a copy.
 //
-// A fork has a copy of the repository. It becomes a worktree in three steps: git registers a
-// worktree without files in the fork, the fork's copy of the repository is removed, and a file
-// .git that names git's entry takes its place. The index is the repository's, so what was not
-// committed stays so. Git knows the worktree by its path in .forks; a link leads there. Nothing
-// but the removal, of .git alone, takes longer for a larger repository, and a copy of a directory
-// has no .git.
+// A fork of a workspace has a copy of the repository. It becomes a worktree in three steps:
 //
-// A fork belongs to whoever works in it, and so does its .git. Git is therefore started in the
-// main worktree alone, and what is known of a worktree is read from git's entry there.
+//  1. git registers a worktree without files inside the fork.
+//  2. The fork's copy of the repository, its .git, is removed.
+//  3. A file .git that names git's entry of the worktree takes its place.
+//
+// The index is copied from the repository, so uncommitted changes stay uncommitted. Git registers the
+// worktree with its path in .forks, and a symbolic link leads there. Only the removal of .git takes
+// longer for a larger repository. The copy of a directory has no .git, so it has no step 2.
+//
+// A program in the fork can change the fork's .git, so the file is not trusted. Git is started in the
+// main worktree alone, and facts about a worktree are read from git's entry there.
 package worktrees
 
 import (
@@ -25,32 +28,31 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// A Worktree is a fork that git knows.
+// A Worktree is a fork that is a worktree of git.
 type Worktree struct {
 	Name   string `json:"name"`
 	Branch string `json:"branch,omitempty"` // "" for a detached HEAD
-	Path   string `json:"path"`             // of the files, in .forks
-	Link   string `json:"link,omitempty"`
+	Path   string `json:"path"`             // the directory of the files, in .forks
+	Link   string `json:"link,omitempty"`   // the symbolic link to Path
 }
 
-// A Repository is one whose directory .git is in a workspace, or in a directory of which the
-// workspace is a copy.
+// A Repository is a git repository in a workspace, or in a directory of which the workspace is a copy.
 type Repository struct {
-	Top    string // its main worktree
-	Root   string // of the workspace
-	rel    string // of Top in the workspace
+	Top    string // the main worktree
+	Root   string // the root of the workspace
+	rel    string // the path of Top in the workspace
 	copied bool   // the workspace is a copy, without .git
 }
 
 const (
-	// linkFile is in git's directory of a worktree, and has the path of the link to it.
+	// linkFile is a file in an entry, with the path of the symbolic link to the worktree.
 	linkFile = "amberfs-link"
-	// registered is where git registers the worktree, in the fork. It is removed.
-	registered = ".amberfs-worktree"
+	// registerDir is the directory in the fork in which git first registers the worktree. Add removes it.
+	registerDir = ".amberfs-worktree"
 )
 
-// Open finds the repository of a directory in the workspace that begins at root. The directory is
-// not in a fork of it.
+// Open finds the repository of a directory in the workspace with the root root. The directory must not
+// be in a fork of this workspace.
 func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	top, err := Top(ctx, dir)
 	if err != nil {
@@ -65,23 +67,24 @@ func Open(ctx context.Context, dir, root string) (*Repository, error) {
 	return &Repository{Top: top, Root: root, rel: rel}, nil
 }
 
-// place is where the worktrees of a repository are looked for, below its main worktree.
-const place = ".claude/worktrees"
+// linksDir is the directory of the links to worktrees, from the main worktree of the repository.
+const linksDir = ".claude/worktrees"
 
-// Place is the directory for the worktrees of a directory.
-func Place(top string) string { return filepath.Join(top, place) }
+// Place returns the directory of the links to the worktrees of the repository at top.
+func Place(top string) string { return filepath.Join(top, linksDir) }
 
-// Point is where the copy of a directory is mounted for its worktrees. It is in the directory,
-// because agents refuse a worktree that is outside of the repository.
-func Point(top string) string { return filepath.Join(top, place, ".amberfs") }
+// Point returns the mount point of the copy of the directory top, in which worktrees are made. It is
+// inside top, because agents refuse a worktree outside the repository.
+func Point(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
 
-// Copied is the repository of a directory whose copy is mounted at root; false if it is none.
+// Copied returns the repository of a directory whose copy is mounted at root; false if root is no such
+// mount point.
 func Copied(root string) (*Repository, bool) {
 	top, ok := strings.CutSuffix(root, Point("/"))
 	return &Repository{Top: top, Root: root, copied: true}, ok
 }
 
-// Top is the main worktree of the repository that a directory is in.
+// Top returns the main worktree of the repository that a directory is in.
 func Top(ctx context.Context, dir string) (string, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil && strings.Contains(err.Error(), "not a git repository") {
@@ -97,23 +100,25 @@ func Top(ctx context.Context, dir string) (string, error) {
 	return top, nil
 }
 
-// Plain is the repository of a directory for worktrees of git's own, which may be in one already.
+// Plain returns the repository of a directory, for ordinary worktrees of git. The directory may be in a
+// worktree already, which is Top then.
 func Plain(ctx context.Context, dir string) (*Repository, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	return &Repository{Top: top}, err
 }
 
-// Link is where the worktree of a name is looked for, if no other path is given.
+// Link returns the default path of the link to the worktree with a name.
 func (r *Repository) Link(name string) string {
 	return filepath.Join(Place(r.Top), name)
 }
 
-// Files is where a fork has the repository's files.
+// Files returns the directory in a fork that has the files of the repository.
 func (r *Repository) Files(fork string) string {
 	return filepath.Join(r.Root, naming.ForksDir, fork, r.rel)
 }
 
-// Branch is the first branch of a worktree's name that does not exist.
+// Branch returns a name for the new branch of a worktree: worktree-NAME, or the first of worktree-NAME-2
+// and so on that does not exist.
 func (r *Repository) Branch(ctx context.Context, name string) string {
 	branch := "worktree-" + name
 	for n := 2; ; n++ {
@@ -124,26 +129,26 @@ func (r *Repository) Branch(ctx context.Context, name string) string {
 	}
 }
 
-// Head is the commit at the HEAD of the main worktree.
+// Head returns the commit at the HEAD of the main worktree.
 func (r *Repository) Head(ctx context.Context) (string, error) {
 	return git(ctx, r.Top, "rev-parse", "--verify", "HEAD")
 }
 
-// Add makes a fork a worktree with a new branch at head, the commit of Head before the fork was
-// made, and a link to it. If it fails, the caller deletes the fork.
+// Add makes the fork name a worktree with a new branch at the commit head, and makes a link to it. The
+// caller has read head with Head before it made the fork. If Add fails, the caller deletes the fork.
 func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (w Worktree, err error) {
 	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}
 	now, err := r.Head(ctx)
-	if err == nil && now != head {
-		err = errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
-	}
 	if err != nil {
 		return w, err
 	}
+	if now != head {
+		return w, errs.Fail(errs.Busy, "the HEAD of %s moved while %s was made", r.Top, name).WithHint("try again")
+	}
 
-	at := filepath.Join(w.Path, registered, name)
+	at := filepath.Join(w.Path, registerDir, name)
 	add := []string{"worktree", "add", "--quiet", "--no-checkout", "-b", branch}
-	if r.copied { // it is not pruned when the copy is not mounted
+	if r.copied { // a locked worktree is not pruned while the copy is not mounted
 		add = append(add, "--lock", "--reason", "amberfs worktree remove "+name)
 	}
 	if _, err := git(ctx, r.Top, append(add, at, head)...); err != nil {
@@ -155,7 +160,7 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 		}
 	}()
 
-	e, err := r.entry(at)
+	e, err := r.openEntry(at)
 	if err != nil {
 		return w, err
 	}
@@ -163,12 +168,12 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 
 	repository := r.Top
 	if !r.copied {
-		repository = w.Path // of the same moment as the files
+		repository = w.Path // this index agrees with the fork's files
 	}
 	if err := e.copyIndex(filepath.Join(repository, ".git")); err != nil {
 		return w, err
 	}
-	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")), os.RemoveAll(filepath.Join(w.Path, registered))); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(w.Path, ".git")), os.RemoveAll(filepath.Join(w.Path, registerDir))); err != nil {
 		return w, err
 	}
 	if err := errors.Join(e.move(w.Path), r.link(ctx, link, w.Path)); err != nil {
@@ -178,12 +183,12 @@ func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (
 	return w, e.write(linkFile, link)
 }
 
-// AddPlain makes an ordinary worktree of git, without a fork, and returns its path. It begins at
-// the HEAD of from, or of the main worktree.
+// AddPlain makes an ordinary worktree of git, without a fork, and returns its path. The new branch begins
+// at the HEAD of the worktree from or, if from is nil, of the main worktree.
 func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) (string, error) {
 	head := "HEAD"
 	if from != nil {
-		e, err := r.entry(from.Path)
+		e, err := r.openEntry(from.Path)
 		if err != nil {
 			return "", err
 		}
@@ -197,18 +202,18 @@ func (r *Repository) AddPlain(ctx context.Context, name string, from *Worktree) 
 	return path, err
 }
 
-// RemovePlain removes a worktree that AddPlain made, if nothing is lost.
+// RemovePlain removes a worktree that AddPlain made. Git refuses if the worktree has uncommitted changes.
 func RemovePlain(ctx context.Context, path string) error {
-	top, ok := strings.CutSuffix(filepath.Dir(path), "/"+place)
+	top, ok := strings.CutSuffix(filepath.Dir(path), "/"+linksDir)
 	if !ok {
-		return errs.Fail(errs.NotExist, "%s is not below %s", path, place).WithHint("remove it with `git worktree remove`")
+		return errs.Fail(errs.NotExist, "%s is not below %s", path, linksDir).WithHint("remove it with `git worktree remove`")
 	}
 	_, err := git(ctx, top, "worktree", "remove", path)
 	return err
 }
 
-// link makes the link to a worktree, relative where both are in the workspace. The repository
-// ignores it.
+// link makes the symbolic link to a worktree. The link is relative if both are in the workspace. A link in
+// the repository is added to .git/info/exclude, unless git ignores it already.
 func (r *Repository) link(ctx context.Context, link, to string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {
 		return err
@@ -226,12 +231,12 @@ func (r *Repository) link(ctx context.Context, link, to string) error {
 
 	ignored := link
 	if filepath.Dir(link) == r.Link("") {
-		ignored = filepath.Dir(link) // of all worktrees
+		ignored = filepath.Dir(link) // the directory of all links
 	}
 
 	rel, err := filepath.Rel(r.Top, ignored)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return nil // it is outside of the repository
+		return nil // the link is outside of the repository
 	}
 	if _, err := git(ctx, r.Top, "check-ignore", "--quiet", rel); err == nil {
 		return nil
@@ -277,8 +282,8 @@ func (r *Repository) List(ctx context.Context) ([]Worktree, error) {
 			continue
 		}
 
-		if e, err := r.entry(w.Path); err == nil {
-			w.Link, _ = e.read(linkFile) // else there is none
+		if e, err := r.openEntry(w.Path); err == nil {
+			w.Link, _ = e.read(linkFile) // an error means that the worktree has no link
 			e.Close()
 		}
 
@@ -304,8 +309,8 @@ func (r *Repository) Find(ctx context.Context, name string) (Worktree, error) {
 	return Worktree{}, errs.Fail(errs.NotExist, "no such worktree: %q", name).WithHint("`amberfs worktree list` lists them")
 }
 
-// Forget removes what git knows of a worktree whose fork is gone, and the link, if it still
-// leads there. The branch stays.
+// Forget removes git's entry of a worktree whose fork was deleted, and the link if it still leads to the
+// worktree. The branch stays.
 func (r *Repository) Forget(ctx context.Context, w Worktree) error {
 	err := r.forget(ctx, w.Path)
 	if to, lerr := os.Readlink(w.Link); lerr == nil {
@@ -320,7 +325,7 @@ func (r *Repository) Forget(ctx context.Context, w Worktree) error {
 	return err
 }
 
-// forget removes git's entry of a worktree, with its directory if there is one.
+// forget removes git's entry of the worktree at a path, and the directory at this path if it exists.
 func (r *Repository) forget(ctx context.Context, path string) error {
 	text, err := git(ctx, r.Top, "worktree", "list", "--porcelain", "-z")
 	if err != nil || !strings.Contains("\x00"+text, "\x00worktree "+path+"\x00") {
@@ -330,7 +335,8 @@ func (r *Repository) forget(ctx context.Context, path string) error {
 	return err
 }
 
-// git starts git in a main worktree, or where one is looked for, and returns what it prints.
+// git runs git in a directory and returns its output. dir is a main worktree, or a directory whose
+// worktree is looked for.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := gitbridge.Git(ctx, dir, args...)
 	var failed *gitbridge.GitError

@@ -17,10 +17,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
+// answerTime is how long Answers waits.
 const answerTime = 5 * time.Second
 
-// check finds what would make a mount of cfg fail, and unmounts dead mounts of the store,
-// which it reports to s. cfg's paths become free of symbolic links.
+// check returns an error if a mount of cfg would fail. It unmounts dead mounts of the store, and reports
+// them to s. It replaces cfg's paths by paths without symbolic links.
 func check(cfg *Config, s Starter) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -32,7 +33,7 @@ func check(cfg *Config, s Starter) error {
 	if cfg.From != "" {
 		cfg.From = locate.Resolve(mounts, cfg.From)
 	}
-	if err := clearDead(cfg, mounts, s); err != nil {
+	if err := unmountDead(cfg, mounts, s); err != nil {
 		return err
 	}
 	if err := CheckPaths(cfg, mounts); err != nil {
@@ -45,7 +46,7 @@ func check(cfg *Config, s Starter) error {
 	return checkFUSE()
 }
 
-// CheckPaths is the part of the checks that needs no mount point.
+// CheckPaths checks the paths of the store and of From. The mount point need not exist.
 func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 	if err := checkStorePath(cfg, mounts); err != nil {
 		return err
@@ -88,7 +89,7 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 	return nil
 }
 
-// insideStore finds the store that a directory is, or lies in.
+// insideStore returns the store that is dir or contains dir. ok is false if there is none.
 func insideStore(dir string) (store string, ok bool) {
 	for ; ; dir = filepath.Dir(dir) {
 		if storedir.Check(dir) == nil {
@@ -100,7 +101,8 @@ func insideStore(dir string) (store string, ok bool) {
 	}
 }
 
-func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
+// unmountDead unmounts the mounts of the store, and on the mount point, whose daemon has ended.
+func unmountDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	for _, m := range mounts {
 		ours := m.FSType == locate.FSType && (m.Mountpoint == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
 		if !ours || !errors.Is(Answers(m.Mountpoint), unix.ENOTCONN) {
@@ -117,9 +119,9 @@ func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	return nil
 }
 
-// Answers reports whether the file system at path answers statfs(2), which is
-// never answered from a cache as stat(2) is. A mount without a daemon fails with ENOTCONN.
-// One whose daemon hangs must not block the caller too.
+// Answers returns nil if the file system at path answers statfs(2). Unlike stat(2), the kernel
+// never answers statfs(2) from a cache. For a mount without a daemon the error is ENOTCONN, and for
+// a mount whose daemon does not answer within answerTime it is of kind Busy.
 func Answers(path string) error {
 	done := make(chan error, 1)
 	go func() {
@@ -147,7 +149,7 @@ func checkMountpoint(cfg *Config) error {
 	}
 
 	switch {
-	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes it
+	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes the mount point
 		return nil
 	case errors.Is(err, unix.ENOENT):
 		return errs.Fail(errs.NotExist, "there is no mount point %s", cfg.Mountpoint).
@@ -161,7 +163,7 @@ func checkMountpoint(cfg *Config) error {
 		return errs.Fail(errs.Invalid, "the mount point %s is not a directory", cfg.Mountpoint)
 	}
 
-	// A program that runs in a copy of a directory has the copy in its place.
+	// `run --from DIR` mounts the copy of DIR over DIR.
 	inPlace := cfg.Options.NonEmpty || cfg.From == cfg.Mountpoint
 	if mounts, err := locate.Mounts(); err == nil && !inPlace {
 		if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
@@ -170,13 +172,13 @@ func checkMountpoint(cfg *Config) error {
 		}
 	}
 
-	// It must not hide files that are in the mount point.
+	// The mount must not hide files of a store.
 	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != RunMountpoint(cfg.Store) {
 		return errs.Fail(errs.Invalid, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
 	}
 
 	if !inPlace {
-		entries, _ := os.ReadDir(cfg.Mountpoint) // what may not be listed may still be mounted on
+		entries, _ := os.ReadDir(cfg.Mountpoint) // a directory that cannot be listed may be a mount point
 		if len(entries) > 0 {
 			return errs.Fail(errs.Invalid, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
 				WithHint("choose an empty directory, or use -o nonempty")
@@ -212,7 +214,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 			WithHint("put the store elsewhere")
 	}
 	if _, ok := locate.On(mounts, cfg.From); ok {
-		return nil // every workspace has the names below, and they are not copied
+		return nil // From is a workspace: it has the names below, and they are not copied
 	}
 
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
@@ -225,6 +227,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	return nil
 }
 
+// checkFUSE checks that this user can mount a FUSE file system.
 func checkFUSE() error {
 	var st unix.Stat_t
 	if err := unix.Stat("/dev/fuse", &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
@@ -243,11 +246,13 @@ func checkFUSE() error {
 	return nil
 }
 
-func busyStore(store string, pid int, point string) error {
-	here := false
+// busyError returns the error for a store that another process has locked. pid is this process, 0 if it is
+// not known. point is the mount point that it has written into the store, "" if it has not mounted.
+func busyError(store string, pid int, point string) error {
+	visible := false // the mount is in this mount namespace
 	if mounts, err := locate.Mounts(); err == nil {
 		if ms := locate.OfStore(mounts, store); len(ms) > 0 {
-			point, here = ms[len(ms)-1].Mountpoint, true
+			point, visible = ms[len(ms)-1].Mountpoint, true
 		}
 	}
 
@@ -258,16 +263,17 @@ func busyStore(store string, pid int, point string) error {
 
 	e := errs.Fail(errs.Busy, "the store %s is in use by %s", store, by)
 	switch {
-	case here:
+	case visible:
 		e.Msg += ", mounted at " + point
 		return e.WithHint("unmount it first with `amberfs umount %s`", point)
-	case point != "": // umount(8) was used, or it is mounted in another namespace only
+	case point != "": // unmounted with umount(8), or mounted in another namespace only
 		return e.WithHint("end it with `amberfs umount %s`", store)
 	}
 
 	return e
 }
 
+// within reports whether path is dir or below dir.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
+// A Daemon is a running daemon: the store and its parts that serve it.
 type Daemon struct {
 	cfg        Config
 	log        *slog.Logger
@@ -40,27 +41,28 @@ type Daemon struct {
 	metrics    *metrics
 	events     *events.Log
 	connection *service.Connection // to the remotes
-	life       context.Context     // of what is done automatically
-	hangUp     context.CancelFunc  // ends life
+	life       context.Context     // the context of background work
+	hangUp     context.CancelFunc  // cancels life
 	watchers   *watchers
-	// written is the node that was written to last.
-	written    atomic.Uint64
+	written    atomic.Uint64 // the node of the last recorded write, see mountEvent
 	background background
 	started    time.Time
 	shared     shared
 	// up is closed when the mount answers.
 	up chan struct{}
-	// alone is why a crash would end the mount, "" if it would not. pause is how long programs
-	// waited for this daemon to take over.
-	alone atomic.Pointer[string]
+	// crashEnds is the reason why a crash would end the mount; nil if another daemon would take over.
+	crashEnds atomic.Pointer[string]
+	// pause is how long programs waited for this daemon to take over.
 	pause time.Duration
-	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
-	// the mount has left the directory tree, but a copy remains.
-	unmounted, gone chan struct{}
-	mountDevice     atomic.Pointer[string] // nil until it was found in the mount table
-	unmounting      sync.Mutex             // held during umount(2), which outlasts the mount while the kernel drops its inodes
-	end             func()
-	ending          atomic.Bool
+	// unmounted is closed when the kernel has ended the mount. detached is closed by end: the mount
+	// was unmounted here, but another mount namespace has a copy of it.
+	unmounted, detached chan struct{}
+	mountDevice         atomic.Pointer[string] // nil until device has found it in the mount table
+	// unmounting is held during umount(2), which returns after the end of the mount, when the kernel has
+	// dropped the inodes.
+	unmounting sync.Mutex
+	end        func()
+	ending     atomic.Bool
 }
 
 // Run is the whole life of a daemon. It returns when the store is closed. A start that fails is
@@ -68,10 +70,10 @@ type Daemon struct {
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	unix.Umask(ownerOnly)
 	limitMemory()
-	// Before another process can know of the daemon: a signal to end it must not be lost.
+	// Signals are received before another process can find the daemon, so that no signal to end is lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	if cfg.LogTo == nil { // it has no terminal that could go away
+	if cfg.LogTo == nil { // without a terminal, SIGHUP has no meaning
 		signal.Ignore(unix.SIGHUP)
 	}
 	defer signal.Stop(signals)
@@ -81,20 +83,20 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 		return giveUp(&cfg, s, err)
 	}
 
-	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
+	time.AfterFunc(joinTime, func() { d.endUnused() }) // the `run` that started it may have been killed
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)
 	d.tellKeeper(keeper.Message{Ready: true})
 
-	return d.live(signals)
+	return d.waitEnd(signals)
 }
 
 // ownerOnly makes new files of this process and its libraries accessible to their owner alone.
 const ownerOnly = 0o077
 
-// giveUp is the end of a daemon that does not become ready. If the keeper holds the connection to the
-// kernel, the daemon ends as if it had been killed: it writes, removes and releases nothing, and the
-// keeper starts another one.
+// giveUp reports why a daemon does not become ready, and returns the error for the end of Run. If the
+// keeper holds the connection to the kernel, the daemon ends as if it had been killed: it writes, removes
+// and releases nothing, and the keeper starts another daemon.
 func giveUp(cfg *Config, s Starter, err error) error {
 	if cfg.Keeper.Holds() {
 		return cfg.Keeper.Fail(err)
@@ -113,17 +115,18 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		return nil, err
 	}
 
-	if cfg.Shared && before == nil && mounts.Privileged() { // else it is mounted by fusermount3
+	if cfg.Shared && before == nil && mounts.Privileged() { // without the privilege fusermount3 mounts
 		if err := PrivateMounts(); err != nil {
 			return nil, err
 		}
 	}
 
-	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), unmounted: make(chan struct{}), gone: make(chan struct{})}
+	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), unmounted: make(chan struct{}), detached: make(chan struct{})}
 	d.end = sync.OnceFunc(func() {
 		d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
-		close(d.gone)
+		close(d.detached)
 	})
+
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
@@ -136,7 +139,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		return nil, fmt.Errorf("leaving the working directory: %w", err)
 	}
 	if before != nil {
-		d.again("opening the log", func() error { return d.file.open(cfg.Store) })
+		d.retry("opening the log", func() error { return d.file.open(cfg.Store) })
 	}
 
 	var undo []func()
@@ -163,9 +166,9 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		d.shared.made, d.watchers.time = before.Made, before.Nudge
 	}
 
-	undo = append(undo, func() { d.removeMade(); d.store.GiveUp(); d.hangUp(); d.connection.Close() })
+	undo = append(undo, func() { d.removeMountpoints(); d.store.GiveUp(); d.hangUp(); d.connection.Close() })
 	if cfg.Shared && before == nil {
-		d.makePoint(cfg.Mountpoint)
+		d.makeMountpoint(cfg.Mountpoint)
 	}
 
 	if before == nil {
@@ -189,14 +192,14 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 
 	undo = append(undo, func() { d.events.Close() })
 	d.service = service.New(d.serviceConfig())
-	d.store.OnEvent(d.storeEvent) // it needs the service: a fork's time may be over
+	d.store.OnEvent(d.storeEvent) // after the service is set: a fork may expire at once, and its exports are removed
 	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}
 
 	undo = append(undo, d.metrics.close)
-	// Before the mount, so that the socket is there when the mount is. Requests wait
-	// until the mount is up.
+	// The socket is made before the mount, so that a visible mount has one. Requests on the
+	// socket wait until the mount answers.
 	if d.socket, err = d.listen(); err != nil {
 		return nil, err
 	}
@@ -220,27 +223,27 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		d.mount.Wait()
 		close(d.unmounted)
 	}()
-	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
+	d.later("removing exports", d.dropExports) // the last daemon may have been killed before it removed them
 	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
 	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
 	if before != nil {
-		d.resumed()
+		d.finishTakeover()
 	}
 
 	return d, point("serving")
 }
 
-// live waits for the end, and ends in order.
-func (d *Daemon) live(signals <-chan os.Signal) error {
+// waitEnd waits for the end of the mount or for a signal, and ends the daemon in order.
+func (d *Daemon) waitEnd(signals <-chan os.Signal) error {
 	signalled := false
 	select {
 	case <-d.unmounted:
-		d.unmounting.Lock() // the caller of umount is answered before the socket closes
+		d.unmounting.Lock() // wait for umount(2), so that its caller is answered before the socket closes
 		d.log.Info("unmounted")
 		d.unmounting.Unlock()
-	case <-d.gone:
+	case <-d.detached:
 	case sig := <-signals:
 		d.log.Info("signal", "signal", sig.String())
 		signalled = true
@@ -252,7 +255,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 	d.watchers.close()
 	d.store.Forest().Thaw()
 	if signalled {
-		d.endSoon()
+		d.forceUnmount()
 	}
 
 	return d.close()
@@ -261,8 +264,8 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 // graceTime is how long programs may keep a mount busy after a signal.
 const graceTime = 2 * time.Second
 
-// endSoon unmounts, even if programs use the mount.
-func (d *Daemon) endSoon() {
+// forceUnmount unmounts, after graceTime even if programs use the mount.
+func (d *Daemon) forceUnmount() {
 	time.AfterFunc(graceTime, d.connection.HangUp)
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
@@ -288,6 +291,7 @@ func (d *Daemon) endSoon() {
 	}
 }
 
+// close ends the parts of the daemon in order, the store last.
 func (d *Daemon) close() error {
 	d.metrics.close()
 	err := d.socket.Close()
@@ -299,7 +303,7 @@ func (d *Daemon) close() error {
 	d.background.close()
 	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
 
-	d.removeMade()
+	d.removeMountpoints()
 
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
@@ -313,7 +317,7 @@ func (d *Daemon) close() error {
 	return err
 }
 
-// unmount is what `umount` asks for.
+// unmount unmounts for `umount`, or after the last `run`. With lazy it detaches a mount that is in use.
 func (d *Daemon) unmount(lazy bool) error {
 	if err := d.store.Forest().Sync(); err != nil {
 		d.log.Error("sync before unmounting", "err", err)
@@ -325,7 +329,7 @@ func (d *Daemon) unmount(lazy bool) error {
 	d.store.Forest().Thaw()
 	d.watchers.pause()
 	var err error
-	if _, ok, merr := d.mounted(); ok || merr != nil { // else umount(8) has done it
+	if _, ok, merr := d.mounted(); ok || merr != nil { // otherwise umount(8) has unmounted it
 		d.unmounting.Lock()
 		err = d.mount.Unmount()
 		d.unmounting.Unlock()
@@ -353,16 +357,16 @@ func (d *Daemon) unmount(lazy bool) error {
 	return nil
 }
 
-// copyTime is how long requests under way may take after a mount was unmounted. Then it ends,
-// although another mount namespace, such as that of a container, has a copy. What was
-// acknowledged is in the journal.
+// copyTime is how long the daemon waits after umount(2) for the kernel to end the mount. After it, the
+// daemon ends although another mount namespace, such as a container's, has a copy of the mount.
+// Acknowledged changes are in the journal.
 const copyTime = 2 * time.Second
 
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Device: d.device, Options: d.cfg.Options.String(),
 		Version: d.cfg.Version, Started: d.started, Ready: d.awaitReady, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
-		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.holdUser()},
+		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.userHolder()},
 		Survival: d.survival, Freezing: d.freezing(),
 		Upgrade:  d.upgrade,
 		Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
@@ -373,6 +377,8 @@ func (d *Daemon) serviceConfig() service.Config {
 	}
 }
 
+// inside returns the programs whose working directory or root is in one of the views or, with roots, only
+// the programs whose root is.
 func (d *Daemon) inside(views []uint32, roots bool) (out []service.Program) {
 	mounts, err := locate.Mounts()
 	m, ok := locate.On(mounts, d.cfg.Mountpoint)
@@ -394,6 +400,7 @@ func (d *Daemon) inside(views []uint32, roots bool) (out []service.Program) {
 	return out
 }
 
+// awaitReady waits until the mount answers. It fails if the mount is ending.
 func (d *Daemon) awaitReady(ctx context.Context) error {
 	select {
 	case <-d.up:
@@ -406,7 +413,7 @@ func (d *Daemon) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// mounted returns the mount as this mount namespace has it; ok is false if it is gone.
+// mounted returns the mount in the mount table of this process; ok is false if it is not there.
 func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 	mounts, err := locate.Mounts()
 	if err == nil {
@@ -415,7 +422,8 @@ func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 	return m, ok && m.Source == d.cfg.Store, err
 }
 
-// device returns the device of the mount, "" where the mount is not seen. It stays the same.
+// device returns the device number of the mount, "" while the mount is not in the mount table. A device
+// number that was found once does not change.
 func (d *Daemon) device() string {
 	if known := d.mountDevice.Load(); known != nil {
 		return *known
@@ -432,7 +440,7 @@ func (d *Daemon) device() string {
 	return device
 }
 
-// readOnly reports whether the mount is, by now: it can be remounted.
+// readOnly reports whether the mount is read-only now. A remount can change this.
 func (d *Daemon) readOnly() bool {
 	m, ok, err := d.mounted()
 	return ok && slices.Contains(strings.Split(m.VFSOptions, ","), "ro") || err != nil && d.cfg.Options.ReadOnly

@@ -98,7 +98,7 @@ func TestReadinessPipe(t *testing.T) {
 			p.progress(service.Progress{What: "importing"}) // too soon after the first
 			c.end(p, w)
 			progress, notes := 0, 0
-			ready, err := await(r, func(m Message) {
+			ready, err := awaitReady(r, func(m Message) {
 				if m.Progress != nil {
 					progress++
 				} else {
@@ -106,7 +106,7 @@ func TestReadinessPipe(t *testing.T) {
 				}
 			})
 			if !c.want(ready, err) {
-				t.Errorf("await = %+v, %v", ready, err)
+				t.Errorf("awaitReady = %+v, %v", ready, err)
 			}
 			if progress != 1 || notes != 1 {
 				t.Errorf("heard %d progress, %d notes", progress, notes)

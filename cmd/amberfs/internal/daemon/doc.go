@@ -1,32 +1,33 @@
-// Package daemon is the process that owns a store: it opens it, mounts it,
-// answers on its socket, and ends cleanly.
+// Package daemon is the process that owns a store: it opens the store, mounts it,
+// answers on its socket, and closes it.
 //
 // # Starting
 //
 // `amberfs mount` starts its own program again as a session leader with a pipe
-// (start.go). The new process checks what can be checked (check.go). On the pipe it
-// reports its progress, that it is ready, or in one sentence why not. The
-// first process prints that and ends. With -f there is one process, which notifies
-// a service manager that waits for it.
+// (start.go). The new process checks the paths, and whether it can mount (check.go). On
+// the pipe it reports its progress, and then that it is ready, or an error. The
+// first process prints these messages and ends. With -f there is one process, which
+// notifies the service manager.
 //
 // # Living
 //
 // The process has three parts: the snapshot.Store, the fusefs.Server that
 // translates the kernel's requests for it, and the service.Service, which carries
-// out what commands and control files ask for. The log is STORE/amberfs.log, which
+// out the operations of commands and control files. The log is STORE/amberfs.log, which
 // is renamed when it grows (log.go).
 //
-// The daemon never opens, reads or stands in its own mount: a request to
-// itself can only be answered by threads that may all be waiting for it. So
-// operations work on the store's trees, not on paths; its working directory is
-// "/"; and the programs that it starts on behalf of a command get the mount's
-// files as descriptors or standard input, or run in the command's process.
+// The daemon never opens a file in its own mount, and has no working directory in it:
+// only its own threads can answer such a request, and all of them may be waiting for the
+// answer. So operations work on the store's trees, not on paths; the working directory
+// is "/"; and a program that the daemon starts for a command reads the mount's
+// files from descriptors or standard input, or runs in the command's process.
 //
 // # Ending
 //
-// Whatever ends the mount ends the daemon: `amberfs umount`, umount(8),
-// fusermount3 -u, SIGTERM or SIGINT. The order is always: no more requests from
-// the kernel, no more from the socket, everything to disk, the lock goes. A
-// signal does not wait for programs that keep the mount busy: the mount is
-// detached, and ended after a short grace; `umount` without --lazy refuses.
+// The daemon ends when its mount ends, by `amberfs umount`, umount(8),
+// fusermount3 -u, SIGTERM or SIGINT. The order is always: requests from
+// the kernel end, requests on the socket end, all data is written to disk, and the lock is
+// released. A signal also ends a mount that programs keep busy: after graceTime the mount is
+// detached, and after another one the daemon ends. `umount` without --lazy fails for a busy
+// mount.
 package daemon

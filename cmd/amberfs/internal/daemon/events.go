@@ -21,12 +21,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
+// eventsDir is the directory of the event log in the store.
 const eventsDir = "events"
 
-// eventPath is the longest path that is built for an event: no event has a longer one.
+// eventPath is the length up to which paths are built for events. It is one more than an event may have,
+// so that package events sees which paths are longer, and shortens them.
 const eventPath = events.MaxPath + 1
 
-// openEvents opens the event log. In a takeover events wait until it can be opened.
+// openEvents opens the event log. If the log cannot be read in a takeover, events stay in memory until
+// it can.
 func (d *Daemon) openEvents() error {
 	dir := filepath.Join(d.cfg.Store, eventsDir)
 	d.events = events.New(dir, events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode, Share: d.tenant})
@@ -45,24 +48,24 @@ func (d *Daemon) openEvents() error {
 		return nil
 	}
 	if d.cfg.takesOver() != nil {
-		d.again("reading the event log", load)
+		d.retry("reading the event log", load)
 		return nil
 	}
 
 	return load()
 }
 
-// tenant is the fork of main that a workspace is, or is in; 0 is main.
-func (d *Daemon) tenant(view uint32) (of uint32) {
+// tenant returns the fork of main that is, or contains, the workspace of a view; 0 stands for main.
+func (d *Daemon) tenant(view uint32) (tenant uint32) {
 	ws, _ := d.store.Workspace(view)
 	for ws != nil && ws.IsFork() {
-		of, ws = ws.View(), ws.Parent()
+		tenant, ws = ws.View(), ws.Parent()
 	}
-	return of
+	return tenant
 }
 
-// loadLog reads the event log. One that cannot be read is set aside, and another
-// begun: it is no part of the stored data, and a mount does not fail for it.
+// loadLog reads the event log. A damaged log is renamed, and a new one begins: the event log is
+// not part of the stored data, so a mount must not fail because of it.
 func loadLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
 	err := l.Load()
 	if err == nil || errs.Shortage(err) || errors.Is(err, fs.ErrPermission) {
@@ -91,8 +94,8 @@ func (d *Daemon) dropExports() {
 	}
 }
 
-// resolveNode finds the present path and size of a node, some time after the
-// event that it is asked for.
+// resolveNode returns the present path and size of a node. Package events calls it some time
+// after an event of the node.
 func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
 	id := live.Node(view, node)
 	p, err := d.store.Forest().Path(id, eventPath)
@@ -106,8 +109,8 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 	return p, size, true
 }
 
-// mountEvent records a change through the mount, while the request waits. A file that is
-// written repeatedly is looked up once.
+// mountEvent records a change through the mount, while the request waits. The path of a file is looked up
+// for the first of several writes in a row only.
 func (d *Daemon) mountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,
@@ -140,7 +143,8 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 	return path.Join(p, name)
 }
 
-// storeEvent records an event of a workspace, and of each path of a restore.
+// storeEvent records an event that the store reports, such as a snapshot or a path that a restore changed.
+// c is the caller of the operation.
 func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })
@@ -148,7 +152,7 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 		return
 	}
 
-	d.forgetName(e, c.Direct)
+	d.dropName(e, c.Direct)
 
 	if e.Action != events.Captured {
 		e.Path = cmp.Or(e.Path, ".")
@@ -157,16 +161,17 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	}
 
 	span := d.events.Captured(e)
-	// The caller does not wait for it.
+	// The caller of the snapshot does not wait for the counting.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
 }
 
-// forgetName removes the name of what no longer exists from the kernel's cache.
-func (d *Daemon) forgetName(e events.Event, direct bool) {
+// dropName drops the name of a snapshot or fork that an event removed or renamed from the kernel's cache.
+// direct: the caller did not come through the mount, so it may wait.
+func (d *Daemon) dropName(e events.Event, direct bool) {
 	select {
 	case <-d.up:
 	default:
-		return // there was no search yet
+		return // the mount does not answer yet, so the kernel has no names
 	}
 
 	switch e.Action {
@@ -177,19 +182,20 @@ func (d *Daemon) forgetName(e events.Event, direct bool) {
 	}
 }
 
-// later runs fn in the background. Only the end of the daemon waits for it.
+// later runs fn in the background. Only the end of the daemon waits for it. what names fn in the log.
 func (d *Daemon) later(what string, fn func()) {
 	d.background.start(func() { guard.Call(d.log, what, fn) })
 }
 
-// background is what runs beside the requests. The store takes snapshots, and tells of
-// them, until it is closed: what comes after close is not started.
+// background has the goroutines that belong to no request. The store takes snapshots, and reports
+// events of them, until it is closed, so start may be called after close. It does nothing then.
 type background struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards closed
 	closed  bool
 	running sync.WaitGroup
 }
 
+// start calls fn on a goroutine.
 func (b *background) start(fn func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +204,7 @@ func (b *background) start(fn func()) {
 	}
 }
 
-// close returns when all have ended.
+// close returns when all goroutines have ended.
 func (b *background) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -206,7 +212,7 @@ func (b *background) close() {
 	b.running.Wait()
 }
 
-// countEvents writes down with a snapshot what happened since the one before.
+// countEvents stores with a snapshot the numbers of the events since the snapshot before it.
 func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	ws, ok := d.store.Workspace(view)
 	if !ok {
@@ -217,6 +223,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 		i.FirstEvent, i.LastEvent, i.Counts = span.First, span.Last, span.Counts
 	})
 	if err != nil {
-		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err) // deleted meanwhile
+		// The snapshot was deleted before its events were counted.
+		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err)
 	}
 }

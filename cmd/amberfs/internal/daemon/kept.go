@@ -22,10 +22,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// This is a daemon's side of its keeper: what it hands over, what it takes over from the
-// daemon before, and what it reports. See package keeper.
+// This file has the daemon's part of the work with its keeper: it gives the keeper the mount, takes a mount
+// over from an earlier daemon, and reports its state. See package keeper.
 
-// takesOver returns the connection to the kernel that this daemon takes over, if any.
+// takesOver returns the connection to the kernel that this daemon takes over, nil if it mounts.
 func (cfg *Config) takesOver() *keeper.Connection {
 	if cfg.Keeper == nil {
 		return nil
@@ -33,7 +33,7 @@ func (cfg *Config) takesOver() *keeper.Connection {
 	return cfg.Keeper.Connection
 }
 
-// lock is the lock of the store that was inherited; nil if none was.
+// lock returns the lock of the store in a takeover, else nil.
 func (cfg *Config) lock() *os.File {
 	if cfg.takesOver() == nil {
 		return nil
@@ -48,35 +48,37 @@ func (d *Daemon) listen() (*service.Server, error) {
 	return d.service.ListenOn(d.cfg.Store, os.NewFile(uintptr(d.cfg.Keeper.Socket), "socket"))
 }
 
-// keptOptions are the options of a mount whose daemon has a keeper.
-func (d *Daemon) keptOptions(o *fusefs.Options) {
+// setKeeperOptions sets the options of a mount whose daemon has a keeper.
+func (d *Daemon) setKeeperOptions(o *fusefs.Options) {
 	l := d.cfg.Keeper
 	if l == nil {
 		return
 	}
 
 	o.Kept, o.Poison = true, l.Poison
-	turns := newSuspects(l.Suspects)
+	suspects := newSuspects(l.Suspects)
 	o.Resent = func(unique uint64, answered bool) {
 		if answered {
 			l.Send(keeper.Message{Answered: unique})
-			turns.answered(unique)
-		} else if turns.begin(unique) {
+			suspects.endTurn(unique)
+		} else if suspects.beginTurn(unique) {
 			l.Send(keeper.Message{Began: unique})
 		}
 	}
 }
 
-// attach mounts, or takes the mount over. From its return on a crash is a pause, if it can be.
+// attach mounts, or takes the mount over. After its return the keeper starts another daemon after a crash,
+// unless crashEnds is set.
 func (d *Daemon) attach() (err error) {
 	l := d.cfg.Keeper
 	if c := d.cfg.takesOver(); c != nil {
 		d.mount, err = fusefs.TakeOver(d.mountOptions(), l.Device, fusefs.Connection{Init: c.Init, Answer: c.Answer})
-		if err == nil {
-			d.watchKeeper()
+		if err != nil {
+			return err
 		}
 
-		return err
+		d.watchKeeper()
+		return nil
 	}
 
 	if d.mount, err = fusefs.Mount(d.mountOptions()); err != nil {
@@ -85,13 +87,13 @@ func (d *Daemon) attach() (err error) {
 
 	switch {
 	case l == nil:
-		d.setAlone("it has no keeper")
+		d.setCrashEnds("it has no keeper")
 	case !d.mount.Resends():
-		d.setAlone("this kernel does not send requests again, as Linux 6.9 and newer do")
+		d.setCrashEnds("this kernel does not send requests again, as Linux 6.9 and newer do")
 	default:
-		if err := d.hold(); err != nil {
+		if err := d.giveToKeeper(); err != nil {
 			d.log.Error("handing the mount to the keeper", "err", err)
-			d.setAlone("the keeper could not take it")
+			d.setCrashEnds("the keeper could not take it")
 		}
 		d.watchKeeper()
 	}
@@ -99,8 +101,9 @@ func (d *Daemon) attach() (err error) {
 	return nil
 }
 
-// hold hands the mount to the keeper.
-func (d *Daemon) hold() error {
+// giveToKeeper sends the keeper the connection to the kernel, with the descriptors of the device, the lock
+// and the socket.
+func (d *Daemon) giveToKeeper() error {
 	if err := d.store.Connect(); err != nil {
 		return err
 	}
@@ -116,8 +119,8 @@ func (d *Daemon) hold() error {
 	})
 }
 
-// withFD calls fn with the descriptor of a socket. (os.File.Fd would make it a blocking one,
-// of which Close waits for the end of what reads.)
+// withFD calls fn with the descriptor of a socket. os.File.Fd is not used because it makes the
+// descriptor blocking, and Close of a blocking one waits until its readers return.
 func withFD(c syscall.Conn, fn func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -136,22 +139,24 @@ func (d *Daemon) tellKeeper(m keeper.Message) {
 	}
 }
 
-func (d *Daemon) setAlone(why string) { d.alone.Store(&why) }
+func (d *Daemon) setCrashEnds(why string) { d.crashEnds.Store(&why) }
 
+// watchKeeper waits in the background for the end of the keeper. The daemon continues without it.
 func (d *Daemon) watchKeeper() {
 	go func() {
 		<-d.cfg.Keeper.Lost()
 
 		if !d.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
-			d.setAlone("its keeper has ended")
+			d.setCrashEnds("its keeper has ended")
 			d.socket.Own()
 		}
 	}()
 }
 
-// resumed is called when a mount that was taken over answers.
-func (d *Daemon) resumed() {
+// finishTakeover is called when a mount that was taken over answers. It records the event, and takes the
+// users of the earlier daemon over.
+func (d *Daemon) finishTakeover() {
 	l := d.cfg.Keeper
 	d.pause = time.Since(l.Died)
 	pause := d.pause.Round(time.Millisecond)
@@ -191,8 +196,10 @@ func (d *Daemon) resumed() {
 	}
 }
 
-// holdUser returns the function that has the connection of a run outlive the daemon.
-func (d *Daemon) holdUser() func(*net.UnixConn, string) (joined, left func()) {
+// userHolder returns the function service.Joining.Hold, nil without a keeper. The function sends the
+// connection of an `amberfs run` to the keeper, so that the connection outlives the daemon. The caller
+// calls joined when the run has its answer, and left when the run has ended.
+func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) {
 	l := d.cfg.Keeper
 	if l == nil {
 		return nil
@@ -212,7 +219,7 @@ func (d *Daemon) addUser(c *net.UnixConn, u *keeper.User) error {
 	return withFD(c, func(fd int) error { return d.cfg.Keeper.Add(u, fd) })
 }
 
-// freezing is what outlives the daemon of a freeze.
+// freezing connects freezes with the keeper, which passes the end of a freeze on to the next daemon.
 func (d *Daemon) freezing() service.Freezing {
 	f := service.Freezing{Tell: func(until time.Time) { d.tellKeeper(keeper.Message{Frozen: &until}) }}
 	if l := d.cfg.Keeper; l != nil {
@@ -221,9 +228,10 @@ func (d *Daemon) freezing() service.Freezing {
 	return f
 }
 
+// survival describes the last takeover, and whether the mount would survive a crash.
 func (d *Daemon) survival() service.Survival {
 	var s service.Survival
-	if why := d.alone.Load(); why != nil {
+	if why := d.crashEnds.Load(); why != nil {
 		s.CrashEnds = *why
 	}
 	if l := d.cfg.Keeper; l != nil {
@@ -233,8 +241,8 @@ func (d *Daemon) survival() service.Survival {
 	return s
 }
 
-// Terms are what programs must agree in so that one can replace the other under a mount: the
-// format of the store, the answer to INIT, and what a keeper and a daemon tell each other.
+// Terms returns a text that must be the same for two programs if one is to replace the other under a mount:
+// the format of the store, the version of the keeper's messages, and the answer to INIT.
 func (cfg *Config) Terms(init []byte) (string, error) {
 	answer, err := fusefs.AnswerTo(fusefs.Options{Flags: cfg.flags(), Logger: slog.New(slog.DiscardHandler)}, init)
 	return fmt.Sprintf("%skeeper %d\n%x\n", storedir.FormatLine, keeper.Version, answer), err
@@ -247,10 +255,11 @@ const (
 	TermsCommand = "terms"
 )
 
-// upgrade checks a program, and has the keeper replace this daemon by it. The client's
-// connection is answered by the next daemon.
+// upgrade checks a program, and has the keeper replace this daemon by one of the program. take returns the
+// client's connection; the next daemon answers on it. After upgrade has called take it returns nil, and
+// answers a failure on the connection.
 func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
-	if why := d.alone.Load(); why != nil {
+	if why := d.crashEnds.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
 	}
 	if err := d.compareTerms(ctx, program); err != nil {
@@ -262,7 +271,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	if err := d.drain(ctx); err != nil {
 		return err
 	}
-	if err := d.events.Flush(); err != nil { // those of the last commands
+	if err := d.events.Flush(); err != nil { // the events of the last commands
 		d.log.Warn("writing events", "err", err)
 	}
 
@@ -284,10 +293,11 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	return nil
 }
 
-// drainTime is how long an upgrade waits for the end of commands. Those that begin meanwhile wait for it.
+// drainTime is how long an upgrade waits for the end of running commands. Commands that begin during this
+// time wait for the upgrade.
 const drainTime = 30 * time.Second
 
-// drain waits until the end of this daemon breaks no command.
+// drain waits until no command is running, so that the end of this daemon interrupts none.
 func (d *Daemon) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -301,6 +311,7 @@ func (d *Daemon) drain(ctx context.Context) error {
 		WithHint("upgrade when that has ended")
 }
 
+// compareTerms runs a program to print its terms, and fails if they differ from the daemon's.
 func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 	_, c := d.mount.Connection()
 	ours, err := d.cfg.Terms(c.Init)
@@ -331,7 +342,7 @@ func (d *Daemon) compareTerms(ctx context.Context, program string) error {
 	return nil
 }
 
-// answerUpgrade answers a client that asked the daemon before for an upgrade.
+// answerUpgrade answers a client that asked the earlier daemon for an upgrade. f is its connection.
 func (d *Daemon) answerUpgrade(f *os.File) {
 	c, err := net.FileConn(f)
 	f.Close()

@@ -15,28 +15,29 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
+// LogName is the name of the log in the store.
 const LogName = "amberfs.log"
 
-// maxLog is the size in bytes at which the log is renamed.
+// maxLog is the size in bytes above which the log is renamed, and the most that is buffered before open.
 const maxLog = 4 << 20
 
-// logFile is where the daemon's log goes: into memory until the store
-// exists, then into a file that is moved to amberfs.log.1 when it grows.
+// A logFile is the daemon's log. It is in memory until the store exists, and then in a
+// file that is renamed to amberfs.log.1 when it grows.
 type logFile struct {
-	also io.Writer // with -f, the terminal; may be nil
+	also io.Writer // also gets the log: the terminal, with -f; may be nil
 
-	mu   sync.Mutex
-	held []byte       // before open
-	dir  *vfs.Beneath // the store
-	path string
-	f    *os.File
-	size int64
-	max  int64
+	mu       sync.Mutex // guards the fields below
+	buffered []byte     // the log before open
+	dir      *vfs.Beneath
+	path     string
+	f        *os.File // nil before open
+	size     int64
+	max      int64
 }
 
 // LogLine appends a line to the log of a store whose daemon is not running.
 func LogLine(store, text string, args ...any) {
-	l := newLog(io.Discard) // with a writer, so that the error output of this process stays what it is
+	l := newLog(io.Discard) // with a writer, so that reopen does not redirect the error output of this process
 	if l.open(store) != nil {
 		return
 	}
@@ -59,13 +60,13 @@ func (l *logFile) open(store string) error {
 		return fmt.Errorf("opening the log: %w", errors.Join(err, l.dir.Close()))
 	}
 
-	l.write(l.held)
-	l.held = nil
+	l.write(l.buffered)
+	l.buffered = nil
 
 	return nil
 }
 
-// reopen is called with mu held.
+// reopen opens the file at path, and closes the one before it. The caller holds mu.
 func (l *logFile) reopen() error {
 	f, err := l.dir.File(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -83,7 +84,7 @@ func (l *logFile) reopen() error {
 	}
 
 	l.f, l.size = f, st.Size()
-	// What the runtime says when the process crashes belongs here too.
+	// The stacks that the Go runtime prints in a crash also belong into the log.
 	_ = debug.SetCrashOutput(f, debug.CrashOptions{})
 	if l.also == nil {
 		_ = unix.Dup3(int(f.Fd()), 2, 0)
@@ -104,20 +105,21 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 	if l.f != nil {
 		l.write(p)
-	} else if len(l.held) < maxLog {
-		l.held = append(l.held, p...)
+	} else if len(l.buffered) < maxLog {
+		l.buffered = append(l.buffered, p...)
 	}
 
 	return len(p), nil
 }
 
+// write appends to the file, which it renames first if it is full. The caller holds mu.
 func (l *logFile) write(p []byte) {
 	if l.size > 0 && l.size+int64(len(p)) > l.max {
 		err := l.dir.Rename(l.path, l.path+".1")
 		if err == nil {
 			err = l.reopen()
 		}
-		if err != nil && l.f.Truncate(0) == nil { // something is in the way
+		if err != nil && l.f.Truncate(0) == nil { // the file cannot be renamed, so its contents are dropped
 			l.size = 0
 		}
 	}

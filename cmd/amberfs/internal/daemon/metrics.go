@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// metrics are those of the store and of the kernel's requests, for Prometheus. They are nil
-// without the mount option.
+// metrics serves metrics of the store and of the kernel's requests to Prometheus. Daemon.metrics is nil
+// without the mount option metrics.
 type metrics struct {
 	d             *Daemon
 	http          *http.Server
@@ -46,15 +46,15 @@ func newMetrics(d *Daemon) *metrics {
 	return m
 }
 
-// serveMetrics begins to serve metrics, if it is asked for. A takeover goes on without: the daemon
-// before may have the port until it has come to its end.
+// serveMetrics begins to serve metrics, if the mount option is set. In a takeover it does not wait for
+// the port, which the earlier daemon may have until it has ended.
 func (d *Daemon) serveMetrics() error {
 	if d.cfg.Options.Metrics == "" {
 		return nil
 	}
 	d.metrics = newMetrics(d)
 	if d.cfg.takesOver() != nil {
-		d.again("serving metrics", d.metrics.listen)
+		d.retry("serving metrics", d.metrics.listen)
 		return nil
 	}
 
@@ -78,7 +78,7 @@ func (m *metrics) listen() error {
 	return nil
 }
 
-// handler answers what Prometheus asks for.
+// handler returns the HTTP handler of /metrics.
 func (m *metrics) handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m, m.took, m.read, m.written, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -90,6 +90,7 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
+// add counts a request.
 func (m *metrics) add(a fusefs.AnsweredRequest) {
 	if a.Op != "" {
 		m.took.WithLabelValues(a.Op).Observe(a.Took.Seconds())
@@ -104,7 +105,8 @@ func (m *metrics) close() {
 	}
 }
 
-// Describe sends nothing: which metrics there are is known only in Collect.
+// Describe implements prometheus.Collector. It sends no descriptions, because the labels are known only
+// in Collect.
 func (*metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the metrics of the store when they are requested.
@@ -119,8 +121,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	guard.Call(m.d.log, "metrics", func() { collect(ch, m.d.mount.Counters(), m.d.store.Main().Status(), m.d.survival()) })
 }
 
+// collect sends the metrics of a store. requests are the counters of fusefs.Server.
 func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.Status, crashes service.Survival) {
-	// A label is a name and a value.
+	// label is empty, or the name and the value of a label.
 	send := func(kind prometheus.ValueType, name, help string, v float64, label []string) {
 		var names []string
 		if len(label) > 0 {

@@ -26,42 +26,42 @@ type Config struct {
 	Store      string
 	Mountpoint string
 	Options    mountopt.Options
-	From       string       // fills a new store; "" for none
-	Exclude    []string     // directories below From that are not copied. The store may be there too then
-	Relink     bool         // links into From become relative in the copy
-	Shared     bool         // it is a daemon of `run` in its own mount namespace, and ends with its last user
-	Groups     []uint       // supplementary groups of the user, if it is in a user namespace that maps only one; else nil
-	Remote     string       // URL@SNAPSHOT that a new store begins with; "" for none
-	OrEmpty    bool         // it begins empty if there is no such snapshot
-	Version    string       // of the program, for the log and for hello
-	LogTo      io.Writer    // gets the log besides the file; nil for none
-	Keeper     *keeper.Link // the process that starts another daemon after a crash; nil if there is none
+	From       string       // the directory of which a new store is a copy; "" for an empty store
+	Exclude    []string     // directories below From that are not copied. If there are any, the store may be below From
+	Relink     bool         // symbolic links into From become relative in the copy
+	Shared     bool         // the daemon was started by `run` in a mount namespace of its own, and ends with its last user
+	Groups     []uint       // supplementary groups of the user, if the daemon is in a user namespace that maps only one id; else nil
+	Remote     string       // URL@SNAPSHOT, the remote snapshot with which a new store begins; "" for none
+	OrEmpty    bool         // a new store begins empty if the remote has no such snapshot
+	Version    string       // version of the program
+	LogTo      io.Writer    // also gets the log; nil for none
+	Keeper     *keeper.Link // the keeper that started this daemon; nil if none did
 }
 
-// closeTime bounds the work that an umount does and the next mount could as well:
-// a reader waits for it.
+// closeTime bounds the time that Close of the store spends on work that the next mount can
+// also do, because the caller of umount waits for it.
 const closeTime = 300 * time.Millisecond
 
-// defaultPatience is that of a mount without the options timeout and hard.
+// defaultPatience is the patience of a mount without the options timeout and hard.
 const defaultPatience = 30 * time.Second
 
-// Patience is how long programs wait for what may come back: a remote, or space for a daemon that takes
-// over. It is negative without limit.
+// Patience is how long programs wait for a remote that does not answer, and for a daemon that takes over
+// and lacks a resource. A negative value means no limit.
 func (cfg *Config) Patience() time.Duration {
 	if cfg.Options.Hard {
 		return -1
 	}
-	if d, _ := time.ParseDuration(cfg.Options.Timeout); d > 0 { // it was checked
+	if d, _ := time.ParseDuration(cfg.Options.Timeout); d > 0 { // mountopt has checked it
 		return d
 	}
 
 	return defaultPatience
 }
 
-// flags are those of the mount.
+// flags returns the flags of the mount.
 func (cfg *Config) flags() fusefs.Flags {
 	flags := cfg.Options.Flags
-	if cfg.Shared { // the mount is private
+	if cfg.Shared { // the mount is in a mount namespace of its own, so other options are safe
 		flags.ACL, flags.AllowOther = !cfg.Options.NoACL, flags.AllowOther || os.Geteuid() == 0
 	}
 	return flags
@@ -86,12 +86,12 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Changed:    d.watchers.changed,
 	}
 
-	d.keptOptions(&o)
+	d.setKeeperOptions(&o)
 
 	return o
 }
 
-// ids are those of the user, where the kernel accepts no others.
+// ids returns the ids of the user if the kernel accepts no other ids, else nil.
 func (cfg *Config) ids() *fusefs.Ids {
 	if cfg.Groups == nil {
 		return nil
@@ -104,8 +104,8 @@ func (cfg *Config) ids() *fusefs.Ids {
 	return ids
 }
 
-// Remount changes the kernel's flags of a mount: ro, rw and those of mount(8). The options
-// of the daemon (allow_other, acl, snapdir) stay as they are.
+// Remount changes the flags of a mount that the kernel handles: ro, rw, exec and the like. Options that the
+// daemon handles (allow_other, acl, snapdir) do not change.
 func Remount(mountpoint string, o mountopt.Options) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -127,22 +127,23 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	return nil
 }
 
-// maxShare is what all diffs and imports together may take.
+// maxShare is the largest memory, in bytes, that all diffs and imports together may take.
 const maxShare = 256 << 20
 
-// memoryShare is the memory for all diffs and imports, less in a small control group.
+// memoryShare returns the memory, in bytes, that all diffs and imports together may take. It is at most a
+// quarter of the limit of the control group.
 func memoryShare() int64 { return min(maxShare, groupMemory()/4) }
 
-// limitMemory lets garbage take half of what is in use at most, and less as the process nears the
-// memory limit of its control group, of which git needs a part.
+// limitMemory configures the Go garbage collector: garbage is at most half of the live memory, and less
+// when the process nears 7/10 of the memory limit of its control group. The rest is for git.
 func limitMemory() {
 	debug.SetGCPercent(50)
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // else GOMEMLIMIT says it
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT has set no limit
 		debug.SetMemoryLimit(groupMemory() / 10 * 7)
 	}
 }
 
-// groupMemory is the memory that the control group of the daemon may have.
+// groupMemory returns the memory limit of the daemon's control group in bytes, MaxInt64 without a limit.
 func groupMemory() int64 {
 	most := int64(math.MaxInt64)
 	b, err := os.ReadFile("/proc/self/cgroup")
@@ -160,6 +161,7 @@ func groupMemory() int64 {
 	return most
 }
 
+// memoryLimit reads the limit of a control group, MaxInt64 if there is none.
 func memoryLimit(group, file string) int64 {
 	b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", group, file))
 	if err != nil {

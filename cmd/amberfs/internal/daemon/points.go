@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// point is where a test has a daemon fail that takes over. The environment names a directory; a file in
-// it with the name of the point says how, and is removed.
+// point has a daemon fail at the point name of a takeover, if a test has put a file with this name into the
+// directory $AMBERFS_TEST_POINTS. The text of the file says how to fail. point removes the file.
 func point(name string) error {
 	file := filepath.Join(os.Getenv("AMBERFS_TEST_POINTS"), name)
 	how, err := os.ReadFile(file)

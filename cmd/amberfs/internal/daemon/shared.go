@@ -15,16 +15,17 @@ import (
 
 // shared counts the `run` commands that use a daemon's mount.
 type shared struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below, after start
 	users  int
 	ending bool
-	made   []string // empty directories that are removed at the end
+	made   []string // directories that makeMountpoint made
 }
 
+// joinTime is how long a daemon that `run` started waits for its first user.
 const joinTime = 10 * time.Second
 
-// PrivateMounts lets mounts of this namespace follow those outside, but not the other
-// way round: a mount that is unmounted outside must not stay in use here.
+// PrivateMounts makes the mounts of this namespace slaves of the mounts outside: a mount that is made or
+// unmounted outside is also made or unmounted here, so that it does not stay in use, but not vice versa.
 func PrivateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errs.Fail(errs.Perm, "cannot make the mounts private: %w", err)
@@ -32,11 +33,12 @@ func PrivateMounts() error {
 	return nil
 }
 
-// RunMountpoint is where `run STORE` mounts the workspace.
+// RunMountpoint is the directory on which `run STORE` mounts the workspace.
 func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 
-// join counts a user, and copies the mount for it. An ordinary user's daemon outside of
-// `run` may not copy mounts; its mount is visible to the user.
+// join counts a user, and returns a detached copy of the mount for it (open_tree(2)). A daemon that an
+// ordinary user started with `mount` may not copy mounts: then join returns nil, and the user uses the
+// visible mount.
 func (d *Daemon) join(options string) (*os.File, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
@@ -45,13 +47,13 @@ func (d *Daemon) join(options string) (*os.File, error) {
 		return nil, errs.Fail(errs.NotExist, "the daemon of the store %s is ending", d.cfg.Store)
 	}
 
-	if has := d.cfg.Options.String(); options != "" && options != has {
-		return nil, errs.Fail(errs.Exist, "the store %s is in use with other options: %q", d.cfg.Store, has).
+	if ours := d.cfg.Options.String(); options != "" && options != ours {
+		return nil, errs.Fail(errs.Exist, "the store %s is in use with other options: %q", d.cfg.Store, ours).
 			WithHint("use the same options, or none")
 	}
 
-	// A mount point for a user that has no other one.
-	d.makePoint(RunMountpoint(d.cfg.Store))
+	// The `run` mounts its copy here if no other directory was named.
+	d.makeMountpoint(RunMountpoint(d.cfg.Store))
 	var tree *os.File
 	fd, err := unix.OpenTree(unix.AT_FDCWD, d.cfg.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	switch {
@@ -66,6 +68,7 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	return tree, nil
 }
 
+// leave counts a user that has ended. It reports whether the daemon ends because of this.
 func (d *Daemon) leave() (ends bool) {
 	d.shared.mu.Lock()
 	d.shared.users--
@@ -73,7 +76,7 @@ func (d *Daemon) leave() (ends bool) {
 	return d.endUnused()
 }
 
-// endUnused ends a daemon that `run` started and that has no users.
+// endUnused unmounts, and so ends the daemon, if `run` started it and it has no users.
 func (d *Daemon) endUnused() (ends bool) {
 	d.shared.mu.Lock()
 	ends = d.cfg.Shared && d.shared.users == 0 && !d.shared.ending
@@ -90,7 +93,7 @@ func (d *Daemon) endUnused() (ends bool) {
 	return ends
 }
 
-// umount is what a user asks for.
+// umount unmounts for the command `umount`. Without lazy it fails if the mount has users.
 func (d *Daemon) umount(lazy bool) error {
 	d.shared.mu.Lock()
 	n := d.shared.users
@@ -102,16 +105,17 @@ func (d *Daemon) umount(lazy bool) error {
 	return d.unmount(lazy)
 }
 
-// makePoint makes a mount point that is removed at the end. Both are done while the store
-// is locked, because removing a directory ends the mounts on it in other namespaces.
-func (d *Daemon) makePoint(dir string) {
+// makeMountpoint makes a directory that removeMountpoints removes at the end. Both are called while the
+// store is locked, because removing a directory would unmount another daemon's mount on it in other
+// namespaces.
+func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.made = append(d.shared.made, dir)
 		d.tellKeeper(keeper.Message{Made: d.shared.made})
 	}
 }
 
-func (d *Daemon) removeMade() {
+func (d *Daemon) removeMountpoints() {
 	for _, dir := range d.shared.made {
 		_ = unix.Rmdir(dir)
 	}

@@ -27,8 +27,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Args returns the command line of the daemon, which is readable in ps(1). The command must end up
-// in Run.
+// Args returns the arguments of the program for the daemon of cfg, as ps(1) shows them. The command line
+// must parse them into the same Config, and call Run.
 func (cfg Config) Args() []string {
 	out := []string{"mount", "-f"}
 	if cfg.Shared {
@@ -56,8 +56,8 @@ func (cfg Config) Args() []string {
 	return append(out, "--", cfg.Store, cfg.Mountpoint)
 }
 
-// Spawn starts the daemon of cfg, and waits until the mount is ready. The end of ctx ends the
-// daemon.
+// Spawn starts the daemon of cfg, and waits until the mount is ready. If ctx is cancelled before, Spawn ends
+// the daemon.
 func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -66,12 +66,12 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	defer r.Close()
 
 	cmd := exec.Command("/proc/self/exe", cfg.Args()...)
-	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
+	cmd.Args[0] = "amberfs" // with its name mount.fuse.amberfs, the program is a helper of mount(8)
 	cmd.Dir = "/"
 	cmd.Env = append(unmanaged(os.Environ()), ReadyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
-	var said bytes.Buffer
-	cmd.Stderr = &said // until the daemon has opened its log
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr // the daemon writes there until it has opened its log
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
 	w.Close()
@@ -82,7 +82,7 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 
-	ready, err := await(r, s)
+	ready, err := awaitReady(r, s)
 	if err == nil {
 		FirstOpen(ready.Mountpoint)
 		return ready, cmd, nil
@@ -93,14 +93,14 @@ func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr
 		return Ready{}, nil, ctx.Err()
 	}
 	if errors.Is(err, errSilent) {
-		return Ready{}, nil, errs.Fail(errs.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said.Bytes(), 5))
+		return Ready{}, nil, errs.Fail(errs.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(stderr.Bytes(), 5))
 	}
 
 	return Ready{}, nil, err
 }
 
-// FirstOpen opens a file of a mount, if it is visible here. Until fusefs has answered an OPEN
-// with ENOSYS, the kernel sends a RELEASE for every file that a program creates.
+// FirstOpen opens a file in the mount at point, if the mount is visible in this mount namespace. Until
+// fusefs has answered an OPEN with ENOSYS, the kernel sends a RELEASE for every file that a program creates.
 func FirstOpen(point string) {
 	if f, err := os.Open(filepath.Join(point, naming.SnapshotsDir, "README")); err == nil {
 		f.Close()
@@ -115,19 +115,19 @@ func firstLines(b []byte, n int) string {
 	return ": " + strings.Join(lines[:min(n, len(lines))], "\n  ")
 }
 
-// ReadyEnv names the descriptor of the readiness pipe in the environment of a daemon.
+// ReadyEnv is the environment variable with the descriptor of the readiness pipe.
 const ReadyEnv = "_AMBERFS_READY_FD"
 
-// A Message says how the start of a daemon goes. One field is set. The last message of Run
-// has one of Ready and Error.
+// A Message reports the start of a daemon to the process that started it. One field is set. The last
+// message of Run has Ready or Error.
 type Message struct {
 	Progress *service.Progress `json:"progress,omitempty"`
-	Note     string            `json:"note,omitempty"` // something that a person should know
+	Note     string            `json:"note,omitempty"` // a sentence for the user
 	Ready    *Ready            `json:"ready,omitempty"`
 	Error    *errs.Error       `json:"error,omitempty"`
 }
 
-// Ready is what `mount` knows once the mount can be used.
+// Ready is the message that the mount can be used.
 type Ready struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
@@ -142,7 +142,7 @@ func (s Starter) progress(p service.Progress) { s(Message{Progress: &p}) }
 
 func (s Starter) note(text string) { s(Message{Note: text}) }
 
-// ReadyPipe returns the pipe of a process that Spawn started, or nil.
+// ReadyPipe returns the readiness pipe of a process that Spawn started, nil for other processes.
 func ReadyPipe() *os.File {
 	fd, err := strconv.Atoi(os.Getenv(ReadyEnv))
 	if err != nil {
@@ -155,7 +155,7 @@ func ReadyPipe() *os.File {
 	return os.NewFile(uintptr(fd), "readiness pipe")
 }
 
-// StarterOn returns the Starter of a daemon with a pipe, or nil.
+// StarterOn returns a Starter that writes messages to a pipe, nil if pipe is nil.
 func StarterOn(pipe *os.File) Starter {
 	if pipe == nil {
 		return nil
@@ -163,10 +163,11 @@ func StarterOn(pipe *os.File) Starter {
 	return pipeStarter(pipe)
 }
 
-// pipeStarter writes to the process at the other end of the pipe, which may be gone.
+// pipeStarter returns a Starter that writes messages as JSON to a pipe. Errors are ignored, because the
+// reader may have ended.
 func pipeStarter(w *os.File) Starter {
 	var mu sync.Mutex
-	var last time.Time // of progress
+	var last time.Time // when the last Progress was written
 	return func(m Message) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -186,7 +187,8 @@ func pipeStarter(w *os.File) Starter {
 	}
 }
 
-func await(r io.Reader, s Starter) (Ready, error) {
+// awaitReady passes the messages of a pipe on to s, until one has Ready or Error.
+func awaitReady(r io.Reader, s Starter) (Ready, error) {
 	br := bufio.NewReader(r)
 
 	for {
@@ -220,7 +222,7 @@ const notifyEnv = "NOTIFY_SOCKET"
 
 // notify reports the state to the service manager, if there is one (Type=notify).
 func (d *Daemon) notify(state string) {
-	if d.cfg.Keeper != nil { // which is the process that the manager waits for
+	if d.cfg.Keeper != nil { // the service manager accepts messages from the keeper, which it started
 		d.cfg.Keeper.Send(keeper.Message{Notify: state})
 		return
 	}
@@ -230,8 +232,8 @@ func (d *Daemon) notify(state string) {
 	}
 }
 
-// unmanaged is the environment without the service manager: a daemon in the
-// background is no service, and must not speak for the one that started it.
+// unmanaged returns an environment without the variable of the service manager: a daemon in the
+// background is no service, and must not notify the manager for the service that started it.
 func unmanaged(environ []string) []string {
 	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
 }

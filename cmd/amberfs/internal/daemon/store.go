@@ -25,15 +25,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Make makes the store of cfg, if there is none yet, and fills it. It is what
-// `run` does outside of its namespaces, where every user has a name. It reports whether it
-// filled the store.
+// Make makes the store of cfg, if it does not exist, and fills it. It reports whether it filled the
+// store. `run` calls it before it enters its namespaces, because all user ids are mapped outside.
 func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 	err = WhenFree(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
 			from, err := storedir.Unfilled(cfg.Store)
 			if from == "" || err != nil {
-				return errors.Join(err, usedAgain(cfg, s.note))
+				return errors.Join(err, checkReuse(cfg, s.note))
 			}
 		}
 
@@ -57,9 +56,9 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 	return made, err
 }
 
-// usedAgain checks --from with an existing store. One that was filled from the same
-// directory is used as it is.
-func usedAgain(cfg Config, note func(string)) error {
+// checkReuse checks the option --from for an existing store. A store that was filled from the same
+// directory may be used; note is called then. For other stores it returns an error.
+func checkReuse(cfg Config, note func(string)) error {
 	if cfg.From == "" {
 		return nil
 	}
@@ -69,27 +68,27 @@ func usedAgain(cfg Config, note func(string)) error {
 	}
 
 	if from == cfg.From {
-		if len(cfg.Exclude) == 0 { // else it is refreshed
+		if len(cfg.Exclude) == 0 { // otherwise the caller refreshes the workspace
 			note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again. `amberfs refresh` does that")
 		}
 		return nil
 	}
 
-	of := "is not one that --from made"
+	origin := "is not one that --from made"
 	if from != "" {
-		of = "was filled from " + from
+		origin = "was filled from " + from
 	}
 
-	return errs.Fail(errs.Exist, "the store %s exists and %s", cfg.Store, of).
+	return errs.Fail(errs.Exist, "the store %s exists and %s", cfg.Store, origin).
 		WithHint("leave out --from, and import %s with `amberfs import`", cfg.From)
 }
 
-// fill makes the workspace of a new store equal to cfg.From, and that of one that a killed
-// process was filling to what that was filling it from. A mount point inside
-// of the directory is not read, but one that is the directory itself is.
+// fill makes the workspace of a new store equal to the directory cfg.From. If a killed process has left a
+// store that is not completely filled, fill continues with the directory of that process. The mount point
+// of cfg is not read if it is inside the directory; it is read if it is the directory itself.
 func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error {
-	if !s.Created() { // another process has made it
-		return usedAgain(cfg, st.note)
+	if !s.Created() { // the store is not new
+		return checkReuse(cfg, st.note)
 	}
 	from, err := storedir.Unfilled(cfg.Store)
 	if from == "" || err != nil {
@@ -118,7 +117,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 
 	var left hostdir.LeftOut
 	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
-	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // else it is at the same path
+	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the same path as the directory
 		o.Found, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {
@@ -137,16 +136,16 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	return storedir.MarkFilled(cfg.Store)
 }
 
-// endTime bounds the wait for a daemon without a mount that still writes to its store.
+// endTime is how long to wait for the end of a daemon that has no mount and still writes to its store.
 const endTime = 30 * time.Second
 
-// openStore opens a store. It waits for the daemon of the store to end, which happens after
+// openStore opens a store. If the daemon of the store is ending, it waits: a daemon still writes after
 // umount(8) has returned.
 func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
 	return afterEnd(func() (*snapshot.Store, error) { return snapshot.Open(dir, o) })
 }
 
-// afterEnd calls f again while the daemon that keeps f from the store is ending.
+// afterEnd calls f until it does not fail because of a daemon that has locked the store and is ending.
 func afterEnd[R any](f func() (R, error)) (R, error) {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		r, err := f()
@@ -157,8 +156,8 @@ func afterEnd[R any](f func() (R, error)) (R, error) {
 	}
 }
 
-// WhenFree calls f again while another process fills the store, or its daemon starts or
-// ends. f fails with an error of kind Busy then.
+// WhenFree calls f until it does not fail with an error of kind Busy, which it does while another process
+// fills the store, or while the daemon of the store starts or ends.
 func WhenFree(ctx context.Context, store string, f func() error) error {
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := f()
@@ -166,7 +165,7 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 			return err
 		}
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
-			began = time.Now() // filling may take as long as it likes
+			began = time.Now() // filling is not limited by endTime
 		}
 		if time.Since(began) > endTime {
 			return err
@@ -174,17 +173,16 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 	}
 }
 
-// ending reports whether the process that locks a store was its daemon and has
-// no mount of it any more, by its own mount table: a daemon may have a
-// mount namespace of its own. A daemon that starts counts as ending until it has
-// mounted.
+// ending reports whether the process pid, which has locked a store and has written down the mount point
+// point, has no mount of the store. The mount table of the process is read, because a daemon may
+// have a mount namespace of its own. A daemon that starts counts as ending until it has mounted.
 func ending(store string, pid int, point string) bool {
 	if pid <= 0 || point == "" {
 		return false
 	}
 	mounts, err := mountinfo.PidMountInfo(pid)
 	if err != nil {
-		// During its exit a process has no mount table, and then no command line.
+		// A process that exits loses its mount table first, and then its command line.
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || len(line) == 0
 	}
@@ -192,9 +190,9 @@ func ending(store string, pid int, point string) bool {
 	return len(locate.OfStore(mounts, store)) == 0
 }
 
-// VerifyStore checks, and repairs if asked to, a store that is not mounted. The
-// error is of kind Damage when damage was found, and then comes with a report.
-func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.Progress)) (*repair.Report, error) {
+// VerifyStore checks a store that is not mounted and, with fix, repairs it. If damage was found, it
+// returns an error of kind Damaged and a report.
+func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Progress)) (*repair.Report, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, errs.Fail(errs.NotExist, "no store at %s", dir)
@@ -211,7 +209,7 @@ func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.P
 	unix.Umask(ownerOnly)
 	limitMemory()
 	work := service.CheckStore
-	if mend {
+	if fix {
 		work = service.RepairStore
 	}
 
@@ -223,6 +221,7 @@ func VerifyStore(ctx context.Context, dir string, mend bool, show func(service.P
 	return r, err
 }
 
+// openError adds a hint to an error of opening the store dir.
 func openError(dir string, err error) error {
 	var known *errs.Error
 	var locked *storedir.LockedError
@@ -230,7 +229,7 @@ func openError(dir string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.As(err, &locked):
-		return busyStore(dir, locked.PID, locked.Mountpoint)
+		return busyError(dir, locked.PID, locked.Mountpoint)
 	case errors.Is(err, cas.ErrLost):
 		return errs.Fail(errs.Damaged, "%w", err).
 			WithHint("the catalogue cannot be repaired: restore the store from a backup, and keep the packs, which have the contents of its files")

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// suspects has requests that daemons may have died of carried out one at a time, so that the next death
-// is that of one request, and not of all that wait for it.
+// suspects are requests of which daemons may have died (keeper.Start). They are carried out one at a time,
+// each in its turn, so that the next death can be blamed on one request.
 type suspects struct {
-	all map[uint64]bool
+	all map[uint64]bool // by the number of the request
 
-	mu   sync.Mutex
-	turn uint64        // the request that is carried out, 0 if none is
-	free chan struct{} // closed when it is answered
+	mu   sync.Mutex    // guards the fields below
+	turn uint64        // the request whose turn it is, 0 if none is carried out
+	free chan struct{} // closed when the turn ends
 }
 
-// turnTime is how long a suspect waits for its turn. The one that is carried out may itself wait for
-// what another one does.
+// turnTime is how long a suspect waits for its turn. Then it is carried out without a turn, because the
+// request whose turn it is may itself wait for the effect of another suspect.
 const turnTime = 5 * time.Second
 
 func newSuspects(all []uint64) *suspects {
@@ -27,8 +27,9 @@ func newSuspects(all []uint64) *suspects {
 	return s
 }
 
-// begin waits for the turn of a request. It reports false if the request goes on without.
-func (s *suspects) begin(unique uint64) bool {
+// beginTurn waits for the turn of a request. It returns false if the turn did not come within turnTime. For
+// requests that are no suspects it returns true at once.
+func (s *suspects) beginTurn(unique uint64) bool {
 	if !s.all[unique] {
 		return true
 	}
@@ -55,8 +56,8 @@ func (s *suspects) begin(unique uint64) bool {
 	}
 }
 
-// answered ends the turn of a request.
-func (s *suspects) answered(unique uint64) {
+// endTurn ends the turn of a request that was answered.
+func (s *suspects) endTurn(unique uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn == unique && s.all[unique] {

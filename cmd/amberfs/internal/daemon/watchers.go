@@ -21,46 +21,45 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// watchers makes inotify(7) report what a restore changed.
+// watchers makes inotify(7) report the files that a restore changed.
 //
-// The kernel reports what processes do, not what a FUSE daemon changes. So after a
-// restore another process, Nudge, sets the mtime of what changed, and of the directories
-// in which names came or went, to a time that stands for none (fusefs.Options.Nudge). The
-// kernel reports a modification, and nothing changes. The daemon itself never touches its
-// own mount.
+// The kernel reports changes by processes, but not changes by a FUSE daemon. So after a
+// restore another process (Nudge) sets the mtime of the changed files, and of the directories
+// whose names changed, to a special time (fusefs.Options.Nudge). The kernel reports
+// modifications, and fusefs changes no mtime. The daemon itself never touches its own mount.
 type watchers struct {
 	d    *Daemon
 	time int64 // see fusefs.Options.Nudge
-	// took is how much processor time the last process used. Only run uses it.
+	// took is the processor time that the last process used. Only the goroutine of run uses it.
 	took time.Duration
 
 	mu struct {
 		sync.Mutex
-		entries []live.Entry
+		entries []live.Entry // changed names that are not reported yet
 		closed  bool
-		cancel  context.CancelFunc // of what runs; nil if nothing does
+		cancel  context.CancelFunc // ends run; nil if it does not run
 	}
 	wg sync.WaitGroup
 }
 
 const (
-	// nudgeSoon is how long after a restore a process is started, so that there is one
-	// for many restores in a row; nudgeRest is the shortest time between two.
+	// nudgeSoon is the time from a restore to the start of a process. It lets one process serve
+	// several restores in a row. nudgeRest is the shortest time between two processes.
 	nudgeSoon = 20 * time.Millisecond
 	nudgeRest = 200 * time.Millisecond
-	// nudgeShare is how many times longer the pause is than a process worked before it: continuous
-	// restores use a twentieth of a processor for it.
+	// The time between two processes is at least nudgeShare times the processor time of the first, so
+	// that continuous restores use at most a twentieth of a processor for watchers.
 	nudgeShare = 20
-	// maxNudged bounds the paths that are touched; beyond, only directories are.
+	// maxNudged is how many paths one process touches. For further names only directories are touched.
 	maxNudged = 10_000
-	// maxPending is how many names wait. Beyond, one of each directory stands for all.
+	// maxPending is how many names are queued. Of further names, one for each directory is queued.
 	maxPending = 4 * maxNudged
-	// nudgeTime bounds how long a process may take.
+	// nudgeTime is how long a process may take.
 	nudgeTime = 10 * time.Second
 )
 
 func newWatchers(d *Daemon) *watchers {
-	// A time in the next century, which no real file has.
+	// A random time from the year 2096 on, which no real file has.
 	const from, span = 4_000_000_000, 2_000_000_000
 	return &watchers{d: d, time: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
 }
@@ -91,7 +90,7 @@ func (w *watchers) changed(entries []live.Entry) {
 	})
 }
 
-// pause ends what runs, so that it does not keep the mount busy.
+// pause ends a running process, so that it does not keep the mount busy. The next restore starts another.
 func (w *watchers) pause() {
 	w.mu.Lock()
 	if w.mu.cancel != nil {
@@ -101,6 +100,7 @@ func (w *watchers) pause() {
 	w.wg.Wait()
 }
 
+// close ends a running process, and lets none start.
 func (w *watchers) close() {
 	w.mu.Lock()
 	w.mu.closed = true
@@ -108,6 +108,7 @@ func (w *watchers) close() {
 	w.pause()
 }
 
+// run starts processes until no changed names are left or ctx ends.
 func (w *watchers) run(ctx context.Context) {
 	for wait := nudgeSoon; ; wait = max(nudgeRest, nudgeShare*w.took) {
 		select {
@@ -183,6 +184,7 @@ func (w *watchers) path(dir live.NodeID) string {
 	return path.Join(".", p)
 }
 
+// nudge has a process touch paths, and waits for its end.
 func (w *watchers) nudge(ctx context.Context, paths []string) error {
 	m, ok, err := w.d.mounted()
 	if !ok || len(paths) == 0 {
@@ -206,10 +208,10 @@ func (w *watchers) nudge(ctx context.Context, paths []string) error {
 // NudgeCommand is the hidden command that must call Nudge.
 const NudgeCommand = "nudge"
 
-// Nudge touches what a restore changed in the mount at a point, if that has still its
-// device. It reads the paths, with a NUL after each.
-func Nudge(in io.Reader, point, device, at string) error {
-	ns, err := strconv.ParseInt(at, 10, 64)
+// Nudge sets the mtime of files in the mount at point to a time (ns since 1970, in decimal). It fails if
+// another device is mounted there now. It reads the paths from in, with a NUL after each.
+func Nudge(in io.Reader, point, device, mtime string) error {
+	ns, err := strconv.ParseInt(mtime, 10, 64)
 	if err != nil {
 		return err
 	}
@@ -237,8 +239,8 @@ func Nudge(in io.Reader, point, device, at string) error {
 	}
 }
 
-// touch sets a file's mtime. It never leads into another file system, where the time
-// would be set. It may fail: the file may have changed again.
+// touch sets the mtime of a file below root to ns. It does not leave the mount: in another file system
+// the mtime would really change. Errors are ignored, because the file may have been removed since.
 func touch(root int, p string, ns int64) {
 	fd, err := unix.Openat2(root, p, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,

@@ -7,8 +7,9 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// again calls what a takeover can do without, and calls it again in the background until it succeeds.
-func (d *Daemon) again(what string, fn func() error) {
+// retry calls fn, a step that a takeover can continue without. If fn fails, retry returns, and fn is called
+// again in the background until it succeeds. what names the step in the log.
+func (d *Daemon) retry(what string, fn func() error) {
 	err := fn()
 	if err == nil {
 		return

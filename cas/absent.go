@@ -18,7 +18,7 @@ type Absent struct {
 
 func (a *Absent) Error() string { return "object " + a.Hash.String() + " is elsewhere" }
 
-// Unwrap makes it an errs.Away, so that callers do not take the object for damaged.
+// Unwrap makes the error one of kind errs.Away, so that callers do not take the object for damaged.
 func (a *Absent) Unwrap() error { return errs.Away }
 
 // Await is Fetch, see Delay.
@@ -31,7 +31,7 @@ type Delay interface {
 	Await(ctx context.Context) error
 }
 
-// Await calls fn. While fn fails with a Delay, Await waits for its end and calls fn again.
+// Await calls fn. While fn fails with a Delay, Await waits for the end of the Delay and calls fn again.
 func Await(ctx context.Context, fn func() error) error {
 	for {
 		err := fn()

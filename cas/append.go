@@ -9,7 +9,7 @@ import (
 )
 
 // An appender writes records at the end of the newest pack, one at a time. So all records
-// before the end are whole, except after a power cut.
+// before the end of a pack are complete, except after a power cut.
 type appender struct {
 	mu              sync.Mutex
 	pack            *pack // the newest pack, nil until the first write
@@ -19,8 +19,8 @@ type appender struct {
 
 // appendObject appends a built record to the newest pack and adds its place to the index.
 //
-// If from is not nil, gc moves the object from there: the index is changed only if the object is
-// still at that place. If damaged is not nil, the record replaces the unusable one at that place.
+// If from is not nil, gc moves the object from the place from: the index is changed only if the object
+// is still at this place. If damaged is not nil, the record replaces the damaged one at this place.
 func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	a := &s.packs.tail
 	a.mu.Lock()
@@ -54,7 +54,7 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	p.end += int64(len(rec))
 	if from != nil {
 		now, ok, err := s.index.findLocked(h.hash)
-		if err != nil || !ok || !now.same(*from) {
+		if err != nil || !ok || !now.samePlace(*from) {
 			p.garbage = true // no place refers to the appended record
 			return err
 		}
@@ -91,8 +91,8 @@ func (ps *packSet) checkRoom(n int64) error {
 	return nil
 }
 
-// rotate begins a new pack if the current one has no room for n bytes more. The caller holds
-// appender.mu.
+// rotate begins a new pack if the current one has no room for n bytes more. A pack takes at least one
+// record, whatever its size. The caller holds appender.mu.
 func (ps *packSet) rotate(n int64) error {
 	a := &ps.tail
 	if a.pack != nil && a.pack.end+n <= max(ps.packSize, packHeaderSize+n) {

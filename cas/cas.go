@@ -31,7 +31,7 @@ var (
 	ErrDamaged = errs.Damaged
 	// ErrLost: neither copy of the manifest can be used.
 	ErrLost = manifest.ErrLost
-	// ErrNoSpace: going on would eat into the space that the index and gc need.
+	// ErrNoSpace: the write would use space that the index and gc need.
 	ErrNoSpace = errs.NoSpace
 	// ErrInUse: another process has the store open.
 	ErrInUse = index.ErrInUse
@@ -68,7 +68,7 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("%s in %s at %d: %s", what, in, d.Offset, d.Reason)
 }
 
-// Unwrap makes it an errs.Damaged.
+// Unwrap makes the error one of kind errs.Damaged.
 func (d *Damage) Unwrap() error { return errs.Damaged }
 
 // Options are the ways to open a store. The zero value is fine.

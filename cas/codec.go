@@ -100,7 +100,7 @@ func (c *codec) release(bp *[]byte) {
 	}
 }
 
-// expand appends the plain bytes of a record to dst[:0]. It fails unless there are plain of them.
+// expand appends the plain bytes of a record to dst[:0]. It fails if their number is not plain.
 func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
 	if flags&flagZstd == 0 {
 		dst = append(dst[:0], stored...)

@@ -31,9 +31,9 @@
 //
 // # Collection
 //
-// When a collection (gc) begins to record, it notes the end of every pack: later records are
-// new and are kept. Of the older records it keeps the ones that the caller's mark function names
-// and the ones that a Put or Has finds from then on. All others are dead. Then, pack by pack, gc
+// A collection (gc) begins with a Recording, which notes the end of every pack: later records are
+// new and are kept. Of the older records gc keeps those that the caller's mark function names and
+// those that a Put or Has finds during the Recording. All others are dead. Then, pack by pack, gc
 // deletes the dead records from the index while no Put runs, turns runs of dead records into free
 // records, syncs, and punches holes under the free records. A pack with few live records, or
 // whose dead records lie in pieces too small for holes, is emptied by appending its live records
@@ -69,7 +69,7 @@
 //
 // Outermost first. Store.life is taken before all of them, shared.
 //
-//	gcState.recording              one collection at a time, from when it begins to record
+//	gcState.recording              one Recording at a time
 //	  gcState.running              one collection or verification at a time
 //	    gcState.gate               shared by each Put and Has, exclusively by gc in dropDead
 //	      Store.puts               one Put of an object at a time

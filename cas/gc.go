@@ -15,10 +15,10 @@ import (
 
 // A gcState has the locks of collections, and the collection under way.
 type gcState struct {
-	recording *semaphore.Weighted // one collection at a time, from when it begins to record
+	recording *semaphore.Weighted // one Recording at a time
 	running   *semaphore.Weighted // one collection or verification at a time
 	gate      sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDead
-	current   *collector          // guarded by gate; nil when no collection is recording
+	current   *collector          // guarded by gate; nil when there is no Recording
 }
 
 // A collector knows which records the collection under way must not remove.
@@ -122,9 +122,9 @@ type Recording struct {
 	c *collector
 }
 
-// Record begins a collection. It waits for the end of another collection, begins to record, calls
-// before, and waits for the end of a verification. Other verifications can begin while before
-// runs; later ones wait for Close. before may be nil and may take long.
+// Record begins a collection. It waits for the end of another collection, begins the Recording, calls
+// before, and waits for the end of a verification. A verification may begin while before runs; one
+// that begins after Record has returned waits for Close. before may be nil and may take long.
 //
 // Errors: the error of before or of the context, errs.ReadOnly or errs.Closed.
 func (s *Store) Record(ctx context.Context, before func(ctx context.Context) error) (*Recording, error) {
@@ -175,7 +175,7 @@ func (r *Recording) stop() {
 //
 // mark names all objects that must stay to a Keeper. It may call the store, but not Record and
 // Verify. It must also name each object whose hash a caller got from Put before the recording
-// began, and still uses. incomplete says that objects which mark names may be missing.
+// began, and still uses. With incomplete, mark may name objects that the store does not have.
 //
 // The space of the removed objects is punched out of the packs. Packs with few live objects are
 // emptied and removed.
@@ -247,9 +247,9 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	return nil
 }
 
-// startRecording begins to record, and notes where the packs end. It waits for the Puts that are
-// under way: a Put that found its object before the recording, and so did not record it, must have
-// returned before the recording begins.
+// startRecording begins a Recording, and notes where the packs end. By taking gcState.gate it waits for
+// running Puts: a Put that looked for its object before the Recording does not keep the object, so the
+// Put must have returned before the Recording begins.
 func (s *Store) startRecording() *collector {
 	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()

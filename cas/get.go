@@ -12,8 +12,8 @@ import (
 // Get appends the object's bytes to dst[:0] and returns the result. The bytes
 // are checked against the hash every time.
 //
-// Errors: ErrNotFound; a *Damage (errors.Is ErrDamaged) if what is on disk
-// is not the object; errs.Closed; an error of the disk.
+// Errors: ErrNotFound; a *Damage (errors.Is ErrDamaged) if the bytes on disk
+// are not the object's; errs.Closed; an error of the disk.
 func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	err := s.withPlace(h, func(l loc) (err error) {
 		dst, err = s.packs.read(s.codec, h, l, dst)
@@ -25,8 +25,9 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// withPlace calls read with the place of an object. If read fails and gc has moved the object since,
-// withPlace calls read with the new place. An object that is damaged at its place gets a mark.
+// withPlace calls read with the place of an object. If read fails, withPlace looks the place up again and
+// repeats read, because gc may have moved the object. If read has failed twice at one place because of
+// damage, the object gets a mark.
 func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 	if err := s.beginCall(false); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 		switch {
 		case err == nil:
 			return nil
-		case !l.same(last):
+		case !l.samePlace(last):
 			last = l
 		case vfs.IsDamage(err):
 			return s.index.reportDamage(h, l, err)
@@ -107,7 +108,7 @@ var errHash = errors.New("the bytes do not have the object's hash")
 func (x *locator) clearMark(h Hash, l loc) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if b, ok := x.damageMarks[h]; ok && b.same(l) {
+	if b, ok := x.damageMarks[h]; ok && b.samePlace(l) {
 		x.unmarkDamaged(h)
 	}
 }

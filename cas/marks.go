@@ -15,7 +15,7 @@ func markKey(h Hash) []byte {
 // markDamaged marks an object as damaged at a place. It reports whether the object had no such mark.
 // The caller holds locator.mu.
 func (x *locator) markDamaged(h Hash, l loc) bool {
-	if old, ok := x.damageMarks[h]; ok && old.same(l) || len(x.damageMarks) >= maxMarks {
+	if old, ok := x.damageMarks[h]; ok && old.samePlace(l) || len(x.damageMarks) >= maxMarks {
 		return false
 	}
 	x.damageMarks[h] = l
@@ -104,7 +104,7 @@ func (x *locator) loadMarks() error {
 			return err
 		}
 
-		if !ok || !now.same(l) {
+		if !ok || !now.samePlace(l) {
 			delete(found, h)
 			stale[h] = true
 		}

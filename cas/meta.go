@@ -47,7 +47,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 	return nil
 }
 
-// checkMeta refuses keys and values that callers must not commit.
+// checkMeta returns an error for keys and values that callers must not commit.
 func checkMeta(op MetaOp) error {
 	if op.Key == "" || op.Key[0] == 0 || len(op.Key) > manifest.MaxKey {
 		return fmt.Errorf("metadata key %q: want 1 to %d bytes, the first not zero", op.Key, manifest.MaxKey)
@@ -99,7 +99,7 @@ func (ps *packSet) syncedUpTo() (at place) {
 	return at
 }
 
-// encode returns the value of keyDurable.
+// encode returns the value of keyDurable for a place.
 func (p place) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, p.pack)
 	return binary.LittleEndian.AppendUint64(b, uint64(p.off))

@@ -109,11 +109,11 @@ type packSet struct {
 	failed    *failure
 	locatorMu *sync.Mutex // locator.mu
 
-	mu   sync.Mutex
-	m    map[uint64]*pack
-	last uint64    // highest id so far
-	open int       // number of open files
-	idle list.List // packs whose file is open and has no users, the last used one at the end
+	mu     sync.Mutex // guards the fields below
+	byID   map[uint64]*pack
+	lastID uint64    // highest id so far
+	open   int       // number of open files
+	idle   list.List // packs whose file is open and has no users, the last used one at the end
 
 	tail appender
 }
@@ -144,8 +144,8 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 			return nil, err
 		}
 
-		ps.m[id] = p
-		ps.last = max(ps.last, id)
+		ps.byID[id] = p
+		ps.lastID = max(ps.lastID, id)
 	}
 
 	return damaged, nil
@@ -175,14 +175,14 @@ func (ps *packSet) checkHeader(p *pack) error {
 func (ps *packSet) get(id uint64) *pack {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	return ps.m[id]
+	return ps.byID[id]
 }
 
 // all returns the packs in the order of their ids: the oldest first.
 func (ps *packSet) all() []*pack {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	return slices.SortedFunc(maps.Values(ps.m), func(a, b *pack) int { return cmp.Compare(a.id, b.id) })
+	return slices.SortedFunc(maps.Values(ps.byID), func(a, b *pack) int { return cmp.Compare(a.id, b.id) })
 }
 
 // hasRecords reports whether a pack had records when the store was opened.
@@ -234,7 +234,7 @@ func (ps *packSet) releaseFile(p *pack) {
 	}
 }
 
-// markFull notes that the appender has left a pack. p may be nil.
+// markFull records that the appender no longer appends to a pack. p may be nil.
 func (ps *packSet) markFull(p *pack) {
 	if p == nil {
 		return
@@ -284,8 +284,8 @@ func (ps *packSet) closeFile(p *pack) {
 // records.
 func (ps *packSet) create() (*pack, error) {
 	ps.mu.Lock()
-	id := (ps.last>>32+1)<<32 | uint64(rand.Uint32())
-	ps.last = id
+	id := (ps.lastID>>32+1)<<32 | uint64(rand.Uint32())
+	ps.lastID = id
 	ps.mu.Unlock()
 
 	p := &pack{id: id, path: filepath.Join(ps.dir, packName(id))}
@@ -307,7 +307,7 @@ func (ps *packSet) create() (*pack, error) {
 
 	p.file, p.users = f, 1
 	ps.open++
-	ps.m[id] = p
+	ps.byID[id] = p
 
 	return p, nil
 }
@@ -333,7 +333,7 @@ func (ps *packSet) remove(p *pack) error {
 		return fmt.Errorf("remove pack: %w", err)
 	}
 
-	delete(ps.m, p.id)
+	delete(ps.byID, p.id)
 	ps.closeFile(p)
 
 	return nil
@@ -342,7 +342,7 @@ func (ps *packSet) remove(p *pack) error {
 func (ps *packSet) close() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for _, p := range ps.m {
+	for _, p := range ps.byID {
 		ps.closeFile(p)
 	}
 }

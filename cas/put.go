@@ -21,22 +21,22 @@ func (s *Store) Put(k Kind, b []byte) (Hash, error) {
 type CountingStore struct {
 	*Store
 	Bytes *atomic.Int64
-	// Apart hides from the caller which objects the store has already: a Put takes as long, and counts
-	// as many bytes, for an object that is not stored again.
-	Apart bool
+	// HideExisting hides from the caller which objects the store has already: a Put of such an object
+	// takes as long, and counts as many bytes, as the Put of a new one.
+	HideExisting bool
 }
 
 // Put is Store.Put, and adds the bytes of the record to Bytes.
 func (s CountingStore) Put(k Kind, b []byte) (Hash, error) {
-	h, n, err := s.put(k, b, s.Apart)
+	h, n, err := s.put(k, b, s.HideExisting)
 	s.Bytes.Add(n)
 	return h, err
 }
 
 // put is Put, and returns the number of bytes of the record that it built: 0 if the store had the
-// object. With apart it always builds the record. If several goroutines put one object at once, one
-// of them writes it and the others wait.
-func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
+// object. With alwaysBuild it builds the record in any case. If several goroutines put one object at
+// once, one of them writes it and the others wait.
+func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err error) {
 	if k != KindData && k != KindTree {
 		return h, 0, fmt.Errorf("put object: unknown kind %d", k)
 	}
@@ -55,7 +55,7 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 		hdr, rec = s.codec.build(k, h, b)
 		n = int64(len(*rec))
 	}
-	if apart {
+	if alwaysBuild {
 		build()
 	}
 
@@ -92,7 +92,7 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	return h, n, nil
 }
 
-// findUsable reports whether an object is stored and not damaged, as far as is known. If so, the
+// findUsable reports whether an object is stored and not known to be damaged. If so, the
 // collection under way keeps it. If it is stored but damaged, findUsable returns the place of the
 // damaged copy. The caller holds gcState.gate.
 func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
@@ -115,9 +115,10 @@ func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 }
 
 // isUsable reports whether the object at a place need not be stored again: it has no mark at that
-// place, and its pack has not lost its end. The caller holds locator.mu.
+// place, and its record lies before the end of its pack, which may have been cut. The caller holds
+// locator.mu.
 func (s *Store) isUsable(h Hash, l loc) bool {
-	if b, ok := s.index.damageMarks[h]; ok && b.same(l) {
+	if b, ok := s.index.damageMarks[h]; ok && b.samePlace(l) {
 		return false
 	}
 	p := s.packs.get(l.pack)

@@ -69,8 +69,8 @@ func headerCRC(b []byte, id uint64, off int64) uint32 {
 
 var errNoRecord = errors.New("no record header")
 
-// decodeHeader reads the header at offset off of pack id. It refuses a header that encode cannot have
-// written there.
+// decodeHeader reads the header at offset off of pack id. It returns an error for a header that encode
+// cannot have written there.
 func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	var h header
 	if len(b) < headerSize || binary.LittleEndian.Uint32(b) != recordMagic {
@@ -96,7 +96,7 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	return h, nil
 }
 
-// checkLengths refuses lengths that no object can have.
+// checkLengths returns an error for lengths that no object can have.
 func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
 	if kind != KindData && kind != KindTree {
 		return fmt.Errorf("unknown record kind %d", kind)
@@ -132,5 +132,5 @@ type place struct {
 
 func (l loc) place() place { return place{l.pack, l.off} }
 
-// same reports whether l and o have the same place.
-func (l loc) same(o loc) bool { return l.place() == o.place() }
+// samePlace reports whether l and o have the same place.
+func (l loc) samePlace(o loc) bool { return l.place() == o.place() }

@@ -91,8 +91,8 @@ func (s *recovery) compareHead(head []byte) error {
 func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.packs.all() {
 		i, known := infos[p.id]
-		begun := !known && p.size <= packHeaderSize && p.sealed // create was interrupted
-		if begun && !s.o.ReadOnly {
+		incomplete := !known && p.size <= packHeaderSize && p.sealed // packSet.create was interrupted
+		if incomplete && !s.o.ReadOnly {
 			if err := s.packs.remove(p); err != nil {
 				return err
 			}
@@ -138,8 +138,8 @@ func (s *recovery) sealShort(p *pack, want int64) {
 	p.sealed = true
 }
 
-// recoverPack adds the records of a pack that the index does not cover. Of records that were durable at
-// the last commit it reads the headers only. Later records may have been torn by a power cut: it
+// recoverPack adds the records of a pack that the index does not cover. For records that were durable at
+// the last commit it reads the headers only. A power cut may have torn later records: recoverPack
 // checks their bytes, and makes torn ranges free records.
 func (s *recovery) recoverPack(p *pack) error {
 	f, err := s.packs.acquireFile(p)
@@ -209,7 +209,7 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	if err := f.Truncate(torn); err != nil {
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
-	if err := f.Sync(); err != nil { // the next commit says that all records before its place are whole
+	if err := f.Sync(); err != nil { // the next commit writes into the manifest that these records are on disk
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
 
@@ -250,8 +250,9 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 	return nil
 }
 
-// adopt adds a record that a scan found to the index; of two records of one object the later one
-// counts. It flushes the index when that is due, so that recovery needs little memory.
+// adopt adds a record that a scan found to the index. If the index has an earlier record of the object,
+// the later one replaces it. adopt flushes the index when this is due, so that recovery needs little
+// memory.
 func (s *recovery) adopt(p *pack, it *item) error {
 	if err := s.adoptRecord(p, it); err != nil || s.o.ReadOnly {
 		return err

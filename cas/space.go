@@ -73,8 +73,8 @@ func (s *space) forMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
 // forOpening returns ErrNoSpace unless there is space to open the index. It may delete the reserve.
 func (s *space) forOpening() error { return s.checkOrRelease(0, openingRoom) }
 
-// checkOrRelease is check. If there are fewer than keep bytes left, it deletes the reserve, and then
-// leastRoom bytes suffice.
+// checkOrRelease is check, but if fewer than keep bytes would be left, it deletes the reserve and checks
+// again with leastRoom in place of keep.
 func (s *space) checkOrRelease(n, keep int64) error {
 	err := s.check(n, keep)
 	if !errors.Is(err, ErrNoSpace) {

@@ -28,7 +28,7 @@ type Store struct {
 	dir    string
 	fs     vfs.FS
 	root   *vfs.Beneath // fs, which the store closes; nil if fs came with the options
-	life   sync.RWMutex // held shared by each call, exclusively from Close on
+	life   sync.RWMutex // each call takes it shared (beginCall), and Close exclusively for ever
 	closed atomic.Bool
 	failed failure // after a failed sync, see failure
 	space  *space
@@ -87,7 +87,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	s.space = &space{fs: s.fs, dir: packDir, log: o.Logger, reserve: filepath.Join(packDir, "reserve")}
 	s.packs = &packSet{
 		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failed: &s.failed,
-		locatorMu: &s.index.mu, m: map[uint64]*pack{}, tail: appender{mustCheckSpace: true},
+		locatorMu: &s.index.mu, byID: map[uint64]*pack{}, tail: appender{mustCheckSpace: true},
 	}
 	s.index.packs, s.index.space, s.index.log, s.index.readOnly = s.packs, s.space, o.Logger, o.ReadOnly
 	s.index.collectionCount = func() uint64 { return collectionCount(s.manifest) }
@@ -265,11 +265,11 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// A failure keeps the error of a failed sync. After it the store writes no more: it is unknown which bytes
-// are on disk, and the kernel reports the error only once.
+// A failure has the error of the first failed sync. After this error the store writes no more: it is
+// unknown which bytes are on disk, and the kernel reports the error only once.
 type failure struct{ first atomic.Pointer[error] }
 
-// set makes every later write fail.
+// set records an error, so that every later write fails with it. It returns the error for the caller.
 func (f *failure) set(err error) error {
 	err = fmt.Errorf("the disk failed, the store takes no more writes until it is opened again: %w", err)
 	f.first.CompareAndSwap(nil, &err)

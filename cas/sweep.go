@@ -102,8 +102,8 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	b := s.index.db.Batch(s.space.forIndex)
 	defer b.Discard()
 
-	// excess becomes the objects that the pack's entry counts, but that the index does not have in
-	// this pack: a kill during an earlier dropDead leaves such counts.
+	// excess begins as the counts of the pack's entry. Each object that the index has in this pack is
+	// subtracted below. A kill during an earlier dropDead can leave a rest, which is corrected.
 	excess := s.c.infos[w.p.id]
 	var removed []loc
 
@@ -134,7 +134,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 		}
 	}
 
-	if w.damaged { // the excess may be objects that were not listed
+	if w.damaged { // the rest may be objects in damaged ranges, which are not listed
 		excess = packInfo{}
 	}
 	if w.dead == 0 && excess.objects == 0 {

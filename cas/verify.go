@@ -143,7 +143,7 @@ func (v *verifier) reportRecord(p *pack, it *item) {
 // markDamaged marks an object as damaged, if l is the place where Get reads it.
 func (v *verifier) markDamaged(h Hash, l loc) {
 	now, ok, err := v.s.index.find(h)
-	if err != nil || !ok || !now.same(l) {
+	if err != nil || !ok || !now.samePlace(l) {
 		return
 	}
 
@@ -174,10 +174,10 @@ func (v *verifier) verifyObject(p *pack, it *item) {
 	case err != nil:
 		it.damage = err.Error()
 	case !ok && unswept:
-		return // an interrupted gc took it out of the index already
+		return // an interrupted gc has removed the object from the index already
 	case !ok:
 		it.damage = "the index does not know the object"
-	case l.same(here) && l != here:
+	case l.samePlace(here) && l != here:
 		it.damage = "the index has other lengths than the record"
 	default:
 		return
@@ -235,7 +235,7 @@ func (v *verifier) verifyPlace(h Hash, l loc) {
 	}
 
 	now, ok, err := v.s.index.find(h)
-	if err == nil && (!ok || !now.same(l)) {
+	if err == nil && (!ok || !now.samePlace(l)) {
 		return // moved or removed since
 	}
 

@@ -344,7 +344,7 @@ func (q *Sealer) runInTurn(ctx context.Context, ws uint32, fn func() error) erro
 func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
-	objects := cas.CountingStore{Store: q.Objects, Bytes: &added, Apart: ws != live.MainView}
+	objects := cas.CountingStore{Store: q.Objects, Bytes: &added, HideExisting: ws != live.MainView}
 	id, err := q.sealTo(ctx, q.turnSealer(ctx, q.Pacer.Objects(objects)), st)
 	if err != nil {
 		return id, added.Load(), err

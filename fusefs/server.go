@@ -118,7 +118,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 	o := &fuse.MountOptions{
 		Name:     "amberfs",
 		MaxWrite: maxIO,
-		// Readahead requests that wait for a remote must not hold back other requests.
+		// Readahead requests that wait for a remote must not delay other requests.
 		MaxBackground: 512,
 		PanicHandler:  fs.handlePanic,
 		Debug:         fs.opts.Debug,

@@ -50,7 +50,7 @@
 //
 // # How git is called
 //
-// In the environment of this process, so that its user's settings hold, but
+// In the environment of this process, so that its user's settings apply, but
 // without the variables that name another repository, in the C locale (filters
 // keep the user's), without hooks or background maintenance, and first in the
 // repository's directory, so that git checks its owner (safe.directory). A process that

@@ -36,7 +36,7 @@ func (e *GitError) Unwrap() error { return e.Err }
 
 // repoVars are the variables that name another repository, index or object store than
 // the arguments do, or change what paths and answers mean.
-// The user's other settings (identity, SSH command, GIT_CONFIG_COUNT…) hold.
+// The user's other settings (identity, SSH command, GIT_CONFIG_COUNT…) apply.
 var repoVars = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_QUARANTINE_PATH",

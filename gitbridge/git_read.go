@@ -132,7 +132,7 @@ func readArchive(ctx context.Context, dir string, env []string, treeish string, 
 }
 
 // submodules returns the paths of a tree that are commits of other repositories. Like the
-// files, they are counted: a small tree can have more paths than anything can hold.
+// files, they are counted: a small tree can have more paths than fit into memory.
 func (r *repository) submodules(ctx context.Context, treeish string, c *stream.Checker) (map[string]string, error) {
 	p, err := r.start(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", treeish)
 	if err != nil {

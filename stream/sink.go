@@ -179,7 +179,7 @@ func (c *Checker) Add(e Entry) error {
 	return nil
 }
 
-// Options hold for every source.
+// Options apply to every source.
 type Options struct {
 	// Owner replaces the owners that the source has. Git has none: without
 	// Owner its files belong to the user of this process.

@@ -197,7 +197,7 @@ func (d *driver) own(ctx context.Context, id, owner string) error {
 	return nil
 }
 
-// limit holds the volume to its capacity.
+// limit sets the capacity of the volume as its limit.
 func (d *driver) limit(ctx context.Context, r *record) error {
 	return d.do(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
 }

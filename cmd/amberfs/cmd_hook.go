@@ -25,7 +25,7 @@ import (
 
 const (
 	maxHookInput = 16 << 20
-	// hookTime is how long a hook may hold an agent up.
+	// hookTime is how long a hook may delay an agent.
 	hookTime = 1800 * time.Millisecond
 	// hookNames is how many names of a turn are tried: another agent may take one first.
 	hookNames = 8

@@ -23,7 +23,7 @@ var (
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
 	// ErrNoBucket: the bucket does not exist.
 	ErrNoBucket = errs.New(errs.NotExist, "no such bucket")
-	// ErrChanged: the condition of a Put does not hold.
+	// ErrChanged: the condition of a Put is not met.
 	ErrChanged = errs.New(errs.Exist, "it was changed meanwhile")
 	// ErrDenied: the credentials are missing, wrong, or do not allow this.
 	ErrDenied = errs.New(errs.Perm, "the remote refused the request")
@@ -39,7 +39,7 @@ const MaxValue = 64 << 20
 // A Backend stores values under keys, in one bucket, repository or directory. It is safe for concurrent
 // use. Each call ends when its context does. Any call may fail with ErrDenied or ErrAway.
 type Backend interface {
-	// Put stores data under key, durably, if the condition holds. Readers see all of data or none of it.
+	// Put stores data under key, durably, if the condition is met. Readers see all of data or none of it.
 	// Errors: ErrChanged. After ErrAway data may have been stored.
 	Put(ctx context.Context, key string, data []byte, o PutOptions) error
 	// GetRange returns the n bytes at offset off of a value; fewer at its end. Errors: ErrNotFound.

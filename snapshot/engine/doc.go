@@ -47,7 +47,7 @@
 //  5. It marks the objects below the roots and below the last checkpoint. Then it sweeps.
 //     Writers, captures, seals, edits, pulls and checkpoints continue during this step.
 //
-// An object that is needed during step 5 or later is kept, because one of these holds:
+// An object that is needed during step 5 or later is kept, because one of these is true:
 //
 //   - It is below a root. If the root is removed during the gc, this gc keeps its objects anyway.
 //   - It was put, or found by Put or Has, after step 1.

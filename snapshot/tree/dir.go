@@ -32,7 +32,7 @@ const (
 	maxInline = 512
 )
 
-// Dir holds the entries of a directory. Its zero value is empty. Copying a Dir
+// Dir has the entries of a directory. Its zero value is empty. Copying a Dir
 // shares the entries; the epoch rule of pages keeps the copies apart.
 type Dir struct{ root *page }
 

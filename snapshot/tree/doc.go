@@ -1,4 +1,4 @@
-// Package tree holds file trees as persistent values: a State can be kept,
+// Package tree has file trees as persistent values: a State can be kept,
 // compared, sealed and shared while its successor goes on changing.
 //
 // # States

@@ -29,7 +29,7 @@ func (l *tableLeaf) clone() *tableLeaf {
 	return &c
 }
 
-// has reports whether slot i holds an inode.
+// has reports whether slot i has an inode.
 func (l *tableLeaf) has(i int) bool { return l.hi[i] != 0 || l.cell(i) != nil }
 
 // record returns the encoded inode of slot i, empty if it is in a cell or absent.

@@ -80,6 +80,9 @@ func (fs *filesystem) shownAttr(a live.Attr) live.Attr {
 	}
 	if a.UID != ids.UID && a.Mode&unix.S_IFMT != unix.S_IFLNK && !control.IsNode(a.ID) {
 		a.Mode = a.Mode&^unix.S_IRWXU | fs.access(&a)<<6
+		if a.Mode&unix.S_IFMT == unix.S_IFREG {
+			a.Mode &^= unix.S_ISUID | unix.S_ISGID // a copy must not become the user's with these
+		}
 	}
 
 	a.UID, a.GID = ids.UID, ids.GID

@@ -18,7 +18,7 @@ import (
 type copyKind struct {
 	mode  uint32 // of a directory, as the user saw it
 	size  int64  // of a regular file
-	mtime int64  // 0 for a directory that was copied without its time
+	mtime int64  // 0 for what was copied without its time
 }
 
 // noteUnlike notes the new files and directories that would have another group or other permissions if
@@ -51,12 +51,11 @@ func (pl *planner) noteUnlike() error {
 	return pl.o.Base.Walk(pl.ctx, pl.o.Source, func(p *tree.Path, n *tree.Inode) error {
 		shown := *n
 		shown.Mode = seenMode(n)
-		kind, timed := kindOfOriginal(&shown), []*decision(nil)
-		if n.IsDir() {
-			timed = seen[copyKind{mode: kind.mode, mtime: n.Mtime}]
-		}
+		timed := kindOfOriginal(&shown)
+		untimed := timed
+		untimed.mtime = 0
 
-		for _, s := range append(timed, seen[kind]...) {
+		for _, s := range slices.Concat(seen[timed], seen[untimed]) {
 			text, err := pl.unlike(s.change.After, n, &shown)
 			if err != nil {
 				return err
@@ -82,23 +81,20 @@ func (pl *planner) isTakenOver(s *decision) bool {
 }
 
 // kindOfCopy returns the kind of a file if it may be a copy that lost something: one that got the
-// time of another, or a directory that nobody can write.
+// time of another, or one that its owner cannot write.
 func kindOfCopy(n *tree.Inode) (copyKind, bool) {
 	kind, timed := kindOfOriginal(n), n.Mtime < n.Btime
-	if n.IsDir() && timed {
-		kind.mtime = n.Mtime
+	if !timed {
+		kind.mtime = 0
 	}
-	return kind, n.IsRegular() && timed || n.IsDir() && (timed || n.Mode&unix.S_IWUSR == 0)
+	return kind, (n.IsRegular() || n.IsDir()) && (timed || n.Mode&unix.S_IWUSR == 0)
 }
 
 func kindOfOriginal(n *tree.Inode) copyKind {
-	switch {
-	case n.IsRegular():
+	if n.IsRegular() {
 		return copyKind{size: n.Size(), mtime: n.Mtime}
-	case n.IsDir():
-		return copyKind{mode: n.Mode}
 	}
-	return copyKind{mode: n.Mode, size: -1}
+	return copyKind{mode: n.Mode, size: -1, mtime: n.Mtime}
 }
 
 // seenMode returns the mode that a run shows of a file.
@@ -116,25 +112,26 @@ func seenMode(n *tree.Inode) uint32 {
 
 // unlike returns what a copy lacks of its original, "" for nothing.
 func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
-	same := n.IsDir()
-	if !same {
-		var err error
-		if same, err = tree.SameData(pl.o.Source, of, n); err != nil {
+	unwritable := of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777
+	if n.Mtime != of.Mtime && !unwritable {
+		return "", nil
+	}
+
+	if !n.IsDir() {
+		if same, err := tree.SameData(pl.o.Source, of, n); err != nil || !same {
 			return "", err
 		}
 	}
 
-	const acl = "system.posix_acl_access"
+	lacks := func(acl string) bool {
+		return hasXattr(of, acl) && slices.Contains(threeway.ChangedXattrs(of, n), acl)
+	}
 	switch {
-	case !same:
-		return "", nil
-	case of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777:
+	case unwritable:
 		return "without its permission to write, which the run does not show", nil
-	case n.IsDir() && n.Mtime != of.Mtime:
-		return "", nil
 	case of.GID != n.GID && inGroup(int(of.GID)):
 		return fmt.Sprintf("without its group %d, which the run does not show", of.GID), nil
-	case slices.Contains(threeway.ChangedXattrs(of, n), acl) && hasXattr(of, acl):
+	case lacks("system.posix_acl_access"), lacks("system.posix_acl_default"):
 		return "without its access control list, which the run does not show", nil
 	}
 

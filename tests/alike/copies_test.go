@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -18,6 +20,7 @@ sed -i s/a/b/ group; sed -i s/a/b/ list; sed -i s/a/b/ shared/s; sed -i s/a/b/ r
 cp -a group group-a; cp -p group group-p; cp group group-c; cp -a list list-a; cp -p list list-p
 cp -a shared/s shared/s-a; cp -a own shared/own; cp -p own shared/own-p; cp own shared/own-c
 cp root2 root-c; cp root2 root-c; cp -a root2 root-a; echo more >> root-a
+cp -p set set-p; cp set set-c
 chgrp 1001 shared/own-c`
 
 // TestCopies: copies that an ordinary user makes of files of a second group, with lists, or of root,
@@ -45,16 +48,17 @@ func TestCopies(t *testing.T) {
 	}
 	const make = `echo a > group; chgrp 2002 group; echo a > list; setfacl -m g:2002:r,u:0:rw list; echo a > own
 		mkdir shared; chgrp 2002 shared; chmod 2775 shared; echo a > shared/s; touch empty; chgrp 2002 empty
-		mkdir old; chgrp 2002 old; touch -d 2020-01-01 old`
+		mkdir old; chgrp 2002 old; mkdir lists; setfacl -d -m u:0:rx lists; touch -d 2020-01-01 old lists`
 	got := map[string]string{}
 	for _, name := range []string{"plain", "run"} {
 		dir := filepath.Join(base, name)
 		must.OK(t, os.Mkdir(dir, 0o755))
 		must.OK(t, os.Chown(dir, w.UID, w.GID))
 		as(dir, "sh", "-ec", make)
-		for _, root := range []string{"root", "root2", "written"} {
+		for _, root := range []string{"root", "root2", "written", "set"} {
 			must.OK(t, os.WriteFile(filepath.Join(dir, root), []byte("a\n"), 0o644))
 		}
+		must.OK(t, unix.Chmod(filepath.Join(dir, "set"), 0o6755))
 		if name == "plain" {
 			as(dir, "sh", "-ec", copying)
 		} else {
@@ -73,9 +77,11 @@ func TestCopies(t *testing.T) {
 		must.OK(t, os.Chmod(filepath.Join(dir, name), 0o777))
 	}
 	out := as(dir, harness.Binary(t), "run", "--from", ".", "--apply=yes", "--", "sh", "-ec",
-		"cp -a empty empty-a; rm group; echo new > group; cp -a old old-a; mv theirs theirs2; mv written written2; echo b >> written2")
+		"cp -a empty empty-a; cp -a lists lists-a; cp --preserve=mode root2 root-m; rm group; echo new > group; cp -a old old-a; mv theirs theirs2; mv written written2; echo b >> written2")
 	for _, says := range []string{"empty-a: a copy of empty, without its group 2002", "group: a new file, without the group 2002 of the old one",
-		"old-a: a copy of old, without its group 2002", "theirs2: another user's, which was renamed", "written2: another user's, which was renamed"} {
+		"old-a: a copy of old, without its group 2002",
+		"lists-a: a copy of lists, without its access control list", "root-m: a copy of root2, without its permission to write",
+		"theirs2: another user's, which was renamed", "written2: another user's, which was renamed"} {
 		if !strings.Contains(out, says) {
 			t.Errorf("it does not say %q:\n%s", says, out)
 		}

@@ -83,7 +83,9 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 
 	if before != nil {
 		fs.tookOver = true
-		fs.lookups.inherit(fs.forest.Counters())
+		ino, view := fs.forest.Counters()
+		fs.lookups.inherit(ino, view)
+		fs.control.TakeOver(view)
 		n.onUnnamed = func(id live.NodeID) {
 			if fs.lookups.inherited(id) {
 				fs.probes.add(id)

@@ -98,7 +98,8 @@ func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, err
 	return t.publishLink(ws, f.name, info.Name)
 }
 
-// lookupAnswer returns a file that takes commands. It is empty before the first command.
+// lookupAnswer returns a file that takes commands. It is empty before the first command. If the previous
+// daemon may have stored an answer in it, reads fail until the next command.
 func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	s, root := t.slotOf(ws, f.name, r.Caller), t.rootAttr(ws)
 	t.mu.Lock()
@@ -107,7 +108,11 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 	d := t.dirLocked(ws)
 	n := d.current[s]
 	if n == nil {
-		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode})
+		n = &node{kind: nodeAnswer, mode: f.kind | f.mode}
+		if ws.View() < t.mu.inherited {
+			n.content = lostAnswer
+		}
+		t.addLocked(d, s, n)
 	}
 
 	return n.entryLocked(root), nil

@@ -285,8 +285,11 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	n.touchLocked()
 	c, blanks, stale := n.contentLocked(), n.blanks, n.newer != nil && n.newer.element == nil
 	t.mu.Unlock()
-	if stale {
+	switch {
+	case stale:
 		return 0, errs.Stale
+	case c == lostAnswer:
+		return 0, errUnanswered
 	}
 
 	before := p[:max(0, min(int64(len(p)), blanks-off))]

@@ -18,6 +18,18 @@ import (
 // errUnanswered is the error for a request that may have been carried out, and whose answer is lost.
 var errUnanswered = fmt.Errorf("%w: the daemon ended before it answered a command, which it may have carried out", unix.EIO)
 
+// lostAnswer is the content of a file whose last answer ended with the previous daemon. The kernel asks
+// for the bytes of a file that is not empty, and ReadAt fails.
+var lostAnswer = newContentOf([]byte{'\n'})
+
+// TakeOver is called before the first request of a mount that another daemon has served. That daemon may
+// have stored answers in the files of the workspaces whose views are lower than view.
+func (t *Tree) TakeOver(view uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.inherited = view
+}
+
 // recreate creates the node with an id of the previous daemon, to which a command was written that was
 // carried out. The program that has the file open can then read the answer.
 func (t *Tree) recreate(id live.NodeID, data []byte, r Request) (*node, error) {

@@ -80,6 +80,8 @@ type Tree struct {
 		tenants map[uint32]*tenant    // by view of the tenant's outermost workspace
 		last    uint64                // number of the newest node, see firstNumber
 		bytes   int64                 // of all tenants
+
+		inherited uint32 // see TakeOver
 	}
 }
 

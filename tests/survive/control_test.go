@@ -54,6 +54,33 @@ func TestOpenControlFiles(t *testing.T) {
 	must.OK(t, os.WriteFile(m.Path(".snapshots/create"), []byte("late\n"), 0))
 }
 
+// TestLostResults: a result that is read only after a crash is lost: the read fails until the next command.
+// What no daemon before has served is empty, as ever.
+func TestLostResults(t *testing.T) {
+	m := newMount(t)
+	if b, err := os.ReadFile(m.Path(".snapshots/create")); err != nil || len(b) > 0 {
+		t.Errorf("before the first command: %q, %v", b, err)
+	}
+	must.OK(t, os.WriteFile(m.Path(".snapshots/create"), []byte("a\n"), 0))
+	m.Crash()
+	for range 2 {
+		if b, err := os.ReadFile(m.Path(".snapshots/create")); !errors.Is(err, syscall.EIO) {
+			t.Errorf("a result that is lost: %q, %v", b, err)
+		}
+	}
+
+	for _, name := range []string{"b", "c"} {
+		must.OK(t, os.WriteFile(m.Path(".snapshots/create"), []byte(name+"\n"), 0))
+		if b, err := os.ReadFile(m.Path(".snapshots/create")); err != nil || !bytes.Contains(b, []byte(name)) {
+			t.Errorf("the result of the next command: %q, %v", b, err)
+		}
+	}
+	must.OK(t, os.Mkdir(m.Path(".forks/f"), 0o755))
+	if b, err := os.ReadFile(m.Path(".forks/f/.snapshots/create")); err != nil || len(b) > 0 {
+		t.Errorf("in a new fork: %q, %v", b, err)
+	}
+}
+
 // killOnRecord kills the daemon once the journal of the store has the record of a request. What
 // the daemon answers takes longer meanwhile.
 func killOnRecord(t *testing.T, m *harness.Mount, do func() error) error {

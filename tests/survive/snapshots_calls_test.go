@@ -73,9 +73,24 @@ func tell(file, text string) (err error) {
 	return err
 }
 
-// answer is what the caller's last command to a control file returned, without what differs each time.
+// errLost is the result of a command that was carried out and answered, if the daemon that knew its result
+// died before the result was read.
+var errLost = errors.New("the result is lost")
+
+// answer is what the caller's last command to a control file returned, without what differs each time. A
+// file that a crash has outdated is opened again.
 func (s site) answer(name string, err error) error {
 	b, readErr := os.ReadFile(s.control(name))
+	for range 2 {
+		if !errors.Is(readErr, unix.ESTALE) {
+			break
+		}
+		b, readErr = os.ReadFile(s.control(name))
+	}
+	if err == nil && errors.Is(readErr, unix.EIO) {
+		return errLost
+	}
+
 	return result(errors.Join(err, readErr), s.plain(string(b)))
 }
 

@@ -17,7 +17,10 @@ var storeOps = []*Op{
 		About:    "Returns the state of the workspace and its store.",
 		Text:     Fields(statusFields),
 		Tools:    []Tool{{Names: [3]string{"workspace_status"}, Title: "Show the status", About: "Show the status of the workspace and its store."}},
-		Commands: []Command{{Group: "The store:", Use: "status", Short: "Show the state of the workspace and its store", Example: "  amberfs status --json"}}}, (*Service).status),
+		Commands: []Command{{Group: "The store:", Use: "status", Short: "Show the state of the workspace or of a directory",
+			Long: `Shows the state of the workspace and its store, and the commands that come next. Outside
+of a mount, it shows the directory's runs, mounts and stores with their sizes.`,
+			Example: "  amberfs status\n  amberfs status --json"}}}, (*Service).status),
 	op(Op{Name: "export", Effect: Adds, Cost: Allocates, Charges: Gits, Access: Add,
 		About: "Writes a snapshot as a commit into the store's own git repository.",
 		Line:  &Line{File: "export", Args: "name [ref]", Usage: `a snapshot, and perhaps a ref, as in: echo "SNAPSHOT [REF]" > export`}}, (*Service).export),

@@ -91,7 +91,17 @@ func statusFields(st *Status) [][]string {
 		add("stale names", "%s that the kernel has still to drop; a restore, merge or import waits for it", humanize.Comma(st.StaleNames))
 	}
 
+	add("next", "%s", nextInWorkspace(st))
+
 	return rows
+}
+
+// nextInWorkspace are the commands that come next in a workspace.
+func nextInWorkspace(st *Status) string {
+	if st.LastSnapshot == "" {
+		return "amberfs snapshot NAME"
+	}
+	return fmt.Sprintf("amberfs diff %[1]s shows what changed since, amberfs restore %[1]s restores it", gitquote.Readable(st.LastSnapshot))
 }
 
 func pushText(p *BackupState) string {

@@ -157,17 +157,25 @@ func newRoot(a *app) *cobra.Command {
 
 "mkdir .snapshots/NAME" or "amberfs snapshot NAME" takes a snapshot, whatever the
 size of the tree. "amberfs restore NAME" restores it. Commands other than mount and
-run work from inside a mount, or with -C DIR.`,
+run work from inside a mount, or with -C DIR.
+
+Without a command, it prints what "amberfs status" prints.`,
 		Version:                    versionText(),
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
+			if len(args) > 0 {
+				return noSuchCommand(cmd, args[0])
 			}
-			return noSuchCommand(cmd, args[0])
+
+			err := a.status(cmd.Context())
+			if err == nil && !a.json {
+				a.printf("\nall commands: amberfs help\n")
+			}
+
+			return err
 		},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			a.started = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -51,6 +52,9 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 		Args: args(least, most, words),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, err := a.place()
+			if o.Args == reflect.TypeFor[service.GetStatus]() && errors.Is(err, locate.ErrNotMounted) {
+				return a.statusOutside(cmd.Context())
+			}
 			if err != nil {
 				return err
 			}

@@ -42,6 +42,11 @@ func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 		return nil, nil, err
 	}
 
+	return f.LookIn(ctx, stores)
+}
+
+// LookIn is Look in some of the stores.
+func (f *Finder) LookIn(ctx context.Context, stores []string) (out, copies []Run, err error) {
 	out = []Run{}
 	var mu sync.Mutex
 	var g errgroup.Group
@@ -90,7 +95,7 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, e
 		return all, nil, nil // it was removed meanwhile
 	}
 
-	c = &Run{Dir: dir, State: Copy, Runs: len(all), Bytes: size(store), Store: store, Created: st.ModTime(), Used: st.ModTime()}
+	c = &Run{Dir: dir, State: Copy, Runs: len(all), Bytes: Size(store), Store: store, Created: st.ModTime(), Used: st.ModTime()}
 	for _, r := range all {
 		if c.Gone = r.Gone; r.Used.After(c.Used) {
 			c.Used = r.Used

@@ -67,8 +67,8 @@ func GiveBack(store, name string) {
 	}
 }
 
-// namesIn returns the names of the runs in a store.
-func namesIn(store string) (out []string) {
+// NamesIn returns the names of the runs in a store.
+func NamesIn(store string) (out []string) {
 	all, _ := os.ReadDir(filepath.Join(filepath.Dir(store), namesDir)) // else there are none
 	for _, e := range all {
 		if Owner(store, e.Name()) == store {
@@ -83,7 +83,7 @@ func namesIn(store string) (out []string) {
 // keeps the store: its daemon has the lock, and later its name is taken.
 func RemoveEmpty(store string) (removed bool, err error) {
 	err = storedir.WithLock(store, func(*vfs.Beneath) error {
-		if len(namesIn(store)) > 0 {
+		if len(NamesIn(store)) > 0 {
 			return nil
 		}
 		removed = true

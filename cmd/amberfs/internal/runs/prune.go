@@ -84,7 +84,7 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 		if err := daemon.Remove(s.Store); err != nil {
 			return p, err
 		}
-		for _, name := range namesIn(s.Store) {
+		for _, name := range NamesIn(s.Store) {
 			GiveBack(s.Store, name)
 		}
 	}
@@ -92,8 +92,8 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 	return p, nil
 }
 
-// size is what the files below a directory take on disk, in bytes.
-func size(dir string) (n int64) {
+// Size is what the files below a directory take on disk, in bytes.
+func Size(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			if i, err := e.Info(); err == nil {

@@ -1,0 +1,165 @@
+// Package here finds what amberfs has for a directory outside of a mount: its runs, mounts and stores.
+package here
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+)
+
+// A Directory is what amberfs has for a directory.
+type Directory struct {
+	Dir       string     `json:"directory"`
+	Runs      []runs.Run `json:"runs"`
+	Copies    []runs.Run `json:"copies" jsonschema:"that the runs share"`
+	Mounts    []Mount    `json:"mounts" jsonschema:"in the directory, or of a store that was filled from it or lies in it"`
+	Stores    []Store    `json:"stores" jsonschema:"that lie in the directory and are not mounted"`
+	Elsewhere Elsewhere  `json:"elsewhere"`
+	Next      []Step     `json:"next" jsonschema:"commands that come next, the most useful first"`
+}
+
+// A Mount is a mounted workspace.
+type Mount struct {
+	Point string `json:"mountpoint"`
+	State string `json:"state" jsonschema:"mounted, dead or hanging"`
+	Store
+}
+
+// The states of a mount.
+const (
+	Mounted = "mounted"
+	Dead    = "dead"    // its daemon has ended
+	Hanging = "hanging" // its daemon does not answer
+)
+
+// A Store is the directory of a store.
+type Store struct {
+	Path  string `json:"store"`
+	From  string `json:"from,omitempty" jsonschema:"the directory that it was filled from"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Elsewhere counts what amberfs has for other directories.
+type Elsewhere struct {
+	Runs   int `json:"runs"`
+	Mounts int `json:"mounts"`
+}
+
+// A Step is a command that comes next.
+type Step struct {
+	Command string `json:"command"`
+	Does    string `json:"does"`
+}
+
+// Look finds what amberfs has for a directory, which is absolute. It sets no Next.
+func Look(ctx context.Context, dir string, f *runs.Finder) (*Directory, error) {
+	table, err := locate.Mounts()
+	if err != nil {
+		return nil, err
+	}
+
+	d := &Directory{Dir: locate.Resolve(table, dir), Mounts: []Mount{}, Stores: []Store{}}
+	if err := d.findRuns(ctx, f); err != nil {
+		return nil, err
+	}
+
+	d.findMounts(table)
+	d.findStores()
+
+	return d, nil
+}
+
+// findRuns finds the runs of the directory and of those above it.
+func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
+	root, err := runs.Root()
+	if err != nil {
+		return err
+	}
+
+	all, err := runs.Stores(root)
+	if err != nil {
+		return err
+	}
+
+	var stores []string
+	for _, store := range all {
+		if of, _ := runs.Dir(store); naming.Under(d.Dir, of) {
+			stores = append(stores, store)
+		} else {
+			d.Elsewhere.Runs += len(runs.NamesIn(store))
+		}
+	}
+
+	d.Runs, d.Copies, err = f.LookIn(ctx, stores)
+	d.Runs = slices.DeleteFunc(d.Runs, func(r runs.Run) bool { return r.State == service.RunRemoved })
+
+	return err
+}
+
+// findMounts finds the mounts of whole workspaces.
+func (d *Directory) findMounts(table []locate.Mount) {
+	for _, m := range table {
+		if m.FSType != locate.FSType || m.Root != "/" || !locate.Believed(m) {
+			continue
+		}
+
+		s := storeAt(m.Source)
+		if !naming.Under(m.Mountpoint, d.Dir) && !naming.Under(s.Path, d.Dir) && (s.From == "" || !naming.Under(d.Dir, s.From)) {
+			d.Elsewhere.Mounts++
+			continue
+		}
+
+		s.Bytes = runs.Size(s.Path)
+		d.Mounts = append(d.Mounts, Mount{Point: m.Mountpoint, State: StateOf(m), Store: s})
+	}
+}
+
+// StateOf asks whether the daemon of a mount answers.
+func StateOf(m locate.Mount) string {
+	switch err := daemon.Answers(m.Mountpoint); {
+	case errors.Is(err, unix.ENOTCONN):
+		return Dead
+	case err != nil && !errors.Is(err, unix.EACCES):
+		return Hanging
+	}
+	return Mounted
+}
+
+// findStores finds the stores in the directory that are not mounted. The store of its worktrees is two levels
+// below it.
+func (d *Directory) findStores() {
+	names, _ := os.ReadDir(d.Dir) // a directory that cannot be read has none that can be used
+	paths := []string{filepath.Join(d.Dir, ".claude/worktrees/.amberfs")}
+	for _, e := range names {
+		if e.IsDir() {
+			paths = append(paths, filepath.Join(d.Dir, e.Name()))
+		}
+	}
+
+	for _, path := range paths {
+		mounted := slices.ContainsFunc(d.Mounts, func(m Mount) bool { return m.Path == path || m.Point == path })
+		if mounted || storedir.Check(path) != nil {
+			continue
+		}
+
+		s := storeAt(path)
+		s.Bytes = runs.Size(path)
+		d.Stores = append(d.Stores, s)
+	}
+}
+
+func storeAt(path string) Store {
+	from, _ := storedir.FilledFrom(path) // one that cannot be read was filled from an unknown directory
+	return Store{Path: path, From: from}
+}

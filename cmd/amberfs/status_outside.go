@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/here"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/service"
+)
+
+// status prints the state of the workspace or, outside of a mount, of the directory.
+func (a *app) status(ctx context.Context) error {
+	p, err := a.place()
+	if errors.Is(err, locate.ErrNotMounted) {
+		return a.statusOutside(ctx)
+	}
+	if err != nil {
+		return err
+	}
+
+	return a.showOpAt(ctx, p, service.GetStatus{}, &service.Command{})
+}
+
+// statusOutside prints the runs, mounts and stores of a directory outside of a mount, and the commands that
+// come next.
+func (a *app) statusOutside(ctx context.Context) error {
+	dir, err := a.cwd()
+	if err != nil {
+		return err
+	}
+
+	d, err := here.Look(ctx, dir, a.runs())
+	if err != nil {
+		return err
+	}
+
+	d.Next = nextSteps(d)
+	return a.print(d, func() { printTable(a.stdout, directoryRows(d)) })
+}
+
+// nextSteps are the commands that come next in a directory, the most useful first.
+func nextSteps(d *here.Directory) (steps []here.Step) {
+	add := func(command, does string) { steps = append(steps, here.Step{Command: command, Does: does}) }
+
+	for _, m := range d.Mounts {
+		if m.State != here.Mounted {
+			add("amberfs mount "+word(m.Path)+" "+word(m.Point), "mounts it again; nothing acknowledged is lost")
+		}
+	}
+
+	for _, r := range d.Runs {
+		if r.State == service.RunRunning {
+			add("amberfs runs diff "+r.Name, "shows what the program in it has changed until now")
+		}
+	}
+
+	if r, err := runs.Choose(d.Runs, "", d.Dir); err == nil {
+		in := ""
+		if r.Dir != d.Dir {
+			in = word(r.Dir) + " "
+		}
+		add("amberfs runs diff "+r.Name, "shows what the newest run changed")
+		add("amberfs apply "+in+"--run "+r.Name, "writes its changes to the directory")
+		add("amberfs run --resume "+r.Name+" -- COMMAND", "goes on with it")
+		return steps
+	}
+
+	for _, m := range d.Mounts {
+		if m.State == here.Mounted {
+			add("cd "+word(m.Point), "enters the workspace")
+		}
+	}
+	for _, s := range d.Stores {
+		add("amberfs mount "+word(s.Path)+" MOUNTPOINT", "mounts the workspace of the store")
+	}
+	if len(steps) > 0 {
+		return steps
+	}
+
+	add("amberfs run --from . -- COMMAND", "runs a program in a copy of this directory")
+	add("amberfs mount --from . STORE MOUNTPOINT", "makes a workspace with snapshots and forks of it")
+	add("amberfs demo", "shows it with a toy project")
+
+	return steps
+}
+
+// directoryRows are what statusOutside prints.
+func directoryRows(d *here.Directory) [][]string {
+	rows := [][]string{{"directory", quote(d.Dir) + ", outside of a mount"}}
+	add := func(name, text string) { rows = append(rows, []string{name, text}) }
+
+	for _, r := range runRows(d.Runs, d.Copies) {
+		if len(r) == 1 {
+			add("runs", "none")
+			continue
+		}
+		if r[0] == "-" {
+			add("copy", r[1]+", shared by "+r[4]+", "+r[5])
+			continue
+		}
+		add("run", r[0]+", "+r[3]+", "+r[4]+", "+r[5]+", "+r[2])
+	}
+
+	for _, m := range d.Mounts {
+		add("mount", quote(m.Point)+", "+m.State+", "+storeText(m.Store))
+	}
+	for _, s := range d.Stores {
+		add("store", "not mounted, "+storeText(s))
+	}
+
+	if n := d.Elsewhere.Runs; n > 0 {
+		add("elsewhere", plural(n, "run", "runs")+" of other directories: amberfs runs")
+	}
+	if n := d.Elsewhere.Mounts; n > 0 {
+		add("elsewhere", plural(n, "mount", "mounts")+" of other directories: findmnt -t "+locate.FSType)
+	}
+	for _, s := range d.Next {
+		rows = append(rows, []string{"next", s.Command, s.Does})
+	}
+
+	return rows
+}
+
+func storeText(s here.Store) string {
+	text := "store " + quote(s.Path)
+	if s.From != "" {
+		text += " from " + quote(s.From)
+	}
+	return text + ", " + service.BytesText(s.Bytes)
+}

@@ -210,7 +210,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
 			listCommand(a), restoreCommand(a), undoCommand(a),
 			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
@@ -218,7 +218,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		{"Forks:", []*cobra.Command{forkCommand(a), worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
 		{"Remotes:", []*cobra.Command{remoteCommand(a)}},
-		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a)}},
+		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a), doctorCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {

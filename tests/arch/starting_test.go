@@ -39,6 +39,7 @@ var startsPrograms = map[string]string{
 	"cmd/amberfs/internal/sandbox/inner.go":   "the command of a run",
 	"cmd/amberfs/internal/sandbox/outer.go":   "amberfs",
 	"cmd/amberfs/internal/sandbox/root.go":    "amberfs",
+	"cmd/amberfs/internal/sandbox/trial.go":   "amberfs",
 }
 
 // starting are the functions, and types, that start a program.

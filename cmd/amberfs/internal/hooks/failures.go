@@ -106,3 +106,19 @@ func shellCommand(agent string) string {
 
 // commandStart is the beginning of the command of a hook, by which it is recognized.
 func commandStart(agent string) string { return "amberfs hook " + agent + " " }
+
+// Last returns the log and its last line, the newest failure. Without a failure, both are "".
+func (f Failures) Last() (log, line string) {
+	if f.dir == "" {
+		return "", ""
+	}
+
+	log = filepath.Join(f.dir, logFile)
+	b, err := os.ReadFile(log)
+	if err != nil || len(b) == 0 {
+		return "", ""
+	}
+
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return log, lines[len(lines)-1]
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -277,4 +278,18 @@ func encode(v any) []byte {
 	_ = e.Encode(v) // encoding strings, and maps of them, cannot fail
 
 	return bytes.TrimSpace(b.Bytes())
+}
+
+// Installed returns the files of settings in directories that have the hook of an agent.
+func Installed(dirs ...string) (files []string) {
+	for _, dir := range dirs {
+		for name := range agents {
+			if s, err := Plan(dir, name, true); err == nil && s.Changed && !slices.Contains(files, s.File) {
+				files = append(files, s.File)
+			}
+		}
+	}
+
+	slices.Sort(files)
+	return files
 }

@@ -253,8 +253,8 @@ func (c *Config) dir() string {
 }
 
 // plainPoint is where a store is mounted by fusermount3 if an ordinary user cannot have
-// namespaces. The directory above it exists then.
-func plainPoint(store string) (string, error) {
+// namespaces.
+func plainPoint(store string) string {
 	dir := env.Get("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("amberfs-%d", os.Geteuid()))
@@ -262,7 +262,7 @@ func plainPoint(store string) (string, error) {
 
 	dir = filepath.Join(dir, "amberfs")
 	sum := sha256.Sum256([]byte(store))
-	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4])), os.MkdirAll(dir, 0o700)
+	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4]))
 }
 
 // forbidden reports whether an error can be that of a system that gives an ordinary user no
@@ -330,7 +330,8 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 			ready, cmd, err := daemon.Spawn(ctx, cfg, s, attr)
 			if err != nil && c.UserNS && !c.Root && forbidden(err) {
 				c.UserNS, cfg.Groups = false, nil
-				if cfg.Mountpoint, err = plainPoint(c.Store); err == nil {
+				cfg.Mountpoint = plainPoint(c.Store)
+				if err = os.MkdirAll(filepath.Dir(cfg.Mountpoint), 0o700); err == nil {
 					ready, cmd, err = daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 				}
 			}
@@ -344,8 +345,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	})
 	if err == nil {
 		c.Shared, c.Tree = j.Mountpoint, j.Tree != nil
-		point, _ := plainPoint(c.Store)
-		c.Plain = j.Mountpoint == point && !c.Root
+		c.Plain = j.Mountpoint == plainPoint(c.Store) && !c.Root
 	}
 
 	return j, err

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/doctor"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+)
+
+func doctorCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine whether amberfs can work here",
+		Long: `Examines this system: /dev/fuse, the kernel and what newer ones give, fusermount3, user
+namespaces, AppArmor, seccomp, free space, inotify's limits, agents' hooks and their log,
+mounts whose daemons do not answer, and stores in use. It changes nothing.
+
+Each line has the state (ok, warning or failed), and a fault has its remedy. The exit
+status is 0 unless a check failed.`,
+		Example: `  amberfs doctor
+  amberfs doctor --json > report.json`,
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := a.cwd()
+			if err != nil {
+				return err
+			}
+
+			b := thisBuild()
+			r := doctor.Examine(cmd.Context(), doctor.Subject{Dir: dir, Version: b.Version, System: b.System})
+			failed := 0
+			var rows [][]string
+			for _, c := range r.Checks {
+				rows = append(rows, []string{c.State, c.Name, gitquote.Shown(c.Found, " ")})
+				if c.Remedy != "" {
+					rows = append(rows, []string{"", "", "remedy: " + gitquote.Shown(c.Remedy, " ")})
+				}
+				if c.State == doctor.Failed {
+					failed++
+				}
+			}
+
+			if !r.OK {
+				err = errs.Fail(errs.Failed, "%s failed", plural(failed, "check", "checks"))
+			}
+			return a.printFailed(r, err, func() { printTable(a.stdout, rows) })
+		},
+	}
+}

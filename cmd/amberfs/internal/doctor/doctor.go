@@ -1,0 +1,57 @@
+// Package doctor examines whether amberfs can work on this system, and finds what stands in its way.
+package doctor
+
+import (
+	"context"
+	"slices"
+)
+
+// The states of a check.
+const (
+	OK      = "ok"
+	Warning = "warning" // some of amberfs does not work, or will soon not
+	Failed  = "failed"  // amberfs cannot work
+)
+
+// A Check is the result of one examination.
+type Check struct {
+	Name   string `json:"name"`
+	State  string `json:"state" jsonschema:"ok, warning or failed"`
+	Found  string `json:"found"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// A Report has all checks.
+type Report struct {
+	OK      bool    `json:"ok" jsonschema:"no check failed"`
+	Version string  `json:"version"`
+	System  string  `json:"system"`
+	Checks  []Check `json:"checks"`
+}
+
+// A Subject is what is examined besides the system.
+type Subject struct {
+	Dir     string // whose hooks are looked for
+	Version string
+	System  string
+}
+
+// Examine makes all checks. It changes nothing.
+func Examine(ctx context.Context, s Subject) Report {
+	namespaces := examineNamespaces(ctx)
+	r := Report{Version: s.Version, System: s.System, Checks: []Check{
+		examineDevice(), examineKernel(), examineHelper(namespaces.State == OK), namespaces,
+		examineAppArmor(namespaces.State == OK), examineSeccomp(namespaces.State == OK),
+	}}
+
+	r.Checks = append(r.Checks, examineSpace()...)
+	r.Checks = append(r.Checks, examineWatches(), examineProgram())
+	r.Checks = append(r.Checks, examineHooks(s.Dir)...)
+	r.Checks = append(r.Checks, examineMounts()...)
+	r.OK = !slices.ContainsFunc(r.Checks, func(c Check) bool { return c.State == Failed })
+
+	return r
+}
+
+// found is a check without a fault.
+func found(name, text string) Check { return Check{Name: name, State: OK, Found: text} }

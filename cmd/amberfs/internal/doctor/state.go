@@ -1,0 +1,173 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/here"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+)
+
+// Below these, disks are as good as full.
+const (
+	littleSpace = 1 << 30
+	noSpace     = 64 << 20
+)
+
+// examineSpace looks at the disks on which amberfs stores: that of runs and that of temporary stores.
+func examineSpace() (all []Check) {
+	root, err := runs.Root()
+	if err != nil {
+		return []Check{{"runs", Failed, err.Error(), "name a directory in AMBERFS_RUNS"}}
+	}
+
+	for _, of := range []struct{ what, dir, variable string }{{"runs", root, "AMBERFS_RUNS"}, {"temporary stores", os.TempDir(), "TMPDIR"}} {
+		all = append(all, space("free space for "+of.what, of.dir, of.variable))
+	}
+
+	return all
+}
+
+func space(name, dir, variable string) Check {
+	var st unix.Statfs_t
+	there := dir
+	err := unix.Statfs(there, &st)
+	for ; errors.Is(err, unix.ENOENT) && there != "/"; err = unix.Statfs(there, &st) {
+		there = filepath.Dir(there) // it is made when it is needed
+	}
+	if err != nil {
+		return Check{name, Failed, dir + ": " + err.Error(), "name another directory in " + variable}
+	}
+
+	free := int64(st.Bavail) * st.Bsize
+	c := found(name, service.BytesText(free)+" at "+dir)
+	remedy := "free space, or name a directory on another disk in " + variable
+
+	switch {
+	case unix.Access(there, unix.W_OK) != nil:
+		c.State, c.Found, c.Remedy = Failed, "you cannot write to "+there, "name another directory in "+variable
+	case st.Files > 0 && st.Ffree == 0:
+		c.State, c.Found, c.Remedy = Failed, "no inodes are left at "+dir, remedy
+	case free < noSpace:
+		c.State, c.Remedy = Failed, remedy
+	case free < littleSpace:
+		c.State, c.Remedy = Warning, remedy
+	}
+
+	return c
+}
+
+// examineWatches looks at the limits of inotify(7), which editors and build tools use.
+func examineWatches() Check {
+	const enough, enoughInstances = 65536, 128
+	watches, _ := strconv.Atoi(setting("fs/inotify/max_user_watches"))
+	instances, _ := strconv.Atoi(setting("fs/inotify/max_user_instances"))
+	c := found("inotify", fmt.Sprintf("%d watches, %d instances", watches, instances))
+
+	if watches < enough || instances < enoughInstances {
+		c.State, c.Found = Warning, c.Found+": few for editors and watchers in a large tree"
+		c.Remedy = fmt.Sprintf("sysctl fs.inotify.max_user_watches=%d fs.inotify.max_user_instances=%d", 8*enough, 4*enoughInstances)
+	}
+
+	return c
+}
+
+// examineProgram looks whether hooks and scripts find amberfs.
+func examineProgram() Check {
+	path, err := exec.LookPath("amberfs")
+	if err != nil {
+		return Check{"amberfs", Warning, "it is not in the PATH, where hooks, plugins and clients look for it", "sudo make install, or add its directory to the PATH"}
+	}
+	return found("amberfs", path)
+}
+
+// examineHooks looks for hooks in the settings of agents, and at the log of hooks that failed.
+func examineHooks(dir string) (all []Check) {
+	home, _ := os.UserHomeDir() // without a home, there are no settings in it
+	in := "none in the settings here or in your home"
+	if installed := hooks.Installed(dir, home); len(installed) > 0 {
+		in = strings.Join(installed, ", ")
+	}
+
+	all = append(all, found("hooks", in))
+	log, last := hooks.StateFailures().Last()
+	switch {
+	case log == "":
+		return append(all, found("hook log", "no hook has failed"))
+	case strings.Contains(last, locate.ErrNotMounted.Error()):
+		return append(all, Check{"hook log", Warning, "the last failure: " + last, "start the agent in a run: amberfs run --from . -- AGENT; the log: " + log})
+	}
+
+	return append(all, Check{"hook log", Warning, "the last failure: " + last, "see " + log + ", and remove it when that is settled"})
+}
+
+// examineMounts looks for mounts whose daemons do not answer, and for stores in use.
+func examineMounts() (all []Check) {
+	table, err := locate.Mounts()
+	if err != nil {
+		return []Check{{"mounts", Failed, err.Error(), "mount /proc"}}
+	}
+
+	well := 0
+	stores := map[string]bool{}
+	for _, m := range table {
+		if m.Root != "/" || !locate.Believed(m) {
+			continue
+		}
+
+		stores[m.Source] = true
+		state := here.StateOf(m)
+		if state == here.Mounted {
+			well++
+			continue
+		}
+
+		remedy := "amberfs mount " + m.Source + " " + m.Mountpoint
+		if state == here.Hanging {
+			remedy = "see " + m.Source + "/amberfs.log, or give it up: amberfs umount -l " + m.Mountpoint
+		}
+		all = append(all, Check{"mount", Failed, m.Mountpoint + " is " + state, remedy})
+	}
+
+	all = append(all, found("mounts", fmt.Sprintf("%d answer", well)))
+	if root, err := runs.Root(); err == nil {
+		kept, _ := runs.Stores(root) // a directory that cannot be read was reported with its space
+		for _, s := range kept {
+			stores[s] = true
+		}
+	}
+
+	return append(all, storesInUse(stores)...)
+}
+
+// storesInUse has a line for each store that a daemon has open.
+func storesInUse(stores map[string]bool) (all []Check) {
+	for _, store := range slices.Sorted(maps.Keys(stores)) {
+		h, err := storedir.ReadHolder(store)
+		if err != nil || h.PID == 0 || process.Command(h.PID) != "amberfs" {
+			continue
+		}
+
+		at := ""
+		if h.Mountpoint != "" {
+			at = ", at " + h.Mountpoint
+		}
+		all = append(all, found("store in use", fmt.Sprintf("%s by pid %d%s", store, h.PID, at)))
+	}
+
+	return all
+}

@@ -1,0 +1,168 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/internal/mounts"
+)
+
+func examineDevice() Check {
+	const device = "/dev/fuse"
+	c := found(device, "it can be opened")
+
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+		return c
+	}
+
+	c.State, c.Found = Failed, "cannot open it: "+err.Error()
+	switch err {
+	case unix.ENOENT, unix.ENODEV, unix.ENXIO:
+		c.Remedy = "modprobe fuse; for a container: --device /dev/fuse"
+	default:
+		c.Remedy = "chmod 666 /dev/fuse; for a container: --device /dev/fuse"
+	}
+
+	return c
+}
+
+// gives are the Linux versions from which on amberfs does more.
+var gives = []struct {
+	major, minor int
+	state        string // of an older kernel
+	what         string
+}{
+	{5, 11, Failed, "amberfs works"},
+	{6, 9, Warning, "a crash of the daemon is a pause for programs, and does not end the mount"},
+	{6, 16, OK, "a restore of very many files drops all their names at once"},
+}
+
+func examineKernel() Check {
+	var name unix.Utsname
+	_ = unix.Uname(&name) // it does not fail for a valid address
+	release := unix.ByteSliceToString(name.Release[:])
+
+	return kernel(release)
+}
+
+// kernel is the check of a kernel with this release.
+func kernel(release string) Check {
+	c := found("kernel", "Linux "+release)
+	var major, minor int
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // one that is no number is older than all
+
+	for _, g := range gives {
+		if major > g.major || major == g.major && minor >= g.minor {
+			continue
+		}
+
+		c.Found += fmt.Sprintf("; only from %d.%d on %s", g.major, g.minor, g.what)
+		if c.State == OK && g.state != OK {
+			c.State, c.Remedy = g.state, fmt.Sprintf("use Linux %d.%d or newer", g.major, g.minor)
+		}
+	}
+
+	return c
+}
+
+// examineHelper looks for fusermount3. namespaces says that `amberfs run` needs none.
+func examineHelper(namespaces bool) Check {
+	c := found("fusermount3", "not needed: you may mount")
+	if mounts.Privileged() {
+		return c
+	}
+
+	path, err := mounts.Helper()
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	switch {
+	case err != nil:
+		c.Found, c.Remedy = "it is missing", "install the package fuse3"
+	case unix.Stat(path, &st) != nil || st.Mode&unix.S_ISUID == 0 || st.Uid != 0:
+		c.Found, c.Remedy = path+" is not set-user-ID root", "chown root "+path+" && chmod u+s "+path
+	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0:
+		c.Found, c.Remedy = path+" is on a nosuid disk, which ignores its set-user-ID bit", "install fuse3 on another disk, or remount that one with suid"
+	case statusField("NoNewPrivs") == "1":
+		c.Found, c.Remedy = path+" gets no rights: this process has no_new_privs", "call amberfs outside of the sandbox or run"
+	default:
+		c.Found = path
+		return c
+	}
+
+	if c.State = Failed; namespaces {
+		c.State = Warning
+		c.Found += ": `amberfs mount` does not work, `amberfs run` does"
+	}
+
+	return c
+}
+
+func examineNamespaces(ctx context.Context) Check {
+	c := found("namespaces", "`amberfs run` can make them")
+	err := sandbox.Try(ctx)
+	if err == nil {
+		return c
+	}
+
+	c.State, c.Found = Warning, "this system refuses them, so `amberfs run` runs at another path: "+err.Error()
+	switch {
+	case setting("user/max_user_namespaces") == "0":
+		c.Remedy = "sysctl user.max_user_namespaces=10000"
+	case setting("kernel/unprivileged_userns_clone") == "0":
+		c.Remedy = "sysctl kernel.unprivileged_userns_clone=1"
+	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+		c.Remedy = "see apparmor"
+	default:
+		c.Remedy = "in a container: --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or let the host mount"
+	}
+
+	return c
+}
+
+func examineAppArmor(namespaces bool) Check {
+	c := found("apparmor", "it restricts no user namespaces")
+	if setting("kernel/apparmor_restrict_unprivileged_userns") != "1" {
+		return c
+	}
+	if namespaces {
+		return found(c.Name, "it restricts user namespaces, but not those of amberfs")
+	}
+
+	return Check{c.Name, Warning, "it refuses user namespaces to amberfs", "install amberfs with its profile: sudo make install, or the Debian package"}
+}
+
+func examineSeccomp(namespaces bool) Check {
+	c := found("seccomp", "no filter")
+	if statusField("Seccomp") != "2" {
+		return c
+	}
+	if namespaces {
+		return found(c.Name, "a filter lets amberfs work")
+	}
+
+	return Check{c.Name, Warning, "a filter is on, as in containers: it may refuse unshare and mount", "docker run --security-opt seccomp=unconfined"}
+}
+
+// setting is the value of a sysctl, "" if there is none.
+func setting(name string) string {
+	b, _ := os.ReadFile("/proc/sys/" + name) // mostly it exists
+	return strings.TrimSpace(string(b))
+}
+
+// statusField is a field of proc_pid_status(5) of this process.
+func statusField(name string) string {
+	b, _ := os.ReadFile("/proc/self/status") // without /proc it has no fields
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -33,8 +33,9 @@ func TestRows(t *testing.T) {
 		for _, c := range o.Commands {
 			presets, words = append(presets, c.Preset), append(words, c.Args)
 			for _, f := range c.Flags {
-				_, of, _ := f.Parts()
-				field(of)
+				if _, of, _ := f.Parts(); of != "" || c.Call == nil {
+					field(of)
+				}
 			}
 		}
 		for _, q := range o.Queries {

@@ -12,7 +12,23 @@ var fileOps = []*Op{
 			{Names: [3]string{"snapshot_changes", "snapshots_changes"}, Title: "List changed files",
 				About:  "List the files that changed from one snapshot to another, or to now: A, M, D, T or R and the path.",
 				Preset: Diff{Format: "name-status"}, Args: "name=a other=b paths"},
-		}}, (*Service).diff),
+		},
+		Commands: []Command{{Group: "Snapshots:", Use: "diff [A [B]|A..B] [FLAG]... [-- PATH...]", Short: "Show what changed between snapshots, or since one",
+			Long: `Shows the changes from snapshot A to snapshot B or to now, as a unified diff that "git
+apply" accepts. A is by default the latest snapshot or, with --fork, the fork's base.
+PATHs after "--" limit the diff.`,
+			Example: `  amberfs diff v1
+  amberfs diff v1 v2 --stat
+  amberfs diff v1 -- internal/ go.mod`,
+			Args: "[a] [b]", Takes: "perhaps snapshots A and B, then -- before PATHs", Dash: "paths", Call: calling(callDiff),
+			Path: "paths come after --: amberfs diff -- %s",
+			Flags: []Flag{
+				{"fork=", "", "what the fork `NAME` changed"},
+				{"by", "", "only files that `ACTOR` changed"},
+				{"stat=format:stat", "", "changed lines for each file"},
+				{"name-status=format:name-status", "", "only the status and path of each file"},
+				{"binary", "", "binary files as a patch that git apply accepts"},
+			}}}}, (*Service).diff),
 	op(Op{Name: "changes", Cost: Allocates, Charges: Lists | Texts, Access: Owner,
 		About: "Lists the files that differ from one snapshot to another, or to now."}, (*Service).changes),
 	op(Op{Name: "changed", Effect: Adds, Cost: Allocates, Charges: Lists | Texts, Access: Owner,
@@ -39,7 +55,28 @@ actors do not count for each other.`,
 		Text:  Lines(undoneLines),
 		Tools: []Tool{{Names: [3]string{"workspace_undo"}, Title: "Undo one actor's work",
 			About: "Undo what one actor changed and keep what all others changed. If others changed the same lines later, the paths are listed and nothing is changed.",
-			Args:  "by since paths keep ours theirs dry_run"}}}, (*Service).undoBy),
+			Args:  "by since paths keep ours theirs dry_run"}},
+		Commands: []Command{{Group: "Snapshots:",
+			Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --by ACTOR [--since T] [--ours|--theirs|--prefer SIDE] [PATH]...]",
+			Short: "Undo the last restore, an agent's turns, or what one actor changed",
+			Long: `Restores the state before the last restore. A second undo undoes the first.
+
+--turn N restores the state before that turn of "amberfs list --turns".
+
+--by ACTOR undoes what ACTOR changed, and keeps what all others changed, as git revert
+does. Text that others changed later is merged by lines. Conflicts are listed, and then
+nothing is changed. PATHs limit the undo.`,
+			Example: "  amberfs undo --dry-run\n  amberfs undo --by claude/4f2a --since 2h",
+			Args:    "[paths...]", Call: calling(callUndo), Prefer: [2]string{"workspace run fork", "undo"},
+			Flags: []Flag{
+				{"keep", "", "leave `PATH` as it is; repeatable"},
+				{"turn=", "", "restore the state before the turn `N`"},
+				{"dry-run", "n", "only print what would change"},
+				{"by", "", "undo what `ACTOR` changed"},
+				{"since", "", "only changes since `T`: a snapshot, 2h, 7d, or a date"},
+				{"ours", "", "leave paths in conflict as they are"},
+				{"theirs", "", "make paths in conflict what they were before ACTOR"},
+			}}}}, (*Service).undoBy),
 	op(Op{Name: "blame", Cost: Allocates, Charges: Lists | Texts, Access: Owner,
 		About: "Shows for each line of a file the snapshot, actor and command that it came with.",
 		Text:  Rows(blameRows), Pages: true,
@@ -71,5 +108,18 @@ changed since the newest snapshot.`,
 		About: "Returns the events of the workspace, oldest first.",
 		Text:  Lines(eventLines), Pages: true,
 		Tools: []Tool{{Names: [3]string{"workspace_log"}, Title: "Show the events",
-			About: "List events, newest first: time, action, path, and the program.", Args: "path since action command limit"}}}, (*Service).events),
+			About: "List events, newest first: time, action, path, and the program.", Args: "path since action command limit"}},
+		Commands: []Command{{Group: "Snapshots:", Use: "log [FLAG]... [PATH]", Short: "Show events",
+			Long: `Shows the events of the workspace, oldest first: time, action, path, and the command
+and process that caused it. With PATH, only events at or below it.`,
+			Example: "  amberfs log -n 20\n  amberfs log --since 2h --action deleted src/",
+			Args:    "[path]", Takes: "at most one PATH", Pager: true, Call: calling(callLog),
+			Flags: []Flag{
+				{"follow", "f", "continue as events happen"},
+				{"lines=limit", "n", "only the last `N`"},
+				{"since", "", "only since this `TIME`: 2h, 7d, or a date"},
+				{"action", "", "only this `ACTION`: created, modified, deleted, renamed, restored, captured, ..."},
+				{"by", "", "only events of `ACTOR`"},
+				{"command", "", "only commands that begin with `COMMAND`"},
+			}}}}, (*Service).events),
 }

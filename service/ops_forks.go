@@ -16,7 +16,25 @@ var forkOps = []*Op{
 				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl"},
 			{Names: [3]string{"", "", "restore"}, Title: "Restore",
 				About: "Create a new workspace from a ref. The present one stays as it is.", Args: "name snapshot"},
-		}}, (*Service).fork),
+		},
+		Commands: []Command{{Group: "Forks:", Use: "fork [[FORK/]SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--as ACTOR]", Short: "Create or delete a fork",
+			Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
+.forks/NAME. Neither side sees the other's writes.
+
+--discard also deletes the forks in it. --delete is refused if there are any.`,
+			Example: `  amberfs fork v1 try-left
+  amberfs fork try-right
+  amberfs fork label:task=17 again --ttl 1h
+  amberfs fork team@start box-18
+  amberfs fork --delete try-right`,
+			Args: "[snapshot] name", Takes: "perhaps a SNAPSHOT, and a NAME", Call: calling(callFork),
+			Flags: []Flag{
+				{"delete=", "d", "delete the fork NAME; its last state becomes a snapshot"},
+				{"discard=", "", "delete the fork NAME and keep nothing"},
+				{"force=", "", "with --delete or --discard, also if programs run in it"},
+				{"ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d"},
+				{"as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME"},
+			}}}}, (*Service).fork),
 	op(Op{Name: "forks", Cost: Compares,
 		About: "Lists the forks of the workspace.",
 		Text:  Rows(forkRows), Pages: true,
@@ -71,7 +89,7 @@ A branch of git that moved on both sides stays, and amberfs/FORK/BRANCH gets the
 the fork. --merge merges them, as "git merge" does.
 
 "amberfs undo" undoes the merge. The fork stays.`,
-			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork",
+			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", Prefer: [2]string{"workspace", "fork"},
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"ours", "", "keep the workspace's version of conflicting paths"},
@@ -81,5 +99,10 @@ the fork. --merge merges them, as "git merge" does.
 			}}}}, (*Service).merge),
 	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: Add,
 		About: "Registers the name of an actor for a process and its descendants.",
-		Text:  Lines(func(done *Registered) string { return fmt.Sprintf("process %d is actor %s\n", done.PID, done.Name) })}, (*Service).actor),
+		Text:  Lines(func(done *Registered) string { return fmt.Sprintf("process %d is actor %s\n", done.PID, done.Name) }),
+		Commands: []Command{{Group: "Mounting:", Use: "actor NAME [--pid PID]", Short: "Name the actor of a process's changes",
+			Long: `Later changes of the calling process and its descendants are by the actor NAME. In a
+fork, the name counts in that fork only.`,
+			Example: "  amberfs actor alice\n  amberfs actor claude/4f2a --pid $PPID", Args: "name", Takes: "one NAME", Call: calling(callActor),
+			Flags: []Flag{{"pid", "", "the process `PID` instead of the caller"}}}}}, (*Service).actor),
 }

@@ -33,7 +33,24 @@ it survives a power cut, and prints its id.`,
 		About: "Lists the snapshots, newest first.",
 		Text:  Rows(listRows), Pages: true,
 		Tools: []Tool{{Names: [3]string{"snapshot_list", "snapshots_list"}, Title: "List snapshots",
-			About: "List the snapshots, newest first: name, id, time and description.", Args: "limit since kind labels"}}}, (*Service).list),
+			About: "List the snapshots, newest first: name, id, time and description.", Args: "limit since kind labels"}},
+		Commands: []Command{{Group: "Snapshots:", Use: "list [FLAG]...", Aliases: []string{"ls"}, Short: "List snapshots, newest first",
+			Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
+id ("-" until it is stored), time and message, separated by tabs.
+
+--turns lists turns: number, time, AGENT/SESSION, the agent's id of the message, prompt.`,
+			Pager: true, JSON: "snapshots", Call: calling(callList),
+			Forms: map[string]Form{"turns": Rows(turnRows), "long": Rows((*Snapshots).LongRows)},
+			Flags: []Flag{
+				{"limit", "n", "only the newest `N`"},
+				{"all=", "", "also snapshots that restores took first (kind pre-restore), and those after calls of tools (call)"},
+				{"since", "", "only since this `TIME`: 2h, 7d, or a date (2026-01-31)"},
+				{"kind", "", "only this `KIND`: manual, turn, call, actor, auto, pre-restore, fork, import, pull"},
+				{"by", "", "only with changes of `ACTOR`"},
+				{"label=labels", "", "only with the label `KEY=VALUE`; repeatable"},
+				{"turns=", "", "agents' turns"},
+				{"long=", "", "also show kind and pin, counts of changes (+/~/-) and labels"},
+			}}}}, (*Service).list),
 	op(Op{Name: "show", Cost: Cheap,
 		About:   "Returns everything about one snapshot.",
 		Text:    Fields(infoFields),
@@ -105,7 +122,28 @@ If one name is unknown, nothing changes.`,
 				About: "Make the workspace, or some paths, equal to a snapshot. snapshot_undo undoes it.", Args: "name paths keep dry_run"},
 			{Names: [3]string{"snapshot_undo"}, Title: "Undo the last restore", About: "Undo the last restore, revert or merge.",
 				Preset: snapshot.RestoreOptions{Name: "undo"}, Args: "keep dry_run"},
-		}}, (*Service).restore),
+		},
+		Commands: []Command{{Group: "Snapshots:", Use: "restore NAME [PATH]... [--keep PATH]... [--dry-run]", Short: "Make the workspace equal to a snapshot",
+			Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME, and removes newer
+files.
+
+"amberfs undo" undoes it. Open files and shells stay usable. Files restored by PATH get
+the present time as mtime, so that build tools rebuild them.
+
+A restore of the whole workspace includes .git: later commits leave their branch.
+restore_keeps in the policy is a --keep for every such restore.
+
+./PATH or -- PATH without a NAME is "amberfs revert PATH".`,
+			Example: `  amberfs restore v1
+  amberfs restore v1 go.mod internal/
+  amberfs restore v1 --keep .git
+  amberfs restore ./src/parse.go`,
+			Args: "name [paths...]", Takes: "a NAME and perhaps PATHs", Call: calling(callRestore),
+			Path: "to restore the path %[1]s from the newest snapshot in which it differs, use `amberfs restore ./%[1]s`",
+			Flags: []Flag{
+				{"keep", "", "leave `PATH` as it is; repeatable"},
+				{"dry-run", "n", "only print what would change"},
+			}}}}, (*Service).restore),
 	op(Op{Name: "revert", Effect: Destroys, Cost: Allocates, Charges: Lists, Access: Owner, Mutates: true,
 		About: "Restores one file or directory.",
 		Text:  Lines(restoredLines),

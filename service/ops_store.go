@@ -9,10 +9,17 @@ import (
 
 var storeOps = []*Op{
 	op(Op{Name: "policy", Cost: Cheap,
-		About: "Returns the policy of the workspace."}, (*Service).policy),
+		About: "Returns the policy of the workspace.",
+		Text:  Lines(policyText)}, (*Service).policy),
 	op(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: Own,
 		About:  "Changes the policy by a JSON merge patch.",
-		AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy}}, (*Service).setPolicy),
+		AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy},
+		Text: Lines(policyText),
+		Commands: []Command{{Group: "The store:", Use: "policy [FILE]", Short: "Show or change what is kept, and limits",
+			Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in
+FILE ("-" is standard input).`,
+			Example: "  amberfs policy > policy.json\n  amberfs policy policy.json",
+			Args:    "[patch]", Takes: "at most one FILE", Call: calling(callPolicy)}}}, (*Service).setPolicy),
 	op(Op{Name: "status", Cost: Cheap,
 		About:    "Returns the state of the workspace and its store.",
 		Text:     Fields(statusFields),
@@ -106,9 +113,23 @@ when it is run again. The workspace does not change.`,
 			Example: "  amberfs pull team v1\n  amberfs pull s3://bucket/team v1 --as theirs", Args: "remote snapshots...", Takes: "a REMOTE and at least one SNAPSHOT",
 			Flags: []Flag{{"as", "", "use `NAME` as its name there"}}}}}, (*Service).pull),
 	op(Op{Name: "remotes", Cost: Cheap, Access: Govern,
-		About:    "Lists the registered remotes.",
-		Text:     Lines(remoteLines),
-		Commands: []Command{{Under: "remote", Use: "list", Short: "List remotes"}}}, (*Service).remotes),
+		About: "Lists the registered remotes.",
+		Text:  Lines(remoteLines),
+		Commands: []Command{
+			{Group: "Remotes:", Use: "remote", Short: "Manage remotes",
+				Long: `A remote contains pushed snapshots:
+
+  s3://BUCKET/PREFIX?endpoint=URL   an S3-compatible object store
+  oci://HOST/REPOSITORY             an OCI registry
+  file:///DIR                       a directory
+
+Credentials come from AWS_*, ~/.aws and ~/.docker/config.json, in the environment of
+"amberfs mount", or from a file like these two that ?credentials=FILE in the URL names.
+They are not stored.`,
+				Example: "  amberfs remote add team 's3://snapshots/web?endpoint=https://s3.example.org'",
+				Takes:   "one of its commands: add, list, trust, remove, snapshots, rm, verify, gc"},
+			{Under: "remote", Use: "list", Short: "List remotes"},
+		}}, (*Service).remotes),
 	op(Op{Name: "add-remote", Effect: Adds, Cost: Cheap, Access: Socket,
 		About: "Registers a remote, and sets it up if it is new.",
 		Text:  Lines(func(done *AddedRemote) string { return fmt.Sprintf("remote %s added: %s\n", done.Name, done.URL) }),

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,37 +49,9 @@ type Tool struct {
 	Args string
 }
 
-// A Command is a command that only calls the operation and prints its result.
-type Command struct {
-	Use, Group, Short, Long, Example string
-	Under                            string // the parent command, for a subcommand; it has no group
-	Aliases                          []string
-	Preset                           any // arguments that every call has; its type is Op.Args
-	Args                             Positional
-	Takes                            string // describes the arguments in an error; if empty, the words of Use
-	Flags                            []Flag
-	Pager                            bool   // on a terminal, the text is shown by the pager
-	JSON                             string // the field of the result that --json prints; if empty, the result
-	Damage                           bool   // print the result of an error of the kind Damaged, too
-}
-
-// A Flag sets the field of the same name: dry-run sets dry_run. The flag NAME=FIELD sets
-// another field, and NAME=FIELD:VALUE, without a value of its own, sets it to VALUE.
-type Flag struct{ Name, Short, About string }
-
-// Parts returns the name of the flag, the field that it sets, and the value to set if the flag takes
-// none from the command line.
-func (f Flag) Parts() (name, field, value string) {
-	name, field, other := strings.Cut(f.Name, "=")
-	if !other {
-		field = strings.ReplaceAll(name, "-", "_")
-	}
-	field, value, _ = strings.Cut(field, ":")
-	return name, field, value
-}
-
 // Positional lists the fields that the words of a command line, or of a line written to a control
-// file, set in this order. The word of [f] is optional, and f... takes all words that are left.
+// file, set in this order. The word of [f] is optional, and f... takes all words that are left. If
+// there are too few words for all, the first optional fields get one.
 type Positional string
 
 // A Word is a field of a Positional.
@@ -115,20 +88,31 @@ func (p Positional) Limits() (least, most int) {
 
 // set sets fields of args, a pointer, by the words of a line.
 func (p Positional) set(args reflect.Value, given []string) {
-	for i, w := range p.Words() {
-		if i == len(given) {
-			return
+	least, _ := p.Limits()
+	spare := len(given) - least // words for optional fields
+
+	for _, w := range p.Words() {
+		if len(given) == 0 || w.Optional && spare <= 0 {
+			continue
 		}
-		f, one := FieldNamed(args, w.Field), given[i:i+1]
+		f, n := FieldNamed(args, w.Field), 1
 		if w.Rest {
-			one = given[i:]
+			n = len(given)
 		}
+		if w.Optional {
+			spare -= n
+		}
+
+		one := given[:n]
+		given = given[n:]
 
 		switch f.Interface().(type) {
 		case []naming.BytePath:
 			f.Set(reflect.ValueOf(naming.BytePaths(one)))
 		case []string:
 			f.Set(reflect.ValueOf(one))
+		case json.RawMessage:
+			f.SetBytes([]byte(one[0]))
 		default:
 			f.SetString(one[0])
 		}

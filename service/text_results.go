@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -330,6 +331,15 @@ func undoneLines(done *UndoneBy) string {
 	}
 
 	return text
+}
+
+// policyText writes a policy as JSON.
+func policyText(p *policy.Policy) string {
+	var b strings.Builder
+	e := gitquote.Encoder(&b)
+	e.SetIndent("", "  ")
+	_ = e.Encode(p) // a Builder fails never, and a policy came from JSON
+	return b.String()
 }
 
 // createdLine writes the number of a snapshot if the call did not wait for its id, else name and id.

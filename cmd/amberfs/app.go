@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,12 +10,11 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // app is what the commands share: the global flags and where output goes.
@@ -149,24 +149,30 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 	return a.ask(ctx, p, args, result)
 }
 
-// showOp asks for the operation of args here and prints its result as the operation's row says.
-func (a *app) showOp(cmd *cobra.Command, args any) error {
-	p, err := a.place()
-	if err != nil {
-		return err
-	}
-	return a.showOpAt(cmd.Context(), p, args, &service.Command{})
-}
-
-// showOpAt prints the result as the row of the command says, too.
-func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, c *service.Command) error {
+// showOp asks for the operation of args in the workspace of a place, and prints its result as the rows
+// of the operation and of the command say.
+func (a *app) showOp(ctx context.Context, p locate.Place, args any, c *service.Command, g *service.Given) error {
 	o := service.OpOf(args)
+	switch o.Output {
+	case service.Text:
+		return a.showText(ctx, p, args)
+	case service.Events:
+		return a.showEvents(ctx, p, args, g.Is("follow"))
+	}
+
+	form := o.Text
+	for flag, other := range c.Forms {
+		if g.Is(flag) {
+			form = other
+		}
+	}
+
 	result := reflect.New(o.Result)
 	text := func() {
 		if c.Pager {
 			a.usePager()
 		}
-		a.printResult(o.Text, args, result.Interface())
+		a.printResult(form, args, result.Interface())
 	}
 
 	err := a.ask(ctx, p, args, result.Interface())
@@ -184,6 +190,43 @@ func (a *app) showOpAt(ctx context.Context, p locate.Place, args any, c *service
 	}
 
 	return a.showed(result.Interface(), err, text)
+}
+
+// showText prints the differences that an operation writes.
+func (a *app) showText(ctx context.Context, p locate.Place, args any) error {
+	bar := a.newProgress()
+	defer bar.done()
+
+	out := &diffWriter{a: a, bar: bar}
+	if err := a.exchange(ctx, p, args, client.Exchange{Out: out}, nil); err != nil {
+		if out.refused {
+			return nil // the reader of the output had enough
+		}
+		return err
+	}
+
+	if err := out.flush(); err != nil {
+		return nil
+	}
+	if out.n == 0 {
+		a.printf("no differences\n")
+	}
+
+	return nil
+}
+
+// showEvents prints the events that an operation returns, until the user ends it if it follows them.
+func (a *app) showEvents(ctx context.Context, p locate.Place, args any, follows bool) error {
+	if !follows {
+		a.usePager()
+	}
+
+	err := a.exchange(ctx, p, args, client.Exchange{Item: a.printEvent}, nil)
+	if follows && ctx.Err() != nil {
+		return nil
+	}
+
+	return err
 }
 
 // showed prints a result, to which it gets a pointer, or the conflicts with which err came.
@@ -224,4 +267,29 @@ func deadMount(p locate.Place, cause error) error {
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint))
 	e.Err = cause
 	return e
+}
+
+// forkAt is where a caller at p sees a fork whose path the daemon knows: a run is mounted
+// elsewhere than the workspace that it is a fork of.
+func forkAt(p locate.Place, path string) string {
+	if root, ok := p.Root(); ok {
+		return filepath.Join(root, naming.ForksDir, filepath.Base(path))
+	}
+	return path
+}
+
+// relPath makes a path relative to the root of the workspace, which itself is ".".
+func relPath(p locate.Place, arg string) (naming.BytePath, error) {
+	if arg == "" {
+		return "", errs.Fail(errs.Invalid, "a PATH is empty")
+	}
+	rel, err := p.Rel(arg)
+	if errors.Is(err, locate.ErrOutside) {
+		return "", errs.Fail(errs.Invalid, "the path %w", err)
+	}
+	if err != nil {
+		return "", err
+	}
+
+	return naming.BytePath(cmp.Or(rel, ".")), nil
 }

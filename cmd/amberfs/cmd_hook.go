@@ -147,7 +147,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	}
 	defer c.Close()
 
-	who := service.Actor{Name: hooks.Actor(agent, in.Session), Up: agentAbove()}
+	who := service.Actor{Name: service.SessionActor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
 	if in.Tool != "" {
 		return errors.Join(a.reportCall(ctx, c, agent, who.Name, in), named)
@@ -195,7 +195,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 
 	next := uint64(1)
 	for _, i := range newest.Snapshots {
-		next = turnOf(i) + 1
+		next = service.TurnOf(i) + 1
 	}
 
 	if labels["message"] != "" {
@@ -208,32 +208,9 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 		}
 	}
 
-	labels[service.LookLabel] = hooks.Actor(labels["agent"], labels["session"])
+	labels[service.LookLabel] = service.SessionActor(labels["agent"], labels["session"])
 	labels["turn"] = strconv.FormatUint(next, 10)
-	return c.Do(ctx, snapshot.CaptureOptions{Name: turnName + labels["turn"], Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
-}
-
-// turnName is what the name of a turn's snapshot begins with. Its number follows.
-const turnName = "turn-"
-
-// turnOf is the number of a turn, 0 if its snapshot was renamed.
-func turnOf(i info.Info) uint64 {
-	n, _ := strconv.ParseUint(strings.TrimPrefix(i.Name, turnName), 10, 32) // else it is 0
-	return n
-}
-
-// turnRows are the turns of agents among snapshots.
-func turnRows(list []info.Info) (rows [][]string) {
-	for _, i := range list {
-		if n := turnOf(i); n > 0 {
-			row := service.Row(i)
-			rows = append(rows, []string{
-				strconv.FormatUint(n, 10), row[2], hooks.Actor(i.Labels["agent"], i.Labels["session"]),
-				cmp.Or(service.OneLine(i.Labels["message"]), "-"), service.OneLine(i.Message),
-			})
-		}
-	}
-	return rows
+	return c.Do(ctx, snapshot.CaptureOptions{Name: service.TurnName(next), Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
 }
 
 // agentAbove returns how many generations above this process the agent is: between them

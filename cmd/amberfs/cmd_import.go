@@ -305,6 +305,22 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
+// readInput reads a file that the user named, - for the standard input.
+func (a *app) readInput(name string) ([]byte, error) {
+	in, err := a.openInput(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", name, err)
+	}
+
+	return text, nil
+}
+
 func outsideMounts(dir string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {

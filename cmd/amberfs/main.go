@@ -210,15 +210,12 @@ Without a command, it prints what "amberfs status" prints.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
-		{"Snapshots:", []*cobra.Command{
-			listCommand(a), restoreCommand(a), undoCommand(a),
-			diffCommand(a), bisectCommand(a), logCommand(a), uiCommand(a),
-		}},
-		{"Forks:", []*cobra.Command{forkCommand(a), worktreeCommand(a), exploreCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
+		{"Snapshots:", []*cobra.Command{bisectCommand(a), uiCommand(a)}},
+		{"Forks:", []*cobra.Command{worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
-		{"Remotes:", []*cobra.Command{remoteCommand(a)}},
-		{"The store:", []*cobra.Command{policyCommand(a), verifyCommand(a), doctorCommand(a)}},
+		{"Remotes:", nil},
+		{"The store:", []*cobra.Command{verifyCommand(a), doctorCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {

@@ -156,15 +156,19 @@ func TestRelativeArguments(t *testing.T) {
 	mounts := []locate.Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s", VFSOptions: "rw,user_id=0"}}
 	p, err := locate.Find(mounts, "/no/ws/sub")
 	must.OK(t, err)
-	blame := service.Blame{Path: "f"}
-	undo := snapshot.UndoByOptions{Paths: []naming.BytePath{"a", "../b"}, Keep: []naming.BytePath{"c"}}
-	for _, args := range []any{&blame, &undo} {
-		must.OK(t, relative(p, reflect.ValueOf(args).Elem()))
+	for _, c := range []struct{ args, want any }{
+		{service.Blame{Path: "f"}, service.Blame{Path: "sub/f"}},
+		{
+			snapshot.UndoByOptions{Paths: []naming.BytePath{"a", "../b"}, Keep: []naming.BytePath{"c"}},
+			snapshot.UndoByOptions{Paths: []naming.BytePath{"sub/a", "b"}, Keep: []naming.BytePath{"sub/c"}},
+		},
+	} {
+		got, err := relative(p, c.args)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v (%v), not %+v", got, err, c.want)
+		}
 	}
-	if blame.Path != "sub/f" || undo.Paths[0] != "sub/a" || undo.Paths[1] != "b" || undo.Keep[0] != "sub/c" {
-		t.Errorf("%+v, %+v", blame, undo)
-	}
-	if err := relative(p, reflect.ValueOf(&snapshot.UndoByOptions{Paths: []naming.BytePath{"../../x", "a"}}).Elem()); err == nil {
+	if _, err := relative(p, snapshot.UndoByOptions{Paths: []naming.BytePath{"../../x", "a"}}); err == nil {
 		t.Error("a path outside of the workspace is accepted")
 	}
 }

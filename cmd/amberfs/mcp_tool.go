@@ -215,20 +215,21 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req ref
 		return t.own(ctx, m.a, locate.Place{}, req.Interface(), notify)
 	}
 	p, err := m.place(workspace)
-	if err == nil {
-		err = relative(p, req)
+	if err != nil {
+		return nil, err
 	}
+	args, err := relative(p, req.Interface())
 	if err != nil {
 		return nil, err
 	}
 	if t.own != nil {
-		return t.own(ctx, m.a, p, req.Interface(), notify)
+		return t.own(ctx, m.a, p, args, notify)
 	}
 
 	var text strings.Builder
 	var list []events.Event
 	result := reflect.New(t.op.Result).Interface()
-	err = m.a.exchange(ctx, p, req.Interface(), client.Exchange{Out: &text, Item: func(line json.RawMessage) error {
+	err = m.a.exchange(ctx, p, args, client.Exchange{Out: &text, Item: func(line json.RawMessage) error {
 		var e events.Event
 		err := json.Unmarshal(line, &e)
 		list = append(list, e)
@@ -308,9 +309,12 @@ func (t *tool) request(args arguments) (req reflect.Value, c common, err error) 
 }
 
 // relative makes the paths in the arguments relative to the root of the workspace.
-func relative(p locate.Place, args reflect.Value) (err error) {
-	for i := 0; i < args.NumField() && err == nil; i++ {
-		switch f := args.Field(i).Addr().Interface().(type) {
+func relative(p locate.Place, args any) (_ any, err error) {
+	out := reflect.New(reflect.TypeOf(args)).Elem()
+	out.Set(reflect.ValueOf(args))
+
+	for i := 0; i < out.NumField() && err == nil; i++ {
+		switch f := out.Field(i).Addr().Interface().(type) {
 		case *naming.BytePath:
 			if *f != "" {
 				*f, err = relPath(p, string(*f))
@@ -321,7 +325,8 @@ func relative(p locate.Place, args reflect.Value) (err error) {
 			}
 		}
 	}
-	return err
+
+	return out.Interface(), err
 }
 
 // toolError is an error without hints about commands, which a tool's caller cannot run.

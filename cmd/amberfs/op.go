@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -46,11 +49,32 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 		words = "no arguments"
 	}
 
-	words = cmp.Or(c.Takes, words)
+	check := args(least, most, cmp.Or(c.Takes, words))
 	cmd := &cobra.Command{
 		Use: c.Use, Aliases: c.Aliases, Short: c.Short, Long: c.Long, Example: c.Example,
-		Args: args(least, most, words),
+		Args: func(cmd *cobra.Command, argv []string) error {
+			if c.Dash != "" {
+				argv, _ = splitDash(cmd, argv)
+			}
+			return check(cmd, argv)
+		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
+			given, err := a.given(cmd, argv)
+			if err != nil {
+				return err
+			}
+
+			if c.Dash != "" {
+				var after []string
+				given.Words, after = splitDash(cmd, argv)
+				service.FieldNamed(req.Elem(), c.Dash).Set(reflect.ValueOf(naming.BytePaths(after)))
+			}
+
+			args, err := c.Arguments(o, req.Elem().Interface(), given)
+			if err != nil {
+				return err
+			}
+
 			p, err := a.place()
 			if o.Args == reflect.TypeFor[service.GetStatus]() && errors.Is(err, locate.ErrNotMounted) {
 				return a.statusOutside(cmd.Context())
@@ -58,49 +82,105 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-
-			given := reflect.New(o.Args).Elem()
-			given.Set(reflect.ValueOf(o.With(req.Elem().Interface(), c.Args, argv)))
-			if err := relative(p, given); err != nil {
+			if args, err = relative(p, args); err != nil {
 				return err
 			}
+			if fork := given.Flags["fork"]; fork != "" {
+				p.Workspace = append(slices.Clone(p.Workspace), fork)
+			}
 
-			return a.showOpAt(cmd.Context(), p, given.Interface(), c)
+			return a.orPath(a.showOp(cmd.Context(), p, args, c, given), c, given)
 		},
 	}
 
 	for _, f := range c.Flags {
-		flag, of, value := f.Parts()
-		at := service.FieldNamed(req.Elem(), of)
-		if value != "" {
-			cmd.Flags().VarPF(&presetFlag{at, value, false}, flag, f.Short, f.About).NoOptDefVal = "true"
-			continue
-		}
-
-		switch field := at.Addr().Interface().(type) {
-		case *bool:
-			cmd.Flags().BoolVarP(field, flag, f.Short, *field, f.About)
-		case *string:
-			cmd.Flags().StringVarP(field, flag, f.Short, *field, f.About)
-		case *[]string:
-			cmd.Flags().StringArrayVarP(field, flag, f.Short, nil, f.About)
-		case *map[string]string:
-			labelFlag(cmd, field, f.About)
-		case *[]naming.BytePath:
-			cmd.Flags().VarP((*pathList)(field), flag, f.Short, f.About)
-		default:
-			panic(fmt.Sprintf("the flag --%s of %s is a %T", flag, name, field))
-		}
+		a.addFlag(cmd, req.Elem(), f)
 	}
 
-	if m, ok := req.Interface().(*snapshot.MergeOptions); ok {
-		addPrefer(cmd, &m.Ours, &m.Theirs, []string{sideWorkspace}, []string{sideFork})
+	if c.Prefer[0] != "" {
+		ours, theirs := service.FieldNamed(req.Elem(), "ours"), service.FieldNamed(req.Elem(), "theirs")
+		addPrefer(cmd, ours.Addr().Interface().(*bool), theirs.Addr().Interface().(*bool), strings.Fields(c.Prefer[0]), strings.Fields(c.Prefer[1]))
 	}
 
 	full := strings.TrimSpace(c.Under + " " + name)
 	completions[full] = cmp.Or(completions[full], completionOf(c.Args))
 
 	return cmd
+}
+
+// addFlag adds a flag that sets a field of the arguments, or none.
+func (a *app) addFlag(cmd *cobra.Command, args reflect.Value, f service.Flag) {
+	flag, of, value := f.Parts()
+	at := service.FieldNamed(args, of)
+
+	switch {
+	case of == "" && strings.Contains(f.About, "`"):
+		cmd.Flags().StringP(flag, f.Short, "", f.About)
+		return
+	case of == "":
+		cmd.Flags().BoolP(flag, f.Short, false, f.About)
+		return
+	case value != "":
+		cmd.Flags().VarPF(&presetFlag{at, value, false}, flag, f.Short, f.About).NoOptDefVal = "true"
+		return
+	}
+
+	switch field := at.Addr().Interface().(type) {
+	case *bool:
+		cmd.Flags().BoolVarP(field, flag, f.Short, *field, f.About)
+	case *int:
+		cmd.Flags().IntVarP(field, flag, f.Short, *field, f.About)
+	case *uint32:
+		cmd.Flags().Uint32VarP(field, flag, f.Short, *field, f.About)
+	case *string:
+		cmd.Flags().StringVarP(field, flag, f.Short, *field, f.About)
+	case *[]string:
+		cmd.Flags().StringArrayVarP(field, flag, f.Short, nil, f.About)
+	case *map[string]string:
+		labelFlag(cmd, field, f.About)
+	case *[]naming.BytePath:
+		cmd.Flags().VarP((*pathList)(field), flag, f.Short, f.About)
+	default:
+		panic(fmt.Sprintf("the flag --%s of %s is a %T", flag, cmd.Name(), field))
+	}
+}
+
+// given returns the command line of a command. A number is at least 1.
+func (a *app) given(cmd *cobra.Command, argv []string) (g *service.Given, err error) {
+	g = &service.Given{Words: argv, Dash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), Read: a.readInput}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		g.Flags[f.Name] = f.Value.String()
+		if n, _ := strconv.Atoi(f.Value.String()); f.Value.Type() == "int" && n < 1 {
+			err = errs.Fail(errs.Invalid, "-%s must be at least 1, not %d", f.Shorthand, n)
+		}
+	})
+
+	return g, err
+}
+
+// splitDash splits the arguments of a command at --.
+func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
+	if n := cmd.ArgsLenAtDash(); n >= 0 {
+		return argv[:n:n], argv[n:]
+	}
+	return argv, nil
+}
+
+// orPath adds the hint of the command to the error of a snapshot that does not exist, if a word is a path.
+func (a *app) orPath(err error, c *service.Command, g *service.Given) error {
+	wd, werr := a.cwd()
+	if c.Path == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
+		return err
+	}
+
+	for _, name := range g.Words {
+		if _, serr := os.Lstat(filepath.Join(wd, name)); serr == nil {
+			e := *errs.ErrorOf(err)
+			return e.WithHint("%s", strings.TrimPrefix(e.Hint+"\n", "\n")+fmt.Sprintf(c.Path, word(name)))
+		}
+	}
+
+	return err
 }
 
 // presetFlag is a flag without a value of its own: it sets a field of the arguments to value.

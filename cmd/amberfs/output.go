@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/graft"
 )
 
 func (a *app) printf(format string, args ...any) {
@@ -91,3 +97,52 @@ func (d *diffWriter) flush() error {
 	}
 	return d.colours.Flush()
 }
+
+// printRows prints rows in columns on a terminal, else with tabs between them.
+func (a *app) printRows(rows [][]string) {
+	if isTerminal(a.stdout) || a.closePager != nil {
+		printTable(a.stdout, rows)
+		return
+	}
+	a.printf("%s", service.JoinRows(rows, "\t"))
+}
+
+// printTable prints rows in columns as wide as they need to be.
+func printTable(w io.Writer, rows [][]string) {
+	fmt.Fprint(w, service.Columns(rows))
+}
+
+// maxPrinted is how many paths are listed without -v; more are counted.
+const maxPrinted = 20
+
+func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
+	if a.verbose || len(paths) <= maxPrinted {
+		return paths
+	}
+	return paths[:maxPrinted]
+}
+
+func (a *app) printEvent(line json.RawMessage) error {
+	if a.json {
+		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
+		return err
+	}
+
+	var e events.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("reading an event: %w", err)
+	}
+
+	_, err := fmt.Fprintln(a.stdout, service.EventText(e, a.actionColor))
+	return err
+}
+
+// actionColor paints an action on a terminal.
+func (a *app) actionColor(action string) string {
+	if !a.color() {
+		return action
+	}
+	return cmp.Or(actionColors[strings.TrimSpace(action)], styles.Cyan) + action + styles.Reset
+}
+
+var actionColors = map[string]string{"created": styles.Green, "deleted": styles.Red, "restored": styles.Bold, "captured": styles.Bold}

@@ -20,7 +20,7 @@ func (a *app) status(ctx context.Context) error {
 		return err
 	}
 
-	return a.showOpAt(ctx, p, service.GetStatus{}, &service.Command{})
+	return a.showOp(ctx, p, service.GetStatus{}, &service.Command{}, &service.Given{})
 }
 
 // statusOutside prints the runs, mounts and stores of a directory outside of a mount, and the commands that

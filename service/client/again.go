@@ -94,16 +94,11 @@ func (w markingWriter) Write(p []byte) (int, error) {
 
 // follow passes on events as they happen, and continues with the next daemon if one ends.
 func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
-	o := service.OpOf(l)
-
-	if l.New { // start after the newest event, by its number, which is valid for the next daemon too
-		l.New = false
-		newest := service.Log{Limit: 1}
-		err := c.doRetrying(ctx, service.OpOf(newest), newest, Exchange{Item: trackSeq(&l.After, func(json.RawMessage) error { return nil })}, nil)
-		if err != nil {
-			return err
-		}
+	if err := c.beginFollowing(ctx, &l, x); err != nil {
+		return err
 	}
+
+	o := service.OpOf(l)
 
 	for {
 		err := c.overHTTP(ctx, o, l, Exchange{Item: trackSeq(&l.After, x.Item)}, nil)
@@ -111,6 +106,24 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 			return err
 		}
 	}
+}
+
+// beginFollowing passes on the newest l.Limit events, if a number is given, and sets l.After to the number
+// of the newest one, by which each daemon goes on, if there is a limit or l.New.
+func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Exchange) error {
+	if !l.New && l.Limit == 0 {
+		return nil
+	}
+
+	past, item := *l, x.Item
+	past.Follow, past.New = false, false
+	if l.New {
+		past, item = service.Log{Limit: 1}, func(json.RawMessage) error { return nil }
+	}
+
+	l.New, l.Limit = false, 0
+
+	return c.Do(ctx, past, Exchange{Item: trackSeq(&l.After, item)}, nil)
 }
 
 // trackSeq returns a function for Exchange.Item that stores the number of each event in last before it

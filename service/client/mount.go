@@ -176,16 +176,11 @@ const followTime = 200 * time.Millisecond
 // followMount asks for new events again and again, because requests through the mount cannot wait for
 // events.
 func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
-	l.Follow = false
-	if l.New {
-		l.New = false
-		newest := Exchange{Item: trackSeq(&l.After, func(json.RawMessage) error { return nil })}
-		last := service.Log{Limit: 1}
-		if err := c.throughMount(ctx, service.OpOf(last), last, newest, nil); err != nil {
-			return err
-		}
+	if err := c.beginFollowing(ctx, &l, x); err != nil {
+		return err
 	}
 
+	l.Follow = false
 	next := Exchange{Item: trackSeq(&l.After, x.Item)}
 
 	for ctx.Err() == nil {

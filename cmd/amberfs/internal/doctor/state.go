@@ -125,7 +125,7 @@ func examineMounts() (all []Check) {
 	well := 0
 	stores := map[string]bool{}
 	for _, m := range table {
-		if m.Root != "/" || !locate.Believed(m) {
+		if m.Root != "/" || !locate.Trusted(m) {
 			continue
 		}
 

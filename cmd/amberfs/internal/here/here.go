@@ -110,7 +110,7 @@ func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 // findMounts finds the mounts of whole workspaces.
 func (d *Directory) findMounts(table []locate.Mount) {
 	for _, m := range table {
-		if m.FSType != locate.FSType || m.Root != "/" || !locate.Believed(m) {
+		if m.FSType != locate.FSType || m.Root != "/" || !locate.Trusted(m) {
 			continue
 		}
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service"
 )
 
 // Failures is the log of failed hooks. It is needed because agents do not show the error output of hooks.
@@ -54,7 +55,7 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 		return true, ""
 	}
 	log = filepath.Join(f.dir, logFile)
-	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), Actor(agent, session), dir, gitquote.Shown(why, ""))
+	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), service.SessionActor(agent, session), dir, gitquote.Shown(why, ""))
 	if appendTo(log, line) != nil {
 		log = ""
 	}

@@ -57,24 +57,6 @@ func Warning(agent, text string) any {
 	return map[string]string{"systemMessage": text}
 }
 
-// Actor returns the name of the actor for a session of an agent, such as claude/SESSION.
-func Actor(agent, session string) string {
-	clean := func(s string) string {
-		s = strings.Map(func(r rune) rune {
-			if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
-				return r
-			}
-			return '_'
-		}, s)
-		return strings.TrimLeft(s[:min(len(s), 60)], "-")
-	}
-	if session = clean(session); session == "" {
-		return clean(agent)
-	}
-
-	return clean(agent) + "/" + session
-}
-
 // Settings are the settings of an agent, before and after an edit.
 type Settings struct {
 	File          string

@@ -1,0 +1,242 @@
+package service
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/strictjson"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// A Command is a command that only calls an operation and prints its result.
+type Command struct {
+	Use, Group, Short, Long, Example string
+	Under                            string // the parent command, for a subcommand; it has no group
+	Aliases                          []string
+	Preset                           any // arguments that every call has; its type is Op.Args
+	Args                             Positional
+	Takes                            string // describes the arguments in an error; if empty, the words of Use
+	Dash                             string // the field that the words after -- set; if empty, they are as all others
+	Flags                            []Flag
+	// Prefer has the names of the sides that --ours and --theirs take, separated by blanks, for the flag
+	// --prefer.
+	Prefer [2]string
+	// Call, if set, returns the arguments of the operation that is called, which may be another one,
+	// from those that the command line sets. See calling.
+	Call   func(args any, g *Given) (any, error)
+	Pager  bool            // on a terminal, the text is shown by the pager
+	JSON   string          // the field of the result that --json prints; if empty, the result
+	Damage bool            // print the result of an error of the kind Damaged, too
+	Forms  map[string]Form // the forms of the text that flags choose, by flag, in place of Op.Text
+	// Path is a hint for a word that is no snapshot but a path. The path is put into it, quoted for a
+	// shell.
+	Path string
+}
+
+// A Flag sets the field of the same name: dry-run sets dry_run. The flag NAME=FIELD sets another
+// field, and NAME=FIELD:VALUE, without a value of its own, sets it to VALUE. NAME= sets none and is for
+// Command.Call; it takes a value if About names that in backquotes.
+type Flag struct{ Name, Short, About string }
+
+// Parts returns the name of the flag, the field that it sets, and the value to set if the flag takes
+// none from the command line.
+func (f Flag) Parts() (name, field, value string) {
+	name, field, other := strings.Cut(f.Name, "=")
+	if !other {
+		field = strings.ReplaceAll(name, "-", "_")
+	}
+	field, value, _ = strings.Cut(field, ":")
+	return name, field, value
+}
+
+// A Given is a command line, as it was given.
+type Given struct {
+	Words []string          // without those of Command.Dash
+	Dash  int               // the number of words before --; -1 without --
+	Flags map[string]string // the values of the flags that were given
+	JSON  bool              // --json was given
+	Width int               // of the terminal, in columns
+	Read  func(file string) ([]byte, error)
+}
+
+// Has reports whether a flag was given.
+func (g *Given) Has(flag string) bool { _, ok := g.Flags[flag]; return ok }
+
+// Is reports whether a flag without a value was given and is set.
+func (g *Given) Is(flag string) bool { return g.Flags[flag] == strconv.FormatBool(true) }
+
+// Arguments returns the arguments that the command line sets, and those of the operation that is called.
+func (c *Command) Arguments(o *Op, preset any, g *Given) (any, error) {
+	for i, w := range c.Args.Words() {
+		if i < len(g.Words) && g.Words[i] == "" && FieldNamed(reflect.New(o.Args).Elem(), w.Field).Type() == reflect.TypeFor[naming.BytePath]() {
+			return nil, errs.Fail(errs.Invalid, "a PATH is empty")
+		}
+	}
+
+	args := o.With(preset, c.Args, g.Words)
+	if c.Call == nil {
+		return args, nil
+	}
+
+	return c.Call(args, g)
+}
+
+// calling returns a function for Command.Call.
+func calling[A any](call func(A, *Given) (any, error)) func(any, *Given) (any, error) {
+	return func(args any, g *Given) (any, error) { return call(args.(A), g) }
+}
+
+// sinceForDaemon returns a time of the user's time zone, which the daemon may not have.
+func sinceForDaemon(text string) (string, error) {
+	t, err := ParseSince(text)
+	if err != nil || t.IsZero() {
+		return "", err
+	}
+	return t.Format(time.RFC3339Nano), nil
+}
+
+func callList(a List, g *Given) (_ any, err error) {
+	if a.Since, err = sinceForDaemon(a.Since); err != nil {
+		return nil, err
+	}
+
+	if g.Is("turns") {
+		if a.Kind != "" && a.Kind != info.KindTurn || g.Is("long") {
+			return nil, errs.Fail(errs.Invalid, "--turns cannot be used with --kind or --long")
+		}
+		a.Kind = info.KindTurn
+	}
+
+	if !g.Is("all") && a.Kind == "" {
+		a.Without = info.KindPreRestore + "," + info.KindCall
+	}
+
+	return a, nil
+}
+
+func callLog(a Log, _ *Given) (_ any, err error) {
+	a.Since, err = sinceForDaemon(a.Since)
+	return a, err
+}
+
+// callDiff splits A..B, and asks for a list if the answer is JSON.
+func callDiff(a Diff, g *Given) (any, error) {
+	if len(g.Words) == 1 {
+		a.A, a.B, _ = strings.Cut(a.A, "..") // no name has two dots
+	}
+	if a.A == "" && len(g.Words) == 0 {
+		a.A = "latest"
+		if g.Has("fork") {
+			a.A = snapshotBase
+		}
+	}
+
+	if g.Is("stat") && g.Is("name-status") {
+		return nil, errs.Fail(errs.Invalid, "--stat and --name-status cannot be combined")
+	}
+	if g.JSON {
+		return Changes{A: a.A, B: a.B, By: a.By, Paths: a.Paths}, nil
+	}
+
+	a.Width = g.Width
+	return a, nil
+}
+
+// callRestore takes the only word for a path if it stands after -- or has a slash.
+func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
+	if g.Dash == 0 && len(a.Paths) > 0 {
+		return nil, errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
+	}
+	if len(a.Paths) > 0 || g.Dash != 0 && !strings.Contains(a.Name, "/") {
+		return a, nil
+	}
+
+	if a.DryRun || len(a.Keep) > 0 {
+		return nil, errs.Fail(errs.Invalid, "--dry-run and --keep need the NAME of a snapshot, and %s is a path", gitquote.Readable(a.Name))
+	}
+	if a.Name == "" {
+		return nil, errs.Fail(errs.Invalid, "a PATH is empty")
+	}
+
+	return Revert{Path: naming.BytePath(a.Name)}, nil
+}
+
+// callUndo undoes the last restore or the turns of an agent, unless an actor is named.
+func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
+	turn, err := strconv.Atoi(g.Flags["turn"])
+	if g.Has("turn") && (err != nil || turn < 1 || g.Has("by")) {
+		return nil, errs.Fail(errs.Invalid, "--turn takes a number of `amberfs list --turns`, and no --by")
+	}
+
+	if a.By == "" {
+		for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
+			if g.Has(flag) {
+				return nil, errs.Fail(errs.Invalid, "--%s needs --by", flag)
+			}
+		}
+		if len(g.Words) > 0 {
+			return nil, errs.Fail(errs.Invalid, "amberfs undo takes no arguments").WithHint("see `amberfs help undo`")
+		}
+	}
+	if g.Has("by") {
+		return a, nil
+	}
+
+	name := "undo"
+	if turn > 0 {
+		name = TurnName(uint64(turn))
+	}
+
+	return snapshot.RestoreOptions{Name: name, Keep: a.Keep, DryRun: a.DryRun}, nil
+}
+
+// callFork deletes a fork if --delete or --discard is given.
+func callFork(a snapshot.ForkOptions, g *Given) (any, error) {
+	deletes, discards := g.Is("delete"), g.Is("discard")
+	switch {
+	case deletes && discards || (deletes || discards) && a.TTL != "":
+		return nil, errs.Fail(errs.Invalid, "--delete, --discard and --ttl cannot be used together")
+	case !deletes && !discards:
+		return a, nil
+	case len(g.Words) != 1:
+		return nil, errs.Fail(errs.Invalid, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
+	}
+
+	return DeleteFork{Name: a.Name, Discard: discards, Force: g.Is("force")}, nil
+}
+
+// callActor names the process above the command, which itself ends at once, unless a process is given.
+func callActor(a Actor, _ *Given) (any, error) {
+	if a.PID == 0 {
+		a.Up = 1
+	}
+	return a, nil
+}
+
+// callPolicy shows the policy if no file is given.
+func callPolicy(_ SetPolicy, g *Given) (any, error) {
+	if len(g.Words) == 0 {
+		return Policy{}, nil
+	}
+
+	patch, err := g.Read(g.Words[0])
+	if err != nil {
+		return nil, err
+	}
+
+	if err := strictjson.Decode(patch, new(any)); err != nil {
+		from := g.Words[0]
+		if from == "-" {
+			from = "the standard input"
+		}
+		return nil, errs.Fail(errs.Invalid, "cannot read a policy from %s: %w", from, err)
+	}
+
+	return SetPolicy{Patch: patch}, nil
+}

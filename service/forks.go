@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -208,6 +209,9 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 			if state == RunApplied && s.changedSince(ctx, ws, i.Name) {
 				run.State = RunKept
 			}
+			if run.State == RunApplied {
+				_, _ = fmt.Sscanf(i.Labels[CountLabel], CountFormat, &run.Files, &run.InGit) // 0 without the label
+			}
 
 			break
 		}
@@ -216,7 +220,7 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 	switch {
 	case run == nil:
 	case s.addJoined(name, 0) > 0:
-		run.State = RunRunning
+		run.State, run.Files, run.InGit = RunRunning, 0, 0
 	case run.State == RunRunning: // it was killed
 		run.State = RunKept
 	}

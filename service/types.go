@@ -291,12 +291,20 @@ type Run struct {
 	State   string    `json:"state" jsonschema:"running, kept, applied or removed"`
 	Command string    `json:"command"`
 	Used    time.Time `json:"used" jsonschema:"when that state began"`
-	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories; changed does not count them"`
+	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories, or repositories that were applied; changed does not count them"`
+	Files   int       `json:"files,omitempty" jsonschema:"files that were applied, if the state is applied"`
 }
 
 // RunLabel is the label of the snapshots that `amberfs run` takes in the fork of a run: when the
 // program starts, when it ends, and when the run is applied or removed. Its value is a state.
 const RunLabel = "run"
+
+// CountLabel is the label of the snapshot that marks a run as applied: how many files and how many
+// repositories the apply has changed, as CountFormat has them.
+const (
+	CountLabel  = "applied"
+	CountFormat = "%d files, %d repositories"
+)
 
 // The states of a run, which are the values of RunLabel.
 const (

@@ -147,7 +147,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			return err
 		}
 		if !o.DryRun && to == r.Dir {
-			err = a.applied(ctx, r, c, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
+			err = a.applied(ctx, r, c, done, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
 		}
 		if left || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
@@ -158,10 +158,10 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 }
 
 // applied notes in a run that it was applied to its directory.
-func (a *app) applied(ctx context.Context, r *runs.Run, c *client.Client, all bool) error {
+func (a *app) applied(ctx context.Context, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return r.Applied(ctx, c, a.command, all, bar.show)
+	return r.Applied(ctx, c, done, all, bar.show)
 }
 
 // asking is whether an apply asks, and which command does.

@@ -172,7 +172,7 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 		return nil, err
 	}
 
-	return want.Do(ctx, c, *r, a.command)
+	return want.Do(ctx, c, *r)
 }
 
 // openBrowser opens a file that redirects to the address, because all users can read the

@@ -67,7 +67,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notif
 	want := args.(runApplyArgs)
 	var done *hostdir.Applied
 	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
-		done, err = want.Do(ctx, c, *r, a.command)
+		done, err = want.Do(ctx, c, *r)
 		return err
 	})
 	if err != nil && done != nil && len(done.Conflicts) > 0 {

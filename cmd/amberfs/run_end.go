@@ -88,7 +88,7 @@ func (k *kept) end(interrupted bool) error {
 	what := "the run " + k.name
 	if applied != nil {
 		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
-		if err = a.applied(ctx, &r, fork, !left); !left {
+		if err = a.applied(ctx, &r, fork, applied, !left); !left {
 			return err
 		}
 

@@ -1336,7 +1336,9 @@ class Rule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     command: str
-    # paths that differ in git directories; changed does not count them
+    # files that were applied, if the state is applied
+    files: int | None = field(default=None)
+    # paths that differ in git directories, or repositories that were applied; changed does not count them
     in_git: int | None = field(default=None)
     # running, kept, applied or removed
     state: str

@@ -1104,7 +1104,9 @@ export interface Rule {
 
 export interface Run {
   command: string
-  /** paths that differ in git directories; changed does not count them */
+  /** files that were applied, if the state is applied */
+  files?: number
+  /** paths that differ in git directories, or repositories that were applied; changed does not count them */
   in_git?: number
   /** running, kept, applied or removed */
   state: string

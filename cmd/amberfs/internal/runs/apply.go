@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 
@@ -36,7 +37,7 @@ type Apply struct {
 // Do applies what changed in the workspace of c to the directory of r. Afterwards a run goes on
 // from what the directory has, and is marked as applied if nothing is left. r has no name if it is
 // no run.
-func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*hostdir.Applied, error) {
+func (a Apply) Do(ctx context.Context, c *client.Client, r Run) (*hostdir.Applied, error) {
 	if err := r.Applicable(r.Dir); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run, user string) (*h
 	}
 
 	all := len(a.Leave)+len(a.Hunks) == 0 && !a.Ours && !done.Incomplete
-	return done, r.Applied(ctx, c, user, all, func(service.Progress) {})
+	return done, r.Applied(ctx, c, done, all, func(service.Progress) {})
 }
 
 // Write applies changes to a directory.
@@ -122,8 +123,8 @@ func there(dir string, src *tree.Source, base *tree.State) error {
 
 // Applied records that a run was applied to its directory. The run continues from the directory's
 // present state, and is marked as applied if nothing is left. The next refresh reports what both
-// changed.
-func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bool, show func(service.Progress)) error {
+// changed. c is connected with the run.
+func (r *Run) Applied(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show)
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
@@ -134,8 +135,9 @@ func (r *Run) Applied(ctx context.Context, c *client.Client, user string, all bo
 			WithHint("do that with `amberfs refresh --run %s`", r.Name)
 	}
 
-	if all {
-		err = errors.Join(err, Mark(ctx, user, r.Store, r.Name, r.Command, service.RunApplied))
+	if all && (r.State != service.RunApplied || done.Changed > 0) {
+		count := fmt.Sprintf(service.CountFormat, done.Files, len(done.Git))
+		err = errors.Join(err, mark(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.CountLabel: count}))
 	}
 
 	return err

@@ -26,7 +26,7 @@ type Run struct {
 	Used    time.Time `json:"used"`
 	State   string    `json:"state" jsonschema:"running, kept, applied or removed; copy for the copy of a directory that its runs share"`
 	Command string    `json:"command"`
-	Changed int       `json:"changed" jsonschema:"files that differ from the directory as it was copied"`
+	Changed int       `json:"changed" jsonschema:"files that differ from the directory as it was copied, or that were applied"`
 	InGit   int       `json:"in_git,omitempty" jsonschema:"paths that differ in git directories"`
 	More    bool      `json:"more,omitempty" jsonschema:"not all changed files were counted"`
 	Runs    int       `json:"runs,omitempty" jsonschema:"that share a copy"`
@@ -46,6 +46,9 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 		r := Run{Name: f.Name, Dir: dir, Gone: os.IsNotExist(serr), Created: f.Created, Used: f.Created, State: service.RunKept, Changed: f.Changed, More: f.More, Store: store}
 		if f.Run != nil {
 			r.Used, r.State, r.Command, r.InGit = f.Run.Used, f.Run.State, f.Run.Command, f.Run.InGit
+		}
+		if r.State == service.RunApplied {
+			r.Changed = f.Run.Files
 		}
 
 		out = append(out, r)
@@ -180,5 +183,9 @@ func Mark(ctx context.Context, user, store, name, command, state string) error {
 		return err
 	}
 	defer c.Close()
-	return c.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: map[string]string{service.RunLabel: state}}, client.Exchange{}, nil)
+	return mark(ctx, c, command, map[string]string{service.RunLabel: state})
+}
+
+func mark(ctx context.Context, run *client.Client, command string, labels map[string]string) error {
+	return run.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: labels}, client.Exchange{}, nil)
 }

@@ -78,7 +78,7 @@ export class Timeline {
   }
   one({ name, snapshot: s }) {
     const badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
-    const labels = Object.entries(s.labels || {}).filter(([k]) => k !== "run"), runs = s.labels?.run === "running";
+    const labels = Object.entries(s.labels || {}).filter(([k]) => k !== "run" && k !== "applied"), runs = s.labels?.run === "running";
     return [[kindIcon(s), text(titleOf(name), faint(s) ? "faint" : ""), s.pinned && icon("pin", "pinned")],
       [titleOf(name) !== name && text(name, "name"), ...chips(s.actors), badge(name === store.undo, "undo point"),
         badge(name === store.head && name !== store.snapshots[0]?.name, "restored", "here"),

@@ -90,7 +90,7 @@ type gcRun struct {
 	scan  *refScan
 
 	live    map[string]bool  // names of objects that a ref or a hold names
-	objects map[string]int64 // objects on the remote by name, and their sizes; noSize if only a mark names them
+	objects map[string]int64 // objects on the remote by name, and their sizes, which removes needs
 	result  Collected
 }
 
@@ -127,7 +127,6 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 }
 
 const (
-	noSize = -1
 	// fewObjects is the number of objects up to which a collection on a remote with entries lists all of
 	// them. More objects are divided by the first digits of their names into parts so small that
 	// listedParts of them have at most fewObjects; a collection lists that many parts, at random.
@@ -135,11 +134,11 @@ const (
 )
 
 // readObjects finds the objects on the remote. On a remote with entries and many objects, it takes the
-// objects that the list and the marks name, and lists some parts of the remote: so after some
-// collections the objects of pushes that did not end are found too.
+// objects that the list and the marks name, unless the run will remove some, and lists some parts of the
+// remote: so after some collections the objects of pushes that did not end are found too.
 func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
-	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects {
+	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects && !c.removes() {
 		c.addNamedObjects()
 		prefixes = randomPrefixes(len(c.objects))
 	}
@@ -163,7 +162,7 @@ func (c *gcRun) addNamedObjects() {
 	for _, m := range c.marks {
 		for _, o := range m.objects {
 			if m.stage != removedPrefix {
-				c.objects[o] = noSize
+				c.objects[o] = 0
 			}
 		}
 	}
@@ -190,7 +189,7 @@ func randomPrefixes(n int) (prefixes []string) {
 // objects, the scan compares the sums of all refs.
 func (c *gcRun) readRefs(ctx context.Context) error {
 	for {
-		err := c.r.endScan(ctx, c.scan, len(c.dueMarks(condemnedPrefix)) > 0)
+		err := c.r.endScan(ctx, c.scan, c.removes())
 		if err == nil {
 			break
 		}
@@ -299,6 +298,9 @@ func (c *gcRun) removeCondemned(ctx context.Context) error {
 	return nil
 }
 
+// removes reports whether the run will remove objects.
+func (c *gcRun) removes() bool { return len(c.dueMarks(condemnedPrefix)) > 0 }
+
 // dueMarks returns the marks of a stage that are older than grace, and thus due for the next stage.
 func (c *gcRun) dueMarks(stage string) (out []gcMark) {
 	for _, m := range c.marks {
@@ -323,43 +325,28 @@ func elapsed(since time.Time, d time.Duration) bool {
 
 // removeObjects deletes objects, except those that are live, and counts them. It fails after maxRunTime.
 func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
-	var mu sync.Mutex
-	forget := func(name string, removed int, size int64) error {
-		mu.Lock()
-		defer mu.Unlock()
-
-		c.result.Removed += removed
-		c.result.Bytes += size
-		delete(c.objects, name)
-
-		return nil
-	}
-
-	return forEach(ctx, c.unreferenced(names), func(ctx context.Context, name string) error {
+	const atOnce = 1000 // that a service deletes with a request
+	for part := range slices.Chunk(c.unreferenced(names), atOnce) {
 		if elapsed(c.began, maxRunTime) {
 			return fmt.Errorf("it took more than %v: run it again", maxRunTime)
 		}
-		mu.Lock()
-		key, size := backend.Object{Name: name}.Key(), c.objects[name]
-		mu.Unlock()
 
-		if size == noSize {
-			info, err := c.r.b.Stat(ctx, key)
-			if errors.Is(err, backend.ErrNotFound) {
-				return forget(name, 0, 0)
-			}
-			if err != nil {
-				return err
-			}
-			size = info.Size
+		var keys []string
+		for _, name := range part {
+			keys = append(keys, backend.Object{Name: name}.Key())
 		}
-
-		if err := c.r.b.Delete(ctx, key); err != nil {
+		if err := backend.DeleteAll(ctx, c.r.b, keys); err != nil {
 			return err
 		}
 
-		return forget(name, 1, size)
-	})
+		for _, name := range part {
+			c.result.Removed++
+			c.result.Bytes += c.objects[name]
+			delete(c.objects, name)
+		}
+	}
+
+	return nil
 }
 
 // advanceMarks condemns the objects of due seen marks, and writes a seen mark of the unreferenced objects

@@ -68,7 +68,7 @@ func Get(ctx context.Context, b Backend, key string) ([]byte, error) {
 
 // A batchDeleter is a Backend that can remove many keys with one request.
 type batchDeleter interface {
-	deleteAll(ctx context.Context, keys []string) error
+	DeleteAll(ctx context.Context, keys []string) error
 }
 
 // parallelDeletes is the number of requests at a time of a DeleteAll without batches.
@@ -85,7 +85,7 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	}
 
 	if batch, ok := b.(batchDeleter); ok && len(keys) > 1 {
-		if err := batch.deleteAll(ctx, keys); err == nil || ctx.Err() != nil {
+		if err := batch.DeleteAll(ctx, keys); err == nil || ctx.Err() != nil {
 			return err
 		} // some services have no such request
 	}

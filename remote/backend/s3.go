@@ -218,8 +218,8 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 	return ctx.Err()
 }
 
-// deleteAll removes up to 1,000 keys with each request.
-func (b *bucket) deleteAll(ctx context.Context, keys []string) error {
+// DeleteAll removes up to 1,000 keys with each request.
+func (b *bucket) DeleteAll(ctx context.Context, keys []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the requests, and the goroutine below, after an error
 

@@ -112,9 +112,19 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 	}
 
 	ours, _, receives, err := repositoryIn(in.Source, in.Ours, at)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	if receives && hadOne && in.FromDirectory {
+		// The copy of a directory that nobody has changed becomes as the directory is, even if another
+		// repository is there now, or none.
+		unchanged, err := tree.Equal(r.ctx, in.Source, in.Base, in.Ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime)
+		if err != nil || unchanged {
+			return changes, err
+		}
+	}
+
+	switch {
 	case !receives && (!hadOne || !hasOne):
 		return changes, nil
 	case !receives:
@@ -127,15 +137,6 @@ func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, e
 		}
 		r.say(at, []string{"the git directory is gone there: this one stays as it is"}, nil)
 		return nil, nil
-	}
-
-	if hadOne && in.FromDirectory {
-		// The copy of a directory that nobody has changed becomes as the directory is, even if another
-		// repository is there now.
-		unchanged, err := tree.Equal(r.ctx, in.Source, in.Base, in.Ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime)
-		if err != nil || unchanged {
-			return changes, err
-		}
 	}
 
 	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name}

@@ -202,7 +202,7 @@ func (pl *planner) add(d *decision) {
 // minor reports whether only the time and other names of a file differ.
 func minor(c tree.Change) bool {
 	return c.Before != nil && c.After != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
-		(c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
+		(c.What&tree.Links == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
 }
 
 // judge decides what is done at a path, and reports a conflict.

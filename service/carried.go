@@ -2,66 +2,95 @@ package service
 
 import (
 	"context"
+	"errors"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// resume returns the result of an operation that the previous daemon carried out and did not answer.
-// A snapshot with the option Wait is waited for. If the result cannot be reconstructed, resume
-// returns an error that says that the operation took effect.
-func (s *Service) resume(ctx context.Context, r *Request, args any) (any, error) {
-	c := r.Carried
+// The functions for Op.Resume are here: each returns the result of a call that the previous daemon carried
+// out and did not answer, from Request.Carried.
 
-	switch a := args.(type) {
-	case snapshot.CaptureOptions:
-		if c.Captured.Name != "" {
-			return s.resumeSnapshot(ctx, r, a)
-		}
-	case snapshot.RestoreOptions, Revert:
-		if c.Edit != nil {
-			return snapshot.RestoreResult{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
-		}
-	case snapshot.MergeOptions:
-		if c.Edit != nil {
-			return snapshot.PromoteResult{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
-		}
-	case snapshot.ForkOptions:
-		if c.Forked != "" && a.As == "" {
-			f, err := r.Workspace.Forks().Named(c.Forked)
-			if err != nil {
-				return nil, err
-			}
-			return Forked{Name: c.Forked, Snapshot: f.BeganFrom(), Path: s.forkPath(r, c.Forked)}, nil
-		}
+// errUnknown is the error of Op.Resume if the result cannot be reconstructed.
+var errUnknown = errors.New("the result is not known")
 
-	case Rename:
-		return r.Workspace.Find(a.To)
-	case RenameFork:
-		return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
-	case Remove:
-		if len(a.Names) == 1 {
-			return Removed{Names: a.Names}, nil
+// resume returns the result of an operation that the previous daemon carried out and did not answer. If
+// it cannot be reconstructed, resume returns an error that says that the operation took effect.
+func (s *Service) resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
+	if o.Resume != nil {
+		if result, err := o.Resume(s, ctx, r, args); !errors.Is(err, errUnknown) {
+			return result, err
 		}
-	case DeleteFork:
-		return DeletedFork{Name: a.Name, Snapshot: c.Ended.Name}, nil
-	case SetPolicy:
-		return r.Workspace.Policy(), nil
 	}
 
-	return nil, errs.Fail(errs.Failed, "the daemon ended after it carried out %q and before it answered", OpOf(args).Name).
+	return nil, errs.Fail(errs.Failed, "the daemon ended after it carried out %q and before it answered", o.Name).
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
-// resumeSnapshot returns the snapshot of r.Carried, with its id if the caller waits for that.
-func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (any, error) {
-	if !a.Wait {
-		return r.Carried.Captured, nil
+// resumeSnapshot waits until the snapshot has its id, if the caller waits for that.
+func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
+	made := r.Carried.Captured
+	if made.Name == "" {
+		return made, errUnknown
 	}
-	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, r.Carried.Captured.Name)
-	if err != nil {
-		return r.Carried.Captured, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", r.Carried.Captured.Name, err)
+	if !a.Wait {
+		return made, nil
 	}
 
-	return sealed, nil
+	return s.sealed(ctx, r, made)
+}
+
+func (s *Service) resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
+	c := r.Carried
+	if c.Edit == nil {
+		return nil, errUnknown
+	}
+	return snapshot.RestoreResult{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
+}
+
+func (s *Service) resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
+	c := r.Carried
+	if c.Edit == nil {
+		return nil, errUnknown
+	}
+	return snapshot.PromoteResult{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
+}
+
+func (s *Service) resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
+	name := r.Carried.Forked
+	if name == "" || a.As != "" {
+		return Forked{}, errUnknown
+	}
+
+	f, err := r.Workspace.Forks().Named(name)
+	if err != nil {
+		return Forked{}, err
+	}
+
+	return Forked{Name: name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, name)}, nil
+}
+
+func (s *Service) resumeRename(_ context.Context, r *Request, a Rename) (info.Info, error) {
+	return r.Workspace.Find(a.To)
+}
+
+func (s *Service) resumeRenameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
+}
+
+func (s *Service) resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
+	if len(a.Names) != 1 {
+		return Removed{}, errUnknown
+	}
+	return Removed(a), nil
+}
+
+func (s *Service) resumeDeleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
+	return DeletedFork{Name: a.Name, Snapshot: r.Carried.Ended.Name}, nil
+}
+
+func (s *Service) resumePolicy(_ context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
+	return r.Workspace.Policy(), nil
 }

@@ -31,7 +31,6 @@ type Command struct {
 	// from those that the command line sets. See calling.
 	Call   func(args any, g *Given) (any, error)
 	Pager  bool            // on a terminal, the text is shown by the pager
-	JSON   string          // the field of the result that --json prints; if empty, the result
 	Damage bool            // print the result of an error of the kind Damaged, too
 	Forms  map[string]Form // the forms of the text that flags choose, by flag, in place of Op.Text
 	// Path is a hint for a word that is no snapshot but a path. The path is put into it, quoted for a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -330,8 +331,10 @@ func isRemote(from string) bool {
 
 // Fetches reports whether an operation with the arguments has to ask a remote first.
 func Fetches(args any) bool {
-	f, ok := args.(snapshot.ForkOptions)
-	return ok && isRemote(f.Snapshot)
+	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
+		f := FieldNamed(reflect.ValueOf(args), field)
+		return f.IsValid() && f.Kind() == reflect.String && isRemote(f.String())
+	})
 }
 
 // localName returns the name in the workspace of the snapshot from. If from is REMOTE@SNAPSHOT, that

@@ -90,6 +90,8 @@ type Op struct {
 	// Text is the text form of the result, for commands and MCP tools. Pages is set if it can be long.
 	Text  Form
 	Pages bool
+	// JSON is the field of the result that is shown as its JSON; "" for the result.
+	JSON string
 	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
 	// queue. They are Cheap, and wait neither for a network nor for another process.
 	AtOnce   bool
@@ -97,6 +99,15 @@ type Op struct {
 	Queries  []Query
 	Tools    []Tool
 	Commands []Command
+
+	// May, if set, returns an error if a caller other than the owner of the store may not use the
+	// operation with these arguments.
+	May func(s *Service, args any) error
+	// Resume, if set, returns the result of a call that the previous daemon carried out and did not
+	// answer, or errUnknown.
+	Resume func(s *Service, ctx context.Context, r *Request, args any) (any, error)
+	// Brief, if set, returns the part of a result that the answer in a control file has.
+	Brief func(result any) any
 
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
 }
@@ -109,11 +120,28 @@ func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, err
 		o.Result = o.Result.Elem()
 	}
 
-	o.run = func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
+	o.run = untyped(run)
+	return &o
+}
+
+// untyped returns run for arguments and a result of any type.
+func untyped[A, R any](run func(*Service, context.Context, *Request, A) (R, error)) func(*Service, context.Context, *Request, any) (any, error) {
+	return func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
 		return run(s, ctx, r, args.(A))
 	}
+}
 
-	return &o
+// Shown returns the part of a result, to which it gets a pointer, that is shown as JSON.
+func (o *Op) Shown(result any) any {
+	if o.JSON == "" {
+		return result
+	}
+	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSON).Interface()
+}
+
+// brief returns a function for Op.Brief.
+func brief[R any](shown func(R) any) func(any) any {
+	return func(result any) any { return shown(result.(R)) }
 }
 
 var ops = slices.Concat(snapshotOps, fileOps, forkOps, storeOps, remoteOps)

@@ -12,6 +12,7 @@ var storeOps = []*Op{
 		About: "Returns the policy of the workspace.",
 		Text:  Lines(policyText)}, (*Service).policy),
 	op(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: Own,
+		Resume: untyped((*Service).resumePolicy),
 		About:  "Changes the policy by a JSON merge patch.",
 		AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy},
 		Text: Lines(policyText),
@@ -87,6 +88,7 @@ background, and works on a full disk.`,
 
 var remoteOps = []*Op{
 	op(Op{Name: "push", Effect: Sends, Cost: Cheap, Access: Add,
+		May: (*Service).mayPush, Brief: brief(briefPushed),
 		About: "Sends snapshots to a remote.",
 		Text:  Lines(pushedLines),
 		Line:  &Line{File: "push", Args: "snapshots [remote]", Usage: `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`},

@@ -67,25 +67,16 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	case o.Access == Owner && !owner, o.Access == Change && sticky && !owner:
 		return errs.Fail(errs.Perm, "only the owner of the workspace can call %s", o.Name).
 			WithHint("the process that wrote runs as uid %d, whoever opened the file; in gVisor, write it to .snapshots/.call.swp and rename that to call", r.Caller.UID)
-	case governs:
+	case governs || o.May == nil:
 		return nil
 	}
 
-	switch a := args.(type) {
-	case snapshot.ForkOptions:
-		return refuseRemote(a.Snapshot)
-	case Claim:
-		return refuseRemote(a.From)
-	case Push:
-		return s.mayPush(a)
-	}
-
-	return nil
+	return o.May(s, args)
 }
 
-// refuseRemote returns an error if from is a snapshot on a remote.
-func refuseRemote(from string) error {
-	if isRemote(from) {
+// mayFork refuses arguments that name a snapshot on a remote.
+func (s *Service) mayFork(args any) error {
+	if Fetches(args) {
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can begin a fork from a remote")
 	}
 	return nil
@@ -93,7 +84,8 @@ func refuseRemote(from string) error {
 
 // mayPush limits pushes of callers other than the owner of the store. The daemon lends
 // them its credentials for the remote that main's policy names, and only to add to it.
-func (s *Service) mayPush(a Push) error {
+func (s *Service) mayPush(args any) error {
+	a := args.(Push)
 	allowed := s.Store.Main().Policy().Push.Remote
 	switch {
 	case allowed == "":

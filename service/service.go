@@ -126,7 +126,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	var result any
 	err := guard.Do(func() (err error) {
 		if r.Carried != nil { // admitted by the previous daemon
-			result, err = s.resume(ctx, r, args)
+			result, err = s.resume(ctx, r, o, args)
 			return err
 		}
 

@@ -38,10 +38,15 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 		return info, err
 	}
 
-	r.progress(Progress{What: "sealing " + info.Name})
-	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, info.Name)
+	return s.sealed(ctx, r, info)
+}
+
+// sealed waits until a snapshot has its id.
+func (s *Service) sealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
+	r.progress(Progress{What: "sealing " + made.Name})
+	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, made.Name)
 	if err != nil {
-		return info, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", info.Name, err)
+		return made, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", made.Name, err)
 	}
 
 	return sealed, nil

@@ -333,6 +333,24 @@ func undoneLines(done *UndoneBy) string {
 	return text
 }
 
+// briefInfo is the answer of a control file about a snapshot. The file info@NAME has all of it.
+func briefInfo(i info.Info) any {
+	return struct {
+		Name string `json:"name"`
+		Seq  uint64 `json:"seq"`
+	}{i.Name, i.Seq}
+}
+
+func briefPushed(l PushedList) any { return l.Pushed[0] }
+
+// briefRestored has the first paths only.
+func briefRestored(r snapshot.RestoreResult) any {
+	const maxPaths = 100
+	r.More = r.More || len(r.Paths) > maxPaths
+	r.Shorten(maxPaths)
+	return r
+}
+
 // policyText writes a policy as JSON.
 func policyText(p *policy.Policy) string {
 	var b strings.Builder

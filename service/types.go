@@ -242,6 +242,9 @@ type Forked struct {
 	Path     string `json:"path" jsonschema:"its path; relative to the workspace for a caller in the mount"`
 }
 
+// PathOf returns the field for the path of the fork, which a run sees elsewhere than the daemon.
+func (f *Forked) PathOf() *string { return &f.Path }
+
 type RenameFork Rename
 
 type DeleteFork struct {
@@ -263,6 +266,9 @@ type Claimed struct {
 	Tier string `json:"tier" jsonschema:"resumed: it existed; newer: it got the state of from, which continues its own; snapshot: created from the last state of an earlier fork with the label; fresh: created from from"`
 	From string `json:"from,omitempty" jsonschema:"the snapshot it began with"`
 }
+
+// PathOf is as of Forked.
+func (c *Claimed) PathOf() *string { return &c.Path }
 
 type DeletedFork struct {
 	Name     string `json:"name"`

@@ -131,11 +131,8 @@ func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.E
 
 	err = c.Do(ctx, args, x, result)
 
-	switch made := result.(type) {
-	case *service.Forked:
-		made.Path = forkAt(p, made.Path)
-	case *service.Claimed:
-		made.Path = forkAt(p, made.Path)
+	if made, ok := result.(interface{ PathOf() *string }); ok {
+		*made.PathOf() = forkAt(p, *made.PathOf())
 	}
 
 	return err
@@ -167,29 +164,32 @@ func (a *app) showOp(ctx context.Context, p locate.Place, args any, c *service.C
 		}
 	}
 
-	result := reflect.New(o.Result)
+	result := reflect.New(o.Result).Interface()
 	text := func() {
 		if c.Pager {
 			a.usePager()
 		}
-		a.printResult(form, args, result.Interface())
+		a.printResult(form, args, result)
 	}
 
-	err := a.ask(ctx, p, args, result.Interface())
+	err := a.ask(ctx, p, args, result)
 	if c.Damage && errs.ScriptKind(err) == errs.Damaged {
-		return a.printFailed(result.Interface(), err, text)
+		return a.printFailed(result, err, text)
+	}
+	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
+		return a.printFailed(result, err, func() { a.printPaths(paths) })
+	}
+	if err != nil {
+		return err
 	}
 
-	if noted, ok := result.Interface().(interface{ Notes() []string }); ok && err == nil {
+	if noted, ok := result.(interface{ Notes() []string }); ok {
 		for _, n := range noted.Notes() {
 			a.say(n)
 		}
 	}
-	if c.JSON != "" && err == nil {
-		return a.print(service.FieldNamed(result.Elem(), c.JSON).Interface(), text)
-	}
 
-	return a.showed(result.Interface(), err, text)
+	return a.print(o.Shown(result), text)
 }
 
 // showText prints the differences that an operation writes.
@@ -227,17 +227,6 @@ func (a *app) showEvents(ctx context.Context, p locate.Place, args any, follows 
 	}
 
 	return err
-}
-
-// showed prints a result, to which it gets a pointer, or the conflicts with which err came.
-func (a *app) showed(result any, err error, text func()) error {
-	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
-		return a.printFailed(result, err, func() { a.printPaths(paths) })
-	}
-	if err != nil {
-		return err
-	}
-	return a.print(result, text)
 }
 
 // printResult prints the text form of a call's result, to which it gets a pointer.

@@ -196,7 +196,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 		case !t.pages:
 			return strings.TrimSuffix(shown, "\n"), result, nil
 		case c.Format == "json":
-			if shown, err = inJSON(result); err != nil {
+			if shown, err = t.inJSON(result); err != nil {
 				return "", nil, err
 			}
 		case c.Format != "" && c.Format != "text":

@@ -91,13 +91,12 @@ var ownTools = []tool{
 		}},
 }
 
-// inJSON is a result as the format json has it: a list is one, and lines are one.
-func inJSON(result any) (string, error) {
-	switch r := result.(type) {
-	case *service.Snapshots:
-		result = r.Snapshots
-	case *string:
-		result = strings.Split(*r, "\n")
+// inJSON returns the result of an operation as the format json has it. The lines of a text are a list.
+func (t *tool) inJSON(result any) (string, error) {
+	if t.op.Output == service.Text {
+		result = strings.Split(*result.(*string), "\n")
+	} else {
+		result = t.op.Shown(result)
 	}
 
 	b, err := json.Marshal(result)

@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -129,6 +128,11 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 			return err
 		})
 	}
+	if err == nil {
+		if brief := service.OpOf(args).Brief; brief != nil {
+			result = brief(result)
+		}
+	}
 
 	if err != nil {
 		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own errors
@@ -144,7 +148,7 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 	}
 
 	took := time.Since(began)
-	return errors.Join(err, t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, briefResult(result), err, took) }))
+	return errors.Join(err, t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, result, err, took) }))
 }
 
 // storeAnswer stores the text that write writes as the answer of a file, see keepAnswer.
@@ -216,30 +220,6 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who acto
 
 		t.resizeLocked(n)
 	}
-}
-
-// briefResult returns the part of a result that a control file shows. The file `info@NAME` shows all
-// about a snapshot.
-func briefResult(result any) any {
-	const maxPaths = 100
-	switch v := result.(type) {
-	case info.Info:
-		return snapshotName{v.Name, v.Seq}
-	case service.PushedList:
-		return v.Pushed[0]
-	case snapshot.RestoreResult:
-		if len(v.Paths) > maxPaths {
-			v.Paths, v.More = v.Paths[:maxPaths], true
-		}
-		return v
-	}
-
-	return result
-}
-
-type snapshotName struct {
-	Name string `json:"name"`
-	Seq  uint64 `json:"seq"`
 }
 
 // maxInline is the size in bytes of the longest stream that is a part of its answer.

@@ -221,7 +221,7 @@ func (c *components) inside(t reflect.Type) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 			of = of.Elem()
 		}
-		if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() && !f.Anonymous && f.IsExported() && jsonName(f) != "-" {
+		if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() && !f.Anonymous && f.IsExported() && JSONName(f) != "-" {
 			c.ref(of)
 		}
 	}

@@ -33,7 +33,7 @@ func fields[T any](t *testing.T) string {
 	b, plain := strings.Builder{}, []string{}
 	b.WriteString("|field|meaning|\n|---|---|\n")
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
-		name := jsonName(f)
+		name := JSONName(f)
 		switch p := s.Properties[name]; {
 		case p == nil || f.Anonymous:
 		case p.Description == "":
@@ -84,7 +84,7 @@ func httpPage() string {
 	for _, o := range ops {
 		var args []string
 		for _, f := range reflect.VisibleFields(o.Args) {
-			if name := jsonName(f); f.IsExported() && !f.Anonymous && name != "-" {
+			if name := JSONName(f); f.IsExported() && !f.Anonymous && name != "-" {
 				args = append(args, "`"+name+"`")
 			}
 		}

@@ -95,7 +95,7 @@ func (o *Op) Query(args any) url.Values {
 	out := url.Values{}
 	for v, i := reflect.ValueOf(args), 0; i < v.NumField(); i++ {
 		if !v.Field(i).IsZero() {
-			out.Set(jsonName(v.Type().Field(i)), fmt.Sprint(v.Field(i)))
+			out.Set(JSONName(v.Type().Field(i)), fmt.Sprint(v.Field(i)))
 		}
 	}
 
@@ -160,7 +160,8 @@ func required(args reflect.Type) (out []string) {
 	return out
 }
 
-func jsonName(f reflect.StructField) string {
+// JSONName returns the name of a field in JSON.
+func JSONName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
 }
@@ -168,7 +169,7 @@ func jsonName(f reflect.StructField) string {
 // FieldNamed returns the field of a struct that has the name in JSON, else the zero Value.
 func FieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
-		if jsonName(args.Type().Field(i)) == name {
+		if JSONName(args.Type().Field(i)) == name {
 			return args.Field(i)
 		}
 	}

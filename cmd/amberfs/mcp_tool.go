@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -33,29 +35,11 @@ func annotations(e service.Effect) *mcp.ToolAnnotations {
 	}
 }
 
-// arguments of a call, by their names in the tool.
-type arguments = map[string]json.RawMessage
-
 // common are the arguments that do not belong to the operation.
 type common struct {
 	Workspace string `json:"workspace,omitempty" jsonschema:"the fork to work in, NAME or FORK/FORK"`
 	Format    string `json:"format,omitempty" jsonschema:"text or json"`
 	paging
-}
-
-// fields are the arguments of the tool, with those of the operation.
-func (t *tool) fields() (names []string, field map[string]string) {
-	field = map[string]string{}
-	for _, arg := range strings.Fields(t.Args) {
-		name, of, renamed := strings.Cut(arg, "=")
-		if !renamed {
-			of = name
-		}
-
-		names, field[name] = append(names, name), of
-	}
-
-	return names, field
 }
 
 // common lists the arguments that the tool takes besides.
@@ -71,31 +55,82 @@ func (t *tool) common(set int) []string {
 	return []string{"workspace"}
 }
 
-func (t *tool) schema(set int) *jsonschema.Schema {
-	of, others := mustSchema(reflect.TypeOf(t.preset)), mustSchema(reflect.TypeFor[common]())
-	out := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
-	names, field := t.fields()
-	for _, name := range names {
-		p := of.Properties[field[name]]
-		if one(p, name, field[name]) {
-			p = &jsonschema.Schema{Type: "string", Description: p.Description}
-		}
-
-		out.Properties[name] = p
-		if slices.Contains(of.Required, field[name]) {
-			out.Required = append(out.Required, name)
-		}
-	}
-
-	for _, name := range t.common(set) {
-		out.Properties[name] = others.Properties[name]
-	}
-
-	return out
+// An input is the type of the arguments of a tool: a struct with a field for each, under the names that
+// the tool gives them.
+type input struct {
+	args  reflect.Type
+	index [][]int // of each argument in the arguments of the operation; after the first own ones, in common
+	own   int
 }
 
-// one reports whether an argument is the one element of a list.
-func one(field *jsonschema.Schema, name, of string) bool { return field.Type == "array" && name != of }
+func (t *tool) input(set int) *input {
+	in := &input{}
+	var fields []reflect.StructField
+	add := func(from reflect.Type, arg string) {
+		name, of, renamed := strings.Cut(arg, "=")
+		if !renamed {
+			of = name
+		}
+
+		all := reflect.VisibleFields(from)
+		f := all[slices.IndexFunc(all, func(f reflect.StructField) bool { return service.JSONName(f) == of })]
+		in.index = append(in.index, f.Index)
+		tag := reflect.StructTag(strings.Replace(string(f.Tag), `json:"`+of, `json:"`+name, 1))
+		if renamed && f.Type.Kind() == reflect.Slice { // the tool takes one element
+			f.Type = f.Type.Elem()
+		}
+
+		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("Arg%d", len(fields)), Type: f.Type, Tag: tag})
+	}
+
+	for _, arg := range strings.Fields(t.Args) {
+		add(reflect.TypeOf(t.preset), arg)
+	}
+
+	in.own = len(fields)
+	for _, arg := range t.common(set) {
+		add(reflect.TypeFor[common](), arg)
+	}
+
+	in.args = reflect.StructOf(fields)
+	return in
+}
+
+// decode reads the arguments of a call: those of the operation, with preset for others, and the common
+// ones.
+func (in *input) decode(object []byte, preset any) (_ any, c common, err error) {
+	args, req := reflect.New(in.args), reflect.New(reflect.TypeOf(preset)).Elem()
+	req.Set(reflect.ValueOf(preset))
+	if err := decodeArguments(object, args.Interface()); err != nil {
+		return nil, c, err
+	}
+
+	for i, at := range in.index {
+		to, v := req, args.Elem().Field(i)
+		if i >= in.own {
+			to = reflect.ValueOf(&c).Elem()
+		}
+
+		to = to.FieldByIndex(at)
+		switch {
+		case v.IsZero(): // to may have a preset
+		case v.Type() != to.Type():
+			to.Set(reflect.Append(to, v))
+		default:
+			to.Set(v)
+		}
+	}
+
+	return req.Interface(), c, nil
+}
+
+// decodeArguments reads the arguments of a call into a struct.
+func decodeArguments(object []byte, into any) error {
+	if err := strictjson.Decode(object, into); err != nil {
+		return errs.Fail(errs.Invalid, "the argument %w", err)
+	}
+	return nil
+}
 
 // mustSchema describes a type that is known when the program is built.
 func mustSchema(t reflect.Type) *jsonschema.Schema {
@@ -115,25 +150,18 @@ func outline(s *jsonschema.Schema) *jsonschema.Schema {
 // A notifier sends a progress notification, if the client asked for them.
 type notifier func(message string, done, total int)
 
-func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments, notifier) (string, any, error)) {
+func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, object []byte, notify notifier) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),
 		InputSchema: in, OutputSchema: outline(mustSchema(out)),
 	}
 	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var args arguments
-		var err error
-		if len(r.Params.Arguments) > 0 {
-			err = strictjson.Decode(r.Params.Arguments, &args)
-		}
-		if err == nil {
-			err = checkArguments(args, in)
-		}
-
+		object := []byte(cmp.Or(string(r.Params.Arguments), "{}"))
 		var text string
 		var result any
+		err := checkArguments(object, in)
 		if err == nil {
-			text, result, err = do(ctx, args, func(message string, done, total int) {
+			text, result, err = do(ctx, object, func(message string, done, total int) {
 				if token := r.Params.GetProgressToken(); token != nil {
 					_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // the client may be gone
 						ProgressToken: token, Message: message, Progress: float64(done), Total: float64(total)})
@@ -151,7 +179,13 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 	})
 }
 
-func checkArguments(args arguments, in *jsonschema.Schema) error {
+// checkArguments checks the names of the arguments of a call.
+func checkArguments(object []byte, in *jsonschema.Schema) error {
+	var args map[string]json.RawMessage
+	if err := strictjson.Decode(object, &args); err != nil {
+		return err
+	}
+
 	known := slices.Sorted(maps.Keys(in.Properties))
 
 	for name := range args {
@@ -178,8 +212,14 @@ func (m *mcpServer) offer(set int, t *tool) {
 		out = reflect.TypeFor[page]()
 	}
 
-	m.add(t, t.Names[set], t.schema(set), out, func(ctx context.Context, args arguments, notify notifier) (string, any, error) {
-		req, c, err := t.request(args)
+	in := t.input(set)
+	schema := mustSchema(in.args)
+	if schema.Properties == nil { // some clients want an object
+		schema.Properties = map[string]*jsonschema.Schema{}
+	}
+
+	m.add(t, t.Names[set], schema, out, func(ctx context.Context, object []byte, notify notifier) (string, any, error) {
+		req, c, err := in.decode(object, t.preset)
 		if err != nil {
 			return "", nil, err
 		}
@@ -190,7 +230,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 		}
 
 		service.Shorten(result, maxListed)
-		shown := t.form.Text(req.Interface(), result)
+		shown := t.form.Text(req, result)
 
 		switch {
 		case !t.pages:
@@ -210,15 +250,15 @@ func (m *mcpServer) offer(set int, t *tool) {
 // call asks for the operation of a tool in a fork of the server's workspace, or in that
 // itself. The result is a pointer to the operation's type of results, to a text, or to a
 // list of events.
-func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req reflect.Value, notify notifier) (any, error) {
+func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any, notify notifier) (any, error) {
 	if t.anywhere {
-		return t.own(ctx, m.a, locate.Place{}, req.Interface(), notify)
+		return t.own(ctx, m.a, locate.Place{}, req, notify)
 	}
 	p, err := m.place(workspace)
 	if err != nil {
 		return nil, err
 	}
-	args, err := relative(p, req.Interface())
+	args, err := relative(p, req)
 	if err != nil {
 		return nil, err
 	}
@@ -278,34 +318,6 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 	}
 
 	return m.a.placeOf(root)
-}
-
-// request reads the arguments of a call: those of the operation, and the others.
-func (t *tool) request(args arguments) (req reflect.Value, c common, err error) {
-	req = reflect.New(reflect.TypeOf(t.preset)).Elem()
-	req.Set(reflect.ValueOf(t.preset))
-	schema := mustSchema(req.Type())
-	_, field := t.fields()
-
-	for name, raw := range args {
-		of, own := field[name]
-		into := req.Addr().Interface()
-		if !own {
-			of, into = name, &c
-		} else if one(schema.Properties[of], name, of) {
-			raw = slices.Concat([]byte("["), raw, []byte("]"))
-		}
-
-		b, err := json.Marshal(arguments{of: raw})
-		if err == nil {
-			err = strictjson.Decode(b, into)
-		}
-		if err != nil {
-			return req, c, errs.Fail(errs.Invalid, "the argument %s: %w", name, err)
-		}
-	}
-
-	return req, c, nil
 }
 
 // relative makes the paths in the arguments relative to the root of the workspace.

@@ -115,7 +115,7 @@ func shorten[T any](list []T) []T { return list[:min(len(list), maxListed)] }
 //	FORK, FORK/FORK    a workspace that restore or branch made
 //	FORK@SNAPSHOT      a snapshot of that
 type ref struct {
-	Ref string `json:"ref" jsonschema:"a state or a workspace, as these tools return it"`
+	Ref *string `json:"ref" jsonschema:"a state or a workspace, as these tools return it"`
 }
 
 type newRef struct {
@@ -140,15 +140,20 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 	}
 
 	name := "workspace__" + workspace + "__" + t.Names[service.ToolsWorkspace]
-	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, args arguments, _ notifier) (string, any, error) {
+	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, object []byte, _ notifier) (string, any, error) {
 		var r ref
-		if raw, ok := args["ref"]; ok {
-			if err := json.Unmarshal(raw, &r.Ref); err != nil || r.Ref == "" {
-				return "", nil, errs.Fail(errs.Invalid, "the argument ref must be a string that these tools returned, not %s", raw)
+		if err := decodeArguments(object, &r); err != nil {
+			return "", nil, err
+		}
+
+		given := ""
+		if r.Ref != nil {
+			if given = *r.Ref; given == "" {
+				return "", nil, errs.Fail(errs.Invalid, "the argument ref must be a string that these tools returned, not %q", given)
 			}
 		}
 
-		at, state := m.resolve(ctx, r.Ref)
+		at, state := m.resolve(ctx, given)
 		p, err := m.place(at)
 		if err != nil {
 			return "", nil, err

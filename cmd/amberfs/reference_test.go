@@ -201,7 +201,10 @@ Generated from the code: the tools of [amberfs mcp](commands.md#mcp).
 |---|---|---|---|
 `)
 	for _, t := range tools() {
-		names, _ := t.fields()
+		names := strings.Fields(t.Args)
+		for i := range names {
+			names[i], _, _ = strings.Cut(names[i], "=")
+		}
 		args, effect := "", t.effect.String()
 		if len(names) > 0 {
 			args = "`" + strings.Join(names, "`, `") + "`"

@@ -126,18 +126,18 @@ func (h *host) isNew(p *tree.Path) bool {
 	return false
 }
 
-// place is what the host has at a path.
-type place struct {
-	unreachable error // of the directory above: ENOENT, ENOTDIR
+// A hostEntry is the file or directory at a path of the host, or its absence.
+type hostEntry struct {
+	unreachable error // why the directory above cannot be opened: ENOENT or ENOTDIR; else nil
 	exists      bool
 	open        bool // it is a directory with openMode, which st.Mode does not have
 	st          unix.Stat_t
 }
 
-func (p place) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
+func (p hostEntry) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 // changed reports whether the file at a path changed since it was looked at.
-func (p place) changed(now place) bool {
+func (p hostEntry) changed(now hostEntry) bool {
 	if p.exists != now.exists {
 		return true
 	}
@@ -162,7 +162,7 @@ func nameOf(p *tree.Path) string {
 	return p.Name
 }
 
-func (h *host) look(p *tree.Path) (at place, err error) {
+func (h *host) look(p *tree.Path) (at hostEntry, err error) {
 	above := p
 	if p != nil {
 		above = p.Dir
@@ -170,7 +170,7 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 
 	dir, err := h.dirOf(p)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return place{unreachable: err}, nil
+		return hostEntry{unreachable: err}, nil
 	}
 	if err == nil {
 		err = h.opening(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
@@ -178,7 +178,7 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return place{}, nil
+		return hostEntry{}, nil
 	case err != nil:
 		return at, fmt.Errorf("looking at %q: %w", p.Short(), err)
 	}
@@ -194,7 +194,7 @@ func (h *host) look(p *tree.Path) (at place, err error) {
 
 // same reports whether a path has a file with the type, permissions and bytes of an inode. Of
 // directories only the type counts. A nil inode is the same as no file.
-func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
+func (h *host) same(src *tree.Source, p *tree.Path, at hostEntry, n *tree.Inode) (bool, error) {
 	if n == nil || !at.exists {
 		return n == nil && !at.exists, nil
 	}
@@ -205,7 +205,7 @@ func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bo
 }
 
 // sameData is same without the permissions.
-func (h *host) sameData(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
+func (h *host) sameData(src *tree.Source, p *tree.Path, at hostEntry, n *tree.Inode) (bool, error) {
 	switch {
 	case at.st.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT:
 		return false, nil

@@ -34,7 +34,7 @@ func (files hostFiles) of(s *step) *hostFile {
 	return files[s.change.After.Ino]
 }
 
-func (p place) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
+func (p hostEntry) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
 
 // findFiles finds the files of the changes in the directory.
 func (pl *planner) findFiles(changes []tree.Change) error {

@@ -23,7 +23,7 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 // No step goes back. An error or an end before placed discards what was staged.
 type step struct {
 	change tree.Change
-	seen   place // what the directory had at the path when it was planned
+	seen   hostEntry // what the directory had at the path when it was planned
 	action action
 	was    *tree.Inode // attributes that it shares with change.After stay as they are in the directory
 	all    bool        // if was is nil, a file that stays gets all attributes

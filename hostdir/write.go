@@ -244,7 +244,7 @@ func (w *writer) check(s *step) error {
 }
 
 // differs reports whether a file was changed, but for what this run did to it by another name.
-func (w *writer) differs(s *step, now place) bool {
+func (w *writer) differs(s *step, now hostEntry) bool {
 	if now.isDir() {
 		now.st.Mode, _ = w.host.closedMode(s.change.Path, now.st.Mode)
 	}
@@ -310,7 +310,7 @@ func (w *writer) remove(s *step) error {
 	return nil
 }
 
-// place gives what is staged its name.
+// place renames the staged file of a step to its final name.
 func (w *writer) place(s *step) error {
 	if s.state >= placed {
 		return nil // with another one

@@ -95,7 +95,7 @@ func chmodIn(dir int, name string, mode uint32) error {
 }
 
 // own gives a file its owner and group. A new file of an ordinary user belongs to that user.
-func own(dir int, name string, was, n *tree.Inode, has place) error {
+func own(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 	uid, gid, root := -1, -1, os.Geteuid() == 0
 	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
 		uid = int(n.UID)
@@ -117,7 +117,7 @@ func own(dir int, name string, was, n *tree.Inode, has place) error {
 
 // setXattrs sets the extended attributes of the workspace. Those that the directory's file system
 // refuses are reported.
-func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has place) error {
+func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has hostEntry) error {
 	if was == nil {
 		here, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {

@@ -117,7 +117,7 @@ func (w *writer) move(s *step) error {
 	case source.change.After == nil:
 		w.reach(source, placed)
 	case other == nil:
-		source.seen = place{}
+		source.seen = hostEntry{}
 	case other == source:
 		w.files[other.change.After.Ino].at = other.change.Path
 		w.reach(other, placed)

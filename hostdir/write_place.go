@@ -140,7 +140,7 @@ func (w *writer) put(dir int, s *step) error {
 
 // exchange exchanges what is staged with what has its name. The temporary name identifies both, for
 // sweep.
-func (w *writer) exchange(dir int, s *step) (ours place, err error) {
+func (w *writer) exchange(dir int, s *step) (ours hostEntry, err error) {
 	if ours, err = statAt(dir, s.temp); err != nil {
 		return ours, err
 	}
@@ -180,7 +180,7 @@ func (w *writer) putOver(dir int, s *step) error {
 }
 
 // unlink removes a file, or an empty directory.
-func unlink(dir int, name string, what place) error {
+func unlink(dir int, name string, what hostEntry) error {
 	if what.isDir() {
 		return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 	}
@@ -235,20 +235,20 @@ func cannotRename2(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-func statAt(dir int, name string) (at place, err error) {
+func statAt(dir int, name string) (at hostEntry, err error) {
 	err = unix.Fstatat(dir, name, &at.st, unix.AT_SYMLINK_NOFOLLOW)
 	at.exists = err == nil
 	return at, err
 }
 
-// isFile reports whether two places have the same file.
-func (p place) isFile(q place) bool {
+// isFile reports whether two entries are the same file, by device and inode.
+func (p hostEntry) isFile(q hostEntry) bool {
 	return p.exists && q.exists && p.st.Dev == q.st.Dev && p.st.Ino == q.st.Ino
 }
 
 // isSeen reports whether a file that was renamed, which changes its ctime, is the one that a step was
 // planned for.
-func (w *writer) isSeen(s *step, out place) bool {
+func (w *writer) isSeen(s *step, out hostEntry) bool {
 	out.st.Ctim = s.seen.st.Ctim
 	return !w.differs(s, out)
 }

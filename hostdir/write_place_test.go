@@ -208,7 +208,7 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 // A name that is new stays, too, if another program had it first.
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")
-	s.seen = place{}
+	s.seen = hostEntry{}
 	err := a.put(a.host.root, s)
 	b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 	if err == nil || rerr != nil || string(b) != "saved" {

@@ -33,7 +33,7 @@ func (w *writer) replacedName(ours, seen string) string {
 }
 
 // key identifies a file in its present version.
-func (p place) key() string {
+func (p hostEntry) key() string {
 	if !p.exists || p.isDir() {
 		return fmt.Sprintf("%x", p.st.Ino)
 	}
@@ -42,7 +42,7 @@ func (p place) key() string {
 
 // seenKey is key for a file that gets a temporary name. On overlayfs the rename may change its inode,
 // see copiedUp.
-func (h *host) seenKey(p place) string {
+func (h *host) seenKey(p hostEntry) string {
 	if h.overlay && p.exists && !p.isDir() && p.st.Nlink > 1 {
 		p.st.Ino = 0
 	}
@@ -123,7 +123,7 @@ func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 }
 
 // touchBelow notes the files with several names of which removeBelow removes one.
-func (w *writer) touchBelow(dir int, name string, at place) error {
+func (w *writer) touchBelow(dir int, name string, at hostEntry) error {
 	w.touch(at.st.Ino)
 	if !at.isDir() {
 		return nil

@@ -58,18 +58,18 @@ func (a *app) abs(p string) (string, error) {
 	return filepath.Join(wd, p), nil
 }
 
-func (a *app) place() (locate.Place, error) {
+func (a *app) location() (locate.Location, error) {
 	wd, err := a.cwd()
 	if err != nil {
-		return locate.Place{}, err
+		return locate.Location{}, err
 	}
-	return a.placeOf(wd)
+	return a.locationOf(wd)
 }
 
-func (a *app) placeOf(wd string) (locate.Place, error) {
+func (a *app) locationOf(wd string) (locate.Location, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
-		return locate.Place{}, err
+		return locate.Location{}, err
 	}
 
 	p, err := locate.Find(mounts, wd)
@@ -95,7 +95,7 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 	return p, err
 }
 
-func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
+func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, error) {
 	root, _ := p.Root()
 	c, err := client.Open(ctx, client.Target{
 		Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Device: p.Device(), Command: a.command, User: p.IsUser,
@@ -107,22 +107,22 @@ func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) 
 	return c, err
 }
 
-func (a *app) openHere(ctx context.Context) (p locate.Place, c *client.Client, err error) {
-	if p, err = a.place(); err == nil {
+func (a *app) openHere(ctx context.Context) (p locate.Location, c *client.Client, err error) {
+	if p, err = a.location(); err == nil {
 		c, err = a.open(ctx, p)
 	}
 	return p, c, err
 }
 
 // ask calls the operation of args in the workspace of a place, and shows the progress.
-func (a *app) ask(ctx context.Context, p locate.Place, args, result any) error {
+func (a *app) ask(ctx context.Context, p locate.Location, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return a.exchange(ctx, p, args, client.Exchange{Progress: bar.show}, result)
 }
 
 // exchange is ask with streams.
-func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.Exchange, result any) error {
+func (a *app) exchange(ctx context.Context, p locate.Location, args any, x client.Exchange, result any) error {
 	c, err := a.open(ctx, p)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.E
 }
 
 func (a *app) askHere(ctx context.Context, args, result any) error {
-	p, err := a.place()
+	p, err := a.location()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 
 // showOp asks for the operation of args in the workspace of a place, and prints its result as the rows
 // of the operation and of the command say.
-func (a *app) showOp(ctx context.Context, p locate.Place, args any, c *service.Command, g *service.Given) error {
+func (a *app) showOp(ctx context.Context, p locate.Location, args any, c *service.Command, g *service.Given) error {
 	o := service.OpOf(args)
 	switch o.Output {
 	case service.Text:
@@ -193,7 +193,7 @@ func (a *app) showOp(ctx context.Context, p locate.Place, args any, c *service.C
 }
 
 // showText prints the differences that an operation writes.
-func (a *app) showText(ctx context.Context, p locate.Place, args any) error {
+func (a *app) showText(ctx context.Context, p locate.Location, args any) error {
 	bar := a.newProgress()
 	defer bar.done()
 
@@ -216,7 +216,7 @@ func (a *app) showText(ctx context.Context, p locate.Place, args any) error {
 }
 
 // showEvents prints the events that an operation returns, until the user ends it if it follows them.
-func (a *app) showEvents(ctx context.Context, p locate.Place, args any, follows bool) error {
+func (a *app) showEvents(ctx context.Context, p locate.Location, args any, follows bool) error {
 	if !follows {
 		a.usePager()
 	}
@@ -246,7 +246,7 @@ func (a *app) printResult(form service.Form, args, result any) {
 }
 
 // deadMount explains a mount whose daemon does not answer.
-func deadMount(p locate.Place, cause error) error {
+func deadMount(p locate.Location, cause error) error {
 	if _, err := os.Lstat(filepath.Join(p.Store, "format")); err != nil {
 		return errs.Fail(errs.NotExist, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
@@ -260,7 +260,7 @@ func deadMount(p locate.Place, cause error) error {
 
 // forkAt is where a caller at p sees a fork whose path the daemon knows: a run is mounted
 // elsewhere than the workspace that it is a fork of.
-func forkAt(p locate.Place, path string) string {
+func forkAt(p locate.Location, path string) string {
 	if root, ok := p.Root(); ok {
 		return filepath.Join(root, naming.ForksDir, filepath.Base(path))
 	}
@@ -268,7 +268,7 @@ func forkAt(p locate.Place, path string) string {
 }
 
 // relPath makes a path relative to the root of the workspace, which itself is ".".
-func relPath(p locate.Place, arg string) (naming.BytePath, error) {
+func relPath(p locate.Location, arg string) (naming.BytePath, error) {
 	if arg == "" {
 		return "", errs.Fail(errs.Invalid, "a PATH is empty")
 	}

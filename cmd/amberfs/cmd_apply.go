@@ -81,7 +81,7 @@ wait. Run an interrupted apply again to complete it.`,
 			}
 
 			ctx := cmd.Context()
-			p, perr := a.place()
+			p, perr := a.location()
 			if run != "" || perr != nil {
 				return a.applyKept(ctx, run, name, dir, ask, o)
 			}

@@ -89,7 +89,7 @@ up to 127 is bad, and 128 and above ends the search.
 				req.Bad = names[1]
 			}
 
-			p, err := a.place()
+			p, err := a.location()
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 }
 
 // bisect searches; each is called after each round.
-func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
+func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs, r.Repeat)
 	if err != nil {
 		return nil, err

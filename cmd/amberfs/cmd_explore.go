@@ -80,7 +80,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
   amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
 		Args: beforeDash(1, 1, "the number of attempts"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.place()
+			p, err := a.location()
 			if err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ var errPassed = errors.New("another attempt passed")
 
 // explore runs the attempts. each is called five times a second, and with each attempt
 // that has ended.
-func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *explored, err error) {
+func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *explored, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.check()); err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 // exportTar replaces FILE at the end, so that it is never half an archive.
 func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done archive.TarResult
-	p, err := a.place()
+	p, err := a.location()
 	if err != nil {
 		return err
 	}

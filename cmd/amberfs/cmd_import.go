@@ -49,14 +49,14 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 			return args(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.place()
+			p, err := a.location()
 			if err != nil {
 				return err
 			}
 
 			umask := syscall.Umask(0) // it can only be read by setting it
 			syscall.Umask(umask)
-			i := &importer{a: a, place: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
+			i := &importer{a: a, at: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
 
 			switch {
 			case repo != "":
@@ -92,7 +92,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 // importer sends a tree to the daemon as a tar archive.
 type importer struct {
 	a       *app
-	place   locate.Place
+	at      locate.Location
 	req     service.Import
 	bar     *progress
 	skipped []stream.Omission
@@ -101,13 +101,13 @@ type importer struct {
 
 // run brings the tree to the path that argv names, or to the root.
 func (i *importer) run(ctx context.Context, argv []string) error {
-	if i.place.Snapshot != "" {
-		return errs.Fail(errs.Failed, "the snapshot %s cannot be changed", i.place.Snapshot).WithHint("go to the workspace")
+	if i.at.Snapshot != "" {
+		return errs.Fail(errs.Failed, "the snapshot %s cannot be changed", i.at.Snapshot).WithHint("go to the workspace")
 	}
 	i.req.Path = "."
 	if len(argv) > 0 {
 		var err error
-		if i.req.Path, err = relPath(i.place, argv[0]); err != nil {
+		if i.req.Path, err = relPath(i.at, argv[0]); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 		pw.CloseWithError(err)
 	}()
 
-	err = i.a.exchange(ctx, i.place, i.req, client.Exchange{In: pr}, &done)
+	err = i.a.exchange(ctx, i.at, i.req, client.Exchange{In: pr}, &done)
 	stop()
 	pr.CloseWithError(errStopped)
 	// The first failure has the reason.
@@ -185,7 +185,7 @@ func (i *importer) fromDir(name string) error {
 
 	i.send = i.stream(func(ctx context.Context, sink stream.Sink) error {
 		return hostdir.Read(ctx, dir, sink, hostdir.ReadOptions{
-			Options: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Mountpoint},
+			Options: i.options(), Exclude: []string{i.at.Store, i.at.Mount.Mountpoint},
 		})
 	})
 	if err = outsideMounts(dir); err == nil {

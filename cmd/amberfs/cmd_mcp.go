@@ -40,7 +40,7 @@ workspace can be mounted later.
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := a.place(); errors.Is(err, locate.ErrOverlaid) {
+			if _, err := a.location(); errors.Is(err, locate.ErrOverlaid) {
 				return err
 			}
 
@@ -127,7 +127,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	}
 
 	name, path, _ := strings.Cut(strings.TrimPrefix(uri.Path, "/"), "/")
-	p, err := m.a.place()
+	p, err := m.a.location()
 	if err != nil {
 		return nil, toolError(err)
 	}

@@ -72,7 +72,7 @@ DIR. --merge merges them, as "git merge" does.`,
 }
 
 // filledFrom returns the directory that a workspace was copied from.
-func filledFrom(p locate.Place) (string, error) {
+func filledFrom(p locate.Location) (string, error) {
 	dir, err := storedir.FilledFrom(p.Store)
 	if err != nil || dir == "" {
 		return "", errs.Fail(errs.Invalid, "the workspace was not filled from a directory").WithHint("name the DIR")
@@ -81,7 +81,7 @@ func filledFrom(p locate.Place) (string, error) {
 }
 
 // notItself refuses a directory that is in the workspace.
-func notItself(p locate.Place, dir string) error {
+func notItself(p locate.Location, dir string) error {
 	line := applyLine(p.Store, strings.Join(p.Workspace, "/"), dir, "")
 	if _, ok := runs.Dir(p.Store); ok && len(p.Workspace) > 0 {
 		line = "amberfs apply --run " + p.Workspace[0]

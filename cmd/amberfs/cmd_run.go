@@ -145,7 +145,7 @@ other commands work inside.`,
 			}
 
 			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
-			if p, err := a.place(); err == nil && here && c.Store == "" && from == "" {
+			if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
 				return a.runHere(cmd.Context(), p, c, remote)
 			}
 
@@ -242,7 +242,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	}
 
 	a.noteRepository(from)
-	p := locate.Place{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
+	p := locate.Location{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
 	var left bool // some changes were left
 	var notApplied error
 	var unfinished bool // some were neither applied nor declined

@@ -54,10 +54,10 @@ In a directory with runs, it shows these. From another machine, over ssh:
 		Example: `  amberfs ui --write --open`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.place()
+			p, err := a.location()
 			if store, ok := a.storeHere(); err != nil && ok {
 				return a.runs().OnStore(cmd.Context(), store, func(*client.Client) error {
-					at := locate.Place{Store: store, Mount: &mountinfo.Info{Mountpoint: daemon.RunMountpoint(store)}}
+					at := locate.Location{Store: store, Mount: &mountinfo.Info{Mountpoint: daemon.RunMountpoint(store)}}
 					return a.serveUI(cmd.Context(), at, listen, write, open)
 				})
 			}
@@ -82,7 +82,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 // forwarded is the port that ssh gives to a page on a socket.
 const forwarded = "8080"
 
-func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write, open bool) error {
+func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, write, open bool) error {
 	l, err := uiListener(listen)
 	if err != nil {
 		return err

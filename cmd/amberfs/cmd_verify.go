@@ -57,7 +57,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 	var c *client.Client
 
 	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 { // a mount point does as well
-		p, err := a.placeOf(store)
+		p, err := a.locationOf(store)
 		if err != nil {
 			return nil, err
 		}

@@ -120,7 +120,7 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 // inFork is the error for a fork of what is mounted. Whoever works in it may have written its .git,
 // which names programs, so git is not started there. In a sandbox that shows a fork alone, that
 // fork is what is mounted.
-func inFork(p locate.Place) error {
+func inFork(p locate.Location) error {
 	root, ok := p.Root()
 	if !ok {
 		return errs.Fail(errs.Failed, "the root of the workspace is not mounted here")
@@ -135,23 +135,23 @@ func inFork(p locate.Place) error {
 
 // repository is the one of the current directory, with the workspace that has its worktrees. An
 // ordinary directory has a workspace of its own, which add makes.
-func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, locate.Place, error) {
+func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.cwd()
 	if err != nil {
-		return nil, locate.Place{}, err
+		return nil, locate.Location{}, err
 	}
 	if real, err := filepath.EvalSymlinks(wd); err == nil {
 		wd = real // git, too, would follow a link into a fork
 	}
 
-	p, err := a.placeOf(wd)
+	p, err := a.locationOf(wd)
 	if err == nil {
 		err = inFork(p)
 	}
 
 	if errs.ScriptKind(err) == errs.NotExist {
 		if wd, err = a.copyForWorktrees(ctx, wd, add); err == nil {
-			p, err = a.placeOf(wd)
+			p, err = a.locationOf(wd)
 		}
 	}
 	if err != nil {
@@ -280,7 +280,7 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 		return nil, nil, err
 	}
 
-	p, err := a.placeOf(wd)
+	p, err := a.locationOf(wd)
 	if err == nil {
 		err = inFork(p)
 	}

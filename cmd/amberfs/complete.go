@@ -42,7 +42,7 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 		out = append(out, "latest", "undo", "base")
 
 	case "fork":
-		p, err := a.place()
+		p, err := a.location()
 		if err != nil {
 			return nil
 		}

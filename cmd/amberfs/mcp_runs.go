@@ -28,7 +28,7 @@ type runRemoveArgs struct {
 	Name string `json:"name" jsonschema:"the run, by its name in run_list"`
 }
 
-func listRunsTool(ctx context.Context, a *app, _ locate.Place, _ any, _ notifier) (any, error) {
+func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notifier) (any, error) {
 	dir, err := a.dirOfRuns()
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c
 	})
 }
 
-func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notifier) (any, error) {
+func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
 	want := args.(runApplyArgs)
 	var done *hostdir.Applied
 	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
@@ -77,7 +77,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notif
 	return done, err
 }
 
-func removeRunTool(ctx context.Context, a *app, _ locate.Place, args any, _ notifier) (any, error) {
+func removeRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
 	var removed runs.Run
 	err := a.onRunHere(ctx, args.(runRemoveArgs).Name, func(r *runs.Run, _ *client.Client) error {
 		removed = *r

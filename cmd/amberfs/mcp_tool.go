@@ -252,7 +252,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 // list of events.
 func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any, notify notifier) (any, error) {
 	if t.anywhere {
-		return t.own(ctx, m.a, locate.Place{}, req, notify)
+		return t.own(ctx, m.a, locate.Location{}, req, notify)
 	}
 	p, err := m.place(workspace)
 	if err != nil {
@@ -299,8 +299,8 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any
 }
 
 // place is where a fork of the server's workspace is, or that itself.
-func (m *mcpServer) place(workspace string) (locate.Place, error) {
-	p, err := m.a.place()
+func (m *mcpServer) place(workspace string) (locate.Location, error) {
+	p, err := m.a.location()
 	if err != nil || workspace == "" {
 		return p, err
 	}
@@ -317,11 +317,11 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 		root = filepath.Join(root, naming.ForksDir, name)
 	}
 
-	return m.a.placeOf(root)
+	return m.a.locationOf(root)
 }
 
 // relative makes the paths in the arguments relative to the root of the workspace.
-func relative(p locate.Place, args any) (_ any, err error) {
+func relative(p locate.Location, args any) (_ any, err error) {
 	out := reflect.New(reflect.TypeOf(args)).Elem()
 	out.Set(reflect.ValueOf(args))
 

@@ -31,7 +31,7 @@ type tool struct {
 	// anywhere: it needs no workspace.
 	anywhere bool
 	// own does the work of a tool that is not an operation.
-	own func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error)
+	own func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error)
 }
 
 // tools are made of the rows of the operations, and of ownTools.
@@ -73,14 +73,14 @@ var ownTools = []tool{
 		About: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		Args:  "good bad command jobs repeat timeout trust_ends kind labels by"},
 		effect: service.Executes, preset: bisectArgs{}, out: reflect.TypeFor[bisected](), form: service.Lines(bisectedText),
-		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
+		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
 		}},
 	{Tool: service.Tool{Names: [3]string{"workspace_explore"}, Title: "Try a command in several forks",
 		About: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		Args:  "attempts command jobs check score merge timeout"},
 		effect: service.Executes, preset: exploreArgs{}, out: reflect.TypeFor[explored](), form: service.Lines(exploredText),
-		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
+		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			ended := 0
 			return a.explore(ctx, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
 				if t != nil {
@@ -174,7 +174,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 
 // capture returns the ref of the present state of the workspace at a place, or of its
 // snapshot.
-func (m *mcpServer) capture(ctx context.Context, p locate.Place, name string) (newRef, error) {
+func (m *mcpServer) capture(ctx context.Context, p locate.Location, name string) (newRef, error) {
 	made := info.Info{Name: name}
 	var err error
 	if name == "" {
@@ -184,7 +184,7 @@ func (m *mcpServer) capture(ctx context.Context, p locate.Place, name string) (n
 }
 
 // branch makes a workspace out of a state of the workspace at a place.
-func (m *mcpServer) branch(ctx context.Context, p locate.Place, workspace, state string) (newRef, error) {
+func (m *mcpServer) branch(ctx context.Context, p locate.Location, workspace, state string) (newRef, error) {
 	for n := 1; ; n++ {
 		var made service.Forked
 		err := m.a.ask(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)

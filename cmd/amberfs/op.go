@@ -75,7 +75,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 				return err
 			}
 
-			p, err := a.place()
+			p, err := a.location()
 			if o.Args == reflect.TypeFor[service.GetStatus]() && errors.Is(err, locate.ErrNotMounted) {
 				return a.statusOutside(cmd.Context())
 			}

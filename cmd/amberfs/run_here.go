@@ -20,7 +20,7 @@ import (
 )
 
 // runHere runs a program in the workspace that the command stands in, or in a fork of it.
-func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, from string) error {
+func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, from string) error {
 	dir, err := a.cwd()
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	return a.statusOf(status, err)
 }
 
-// askIn asks in a fork of the workspace of a place, or in that itself.
-func (a *app) askIn(ctx context.Context, p locate.Place, fork string, args, result any) error {
+// askIn calls an operation in a fork of the workspace of a location or, for "", in the workspace.
+func (a *app) askIn(ctx context.Context, p locate.Location, fork string, args, result any) error {
 	if fork != "" {
 		p.Workspace = append(slices.Clone(p.Workspace), fork)
 	}
@@ -70,7 +70,7 @@ func (a *app) askIn(ctx context.Context, p locate.Place, fork string, args, resu
 
 // prepare does what comes before the program of a run: it creates the fork, from a
 // snapshot if it is named, and registers the actor.
-func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, from string) error {
+func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config, from string) error {
 	if c.Fork != "" {
 		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from}, nil)
 		if err != nil && errs.ScriptKind(err) != errs.Exist {
@@ -112,7 +112,7 @@ func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
 
 // atEnd reports what the program of a run changed, and takes the snapshot that is asked for. A signal
 // that ended the program does not cancel it.
-func (a *app) atEnd(ctx context.Context, p locate.Place, c sandbox.Config) error {
+func (a *app) atEnd(ctx context.Context, p locate.Location, c sandbox.Config) error {
 	ctx = context.WithoutCancel(ctx)
 	if c.Report {
 		args := service.Changed{Look: lookOfRun(), ForAgent: true}

@@ -91,7 +91,7 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 		}
 
 		c.Fork = k.name
-		err := a.atEnd(ctx, k.place(), c)
+		err := a.atEnd(ctx, k.location(), c)
 		if err == nil {
 			ended = k.end(e.Interrupted)
 		}
@@ -114,8 +114,8 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	return a.statusOf(status, err)
 }
 
-func (k *kept) place() locate.Place {
-	return locate.Place{Mount: &mountinfo.Info{Mountpoint: k.dir}, Store: k.store}
+func (k *kept) location() locate.Location {
+	return locate.Location{Mount: &mountinfo.Info{Mountpoint: k.dir}, Store: k.store}
 }
 
 func (k *kept) open(ctx context.Context, fork string) (*client.Client, error) {
@@ -156,7 +156,7 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 		return err
 	}
 
-	return k.a.prepare(ctx, k.place(), c, "")
+	return k.a.prepare(ctx, k.location(), c, "")
 }
 
 func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run) error {

@@ -34,14 +34,14 @@ import (
 // discards those that are left when the command ends.
 type searchForks struct {
 	a      *app
-	p      locate.Place
+	p      locate.Location
 	root   string
 	prefix string // of their names
 	kept   io.WriteCloser
 	end    func()
 }
 
-func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err error) {
+func newSearchForks(a *app, p locate.Location, what string) (_ *searchForks, err error) {
 	root, ok := p.Root()
 	if !ok {
 		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")

@@ -12,7 +12,7 @@ import (
 
 // status prints the state of the workspace or, outside of a mount, of the directory.
 func (a *app) status(ctx context.Context) error {
-	p, err := a.place()
+	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
 		return a.statusOutside(ctx)
 	}

@@ -41,7 +41,7 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 		return "", errs.Fail(errs.NotExist, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
 	}
 
-	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.Place(top)}
+	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.LinksDir(top)}
 	made, err := a.mountCopy(ctx, cfg)
 	if err != nil || !add {
 		return point, err

@@ -386,12 +386,12 @@ func (d *Daemon) inside(views []uint32, roots bool) (out []service.Program) {
 		return nil
 	}
 
-	places := locate.Places
+	links := locate.Dirs
 	if roots {
-		places = locate.Roots
+		links = locate.Roots
 	}
 
-	for _, u := range locate.Users(m, places, func(ino uint64) bool {
+	for _, u := range locate.Users(m, links, func(ino uint64) bool {
 		return slices.Contains(views, live.NodeID(ino).View())
 	}) {
 		out = append(out, service.Program{PID: u.PID, Command: u.Command})

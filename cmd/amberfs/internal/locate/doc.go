@@ -6,7 +6,7 @@
 // A mount's row in the table has the file system type fuse.amberfs, the store as
 // its source, and as its root the mounted path inside the file system:
 // "/" for the mount that the daemon made, and "/.forks/x" for a fork that was
-// bind-mounted into a sandbox. So a place is a mount and a path inside the file
+// bind-mounted into a sandbox. So a location is a mount and a path inside the file
 // system. The path gives the workspace and the snapshot:
 //
 //	/src/a              path src/a of the workspace main

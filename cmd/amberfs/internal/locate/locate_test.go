@@ -110,7 +110,7 @@ func TestMountsOfOthers(t *testing.T) {
 	if got := OfStore([]Mount{m}, store); os.Geteuid() == 0 && len(got) != 0 {
 		t.Errorf("OfStore: %v", got)
 	}
-	if (Place{Mount: m}).IsUser(uint32(os.Geteuid())) {
+	if (Location{Mount: m}).IsUser(uint32(os.Geteuid())) {
 		t.Error("a daemon of another user")
 	}
 }
@@ -203,7 +203,7 @@ func TestUsers(t *testing.T) {
 		}
 		return pids
 	}
-	for _, what := range [][]string{Everything, Places} {
+	for _, what := range [][]string{Everything, Dirs} {
 		if got := users(what, of.Ino); !slices.Equal(got, []int{cmd.Process.Pid}) {
 			t.Errorf("a working directory: %v by %v", what, got)
 		}

@@ -14,15 +14,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// A Place is a directory inside an amberfs file system.
-type Place struct {
+// A Location is a directory inside an amberfs file system.
+type Location struct {
 	Mount Mount
 	Store string
 	// Workspace has the names of the forks on the way from main to the workspace; it is empty for main.
 	Workspace []string
-	// Snapshot is the name of the snapshot if the place is inside .snapshots/NAME/, else "".
+	// Snapshot is the name of the snapshot if the location is inside .snapshots/NAME/, else "".
 	Snapshot string
-	// Path is the place's path in the tree of the workspace or snapshot, "" for its root.
+	// Path is the path in the tree of the workspace or snapshot, "" for its root.
 	Path   string
 	dir    string // the absolute path
 	mounts []Mount
@@ -75,18 +75,18 @@ func Overlaid(mounts []Mount, dir string) bool {
 	return false
 }
 
-// Find returns the place of a directory. Errors: ErrNotMounted, ErrForeign.
-func Find(mounts []Mount, dir string) (Place, error) {
+// Find returns the location of a directory. Errors: ErrNotMounted, ErrForeign.
+func Find(mounts []Mount, dir string) (Location, error) {
 	dir = Resolve(mounts, dir)
 	m, ok := At(mounts, dir)
 	if !ok || m.FSType != FSType {
-		return Place{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
+		return Location{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
 	}
 	if !Trusted(m) {
-		return Place{}, foreign(dir, m)
+		return Location{}, foreign(dir, m)
 	}
 
-	p := Place{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
+	p := Location{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
 	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Mountpoint, "/")):], "/"))
 	p.Workspace, p.Snapshot, p.Path = split(inside)
 	return p, nil
@@ -94,7 +94,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 
 // Root returns the absolute path of the workspace's root. ok is false if the mount shows only a part of
 // the workspace.
-func (p Place) Root() (root string, ok bool) {
+func (p Location) Root() (root string, ok bool) {
 	inside := "/"
 	for _, fork := range p.Workspace {
 		inside = path.Join(inside, naming.ForksDir, fork)
@@ -106,8 +106,8 @@ func (p Place) Root() (root string, ok bool) {
 	return path.Join(p.Mount.Mountpoint, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
 }
 
-// Device returns the device number of the mount, "" for a Place that Find did not make.
-func (p Place) Device() string {
+// Device returns the device number of the mount, "" for a Location that Find did not make.
+func (p Location) Device() string {
 	if p.dir == "" {
 		return ""
 	}
@@ -130,8 +130,8 @@ func split(inside string) (forks []string, snapshot, rest string) {
 }
 
 // Rel returns the path from the root of the workspace to name, a path that is absolute or relative to the
-// place. For the root it returns "". Errors: ErrOutside.
-func (p Place) Rel(name string) (string, error) {
+// location. For the root it returns "". Errors: ErrOutside.
+func (p Location) Rel(name string) (string, error) {
 	abs := name
 	if !filepath.IsAbs(name) {
 		abs = filepath.Join(p.dir, name)

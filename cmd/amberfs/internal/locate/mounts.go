@@ -78,12 +78,12 @@ const maxUsers = 20
 // These are the links below /proc/PID by which a process uses a mount, for Users.
 var (
 	Everything = []string{"cwd", "root", "exe", "fd/*"}
-	Places     = []string{"cwd", "root"}
+	Dirs       = []string{"cwd", "root"}
 	Roots      = []string{"root"}
 )
 
 // Users finds the processes that use a node of the file system of a mount by one of the links in kinds
-// (Everything, Places or Roots), in all mount namespaces. match selects nodes by their inode numbers; nil
+// (Everything, Dirs or Roots), in all mount namespaces. match selects nodes by their inode numbers; nil
 // selects all. Not included are this process, and processes whose links this user may not read.
 func Users(of Mount, kinds []string, match func(ino uint64) bool) (out []User) {
 	seen := map[int]bool{os.Getpid(): true}

@@ -51,17 +51,17 @@ func trustedBy(m Mount, caller int, ids idMap) bool {
 	return ids.same(uid, int(st.Sys().(*syscall.Stat_t).Uid))
 }
 
-// Foreign reports whether the mount of a place was made by a user other than root and the caller, and
+// Foreign reports whether the mount of a location was made by a user other than root and the caller, and
 // returns this user.
-func (p Place) Foreign() (uid int, foreign bool) {
+func (p Location) Foreign() (uid int, foreign bool) {
 	uid, ok := MountedBy(p.Mount)
 	return uid, ok && uid != 0 && !ownIDMap().same(uid, os.Geteuid())
 }
 
-// IsUser reports whether a process of the user peer may be the daemon of the place's mount. peer is a
-// number in the user namespace of the caller. A Place that Find did not make has no mount; then every
+// IsUser reports whether a process of the user peer may be the daemon of the location's mount. peer is a
+// number in the user namespace of the caller. A Location that Find did not make has no mount; then every
 // user may be.
-func (p Place) IsUser(peer uint32) bool {
+func (p Location) IsUser(peer uint32) bool {
 	uid, ok := MountedBy(p.Mount)
 	return !ok || ownIDMap().same(uid, int(peer))
 }

@@ -70,8 +70,8 @@ func Open(ctx context.Context, dir, root string) (*Repository, error) {
 // linksDir is the directory of the links to worktrees, from the main worktree of the repository.
 const linksDir = ".claude/worktrees"
 
-// Place returns the directory of the links to the worktrees of the repository at top.
-func Place(top string) string { return filepath.Join(top, linksDir) }
+// LinksDir returns the directory of the links to the worktrees of the repository at top.
+func LinksDir(top string) string { return filepath.Join(top, linksDir) }
 
 // Point returns the mount point of the copy of the directory top, in which worktrees are made. It is
 // inside top, because agents refuse a worktree outside the repository.
@@ -109,7 +109,7 @@ func Plain(ctx context.Context, dir string) (*Repository, error) {
 
 // Link returns the default path of the link to the worktree with a name.
 func (r *Repository) Link(name string) string {
-	return filepath.Join(Place(r.Top), name)
+	return filepath.Join(LinksDir(r.Top), name)
 }
 
 // Files returns the directory in a fork that has the files of the repository.

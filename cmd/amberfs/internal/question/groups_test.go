@@ -86,3 +86,18 @@ func TestFolded(t *testing.T) {
 		t.Errorf("below node_modules: %q", got)
 	}
 }
+
+// TestContains: a text is looked for in the paths and the changed lines of each change of a group, not
+// only of the first.
+func TestContains(t *testing.T) {
+	g := group{dir: "d", changes: planned(t, "A d/first", "A d/second")}
+	for i, target := range []string{"one", "Two"} {
+		g.changes[i].After = &tree.Inode{Mode: unix.S_IFLNK | 0o777, Target: target}
+	}
+
+	for text, want := range map[string]bool{"first": true, "second": true, "one": true, "two": true, "three": false} {
+		if got := g.contains(t.Context(), nil, text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

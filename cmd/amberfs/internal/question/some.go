@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // chooseSome asks about each group, and records the choices. If no change was chosen it returns
@@ -29,7 +30,7 @@ func (q *Question) chooseSome(ctx context.Context) error {
 		g, now := todo[0], todo
 		todo = todo[1:]
 
-		if q.quit || q.search != "" && !q.matches(ctx, g) {
+		if q.quit || q.search != "" && !g.contains(ctx, q.ch.Source, q.search) {
 			q.set(g, hostdir.Choice{Leave: true})
 			continue
 		}
@@ -170,20 +171,20 @@ func (q *Question) askHunks(ctx context.Context, g group, hunks []diff.Hunk) (st
 	return "", nil
 }
 
-// matches reports whether a path or changed line of a group contains q.search, a text in lower case.
-func (q *Question) matches(ctx context.Context, g group) bool {
+// contains reports whether a path or changed line of a group contains a text, which is in lower case.
+func (g group) contains(ctx context.Context, src *tree.Source, text string) bool {
 	for _, c := range g.changes {
-		if strings.Contains(strings.ToLower(c.Path.String()), q.search) {
+		if strings.Contains(strings.ToLower(c.Path.String()), text) {
 			return true
 		}
-		t, err := diff.TextOfChange(ctx, q.ch.Source, g.changes[0].Change)
+		t, err := diff.TextOfChange(ctx, src, c.Change)
 		if err != nil {
 			continue
 		}
 
 		for _, h := range t.Hunks {
 			if slices.ContainsFunc(h.Lines, func(l diff.Line) bool {
-				return l.Op != " " && strings.Contains(strings.ToLower(l.Text), q.search)
+				return l.Op != " " && strings.Contains(strings.ToLower(l.Text), text)
 			}) {
 				return true
 			}

@@ -102,3 +102,25 @@ func TestApplyMergeKilled(t *testing.T) {
 		r.want(`git log --format=%s | sort; git status -s; git for-each-ref --format='%(refname:short)'; cat a b r d/d moved | tail -n 4; git fsck --strict --no-dangling`, "1\nMerge branch 'amberfs/r/main'\nmine\nrun\n?? u\nmain\n9\nr\nd\nc")
 	}
 }
+
+// TestApplyGitFails: an apply of which git fails at any call, and at all calls from then on, does not take that
+// for an answer: it changes no file that it would not have changed.
+func TestApplyGitFails(t *testing.T) {
+	isolate(t)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	failed := true
+	for n := 2; failed; n += 2 {
+		r := newRig(t, "dir", mk+`git config user.name a; git config user.email a@a`)
+		r.shell(r.run, `echo r >b; git commit -qam run; echo u >u`)
+		r.shell(r.dir, `git update-index --split-index; echo d >a; git commit -qam mine`)
+		h := &histories{t: t, rig: r}
+		h.interrupt(n, false)
+		failed = !strings.Contains(h.did[0], `""`)
+
+		if is := r.shell(r.dir, `git status -s; cat b; git log --format=%s -1`); is != "b\nmine" && is != "?? u\nb\nmine" {
+			t.Fatalf("after git failed at call %d (%s): %s", n, h.did, is)
+		}
+		r.applied()
+		r.want(`git status -s; git log --format=%s amberfs/r/main; git fsck --strict --no-dangling`, "?? u\nrun\n1")
+	}
+}

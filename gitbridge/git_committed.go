@@ -16,9 +16,9 @@ import (
 )
 
 // withoutCommitted leaves out, of the changes of a working tree, the files that are as the HEAD there
-// has them. A directory that the changes remove, and of which only such files are left out, is left out
-// with removed.
-func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change, removed bool) ([]tree.Change, error) {
+// has them, and the directories that the changes make or remove, and of which only such files are left
+// out.
+func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
 	committed, err := p.Committed(ctx)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 	var out []tree.Change
 	for _, c := range changes {
 		at := c.Path.String()
-		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || removed && c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
+		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
 			continue
 		}
 

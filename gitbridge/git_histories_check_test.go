@@ -275,6 +275,7 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 }
 
 func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
+	busy := len(ours.wip) > 0 && !slices.Equal(ours.wip, theirs.wip) // nothing moves HEAD then
 	all := maps.Clone(base.refs)
 	maps.Copy(all, ours.refs)
 	maps.Copy(all, theirs.refs)
@@ -287,6 +288,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			ok = n == o || n == t || h.contains(n, o)
 		case t == b || t == o:
 			ok = n == o
+		case n == o && ours.head == name && busy:
 		case h.join && strings.HasPrefix(name, "refs/heads/") && h.contains(n, o) && h.contains(n, t):
 		case o == b && t == "":
 			ok = n == "" || h.checkedOut(name) || n == o && ours.head == name
@@ -320,7 +322,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 		}
 	}
 	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
-	stays := at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head) || ours.refs[theirs.head] == "" || now.refs[theirs.head] != theirs.commit
+	stays := busy || at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head) || ours.refs[theirs.head] == "" || now.refs[theirs.head] != theirs.commit
 	switch {
 	case at(now) == at(ours) && stays, at(now) == at(theirs), strings.HasPrefix(now.head, "refs/heads/amberfs"):
 	default:

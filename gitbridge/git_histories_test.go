@@ -222,6 +222,10 @@ func (h *histories) bring(how, dir string, ours, theirs *side) (ok bool) {
 			h.excused[at] = true
 		}
 		said, conflicts, err = by(rule)
+		if err != nil && strings.Contains(err.Error(), "is not merged: ") {
+			h.did, h.join = append(h.did, err.Error()), false
+			said, conflicts, err = by(rule)
+		}
 		h.did = append(h.did, string(rule))
 		ok = false
 	} else {
@@ -261,8 +265,8 @@ func (h *histories) refused(conflicts []string, ours, theirs *side) string {
 		return "as git stash pop"
 	case theirs.commit != h.base.commit && !slices.ContainsFunc(conflicts, func(at string) bool { return !ours.dirty[at] }):
 		return "as git merge over changes that are not committed"
-	case len(ours.nested) != len(theirs.nested):
-		return "a working tree that is gone"
+	case slices.ContainsFunc(conflicts, func(at string) bool { return strings.HasPrefix(at, "inner/") }) && theirs.nested["inner"] == nil && len(ours.nested["inner"].dirty) > 0:
+		return "as git worktree remove of one with changes"
 	case has(h.gitConflicts(h.base, ours, theirs, "false")):
 		return "a file that git finds renamed"
 	}

@@ -25,7 +25,7 @@ func TestApplyGitAsInGit(t *testing.T) {
 		"the commit that the run began with is pruned": {
 			dir: "wt", make: linked + `; cd ../wt; echo x >x; git add x; git commit -qm X`, run: `echo r >r; git add r; git commit -qm R`,
 			meanwhile: `git reset -q --hard HEAD~1; git reflog expire --expire=now --all; rm -f ../m/.git/worktrees/wt/ORIG_HEAD; git gc -q --prune=now`,
-			check:     `git log --format=%s -1; git fsck --strict`, want: "1", said: "left in the workspace: a git directory of a kind that amberfs does not bring together: commits that it needs are gone",
+			check:     `git log --format=%s -1; git fsck --strict`, want: "1", said: "what git did stays in the workspace: a git directory of a kind that amberfs does not bring together: commits that it needs are gone",
 		},
 		"a branch that another working tree has is removed": {
 			dir: "wt", make: linked + `; git worktree add -q ../wt2 other`, run: `git branch -D other gone`,
@@ -81,6 +81,7 @@ func TestMergeGit(t *testing.T) {
 		"resume with a new file":             {how: "refresh", run: `echo agent >>a; git status -s; git add a`, dir: `echo h >h; git add h; git commit -qm human`, check: commit, want: "M  a\nnext\n a"},
 		"a fork commits, and staged here":    {how: "merge", run: `echo b2 >>b; git commit -qam fork`, dir: `echo x >x; git add x`, check: commit, want: "A  x\nnext\n x"},
 		"a fork commits, and looked at here": {how: "merge", run: `echo y >y; git add y; git commit -qm fork`, dir: `touch a; git status -s`, check: `git status -s; git log --format=%s -1`, want: "fork"},
+		"reset there, and changed here":      {how: "refresh", make: `echo 2 >a; git commit -qam 2; echo dirty >a`, run: `git checkout -q a`, dir: `git reset -q HEAD~1`, check: `git status -s; cat a; git log --format=%s -1`, want: "M a\n2\n1"},
 		"merged, by attributes": {how: "merge", join: true, run: `echo "l merge=union" >.gitattributes; echo r >l; git add .; git commit -qm fork`, dir: `echo "l merge=union" >.gitattributes; echo d >l; git add .; git commit -qm mine`,
 			check: `git status -s; cat l; git log -1 --format=%s; git fsck --strict`, want: "d\nr\nMerge branch 'amberfs/r/main'"},
 		"merged, renamed here": {how: "refresh", join: true, run: `git mv a moved; git commit -qm run; echo u >u`, dir: `echo a2 >>a; git commit -qam mine`,

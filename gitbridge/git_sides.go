@@ -3,11 +3,9 @@ package gitbridge
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,289 +14,191 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
-	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
+
+// A Merger brings git directories together. Its method Repositories is a threeway.Repositories.
+type Merger struct {
+	// Memory is charged with the memory of git. May be nil.
+	Memory *budget.Budget
+	// Admit, if set, is asked before a file is stored, and may refuse that.
+	Admit func(bytes int64) error
+}
+
+// gitMemory is what git takes to bring two git directories together, in bytes.
+const gitMemory = 8 << 20
+
+// resolutions are what the rules for files say about a merge of git.
+var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.TakeOurs, threeway.TakeTheirs: gitdir.TakeTheirs}
+
+// A sidesGit is one call of Repositories.
+type sidesGit struct {
+	gitMerge
+	m      Merger
+	in     threeway.Sides
+	copies map[string]*gitdir.Copy // of the receiving git directories
+	edits  []threeway.Edit
+
+	release func() // gives the memory of git back
+}
 
 // Repositories brings the git directories of two states together. It is a threeway.Repositories.
 //
 // A copy of the receiving one is made in a temporary directory, where git changes it. What differs
 // then becomes edits: this process serves the mount, and cannot have git work there.
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
-	r := &gitSides{ctx: ctx, m: m, in: in}
-	out.Close = r.close
-	var roots []string
-	var of map[string][]tree.Change
-	if out.Changes, roots, of, err = byRepository(in.Source, in.Base, in.Theirs, in.Changes); err != nil {
-		return out, err
-	}
-
-	for _, at := range roots {
-		rest, err := r.repo(at, of[at])
-		if err != nil {
-			return out, fmt.Errorf("the git directory %s: %w", at, err)
-		}
-
-		out.Changes = append(out.Changes, rest...)
-		work, ok := worktreeOf(treeFiles{in.Source, in.Theirs, at})
-		if r.plan == nil || !ok {
-			continue
-		}
-
-		for _, at := range r.plan.Unresolved {
-			out.Conflicts = append(out.Conflicts, path.Join(work, at))
-		}
-
-		if r.plan.Parted {
-			if out.Changes, err = withoutCommitted(ctx, in.Source, r.plan, work, out.Changes, true); err != nil {
-				return out, err
-			}
-		}
-
-		if out.Changes, err = r.follow(work, out.Changes); err != nil {
-			return out, err
-		}
-		if out.Changes, err = r.merge(work, out.Changes); err != nil {
-			return out, err
-		}
-	}
-
-	out.Edits, out.Said = r.edits, r.said
-	threeway.SortChanges(out.Changes)
-
-	return out, nil
+	s := &sidesGit{m: m, in: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
+		ctx: ctx, git: gitRunner, src: in.Source, base: in.Base, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], sameInode: !in.FromDirectory, rule: in.Rule,
+		merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
+		refuses: in.RefuseDiverged,
+		resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
+	}}
+	s.receive, s.finish = s.receiverAt, s.editFiles
+	out.Close = func() { s.close(); s.release() }
+	out.Changes, err = s.run(in.Changes)
+	out.Edits, out.Said, out.Conflicts = s.edits, s.said, s.conflicts
+	return out, err
 }
 
-// resolutions are what the rules for files say about a merge of git.
-var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.TakeOurs, threeway.TakeTheirs: gitdir.TakeTheirs}
-
-// gitSides is one call of Repositories.
-type gitSides struct {
-	ctx   context.Context
-	m     Merger
-	in    threeway.Sides
-	temps []*scratch.Dir
-	edits []threeway.Edit
-	said  []threeway.Repository
-	plan  *gitdir.Plan // of the last repository, nil if there is none
-}
-
-func (r *gitSides) close() {
-	for _, temp := range r.temps {
-		_ = temp.Remove() // else another process does
+// receiverAt finds the git directory that receives, and copies it.
+func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
+	ours, _, is, err := repositoryIn(s.src, s.in.Ours, at)
+	if err != nil || !is {
+		return &receiver{absent: true}, err
 	}
-}
 
-func (r *gitSides) say(at string, lines, commits []string) {
-	if len(lines) > 0 {
-		r.said = append(r.said, threeway.Repository{Dir: at, Lines: lines, Commits: commits})
-	}
-}
-
-// repo brings one git directory together. rest are its changes that are files: all, if only one side
-// has it.
-func (r *gitSides) repo(at string, changes []tree.Change) (rest []tree.Change, err error) {
-	r.plan = nil
-	in := r.in
-	base, was, hadOne, err := repositoryIn(in.Source, in.Base, at)
-	if err != nil {
+	to := &receiver{}
+	if _, _, hadOne, err := repositoryIn(s.src, s.base, at); err != nil {
 		return nil, err
-	}
-
-	theirs, now, hasOne, err := repositoryIn(in.Source, in.Theirs, at)
-	if err != nil {
-		return nil, err
-	}
-
-	ours, _, receives, err := repositoryIn(in.Source, in.Ours, at)
-	if err != nil {
-		return nil, err
-	}
-	if receives && hadOne && in.FromDirectory {
+	} else if hadOne && s.in.FromDirectory {
 		// The copy of a directory that nobody has changed becomes as the directory is, even if another
-		// repository is there now, or none.
-		unchanged, err := tree.Equal(r.ctx, in.Source, in.Base, in.Ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime)
-		if err != nil || unchanged {
-			return changes, err
+		// repository is there now.
+		if to.copied, err = tree.Equal(s.ctx, s.src, s.base, s.in.Ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
+			return nil, err
 		}
 	}
 
-	switch {
-	case !receives && (!hadOne || !hasOne):
-		return changes, nil
-	case !receives:
-		r.say(at, []string{"it is gone here: what git did there stays there"}, nil)
-		return nil, nil
-	case !hasOne:
-		above, err := in.Theirs.At(in.Source, path.Dir(at))
-		if err == nil && above == nil && path.Dir(at) != "." {
-			return changes, nil
-		}
-		r.say(at, []string{"the git directory is gone there: this one stays as it is"}, nil)
-		return nil, nil
-	}
-
-	m := &gitdir.Merge{Git: gitRunner, Base: base, Theirs: theirs, Name: in.Name}
-	m.Prefer = func(branch string) bool { return in.Rule(at+"/refs/heads/"+branch) == threeway.TakeTheirs && !in.Merge }
-	m.Another = !hadOne || !in.FromDirectory && was.Ino != now.Ino
-	if !hadOne {
-		m.Base = nil
-	}
-
-	if work, ok := worktreeOf(theirs); ok {
-		m.TheirFile = func(p string) *gitdir.File { return fileAt(in.Source, in.Theirs, path.Join(work, p)) }
-		m.OurFile = func(p string) *gitdir.File { return fileAt(in.Source, in.Ours, path.Join(work, p)) }
-		if in.Merge {
-			m.Resolve = func(p string) gitdir.Resolution { return resolutions[in.Rule(path.Join(work, p))] }
-		}
-	}
-
-	if m.Another = m.Another && in.Rule(at) != threeway.KeepOurs; in.Rule(at) == threeway.KeepOurs && !hadOne {
-		return nil, nil
-	}
-
-	if hadOne {
-		if same, err := gitdir.Same(base, theirs); err != nil || same {
-			return filesIn(at, changes, m, false), err
-		}
-	}
-
-	if _, err := exec.LookPath("git"); err != nil {
-		r.say(at, []string{"git is not installed: refs, commits and the index are left out"}, nil)
-		return filesIn(at, changes, m, false), nil
-	}
-
-	err = r.bring(at, m, ours)
-	if errors.Is(err, gitdir.ErrKind) {
-		r.say(at, []string{"left out: " + err.Error()}, nil)
-		return nil, nil
-	}
-
-	return filesIn(at, changes, m, false), err
-}
-
-// filesIn are those changes of a git directory that are files. Of one that lies elsewhere there are none,
-// and none of another repository.
-func filesIn(at string, changes []tree.Change, m *gitdir.Merge, elsewhere bool) (files []tree.Change) {
-	for _, c := range changes {
-		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && !elsewhere && !m.Another && gitdir.IsFile(rel) {
-			files = append(files, c)
-		}
-	}
-	return files
-}
-
-// bring merges in a copy of the receiving git directory.
-func (r *gitSides) bring(at string, m *gitdir.Merge, ours treeFiles) error {
-	release, err := r.m.Memory.Take(r.ctx, gitMemory)
-	if err != nil {
-		return err
-	}
-	defer release()
-
-	temp, err := scratch.New(scratch.Merge)
-	if err != nil {
-		return fmt.Errorf("making a temporary directory: %w", err)
-	}
-
-	r.temps = append(r.temps, temp)
-	if r.in.FromDirectory {
-		m.Alternates = alternatesIn(m.Theirs, ours)
-	}
-
-	c, err := gitdir.NewCopy(ours, filepath.Join(temp.Path, "copy"), m.Alternates)
-	if err != nil {
-		return err
-	}
-
-	m.Ours = c.Repo
-	if r.plan, err = m.Plan(r.ctx, filepath.Join(temp.Path, "plan")); err != nil {
-		return err
-	}
-	if err := refusedMerge(r.plan); err != nil {
-		return err
-	}
-
-	r.say(at, r.plan.Lines, r.plan.Commits)
-	if r.in.DryRun || r.plan.Empty() {
-		return nil
-	}
-	if err = r.plan.AddObjects(r.ctx); err == nil {
-		err = r.plan.Commit(r.ctx)
-	}
-	if err != nil {
-		return noSpace(err)
-	}
-
-	changed, gone, err := c.Changed(ours)
-	for _, name := range changed {
-		file := filepath.Join(c.Repo.Dir, name)
-		if info, serr := os.Stat(file); serr == nil && r.m.Admit != nil {
-			if err := r.m.Admit(info.Size()); err != nil {
+	to.open = func(m *gitdir.Merge, work, temp string) error {
+		if len(s.copies) == 0 {
+			if s.release, err = s.m.Memory.Take(s.ctx, gitMemory); err != nil {
+				s.release = func() {}
 				return err
 			}
 		}
 
-		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name), Open: func() (io.ReadCloser, error) { return os.Open(file) }})
+		m.OurFile = func(name string) *gitdir.File { return fileAt(s.src, s.in.Ours, path.Join(work, name)) }
+		if s.in.FromDirectory {
+			m.Alternates = alternatesIn(m.Theirs, ours)
+		}
+		c, err := gitdir.NewCopy(ours, filepath.Join(temp, "copy"), m.Alternates)
+		if err != nil {
+			return err
+		}
+
+		m.Ours, s.copies[at] = c.Repo, c
+		return nil
+	}
+	return to, nil
+}
+
+// editFiles carries out the plan of a repository in its copy, and adds what differs then to the edits,
+// with the files that follow HEAD, and those that a merge makes. It returns the other changes.
+func (s *sidesGit) editFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
+	if !s.in.DryRun && !r.plan.Empty() {
+		if err := s.carryOut(r); err != nil {
+			return nil, err
+		}
+	}
+
+	n := len(s.edits)
+	if err := s.follow(r); err != nil {
+		return nil, err
+	}
+	if err := s.merged(r); err != nil {
+		return nil, err
+	}
+
+	decided := make(map[string]bool)
+	for _, e := range s.edits[n:] {
+		decided[e.Path] = true
+	}
+
+	return slices.DeleteFunc(changes, func(c tree.Change) bool { return decided[c.Path.String()] }), s.err
+}
+
+// carryOut changes the copy of a repository, and adds its files that differ then to the edits.
+func (s *sidesGit) carryOut(r *repoMerge) error {
+	err := r.plan.AddObjects(s.ctx)
+	if err == nil {
+		err = r.plan.Commit(s.ctx)
+	}
+	if err != nil {
+		return noSpace(fmt.Errorf("the git directory %s: %w", r.Dir, err))
+	}
+
+	ours, _, _, err := repositoryIn(s.src, s.in.Ours, r.Dir)
+	if err != nil {
+		return err
+	}
+
+	c := s.copies[r.Dir]
+	changed, gone, err := c.Changed(ours)
+	for _, name := range changed {
+		file := filepath.Join(c.Repo.Dir, name)
+		if info, serr := os.Stat(file); serr == nil && s.m.Admit != nil {
+			if err := s.m.Admit(info.Size()); err != nil {
+				return err
+			}
+		}
+
+		s.edits = append(s.edits, threeway.Edit{Path: path.Join(r.Dir, name), Open: func() (io.ReadCloser, error) { return os.Open(file) }})
 	}
 
 	for _, name := range gone {
-		r.edits = append(r.edits, threeway.Edit{Path: path.Join(at, name)})
+		s.edits = append(s.edits, threeway.Edit{Path: path.Join(r.Dir, name)})
 	}
 
 	return err
 }
 
 // follow gives files that are as HEAD had them what theirs has, if HEAD becomes theirs, whatever the base
-// had. It returns the other changes.
-func (r *gitSides) follow(work string, changes []tree.Change) ([]tree.Change, error) {
-	behind, err := r.plan.Behind(r.ctx)
-	followed := make(map[string]bool)
-
-	for rel, asCommitted := range behind {
-		at := path.Join(work, rel)
-		var has [3]*tree.Inode
-		for i, st := range []*tree.State{r.in.Base, r.in.Ours, r.in.Theirs} {
-			if has[i], err = (treeFiles{r.in.Source, st, at}).lookup("."); err != nil {
-				return nil, err
-			}
-		}
-
-		base, ours, theirs := has[0], has[1], has[2]
-
+// had.
+func (s *sidesGit) follow(r *repoMerge) error {
+	asBase := func(rel string, changed bool) bool {
+		at := path.Join(r.work, rel)
+		base, ours, theirs := s.at(s.base, at), s.at(s.in.Ours, at), s.at(s.theirs, at)
 		other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
-		if other(ours) || other(theirs) || sameFile(r.in.Source, base, ours) || sameFile(r.in.Source, ours, theirs) || !asCommitted(fileOf(r.in.Source, ours)) {
-			continue
-		}
+		return other(ours) || other(theirs) || sameFile(s.src, base, ours) || sameFile(s.src, ours, theirs) || changed && sameFile(s.src, base, theirs)
+	}
 
-		edit := threeway.Edit{Path: at}
-		switch {
+	paths, err := r.plan.Follow(s.ctx, asBase)
+	for _, rel := range paths {
+		edit := threeway.Edit{Path: path.Join(r.work, rel)}
+		switch theirs := s.at(s.theirs, edit.Path); {
 		case theirs == nil:
 		case theirs.IsSymlink():
 			edit.Target = theirs.Target
 		default:
 			edit.Mode = theirs.Mode
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(r.in.Source.Files)), nil }
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(s.src.Files)), nil }
 		}
 
-		r.edits, followed[at] = append(r.edits, edit), true
+		s.edits = append(s.edits, edit)
 	}
 
-	return slices.DeleteFunc(changes, func(c tree.Change) bool { return followed[c.Path.String()] }), err
+	return err
 }
 
-// merge gives files what git makes of both sides. It returns the other changes.
-func (r *gitSides) merge(work string, changes []tree.Change) ([]tree.Change, error) {
-	texts, err := r.plan.Texts(r.ctx)
-	merged := make(map[string]bool)
-
+// merged gives files what git makes of both sides.
+func (s *sidesGit) merged(r *repoMerge) error {
+	texts, err := r.plan.Texts(s.ctx)
 	for rel, text := range texts {
-		edit := threeway.Edit{Path: path.Join(work, rel)}
-		merged[edit.Path] = true
+		edit := threeway.Edit{Path: path.Join(r.work, rel)}
 		if text.Data != nil {
 			mode := uint32(unix.S_IFREG | 0o644)
-			if n, err := r.in.Ours.At(r.in.Source, edit.Path); err == nil && n != nil && n.IsRegular() {
+			if n := s.at(s.in.Ours, edit.Path); n != nil && n.IsRegular() {
 				mode = n.Mode
 			}
 
@@ -306,10 +206,10 @@ func (r *gitSides) merge(work string, changes []tree.Change) ([]tree.Change, err
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
 		}
 
-		r.edits = append(r.edits, edit)
+		s.edits = append(s.edits, edit)
 	}
 
-	return slices.DeleteFunc(changes, func(c tree.Change) bool { return merged[c.Path.String()] }), err
+	return err
 }
 
 // sameFile reports whether two states have the same at a path, or nothing.

@@ -62,8 +62,8 @@ type Applied struct {
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Incomplete: the directory's file system refused attributes, which are in Skipped.
-	Incomplete bool        `json:"incomplete,omitempty"`
-	Git        []GitChange `json:"git,omitempty"`
+	Incomplete bool                  `json:"incomplete,omitempty"`
+	Git        []threeway.Repository `json:"git,omitempty"`
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
 	// Plan is Paths and Conflicts, with what changed.

@@ -45,7 +45,7 @@ type Repositories struct {
 	Changes   []tree.Change // those that are ordinary files
 	Take      []string      // files that get what the workspace has, whatever the base has
 	Merged    map[string]MergedFile
-	Said      []GitChange
+	Said      []threeway.Repository
 	Conflicts []string // paths, not decided
 
 	AddObjects func() error                      // changes no ref
@@ -63,15 +63,4 @@ func (r Repositories) close() {
 type MergedFile struct {
 	Data []byte // nil: it is removed
 	Exec bool
-}
-
-// A GitChange is what an apply does to one repository, in git's words.
-type GitChange struct {
-	Dir     string   `json:"dir"`              // the git directory, relative
-	Target  string   `json:"target,omitempty"` // where it is, if that is outside of the directory
-	Lines   []string `json:"lines,omitempty"`
-	Commits []string `json:"commits,omitempty"` // subjects of the commits that come, some of each branch
-	Off     []string `json:"off,omitempty"`     // subjects of commits that no branch has afterwards
-	// Diverged are the branches that both sides moved.
-	Diverged []*threeway.Diverged `json:"diverged,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/stream"
 )
 
@@ -93,7 +94,10 @@ type Refresh struct {
 	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
 	Merge  bool   `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	// Resolve and RefuseDiverged: see snapshot.MergeOptions.
+	Resolve        map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
+	RefuseDiverged bool                     `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
+	DryRun         bool                     `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
 type Refreshed struct{ snapshot.MergeResult }

@@ -24,14 +24,16 @@ type MergeOptions struct {
 	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the fork's version of conflicting paths"`
 	// Resolve has priority over Ours and Theirs.
-	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths"`
+	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
 	// Contents has priority over Resolve.
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	Join     bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	Merge    threeway.Merger              `json:"-"` // merges files that changed on both sides; nil: they are conflicts
-	Git      threeway.Repositories        `json:"-"` // merges git directories; nil: they are merged as files
+	// RefuseDiverged: see threeway.Sides.
+	RefuseDiverged bool                  `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
+	DryRun         bool                  `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	Merge          threeway.Merger       `json:"-"` // merges files that changed on both sides; nil: they are conflicts
+	Git            threeway.Repositories `json:"-"` // merges git directories; nil: they are merged as files
 	// FromDirectory: see threeway.Sides.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
@@ -62,12 +64,6 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
 		return res, err
-	}
-
-	for path, side := range o.Resolve {
-		if side != threeway.KeepOurs && side != threeway.TakeTheirs {
-			return res, errs.New(errs.Invalid, "resolve takes ours or theirs for %s, not %q", path, side)
-		}
 	}
 
 	f, err := fs.Named(o.Fork)
@@ -130,6 +126,12 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 		return err
 	}
 
+	for path, side := range o.Resolve {
+		if side != threeway.KeepOurs && side != threeway.TakeTheirs && side != threeway.MergeBranch {
+			return errs.New(errs.Invalid, "resolve takes ours, theirs or merge for %s, not %q", path, side)
+		}
+	}
+
 	rules := func(path string) threeway.Rule {
 		if slices.ContainsFunc(keep, func(k string) bool { return naming.Under(path, k) }) {
 			return threeway.KeepOurs
@@ -139,7 +141,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 
 	p := &threeway.Plan{
 		Source: c.w.store.src, Objects: c.w.store.cas, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
-		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join,
+		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join, RefuseDiverged: o.RefuseDiverged,
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err != nil {

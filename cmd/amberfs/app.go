@@ -172,7 +172,7 @@ func (a *app) showOp(ctx context.Context, p locate.Location, args any, c *servic
 		a.printResult(form, args, result)
 	}
 
-	err := a.ask(ctx, p, args, result)
+	err := a.askSettled(ctx, p, args, result)
 	if c.Damage && errs.ScriptKind(err) == errs.Damaged {
 		return a.printFailed(result, err, text)
 	}

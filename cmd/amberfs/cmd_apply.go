@@ -293,7 +293,7 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 }
 
 // gitLines is what an apply did to repositories, in git's words.
-func gitLines(repos []hostdir.GitChange) (text string) {
+func gitLines(repos []threeway.Repository) (text string) {
 	for _, g := range repos {
 		text += repoLines(g.Dir, g.Target, g.Lines, g.Commits)
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 func refreshCommand(a *app) *cobra.Command {
@@ -90,7 +92,7 @@ func notItself(p locate.Location, dir string) error {
 }
 
 func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) error {
-	done, err := a.refresh(ctx, c, dir, store, req)
+	done, err := a.refreshSettled(ctx, c, "the workspace", dir, store, req)
 	if err != nil && len(done.Conflicts) > 0 {
 		return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
 	}
@@ -102,6 +104,19 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 		paths, inGit := a.withoutGit(done.Paths)
 		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(paths), inGit)+service.GitText(done.Git))
 	})
+}
+
+// refreshSettled is refresh of ours, which asks about conflicts.
+func (a *app) refreshSettled(ctx context.Context, c *client.Client, ours, dir, store string, req service.Refresh) (done service.Refreshed, err error) {
+	req.RefuseDiverged = a.settles() && !req.DryRun
+	err = a.settle(ctx, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
+		req.Resolve = rules
+		var err error
+		done, err = a.refresh(ctx, c, dir, store, req)
+		return &done.MergeResult, err
+	})
+
+	return done, err
 }
 
 // refresh sends what changed in a directory, but for exclude, to a workspace.

@@ -238,7 +238,7 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	}
 	defer fork.Close()
 
-	done, err := k.a.refresh(ctx, fork, k.dir, k.store, k.sides)
+	done, err := k.a.refreshSettled(ctx, fork, "the run", k.dir, k.store, k.sides)
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {

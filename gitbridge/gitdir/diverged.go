@@ -14,28 +14,41 @@ type Diverged struct {
 	ours, theirs string // commits
 }
 
-// Replaced returns the files that the receiving side gets as theirs has them, because its HEAD becomes
+// Follow returns the files that the receiving side gets as theirs has them, because its HEAD becomes
 // theirs: as for git, those that are as HEAD had them, whatever the base had. If both sides moved the
-// branch, those are all that differ, otherwise asBase reports the ones that the merge of files brings.
-func (p *Plan) Replaced(ctx context.Context, asBase func(at string) bool) ([]string, error) {
-	if p.refs == nil || p.m.Ours.Work == "" {
+// branch, those are all that differ, otherwise asBase reports the ones that the merge of files brings. It
+// is told whether theirs has changes there that are not committed.
+func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) bool) ([]string, error) {
+	if p.refs == nil || p.m.Ours.Work == "" && p.m.OurFile == nil {
 		return nil, nil
 	}
 	moved, err := p.moved(ctx)
-	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool { return !p.refs.preferred && asBase(at) })
+	theirs := byPath(p.theirs.entries)
+	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
+		return !p.refs.preferred && asBase(at, !theirs[at].is(p.m.TheirFile(at), p.ours.idLen))
+	})
 	if err != nil || len(moved) == 0 {
 		return nil, err
 	}
 
-	dirty, err := p.receiver.status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for at := range dirty {
-		delete(moved, at)
+	dirty, err := p.differing(ctx, moved)
+	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool { return dirty[at] })
+	return slices.Sorted(maps.Keys(moved)), err
+}
+
+// differing returns those files of the receiving side that are not as its HEAD, which has entries, and
+// its index have them.
+func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, error) {
+	if p.m.OurFile == nil {
+		return p.receiver.status(ctx)
 	}
 
-	return slices.Sorted(maps.Keys(moved)), nil
+	has, differ := byPath(p.ours.entries), make(map[string]bool)
+	for at, e := range entries {
+		differ[at] = !equal(e, has[at]) || e != nil && !e.hasObject() || !has[at].is(p.m.OurFile(at), p.ours.idLen)
+	}
+
+	return differ, nil
 }
 
 // moved returns the files that HEAD has otherwise, and as theirs, when it becomes theirs or is merged:
@@ -65,21 +78,4 @@ func (p *Plan) moved(ctx context.Context) (paths, error) {
 	}
 
 	return before, nil
-}
-
-// Behind returns the files that HEAD has otherwise when it becomes theirs, and are not staged: by a
-// function that reports whether one is as HEAD had it.
-func (p *Plan) Behind(ctx context.Context) (map[string]func(f *File) bool, error) {
-	if p.refs == nil {
-		return nil, nil
-	}
-	moved, err := p.moved(ctx)
-	has, out := byPath(p.ours.entries), make(map[string]func(f *File) bool)
-	for at, e := range moved {
-		if equal(e, has[at]) && (e == nil || e.hasObject()) {
-			out[at] = func(f *File) bool { return (e == nil) == (f == nil) && (e == nil || e.ID == f.Blob(p.ours.idLen)) }
-		}
-	}
-
-	return out, err
 }

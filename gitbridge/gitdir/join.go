@@ -68,7 +68,7 @@ func (p *Plan) describe(ctx context.Context) error {
 
 		switch {
 		case p.merge == nil || p.merge.of != d:
-			p.refs.say("%s moved on both sides: it stays, and %s has the other commits", d.Branch, d.Parked)
+			p.refs.say("%s moved on both sides: it stays, and %s has the other commits (`git merge %s`)", d.Branch, d.Parked, d.Parked)
 		case len(p.merge.left) > 0:
 			p.refs.say("%s moved on both sides, and its merge is to be completed", d.Branch)
 		default:
@@ -291,7 +291,7 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 		return "another branch is checked out", nil
 	}
 	if len(p.ours.unfinished) > 0 {
-		return strings.Join(p.ours.progress(), ", ") + " is in progress", nil
+		return p.ours.progress() + " is in progress", nil
 	}
 
 	staged, err := p.index.staged(ctx, p.ours, m.of.ours)

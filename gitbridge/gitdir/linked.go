@@ -2,6 +2,7 @@ package gitdir
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"path"
 	"slices"
@@ -69,23 +70,48 @@ func (s sides) takesTree(id string) bool {
 	return !b.same(t) && b.same(o)
 }
 
+// A GoneTree is a linked working tree that one side has removed, and that stays as each side has it.
+type GoneTree struct {
+	ID   string
+	File string // the path of its .git
+	Here bool   // the receiving side has removed it
+}
+
 // takeTrees takes linked working trees that theirs alone has changed, each as a whole. Those that are
 // forks stay where the forks are.
-func (p *workPlan) takeTrees(s sides, refs *refPlan) {
+func (p *Plan) takeTrees(ctx context.Context) {
+	s, refs := p.sides, p.refs
 	all := maps.Clone(s.base.worktrees)
 	maps.Copy(all, s.theirs.worktrees)
 
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
+		dir := path.Join("worktrees", id)
+		linked := refs.m.Ours.Dir != refs.m.Ours.Common
+
 		switch {
-		case b.same(t) || o.same(t):
 		case b != nil && b.isFork || t != nil && t.isFork:
-		case refs.m.Ours.Dir != refs.m.Ours.Common || !b.same(o):
+		case b != nil && (o == nil || t == nil && !b.same(o)) && (o != nil || t != nil):
+			p.Gone = append(p.Gone, GoneTree{id, strings.TrimSpace(string(b.files[dir+"/gitdir"])), o == nil})
+			refs.parkHead(ctx, id, t)
+		case b.same(t) || o.same(t):
+		case linked || !b.same(o):
 			refs.say("the working tree %s stays as it is here", id)
+			refs.parkHead(ctx, id, t)
 		default:
-			p.said = append(p.said, "the working tree "+id)
-			p.takeTree(path.Join("worktrees", id), s, o, t)
+			p.work.said = append(p.work.said, "the working tree "+id)
+			p.work.takeTree(dir, s, o, t)
 		}
+	}
+}
+
+// parkHead gives the commits that only HEAD of a linked working tree of theirs has a branch.
+func (p *refPlan) parkHead(ctx context.Context, id string, t *linkedTree) {
+	if t == nil || !p.theirs.isID(t.head) {
+		return
+	}
+	if n, _ := p.git.between(ctx, t.head, p.all(true)...); n > 0 {
+		p.say("%s has the commits of the working tree %s", p.park(ctx, refName(id), t.head), id)
 	}
 }
 

@@ -48,6 +48,7 @@ type Plan struct {
 	Parted   bool
 	Parked   string
 	Diverged []*Diverged
+	Gone     []GoneTree
 	// Unresolved are paths in conflict, which Resolve did not decide: there is no merge.
 	Unresolved []string
 
@@ -80,45 +81,55 @@ const (
 // Plan decides what the merge does. scratch is an empty directory for it.
 func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	p := &Plan{m: m, receiver: receiver{m.Git, m.Ours}, work: workPlan{files: make(map[string][]byte)}}
-	var err error
+	err := p.plan(ctx, scratch)
+	if p.git != nil && p.git.failed != nil {
+		err = p.git.failed // what was decided from that may be wrong
+	}
+
+	return p, err
+}
+
+// plan decides what the merge does.
+func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
+	m := p.m
 	if p.theirs, err = read(m.Theirs); err != nil {
-		return nil, err
+		return err
 	}
 
 	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.Another {
 		if p.base, err = read(m.Base); err != nil {
-			return nil, err
+			return err
 		}
 		if p.base.same(p.theirs) {
-			return p, nil
+			return nil
 		}
 	}
 
 	if p.ours, err = read(m.Ours); err != nil {
-		return nil, err
+		return err
 	}
 	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files(), m.Ours.isWhole()); err != nil {
-		return nil, err
+		return err
 	}
 	if p.ours.idLen != p.theirs.idLen {
-		return nil, fmt.Errorf("%w: their object ids have another format", ErrKind)
+		return fmt.Errorf("%w: their object ids have another format", ErrKind)
 	}
 	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.complete(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) && !m.leftBase(p.base) {
 		m.Another, p.base = true, &state{idLen: p.theirs.idLen}
 	}
 	if err := p.decide(ctx); err != nil {
-		return nil, err
+		return err
 	}
 
 	p.words(ctx)
 
-	return p, nil
+	return nil
 }
 
 // complete fails if a commit that HEAD of a side is at is on neither: what theirs borrowed may be gone here.
@@ -167,12 +178,11 @@ func (p *Plan) decide(ctx context.Context) error {
 		return err
 	}
 
-	fits := h.to == h.theirs && (s.ours.sameIndex(s.base) || !s.theirs.unmerged())
-	if p.work.take(s, p.refs, fits, p.index.takesSparse()); h.to == h.theirs {
+	if p.work.take(s, p.refs, h.to == h.theirs, p.index.takesSparse()); h.to == h.theirs {
 		p.work.takeLast(p.m)
 	}
 
-	p.work.takeTrees(s, p.refs)
+	p.takeTrees(ctx)
 	p.Parted = h.to != h.theirs || !p.index.takesSparse()
 	if err := p.index.decide(ctx); err != nil {
 		return err

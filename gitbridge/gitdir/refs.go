@@ -303,11 +303,21 @@ func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 }
 
 // keepHead keeps the branch that HEAD is at, unless it becomes the commit that the files of theirs
-// belong to.
+// belong to. As for git, nothing moves HEAD while work is in progress, unless that becomes theirs, too.
 func (p *refPlan) keepHead(ctx context.Context) {
 	is, to := p.ours.resolve(p.ours.head), p.newHead()
-	if to == is || to == p.theirs.resolve(p.theirs.head) && to != "" {
+	busy := len(p.ours.unfinished) > 0 && !p.ours.sameWork(p.theirs) && !p.takesWork()
+	if to == is && (p.head == "" || !busy) || to == p.theirs.resolve(p.theirs.head) && to != "" && !busy {
 		return
+	}
+
+	p.preferred = false
+	if busy && p.head != "" {
+		p.head = ""
+		p.say("HEAD stays: %s is in progress", p.ours.progress())
+		if p.theirs.isID(p.theirs.head) {
+			p.park(ctx, "HEAD", p.theirs.head)
+		}
 	}
 
 	name := strings.TrimPrefix(cmp.Or(p.head, p.ours.head), "ref: ")
@@ -318,7 +328,11 @@ func (p *refPlan) keepHead(ctx context.Context) {
 		}
 		p.updates = slices.DeleteFunc(p.updates, func(o update) bool { return o == u })
 		short := strings.TrimPrefix(name, branches)
-		p.say("%s stays: it is checked out", short)
+		if busy {
+			p.say("%s stays: %s is in progress", short, p.ours.progress())
+		} else {
+			p.say("%s stays: it is checked out", short)
+		}
 		if u.new != "" && !p.git.contains(ctx, u.old, u.new) {
 			p.park(ctx, short, u.new)
 		}

@@ -20,6 +20,8 @@ type scratchRepo struct {
 	none string // the id of the tree without entries
 	// ends are the commits of theirs whose parents neither side has: theirs is shallow there.
 	ends []string
+	// failed is the error of a git that did not end with an answer, such as one that was killed.
+	failed error
 }
 
 // newScratchRepo makes the repository for a merge.
@@ -87,6 +89,10 @@ func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none)
 func (s *scratchRepo) ask(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
 	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
 	out, err := s.call(ctx, "", env, strings.NewReader(stdin), append([]string{"--git-dir=" + s.dir}, args...)...)
+	if err != nil && exitCode(err) < 0 {
+		s.failed = err
+	}
+
 	return string(out), err
 }
 

@@ -71,9 +71,11 @@ func (p *refPlan) words(ctx context.Context) *summary {
 		tag, isTag := strings.CutPrefix(u.name, tags)
 		switch {
 		case isTag && u.new == "":
-			s.say("the tag %s is gone", tag)
+			s.say("the tag %s is gone (was %s)", tag, shortRef(u.old))
 		case isTag:
 			s.say("new tag %s", tag)
+		case u.name == stash && u.old != "":
+			s.say("the stash changed (was %s)", shortRef(u.old))
 		case u.name == stash:
 			s.say("the stash changed")
 		case strings.HasPrefix(u.name, remotes):
@@ -102,7 +104,7 @@ func (p *refPlan) words(ctx context.Context) *summary {
 // offWords says which commits are not reached any more.
 func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, stays ...string) {
 	if n, subjects := p.git.between(ctx, old, stays...); n > 0 {
-		s.say("takes %s off %s: %s", plural(n, "commit"), short, strings.Join(subjects, ", "))
+		s.say("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))
 		s.off = append(s.off, subjects...)
 	}
 }
@@ -117,7 +119,7 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	}
 
 	if u.new == "" {
-		s.say("the branch %s is gone", short)
+		s.say("the branch %s is gone (was %s)", short, shortRef(u.old))
 	} else if n, subjects := p.git.between(ctx, u.new, known...); n > 0 {
 		s.say("%s %s %s", plural(n, "commit"), words, short)
 		s.on = append(s.on, branchCommits{short, subjects})

@@ -26,11 +26,11 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 		return
 	}
 
-	if !s.base.sameWork(s.ours) || !fits {
-		if there := s.theirs.progress(); len(there) > 0 {
-			refs.say("work in progress (%s) is left there", strings.Join(there, ", "))
+	if !s.takesWork() || !fits {
+		if there := s.theirs.progress(); there != "" {
+			refs.say("work in progress (%s) is left there", there)
 		} else {
-			refs.say("work in progress (%s) stays here", strings.Join(s.ours.progress(), ", "))
+			refs.say("work in progress (%s) stays here", s.ours.progress())
 		}
 		return
 	}
@@ -54,6 +54,11 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 			}
 		}
 	}
+}
+
+// takesWork reports whether the receiving side gets the work in progress of theirs, if it gets their HEAD.
+func (s sides) takesWork() bool {
+	return s.base.sameWork(s.ours) && !s.base.sameWork(s.theirs) && (s.ours.sameIndex(s.base) || !s.theirs.unmerged())
 }
 
 // takeRerere takes what rerere has recorded, or leaves it.
@@ -88,12 +93,22 @@ func (p *workPlan) takeLast(m *Merge) {
 	}
 }
 
-// progress names work in progress.
-func (s *state) progress() (out []string) {
+// workNames are the commands that left files of work in progress, by the first name of their paths.
+var workNames = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
+	"rebase-merge": "a rebase", "rebase-apply": "a rebase", "SQUASH_MSG": "a squash"}
+
+// progress names work in progress, "" for none.
+func (s *state) progress() string {
+	var out []string
 	for name := range s.unfinished {
 		first, _, _ := strings.Cut(name, "/")
-		out = append(out, first)
+		if what := workNames[first]; what != "" {
+			out = append(out, what)
+		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	if slices.Sort(out); len(out) == 0 && len(s.unfinished) > 0 {
+		return "a command"
+	}
+
+	return strings.Join(slices.Compact(out), " and ")
 }

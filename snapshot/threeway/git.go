@@ -23,6 +23,7 @@ type Sides struct {
 	FromDirectory      bool   // theirs is a directory of the host, as a client of the socket read it
 	DryRun             bool
 	Merge              bool // a branch that is checked out and that both sides moved is merged
+	RefuseDiverged     bool // a branch that both sides moved is a conflict, until Rule decides it
 }
 
 // An Outcome is what a merge of git directories came to.
@@ -30,7 +31,7 @@ type Outcome struct {
 	Changes []tree.Change // those that are ordinary files
 	Edits   []Edit        // of files in git directories, and of those that follow HEAD
 	Said    []Repository
-	// Conflicts are paths of a merge of git that Sides.Rule does not decide.
+	// Conflicts are paths of a merge of git, and those of refs, that Sides.Rule does not decide.
 	Conflicts []string
 	Close     func() // called when the edits are made
 }
@@ -45,9 +46,12 @@ type Edit struct {
 
 // A Repository is what happened to one git directory, in git's words.
 type Repository struct {
-	Dir     string   `json:"dir" jsonschema:"the git directory"`
-	Lines   []string `json:"lines" jsonschema:"what happened"`
-	Commits []string `json:"commits,omitempty" jsonschema:"subjects of commits that came, some of each branch"`
+	Dir      string      `json:"dir" jsonschema:"the git directory, relative"`
+	Target   string      `json:"target,omitempty" jsonschema:"where it is, if that is outside of the directory"`
+	Lines    []string    `json:"lines,omitempty" jsonschema:"what happened"`
+	Commits  []string    `json:"commits,omitempty" jsonschema:"subjects of commits that came, some of each branch"`
+	Off      []string    `json:"off,omitempty" jsonschema:"subjects of commits that no branch has afterwards"`
+	Diverged []*Diverged `json:"diverged,omitempty" jsonschema:"the branches that both sides moved"`
 }
 
 // A Diverged is a branch of git that both sides moved: each has commits that the other has not.

@@ -48,11 +48,12 @@ type Plan struct {
 	ByPath  bool                   // a renamed file is a removed and a new file
 	Decided map[string]Decision    // texts of single files, by path
 	// Git, if not nil, merges the git directories of an interval. Name is the name of their side.
-	Git           Repositories
-	Name          string
-	FromDirectory bool // see Sides
-	DryRun        bool
-	Join          bool // see Sides.Merge
+	Git            Repositories
+	Name           string
+	FromDirectory  bool // see Sides
+	DryRun         bool
+	Join           bool // see Sides.Merge
+	RefuseDiverged bool
 
 	Said []Repository // result of Git
 

@@ -45,7 +45,7 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 	var out Outcome
 
 	if p.Git != nil {
-		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun, p.Join})
+		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun, p.Join, p.RefuseDiverged})
 		if out.Close != nil {
 			defer out.Close()
 		}

@@ -185,6 +185,7 @@ type Rule string
 const (
 	RefuseConflicts Rule = ""       // the merge fails and changes nothing
 	KeepOurs        Rule = "ours"   // the workspace's version stays
+	MergeBranch     Rule = "merge"  // of a git directory: the branch that is checked out is merged
 	TakeTheirs      Rule = "theirs" // the other version wins
 )
 

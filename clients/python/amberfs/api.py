@@ -333,7 +333,9 @@ class MergeArgs(TypedDict, total=False):
     merge: bool
     # keep the workspace's version of conflicting paths
     ours: bool
-    # ours or theirs, by path, for single conflicting paths
+    # a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main
+    refuse_diverged: bool
+    # ours or theirs, by path, for single conflicting paths; merge for a git directory
     resolve: dict[str, str]
     # take the fork's version of conflicting paths
     theirs: bool
@@ -781,6 +783,19 @@ class Disk:
     snapshots: list[UsedBy]
     stored: int
     together: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diverged:
+    ahead: int
+    behind: int
+    branch: str
+    conflicts: list[str] | None = field(default=None)
+    head: bool
+    no_merge: str | None = field(default=None)
+    ours: list[str]
+    parked: str
+    theirs: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1303,10 +1318,16 @@ class Report:
 class Repository:
     # subjects of commits that came, some of each branch
     commits: list[str] | None = field(default=None)
-    # the git directory
+    # the git directory, relative
     dir: str
+    # the branches that both sides moved
+    diverged: list[Diverged] | None = field(default=None)
     # what happened
-    lines: list[str]
+    lines: list[str] | None = field(default=None)
+    # subjects of commits that no branch has afterwards
+    off: list[str] | None = field(default=None)
+    # where it is, if that is outside of the directory
+    target: str | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

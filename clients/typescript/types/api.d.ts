@@ -328,6 +328,18 @@ export interface Disk {
   together: number
 }
 
+export interface Diverged {
+  ahead: number
+  behind: number
+  branch: string
+  conflicts?: string[]
+  head: boolean
+  no_merge?: string
+  ours: string[]
+  parked: string
+  theirs: string[]
+}
+
 export interface DuArgs {
   /** the snapshots; if empty, all snapshots and forks */
   names?: string[]
@@ -687,7 +699,9 @@ export interface MergeArgs {
   merge?: boolean
   /** keep the workspace's version of conflicting paths */
   ours?: boolean
-  /** ours or theirs, by path, for single conflicting paths */
+  /** a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main */
+  refuse_diverged?: boolean
+  /** ours or theirs, by path, for single conflicting paths; merge for a git directory */
   resolve?: Record<string, string>
   /** take the fork's version of conflicting paths */
   theirs?: boolean
@@ -1041,10 +1055,16 @@ export interface Report {
 export interface Repository {
   /** subjects of commits that came, some of each branch */
   commits?: string[]
-  /** the git directory */
+  /** the git directory, relative */
   dir: string
+  /** the branches that both sides moved */
+  diverged?: Diverged[]
   /** what happened */
-  lines: string[]
+  lines?: string[]
+  /** subjects of commits that no branch has afterwards */
+  off?: string[]
+  /** where it is, if that is outside of the directory */
+  target?: string
 }
 
 export interface RestoreArgs {

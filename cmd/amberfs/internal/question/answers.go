@@ -125,16 +125,20 @@ func (q *Question) resolve(ctx context.Context, g group) error {
 	if g.git {
 		return q.resolveBranches(ctx, g)
 	}
-	words, choices := []string{"ours", "diff", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
-	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.dir))
+	words, choices := []string{"ours", "stop"}, map[string]hostdir.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
+	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), gitquote.Readable(q.ours))
 	if !g.changes[0].Blocked {
-		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of the workspace"
+		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of "+gitquote.Readable(q.theirs)
 	}
 	if g.changes[0].Lines {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
 
-	answer, err := q.askWord(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
+	if q.ch != nil {
+		words, prompt = append(words, "diff"), prompt+"  [d]iff"
+	}
+
+	answer, err := q.askWord(ctx, prompt+"  [s]top: ", words, "", g)
 	if answer == "stop" {
 		return errNotApplied
 	}

@@ -59,10 +59,9 @@ func (q *Question) resolveBranches(ctx context.Context, g group) error {
 	return nil
 }
 
-// resolveBranch asks what to do with one branch that moved on both sides, and with the conflicts of a
-// merge.
+// resolveBranch asks what becomes of one branch that moved on both sides.
 func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diverged) error {
-	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of the workspace  [s]top: "
+	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of "+gitquote.Readable(q.theirs)+"  [s]top: "
 	ways := q.branchHelp(d)
 	if d.Head && d.NoMerge == "" {
 		words, prompt = append(words, "merge"), "  [m]erge"+prompt
@@ -80,8 +79,10 @@ func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diver
 	switch answer {
 	case "stop":
 		return errNotApplied
+	case "keep":
+		q.choices[branchPath(g.dir, d)] = hostdir.Choice{Conflicts: threeway.KeepOurs}
 	case "theirs":
-		q.choices[g.dir+"/refs/heads/"+d.Branch] = hostdir.Choice{Conflicts: threeway.TakeTheirs}
+		q.choices[branchPath(g.dir, d)] = hostdir.Choice{Conflicts: threeway.TakeTheirs}
 	case "merge":
 		q.set(g, hostdir.Choice{Merge: true})
 		for _, at := range d.Conflicts {
@@ -94,8 +95,10 @@ func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diver
 	return nil
 }
 
-// branchHelp returns a text that says, for each answer about a branch, which commits the answer adds to the
-// branch and removes from it.
+// branchPath is the path by which a choice names a branch.
+func branchPath(dir string, d *threeway.Diverged) string { return dir + "/refs/heads/" + d.Branch }
+
+// branchHelp says, for each answer about a branch, which commits it puts on the branch and takes off.
 func (q *Question) branchHelp(d *threeway.Diverged) string {
 	commits := func(n int, subjects []string) string {
 		return english.Plural(n, "commit", "commits") + ": " + strings.Join(subjects, ", ")
@@ -123,18 +126,19 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 	return out
 }
 
-// resolveMerged asks which version to use of a path that a merge of git leaves in conflict.
+// resolveMerged asks which version is wanted of a path that a merge leaves in conflict.
 func (q *Question) resolveMerged(ctx context.Context, at string) error {
-	c := hostdir.Planned{Lines: true, Conflict: true}
+	c := hostdir.Planned{Lines: q.ch != nil, Conflict: true}
 	var err error
 	if c.Path, err = tree.ParsePath(at); err != nil {
 		return err
 	}
-	if c.Before, err = q.ch.Base.At(q.ch.Source, at); err != nil {
-		return err
+	if q.ch == nil {
+		c.After = &tree.Inode{Mode: unix.S_IFREG}
+		return q.resolve(ctx, group{changes: []hostdir.Planned{c}})
 	}
-	if c.After, err = q.ch.Now.At(q.ch.Source, at); err != nil {
-		return err
+	if c.Before, err = q.ch.Base.At(q.ch.Source, at); err == nil {
+		c.After, err = q.ch.Now.At(q.ch.Source, at)
 	}
 	if c.Before == nil && c.After == nil {
 		c.After = &tree.Inode{Mode: unix.S_IFREG}

@@ -21,11 +21,11 @@ type group struct {
 	whole   bool   // the changes are applied together: a repository, the directory of Mercurial or jj, or a path whose type changes
 	git     bool   // dir is the .git of a repository
 	changes []hostdir.Planned
-	repo    hostdir.GitChange // if git
+	repo    threeway.Repository // of git
 }
 
-// withRepos adds the changes of repositories, as git reports them, to the groups of the repositories.
-func withRepos(groups []group, repos []hostdir.GitChange) []group {
+// withRepos adds what git says of repositories to their groups.
+func withRepos(groups []group, repos []threeway.Repository) []group {
 	for _, r := range repos {
 		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })
 		if i < 0 {

@@ -47,8 +47,10 @@ type Question struct {
 	Merge     bool // branches that moved on both sides are merged, without asking
 
 	t       Terminal
-	ch      *client.Changes
+	ch      *client.Changes // nil if it is about a merge
 	dir     string
+	ours    string // the side that is changed
+	theirs  string
 	groups  []group
 	dirs    []hostdir.Planned // see groupChanges
 	leftOut []string          // paths that apply leaves out
@@ -68,7 +70,7 @@ var errNotApplied = errs.Fail(errs.Failed, "nothing was applied")
 // paths in conflict that rule leaves as they are in dir are removed, and only a rule that refuses conflicts
 // leaves any to be asked for.
 func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.Applied) *Question {
-	q := &Question{t: t, ch: ch, dir: dir, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
+	q := &Question{t: t, ch: ch, dir: dir, ours: dir, theirs: "the workspace", in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// settle calls merge, which changes ours. If conflicts refuse it, it asks at a terminal what becomes of
+// them, and calls merge again with the answers, by path. Without a terminal the merge stays refused.
+func (a *app) settle(ctx context.Context, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
+	q := question.ForMerge(a.terminal(), ours, theirs)
+	var rules map[string]threeway.Rule
+
+	for {
+		done, err := merge(rules)
+		if errs.ScriptKind(err) != errs.Conflict || len(done.Conflicts) == 0 || done.DryRun || !a.settles() {
+			return err
+		}
+
+		var qerr error
+		if rules, qerr = q.Settle(ctx, done.Git, done.Conflicts); errors.Is(qerr, question.ErrStopped) {
+			return err
+		}
+		if qerr != nil {
+			return qerr
+		}
+	}
+}
+
+// askSettled asks for an operation. If that is the merge of a fork, it asks the user about conflicts.
+func (a *app) askSettled(ctx context.Context, p locate.Location, args, result any) error {
+	m, is := args.(snapshot.MergeOptions)
+	if !is {
+		return a.ask(ctx, p, args, result)
+	}
+
+	m.RefuseDiverged = a.settles() && !m.DryRun
+	return a.settle(ctx, "the workspace", "the fork "+m.Fork, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
+		m.Resolve = rules
+		done := result.(*snapshot.PromoteResult)
+		*done = snapshot.PromoteResult{}
+		err := a.ask(ctx, p, m, done)
+		return &done.MergeResult, err
+	})
+}
+
+// settles reports whether conflicts are asked about.
+func (a *app) settles() bool { return a.asks() && !a.json }

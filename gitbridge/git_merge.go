@@ -1,0 +1,275 @@
+package gitbridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A gitMerge brings the git directories of a state, theirs, to those of another side: a directory of
+// the host, or a state.
+type gitMerge struct {
+	ctx          context.Context
+	git          gitdir.Git
+	src          *tree.Source
+	base, theirs *tree.State
+	name, side   string // of their side, in branches and in sentences
+	sameInode    bool   // a git directory with another inode than the base's is another repository
+	rule         func(path string) threeway.Rule
+	// merges reports whether branches of a git directory that both sides moved are merged, and resolve
+	// decides a path in conflict.
+	merges  func(at string) bool
+	refuses bool // a branch that both sides moved, and about which nothing is decided, is a conflict
+	resolve func(path string) gitdir.Resolution
+	receive func(at string, base treeFiles) (*receiver, error)
+	// finish plans what the plan of a repository means for other files. It returns the other changes.
+	finish func(r *repoMerge, changes []tree.Change) ([]tree.Change, error)
+
+	said      []threeway.Repository
+	conflicts []string // not decided
+	temps     []*scratch.Dir
+	err       error // of at
+}
+
+// A receiver is a git directory that receives. open completes a merge with it.
+type receiver struct {
+	dir    string // where it is, if it lies elsewhere
+	absent bool
+	inLink bool // it would lie in a git directory elsewhere
+	leave  bool // it stays as it is, without a word
+	copied bool // it becomes as theirs is, file by file
+	open   func(m *gitdir.Merge, work, temp string) error
+}
+
+// A repoMerge is the merge of one git directory.
+type repoMerge struct {
+	threeway.Repository
+	plan *gitdir.Plan // nil for none
+	work string       // the working tree, "" if it is not in the states
+	left string       // a directory whose changes stay there, "" for none
+}
+
+// run plans the changes of git directories. It returns the changes that are files.
+func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
+	files, roots, of, err := byRepository(g.src, g.base, g.theirs, changes)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, at := range roots {
+		r := &repoMerge{Repository: threeway.Repository{Dir: at}}
+		rest, err := g.plan(r, of[at])
+		if err != nil {
+			return nil, fmt.Errorf("the git directory %s: %w", at, err)
+		}
+		if files, err = g.files(r, append(files, rest...)); err != nil {
+			return nil, err
+		}
+
+		if len(r.Lines) > 0 {
+			g.said = append(g.said, r.Repository)
+		}
+	}
+
+	return threeway.SortChanges(files), nil
+}
+
+// plan plans the merge of one git directory. It returns the changes that are files: all, if only one side
+// has it.
+func (g *gitMerge) plan(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
+	at := r.Dir
+	base, was, hadOne, err := repositoryIn(g.src, g.base, at)
+	if err != nil {
+		return nil, err
+	}
+
+	theirs, now, hasOne, err := repositoryIn(g.src, g.theirs, at)
+	if err != nil {
+		return nil, err
+	}
+
+	to, err := g.receive(at, base)
+	if err != nil {
+		return nil, err
+	}
+
+	r.Target = to.dir
+	switch {
+	case to.inLink && !hadOne:
+		r.left, _ = worktreeOf(theirs)
+		r.Lines = []string{"a new repository in that of another place stays in " + g.side + ", with " + cmp.Or(r.left, "its files") + ": `git submodule update --init` makes it here"}
+		return nil, nil
+	case to.absent && (!hadOne || !hasOne):
+		return changes, nil // it is new there, or gone on both sides
+	case to.absent:
+		r.Lines = []string{"there is no git directory here: what git did stays in " + g.side}
+		return nil, nil
+	case to.copied:
+		return changes, nil
+	case !hasOne:
+		above, err := g.theirs.At(g.src, path.Dir(at))
+		if err == nil && above == nil && path.Dir(at) != "." && to.dir == "" {
+			return changes, nil // with the directory that it is in
+		}
+		r.Lines = []string{"the git directory is gone in " + g.side + ": this one stays as it is"}
+		return nil, nil
+	case to.leave:
+		return nil, nil
+	}
+
+	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.sameInode && was.Ino != now.Ino}
+	if !hadOne {
+		m.Base = nil
+	} else if same, err := gitdir.Same(base, theirs); err != nil || same {
+		return filesIn(at, changes, m, to), err
+	}
+
+	err = g.planMerge(r, m, theirs, to)
+	if errors.Is(err, gitdir.ErrKind) {
+		r.Lines = []string{"what git did stays in " + g.side + ": " + err.Error()}
+		return nil, nil // the configuration says of which kind it is
+	}
+
+	return filesIn(at, changes, m, to), err
+}
+
+// planMerge has git plan a merge.
+func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to *receiver) error {
+	if _, err := exec.LookPath("git"); err != nil {
+		r.Lines = []string{"git is not installed: refs, commits and the index stay in " + g.side}
+		return nil
+	}
+
+	if work, ok := worktreeOf(theirs); ok && !m.Another {
+		r.work = work
+	}
+
+	merges := g.merges(r.Dir)
+	m.Prefer = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
+	m.TheirFile = func(at string) *gitdir.File { return fileAt(g.src, g.theirs, path.Join(r.work, at)) }
+	if merges {
+		m.Resolve = func(at string) gitdir.Resolution { return g.resolve(path.Join(r.work, at)) }
+	}
+
+	temp, err := scratch.New(scratch.Merge)
+	if err != nil {
+		return fmt.Errorf("making a temporary directory: %w", err)
+	}
+
+	g.temps = append(g.temps, temp)
+	if err := to.open(m, r.work, temp.Path); err != nil {
+		return err
+	}
+
+	plan, err := m.Plan(g.ctx, filepath.Join(temp.Path, "plan"))
+	if err != nil {
+		return err
+	}
+
+	r.plan, r.Lines, r.Commits, r.Off = plan, plan.Lines, plan.Commits, plan.Off
+	for _, d := range plan.Diverged {
+		for i, at := range d.Conflicts {
+			d.Conflicts[i] = path.Join(r.work, at)
+		}
+		r.Diverged = append(r.Diverged, &d.Diverged)
+		if branch := branchPath(r.Dir, d.Branch); g.refuses && !(merges && d.Head) && g.rule(branch) == threeway.RefuseConflicts {
+			g.conflicts = append(g.conflicts, branch)
+		}
+	}
+
+	for _, at := range plan.Unresolved {
+		g.conflicts = append(g.conflicts, path.Join(r.work, at))
+	}
+
+	return nil
+}
+
+// branchPath is the path by which a choice names a branch.
+func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branch }
+
+// files plans what the merge of a repository means for the files of its working tree. It returns the
+// changes that are still to be made.
+func (g *gitMerge) files(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
+	changes = leave(changes, r.left)
+	if r.plan == nil {
+		return changes, nil
+	}
+	if branch, why := r.plan.NotMerged(); why != "" {
+		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
+	}
+
+	for _, t := range r.plan.Gone {
+		dir := g.treeOf(t)
+		all := len(changes)
+		if changes = leave(changes, dir); len(changes) < all {
+			r.Lines = append(r.Lines, "the working tree "+dir+map[bool]string{true: " is gone here: what changed in it stays in " + g.side, false: " is gone in " + g.side + ": this one stays, as it changed"}[t.Here])
+		}
+	}
+
+	if r.plan.Parted && r.work != "" {
+		var err error
+		if changes, err = withoutCommitted(g.ctx, g.src, r.plan, r.work, changes); err != nil {
+			return nil, err
+		}
+	}
+
+	return g.finish(r, changes)
+}
+
+// at returns what a state has at a path, nil for nothing. It records an error in g.err.
+func (g *gitMerge) at(st *tree.State, at string) *tree.Inode {
+	n, err := treeFiles{g.src, st, at}.lookup(".")
+	g.err = errors.Join(g.err, err)
+	return n
+}
+
+// leave leaves out the changes of a directory, "" for none.
+func leave(changes []tree.Change, dir string) []tree.Change {
+	return slices.DeleteFunc(changes, func(c tree.Change) bool {
+		return dir != "" && threeway.Under(c.Path.String(), map[string]bool{dir: true}) != ""
+	})
+}
+
+// treeOf returns the directory of a linked working tree of the base, "" if it has none: where a .git names
+// its part of the git directory.
+func (g *gitMerge) treeOf(t gitdir.GoneTree) string {
+	parts := strings.Split(t.File, "/")
+	for i := range parts {
+		at := path.Join(parts[i:]...)
+		text, err := treeFiles{g.src, g.base, "."}.Read(at)
+		if err == nil && path.Base(at) == ".git" && strings.HasSuffix(strings.TrimSpace(string(text)), "/worktrees/"+t.ID) {
+			return path.Dir(at)
+		}
+	}
+	return ""
+}
+
+// filesIn are those changes of a git directory that are files. Of one that lies elsewhere there are none,
+// and none of another repository.
+func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
+	for _, c := range changes {
+		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && to.dir == "" && !m.Another && gitdir.IsFile(rel) {
+			files = append(files, c)
+		}
+	}
+	return files
+}
+
+// close removes what the plans have made.
+func (g *gitMerge) close() {
+	for _, temp := range g.temps {
+		_ = temp.Remove() // else another process does
+	}
+}

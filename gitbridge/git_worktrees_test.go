@@ -1,0 +1,37 @@
+package gitbridge
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestGoneWorktree: a linked working tree that one side has removed is not half there on the other, and
+// its commits have refs.
+func TestGoneWorktree(t *testing.T) {
+	isolate(t)
+	t.Setenv("HISTORIES", t.TempDir())
+	const commit, remove = `cd inner; echo new >new; echo x >>a; git add .; git commit -qm work; echo u >u`, `git worktree remove --force inner`
+	for name, c := range map[string]struct{ run, dir, said, check, want string }{
+		"removed here, commits there": {run: commit, dir: remove, said: "the working tree inner is gone here: what changed in it stays in the workspace",
+			check: `ls; git worktree list | wc -l; git log -1 --format=%s inner; git status -s`, want: "a\nb\nc\n1\nwork"},
+		"removed here, detached commits there": {run: `git -C inner checkout -q --detach; ` + commit, dir: remove, said: "amberfs/r/inner has the commits of the working tree inner",
+			check: `ls; git log -1 --format=%s amberfs/r/inner; git status -s`, want: "a\nb\nc\nwork"},
+		"removed there, commits here": {run: remove, dir: commit, said: "the working tree inner is gone in the workspace: this one stays, as it changed",
+			check: `ls inner; git worktree list | wc -l; git -C inner status -s; git log -1 --format=%s inner --`, want: "a\nb\nc\nnew\nu\n2\n?? u\nwork"},
+		"removed there": {run: remove, dir: `echo x >x`, check: `ls; git worktree list | wc -l`, want: "a\nb\nc\nx\n1"},
+		"detached commits on both sides": {run: `git -C inner checkout -q --detach; ` + commit, dir: `cd inner; git commit -q --allow-empty -m mine`, said: "amberfs/r/inner has the commits of the working tree inner",
+			check: `git log -1 --format=%s amberfs/r/inner; git -C inner log -1 --format=%s`, want: "work\nmine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "dir", mk+`mkdir .git/info; echo inner >.git/info/exclude; git worktree add -q inner -b inner; git -C inner status -s`)
+			r.mounts = true
+			r.in(r.run, c.run)
+			r.shell(r.dir, c.dir)
+			if said := r.applied(); !strings.Contains(said, c.said) {
+				t.Errorf("it said: %s\nwant: %s", said, c.said)
+			}
+			r.want(c.check, c.want)
+			r.shell(r.dir, "git fsck --strict")
+		})
+	}
+}

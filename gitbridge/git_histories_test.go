@@ -342,7 +342,7 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 		ours, theirs, to = theirs, ours, r.dir
 	}
 	p := &threeway.Plan{
-		Source: r.m.Src, Objects: r.m, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
+		Source: r.m.Src, Store: r.m.Text, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
 		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Join: h.join,
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})

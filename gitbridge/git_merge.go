@@ -83,7 +83,7 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 		}
 	}
 
-	return threeway.SortChanges(files), nil
+	return files, nil
 }
 
 // plan plans the merge of one git directory. It returns the changes that are files: all, if only one side

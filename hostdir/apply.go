@@ -100,10 +100,16 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	}
 
 	host.src, host.states = o.Source, []*tree.State{o.Base, o.Now}
+	texts, err := newTextLog(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("making a temporary file: %w", err)
+	}
+	defer texts.texts.Close()
+
+	o.Source = o.Source.WithLog(texts.over)
 	pl := &planner{
-		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun},
-		byPath: make(map[string]*decision), whole: make(map[string]bool), excluded: make(map[string]bool),
-		files: make(hostFiles), lost: make(map[fileKind][]*tree.Inode),
+		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun}, tree: newHostTree(host, &o, texts),
+		changes: make(map[string]tree.Change), files: make(map[*threeway.File]*hostFile), lost: make(map[fileKind][]*tree.Inode),
 	}
 	defer func() { pl.repos.close() }()
 
@@ -118,7 +124,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	}
 
 	w := newWriter(ctx, host, o, pl.res)
-	w.files, w.repos = pl.files, pl.repos
+	w.repos = pl.repos
 	for _, d := range pl.steps {
 		w.steps = append(w.steps, d.step)
 	}

@@ -1,51 +1,138 @@
 package hostdir
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A planner decides what an apply does. It changes nothing.
+// A planner plans an apply: it reads the directory as a tree, and merges the changes of the workspace
+// into that tree as a refresh does in the other direction. It changes nothing.
 type planner struct {
 	ctx  context.Context
 	o    ApplyOptions
 	host *host
 	res  *Applied
 
-	steps    []*decision // in the order of paths, a directory before its entries
-	byPath   map[string]*decision
-	excluded map[string]bool // paths that stay as they are, with all below them
-	whole    map[string]bool // directories of Mercurial and jj that are taken as a whole
-	blocked  []string
-	refused  bool // a conflict is not decided
-	files    hostFiles
-	lost     map[fileKind][]*tree.Inode // see findLost
-	repos    Repositories
+	changes map[string]tree.Change // from the base to the workspace, by path
+	tree    *hostTree
+	merge   *threeway.Plan
+	repos   Repositories
+	files   map[*threeway.File]*hostFile
+	lost    map[fileKind][]*tree.Inode // see findLost
 
-	mergedBytes int64 // of merged texts
+	steps   []*decision // in the order of paths, a directory before its entries
+	blocked []string
+	refused bool // a conflict is not decided
 }
 
-// A decision is a step, and why it is so.
+// A decision is a step, and the change of the workspace.
 type decision struct {
 	*step
-	choice     Choice
-	here, base *tree.Inode // the file of seen and its version in the base, nil if its attributes were not merged
-	marked     []byte      // the content with conflict markers
-	sameFile   bool        // the path has its file already
-	forced     bool        // it replaces what the directory changed
+	made tree.Change // its After is nil for a path that the workspace does not have
 }
 
 // planAll plans the changes from the base to the workspace.
 func (pl *planner) planAll() error {
+	changes, err := pl.chosenChanges()
+	if err != nil {
+		return err
+	}
+
+	if err := pl.readChanged(changes); err != nil {
+		return err
+	}
+
+	pl.merge = &threeway.Plan{
+		Source: pl.o.Source, Store: pl.tree.texts.store, Ours: pl.tree.edit.State, Now: time.Now().UnixNano(), Merge: pl.mergeLines, ByPath: true, Rule: pl.o.Rule,
+	}
+	if pl.o.Git != nil {
+		pl.merge.Git = pl.planGit
+	}
+	if err := pl.merge.TakeChanges(pl.ctx, threeway.Interval{Base: pl.o.Base, Theirs: pl.o.Now, Changes: changes}); err != nil {
+		return err
+	}
+
+	if err := pl.noteConflicts(); err != nil {
+		return err
+	}
+
+	return pl.makeSteps()
+}
+
+// readChanged reads what the directory has at the paths of changes, and at the other names of their files.
+func (pl *planner) readChanged(changes []tree.Change) error {
+	// The names of the base come first, so that files keep their numbers.
+	if err := pl.readLinks(changes, pl.o.Base, func(c tree.Change) *tree.Inode { return c.Before }); err != nil {
+		return err
+	}
+	if err := pl.readLinks(changes, pl.o.Now, func(c tree.Change) *tree.Inode { return c.After }); err != nil {
+		return err
+	}
+
+	for _, c := range changes {
+		pl.changes[c.Path.String()] = c
+		if c.After == nil || !c.After.IsDir() {
+			if err := pl.tree.readBelow(c.Path); err != nil {
+				return err
+			}
+		}
+
+		if dir, ok := threeway.WholeDir(c); ok {
+			if err := pl.readNamed(dir, pl.tree.readBelow); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// readLinks reads the names that the files of changes have in a state.
+func (pl *planner) readLinks(changes []tree.Change, st *tree.State, of func(tree.Change) *tree.Inode) error {
+	linked := make(map[uint64]bool)
+
+	for _, c := range changes {
+		n := of(c)
+		if n == nil {
+			continue
+		}
+		if err := pl.tree.read(c.Path); err != nil {
+			return err
+		}
+		if len(n.Links) < 2 || linked[n.Ino] {
+			continue
+		}
+		linked[n.Ino] = true
+
+		names, err := st.Paths(pl.o.Source, n)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := pl.readNamed(name, pl.tree.read); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// chosenChanges returns the changes to apply.
+func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	var changes, top []tree.Change
 	if err := tree.Diff(pl.ctx, pl.o.Source, pl.o.Base, pl.o.Now, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.Path == nil {
@@ -55,58 +142,289 @@ func (pl *planner) planAll() error {
 		}
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 
 	left, err := pl.leftOut(changes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-
 	pl.res.LeftOut = topmost(left, changes)
-	changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return left[c.Path.String()] })
 
-	changes, whole := threeway.SplitWhole(changes)
-	if changes, err = pl.planGit(changes); err != nil {
-		return err
+	stays := make(map[string]bool) // with all below
+	for _, c := range changes {
+		if dir, ok := threeway.WholeDir(c); ok && pl.o.ChoiceOf(c.Path.String()).Leave {
+			stays[dir] = true // no part of it is applied without the others
+		}
 	}
 
-	apart, err := pl.planWhole(whole)
+	chosen := top
+	for _, c := range changes {
+		p := c.Path.String()
+		if left[p] || inSet(c.Path, stays) {
+			continue
+		}
+		if c.After != nil && c.After.Type() == unix.S_IFSOCK {
+			pl.res.skip(c.Path, "sockets are not applied") // one is useless without its program
+			continue
+		}
+
+		leave, err := pl.choose(&c)
+		if err != nil {
+			return nil, err
+		}
+		if stays[p] = leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir(); !leave {
+			chosen = append(chosen, c)
+		}
+	}
+
+	return chosen, nil
+}
+
+// readNamed calls a method of hostTree for a path.
+func (pl *planner) readNamed(name string, read func(*tree.Path) error) error {
+	p, err := tree.ParsePath(name)
+	if err != nil {
+		return err
+	}
+	return read(p)
+}
+
+// planGit is threeway.Plan.Git: it plans the git directories.
+func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.Outcome, err error) {
+	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, Receiver{pl}}); err != nil {
+		return out, err
+	}
+	pl.res.Git, pl.res.Conflicts = pl.repos.Said, pl.repos.Conflicts
+	pl.refused = len(pl.repos.Conflicts) > 0
+
+	planned := make(map[string]bool)
+
+	for _, name := range pl.repos.Take {
+		if err := pl.readNamed(name, pl.tree.read); err != nil {
+			return out, err
+		}
+
+		is, err := pl.o.Now.At(pl.o.Source, name)
+		if err != nil {
+			return out, err
+		}
+		if isDir := pl.tree.places[name].isDir(); !isDir || is != nil && !is.IsDir() {
+			planned[name], out.Taken = true, append(out.Taken, name)
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(pl.repos.Merged)) {
+		if err := pl.readNamed(name, pl.tree.read); err != nil {
+			return out, err
+		}
+		file, mode := pl.repos.Merged[name], uint32(unix.S_IFREG|0o644)
+		if at := pl.tree.places[name]; at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG {
+			mode = at.st.Mode
+		}
+
+		edit := threeway.Edit{Path: name, Mode: threeway.Executable(mode, file.Exec)}
+		if file.Data != nil {
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
+		}
+		planned[name], out.Edits = true, append(out.Edits, edit)
+	}
+
+	for _, c := range pl.repos.Changes {
+		if !planned[c.Path.String()] {
+			out.Changes = append(out.Changes, c)
+		}
+	}
+
+	return out, nil
+}
+
+// mergeLines is threeway.Plan.Merge.
+func (pl *planner) mergeLines(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
+	if pl.o.MergeLines == nil {
+		return nil
+	}
+
+	err := pl.o.MergeLines(ctx, in, merged)
+	if k := errs.ScriptKind(err); err != nil && (k == errs.NotExist || k == errs.Damaged) {
+		return nil // the base's version cannot be read
+	}
+	if err != nil {
+		return fmt.Errorf("merging %q: %w", in.Path, err)
+	}
+
+	return nil
+}
+
+// makeSteps makes the steps of the plan.
+func (pl *planner) makeSteps() error {
+	steps, err := pl.merge.Steps()
 	if err != nil {
 		return err
 	}
 
-	changes = threeway.SortChanges(append(changes, apart...))
-	if err := pl.findFiles(changes); err != nil {
+	differs := make(map[string]*tree.Path)
+	for _, s := range steps {
+		differs[s.Path.String()] = s.Path
+	}
+	if err := pl.findFiles(slices.Collect(maps.Keys(differs))); err != nil {
 		return err
 	}
 
-	for _, c := range slices.Concat(top, changes) {
-		if err := pl.plan(c); err != nil {
-			return err
+	// A path that the directory has already gets its time.
+	conflicts := make(map[string]bool)
+	for _, p := range pl.merge.Conflicts {
+		conflicts[p] = true
+	}
+
+	all := maps.Clone(differs)
+	for p, c := range pl.changes {
+		if all[p] == nil && !inSet(c.Path, conflicts) {
+			all[p] = c.Path
 		}
 	}
 
-	return pl.planReplaced()
+	for _, name := range slices.SortedFunc(maps.Keys(all), tree.ComparePaths) {
+		p := all[name]
+		if err := pl.tree.read(p); err != nil {
+			return err
+		}
+
+		d := &decision{&step{seen: pl.tree.places[name], change: pl.changes[name]}, pl.changes[name]}
+		d.change.Path = p
+
+		if _, differ := differs[name]; differ {
+			err = pl.planStep(d)
+		} else {
+			err = pl.planTime(d)
+		}
+		if err != nil {
+			return err
+		}
+
+		if d.action != keep && !conflicts[name] {
+			pl.res.Plan = append(pl.res.Plan, Planned{Change: pl.changeAt(d)})
+		}
+		pl.steps = append(pl.steps, d)
+	}
+
+	return nil
+}
+
+// changeAt is the change of a step for questions: they cannot read what a merge made.
+func (pl *planner) changeAt(d *decision) tree.Change {
+	if d.made.Before != nil || d.made.After != nil {
+		return d.made
+	}
+	c := d.change
+	if c.After != nil {
+		n := *c.After
+		n.Content = nil
+		c.After = &n
+	}
+
+	return c
+}
+
+// planStep plans a path that differs from the plan.
+func (pl *planner) planStep(d *decision) error {
+	name := d.change.Path.String()
+	has, err := pl.tree.at(name)
+	if err != nil {
+		return err
+	}
+	f, err := pl.merge.File(name)
+	if err != nil {
+		return err
+	}
+
+	d.change.Before, d.change.After = has, nil
+	if has != nil {
+		was := *has
+		was.Mtime = timeOf(d.seen.st.Mtim) // names that were read change the time in the tree
+		d.was, d.change.Before = &was, &was
+	}
+
+	switch {
+	case f == nil:
+		d.change.What, d.action = tree.Removed, remove
+		return nil
+	case f.Node().IsDir():
+		d.action = makeDir
+		if has != nil && has.IsDir() {
+			d.action = attributes
+		}
+
+	default:
+		d.file = pl.files[f]
+		d.action = write
+		if d.file.at != nil && d.seen.exists && d.seen.id() == d.file.id {
+			d.action = attributes
+		}
+		d.was = d.file.was
+	}
+
+	n := *f.Node()
+	if has == nil {
+		d.change.What = tree.Added
+	} else if err := pl.compare(d, f, &n); err != nil {
+		return err
+	}
+	d.change.After = &n
+
+	return nil
+}
+
+// compare sets what differs at a path that stays. n is its planned inode.
+func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
+	has := d.change.Before
+	same, err := tree.SameData(pl.o.Source, has, n)
+	if err != nil {
+		return err
+	}
+
+	d.change.What &^= tree.Added | tree.Removed
+	if !same || d.change.What == 0 {
+		d.change.What |= tree.Data
+	}
+
+	// Another file has a number that no state has.
+	if was := f.Present(); was != nil && was.Ino == has.Ino && (d.file == nil || d.file.at == nil || d.file.id == d.seen.id()) {
+		n.Ino = has.Ino
+	} else if n.Ino == has.Ino {
+		n.Ino = 0
+	}
+
+	if same && d.made.Before != nil && d.made.After != nil {
+		if n.Mtime = has.Mtime; d.made.Before.Mtime != d.made.After.Mtime {
+			n.Mtime = d.made.After.Mtime
+		}
+	}
+
+	return nil
+}
+
+// planTime plans a path that is as it is to be, but for its time.
+func (pl *planner) planTime(d *decision) error {
+	has, err := pl.tree.at(d.change.Path.String())
+	if err != nil || has == nil || d.change.After == nil || has.IsDir() || d.change.After.IsDir() {
+		return err
+	}
+
+	same, err := tree.SameData(pl.o.Source, has, d.change.After)
+	if err != nil {
+		return err
+	}
+	if d.file = (&hostFile{}); same {
+		d.file.at, d.file.id = d.change.Path, d.seen.id()
+	}
+
+	return nil
 }
 
 // result has Applied say what is planned. It fails if that is not to be done.
 func (pl *planner) result() error {
 	res := pl.res
-	var paths []graft.PathChange
-
-	for _, d := range pl.steps {
-		d.was, d.all = pl.baseOf(d), d.forced
-		if d.action == keep {
-			continue
-		}
-		if !d.forced {
-			res.Plan = append(res.Plan, Planned{Change: d.change})
-		}
-
-		paths = append(paths, graft.PathChangeOf(graft.StepOf(d.change)))
-	}
-
 	if len(pl.blocked) > 0 {
 		res.Conflicts = pl.blocked
 		return fmt.Errorf("%w: %w", ErrConflict, errBlocked)
@@ -118,201 +436,130 @@ func (pl *planner) result() error {
 	for _, d := range pl.steps {
 		if d.action != keep {
 			res.count(d.step)
+			res.Paths = append(res.Paths, graft.PathChangeOf(graft.StepOf(d.change)))
 		}
 	}
 
-	slices.SortStableFunc(paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
-	res.Paths, res.Changed = append(res.Paths, paths...), len(paths)
+	slices.SortStableFunc(res.Paths, func(x, y graft.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
+	res.Changed = len(res.Paths)
 
 	return nil
 }
 
-// baseOf returns what the base has of the file of a step, nil for a new file.
-func (pl *planner) baseOf(d *decision) *tree.Inode {
-	n, was := d.change.After, d.change.Before
-	if n == nil {
-		return nil
-	}
-	if d.here != nil {
-		return d.here
-	}
+// noteConflicts lists the conflicts of the merge. A path with conflict markers is in conflict, and is
+// written nevertheless.
+func (pl *planner) noteConflicts() error {
+	replaced := make(map[string]bool) // directories in conflict with a file: all in them is in conflict, too
 
-	if f := pl.files[n.Ino]; f != nil && !n.IsDir() {
-		if was = f.was; was == nil && d.sameFile {
-			was = d.change.Before // other numbers, after a refresh
+	for _, name := range pl.merge.Conflicts {
+		c, err := pl.changeOf(name)
+		if err != nil {
+			return err
 		}
-	}
-	if was == nil || was.Type() != n.Type() {
-		return nil
-	}
+		if inSet(c.Path, replaced) {
+			continue
+		}
+		replaced[name] = c.After != nil && !c.After.IsDir()
 
-	return was
-}
-
-// plan plans one path. It is called for a directory before its entries.
-func (pl *planner) plan(c tree.Change) error {
-	if inSet(c.Path, pl.excluded) {
-		return nil
-	}
-
-	if c.After != nil && c.After.Type() == unix.S_IFSOCK {
-		pl.res.skip(c.Path, "sockets are not applied") // one is useless without its program
-		return nil
-	}
-
-	at, err := pl.host.look(c.Path)
-	if err != nil {
-		return err
-	}
-
-	d := &decision{step: &step{change: c, seen: at, text: pl.repos.Merged[c.Path.String()].Data}}
-	if inSet(c.Path, pl.whole) {
-		if err := pl.planIn(d); err != nil {
+		marked, err := pl.markedLines(c)
+		if err != nil {
+			return err
+		}
+		blocked, err := pl.isBlocked(c)
+		if err != nil {
 			return err
 		}
 
-		pl.add(d)
-		return nil
-	}
+		at := cmp.Or(c.Path.Short(), ".")
+		pl.res.Conflicts = append(pl.res.Conflicts, at)
+		pl.res.Plan = append(pl.res.Plan, Planned{c, true, blocked, marked != nil})
 
-	if only := minor(c) && c.What&tree.Links == 0; !only && pl.choose(d) {
-		return nil
-	}
+		switch rule := pl.o.Rule(name); {
+		case marked != nil && pl.o.ChoiceOf(name).Markers:
+			edit := threeway.Edit{Path: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(marked)), nil }}
+			if err := pl.merge.Edit(pl.ctx, []threeway.Edit{edit}); err != nil {
+				return err
+			}
 
-	conflict, err := pl.judge(d)
-	if err != nil || conflict && minor(c) {
-		return err
+		case rule == threeway.RefuseConflicts:
+			pl.refused = true
+		case rule == threeway.TakeTheirs && blocked:
+			pl.blocked = append(pl.blocked, at)
+		}
 	}
-
-	if conflict && !pl.conflict(d, at.unreachable != nil && !errors.Is(at.unreachable, unix.ENOENT)) {
-		pl.excluded[c.Path.String()] = true
-		return nil
-	}
-
-	pl.add(d)
 
 	return nil
 }
 
-func (pl *planner) add(d *decision) {
-	pl.steps = append(pl.steps, d)
-	pl.byPath[d.change.Path.String()] = d
+// changeOf is the change of a path from the base to the workspace.
+func (pl *planner) changeOf(name string) (c tree.Change, err error) {
+	if c, listed := pl.changes[name]; listed {
+		return c, nil
+	}
+
+	c.What = tree.Data
+	if c.Path, err = tree.ParsePath(name); err != nil {
+		return c, err
+	}
+	if c.Before, err = pl.o.Base.At(pl.o.Source, name); err != nil {
+		return c, err
+	}
+
+	c.After, err = pl.o.Now.At(pl.o.Source, name)
+	return c, err
+}
+
+// markedLines returns a text with conflict markers for a file in conflict, nil if it has none.
+func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
+	has, err := pl.tree.at(c.Path.String())
+	if err != nil || has == nil || c.After == nil || !has.IsRegular() || !c.After.IsRegular() || max(has.Size(), c.After.Size()) > threeway.MaxMerged {
+		return nil, err
+	}
+
+	base := &tree.Inode{}
+	if c.Before != nil && c.Before.IsRegular() {
+		base = c.Before
+	}
+	files := pl.o.Source.Files
+	in := threeway.Input{Base: base.Content.Reader(files), Ours: has.Content.Reader(files), Theirs: c.After.Content.Reader(files), Path: c.Path.String()}
+
+	err = pl.mergeLines(pl.ctx, in, func(m threeway.Merged) error {
+		if !m.Clean {
+			marked = bytes.Clone(m.Text)
+		}
+		return nil
+	})
+
+	return marked, err
+}
+
+// isBlocked reports whether no rule may replace what the directory has at a path: a file in the place of
+// a directory above, or a directory with files that the base has not.
+func (pl *planner) isBlocked(c tree.Change) (bool, error) {
+	name := c.Path.String()
+	has, err := pl.tree.at(name)
+	if err != nil {
+		return false, err
+	}
+	if has != nil && has.IsDir() && c.After != nil && !c.After.IsDir() {
+		return pl.tree.hasOnly(name)
+	}
+
+	return pl.tree.isInWay(name)
+}
+
+// inSet reports whether a path, or a directory above it, is in a set.
+func inSet(p *tree.Path, set map[string]bool) bool {
+	for ; len(set) > 0 && p != nil; p = p.Dir {
+		if set[p.String()] {
+			return true
+		}
+	}
+	return false
 }
 
 // minor reports whether only the time and other names of a file differ.
 func minor(c tree.Change) bool {
 	return c.Before != nil && c.After != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
 		(c.What&tree.Links == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)
-}
-
-// judge decides what is done at a path, and reports a conflict.
-func (pl *planner) judge(d *decision) (conflict bool, err error) {
-	c, at := d.change, d.seen
-	if at.unreachable != nil {
-		// The path above it does not exist, or is not a directory.
-		if c.After == nil {
-			return false, nil
-		}
-		above := pl.byPath[c.Path.Dir.String()]
-		if above == nil || above.change.After == nil || !above.change.After.IsDir() {
-			return true, nil
-		}
-
-		d.action = actionFor(c)
-
-		return false, nil
-	}
-
-	if c.Before != nil && c.Before.IsDir() && c.After != nil && c.After.IsDir() && at.isDir() {
-		d.sameFile = true
-		return pl.judgeAttrs(d, c.Before)
-	}
-
-	if f := pl.files.of(d.step); f != nil && f.at != nil && at.exists && at.id() == f.id {
-		d.sameFile = true
-		return pl.judgeAttrs(d, cmp.Or(f.was, c.Before))
-	}
-
-	if is, err := pl.isApplied(d); err != nil || is {
-		if is && pl.files.of(d.step) != nil {
-			d.action = write // another file with the same bytes
-		}
-		return false, err
-	}
-
-	if c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() && !at.exists {
-		d.action = actionFor(c) // an interrupted run removed what was there
-		return false, nil
-	}
-
-	files := pl.areFiles(d) && !minor(c)
-	if !files || !pl.goesOn(d) {
-		same, err := pl.host.same(pl.o.Source, c.Path, at, c.Before)
-		if err != nil {
-			return false, err
-		}
-
-		if same {
-			d.action = actionFor(c)
-			return false, nil
-		}
-	}
-
-	switch {
-	case files:
-		return pl.mergeFile(d)
-	case c.Before != nil:
-		return true, nil
-	}
-
-	clean, err := pl.mergeText(d)
-	return !clean, err
-}
-
-// planReplaced checks the directories that a file replaces: everything in them must be removed by a
-// step.
-func (pl *planner) planReplaced() error {
-	removed := make(map[string]bool)
-	for _, d := range pl.steps {
-		removed[d.change.Path.String()] = d.action == remove
-	}
-
-	steps := pl.steps
-	pl.steps = nil
-	for _, d := range steps {
-		if inSet(d.change.Path, pl.excluded) {
-			continue
-		}
-
-		if d.action == write && d.seen.isDir() {
-			below, err := pl.host.below(d.change.Path)
-			if err != nil {
-				return err
-			}
-
-			if slices.ContainsFunc(below, func(p *tree.Path) bool { return !removed[p.String()] }) && !pl.conflict(d, true) {
-				pl.excluded[d.change.Path.String()] = true
-				continue
-			}
-		}
-
-		pl.steps = append(pl.steps, d)
-	}
-
-	return nil
-}
-
-// inSet reports whether a path, or a directory above it, is in a set.
-func inSet(p *tree.Path, set map[string]bool) bool {
-	if len(set) == 0 {
-		return false
-	}
-
-	for ; p != nil; p = p.Dir {
-		if set[p.String()] {
-			return true
-		}
-	}
-
-	return false
 }

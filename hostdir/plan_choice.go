@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"bytes"
-	"cmp"
 	"path"
 	"time"
 
@@ -46,59 +45,24 @@ type Planned struct {
 	Lines    bool // its lines can get conflict markers
 }
 
-// choose applies the choice for a path to its step, and reports whether the directory
-// keeps what it has.
-func (pl *planner) choose(d *decision) (leave bool) {
-	c := &d.change
-	d.choice = pl.o.ChoiceOf(c.Path.String())
-	if d.choice.Leave && c.Before != nil && c.After != nil && c.Before.IsDir() != c.After.IsDir() {
-		pl.excluded[c.Path.String()] = true // with all below
-	}
-
-	if d.choice.Text != nil && c.After != nil {
-		n := *c.After
-		n.Mtime = time.Now().UnixNano()
-		c.After, d.text = &n, d.choice.Text
-	}
-
-	return d.choice.Leave
-}
-
-// isApplied reports whether the directory already has what a step would apply.
-func (pl *planner) isApplied(d *decision) (bool, error) {
-	c, at := d.change, d.seen
-	if d.text == nil {
-		return pl.host.same(pl.o.Source, c.Path, at, c.After)
-	}
-	if !at.exists || at.st.Mode != c.After.Mode || at.st.Size != int64(len(d.text)) {
+// choose applies the choice for a path to its change, and reports whether the directory keeps what it
+// has. A change of a time is not chosen.
+func (pl *planner) choose(c *tree.Change) (leave bool, err error) {
+	if minor(*c) && c.What&tree.Links == 0 {
 		return false, nil
 	}
 
-	has, err := pl.host.read(c.Path)
-	return bytes.Equal(has, d.text), err
-}
-
-// conflict records a conflict, and reports whether the path is written nevertheless. blocked means
-// that no rule may replace what the directory has.
-func (pl *planner) conflict(d *decision, blocked bool) (written bool) {
-	p := cmp.Or(d.change.Path.Short(), ".")
-	pl.res.Conflicts = append(pl.res.Conflicts, p)
-	pl.res.Plan = append(pl.res.Plan, Planned{d.change, true, blocked, d.marked != nil})
-	if d.choice.Markers && d.marked != nil {
-		pl.takeText(d, d.marked)
-		return true
+	choice := pl.o.ChoiceOf(c.Path.String())
+	if choice.Text == nil || c.After == nil {
+		return choice.Leave, nil
 	}
 
-	switch cmp.Or(d.choice.Conflicts, pl.o.Conflicts) {
-	case threeway.RefuseConflicts:
-		pl.refused = true
-	case threeway.TakeTheirs:
-		if blocked {
-			pl.blocked = append(pl.blocked, p)
-		}
-		pl.force(d)
-		return true
+	n := *c.After
+	n.Mtime = time.Now().UnixNano()
+	if n.Content, err = pl.tree.texts.store(pl.ctx, bytes.NewReader(choice.Text)); len(n.Links) > 1 {
+		n.Ino, n.Links, pl.tree.last = pl.tree.last, n.Links[:1], pl.tree.last-1
 	}
+	c.After, c.What = &n, c.What|tree.Data
 
-	return false
+	return choice.Leave, err
 }

@@ -1,21 +1,21 @@
 package hostdir
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A hostFile is a file that gets a name or changes, and its counterpart in the directory. Names and
-// files are applied separately, as they are separate in Unix: a file whose bytes stay keeps its
+// A hostFile is a file that gets a name or changes, and the file of the directory with its bytes. Names
+// and files are applied separately, as they are separate in Unix: a file whose bytes stay keeps its
 // inode, and names are links to it.
 type hostFile struct {
-	was *tree.Inode // its version in the base; nil for a new file
+	was *tree.Inode // the version that the directory has; nil for a new file
 	at  *tree.Path  // a path that it has in the directory; nil: it is written anew
 	id  fileID
 	// The writer's: the first step that wrote it, to which others link, and whether it has its attributes.
@@ -23,49 +23,42 @@ type hostFile struct {
 	set   bool
 }
 
-// hostFiles are the files that get names or change, by the workspace's inodes.
-type hostFiles map[uint64]*hostFile
-
-// of returns the file of a step, nil for one whose bytes are not the workspace's.
-func (files hostFiles) of(s *step) *hostFile {
-	if s.change.After == nil || s.change.After.IsDir() || s.text != nil {
-		return nil
-	}
-	return files[s.change.After.Ino]
-}
-
 func (p hostEntry) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
 
-// findFiles finds the files of the changes in the directory.
-func (pl *planner) findFiles(changes []tree.Change) error {
-	if err := pl.findLost(changes); err != nil {
+// findFiles finds the files of the directory with the bytes of planned files: first those that the plan
+// keeps, then those that lose a name, and then equal files of an earlier apply or another program.
+func (pl *planner) findFiles(paths []string) error {
+	if err := pl.findLost(); err != nil {
 		return err
 	}
-
+	slices.SortFunc(paths, tree.ComparePaths)
 	taken := make(map[fileID]bool)
 
-	for _, find := range []func(*hostFile, *tree.Path, *tree.Inode) (bool, error){pl.findKept, pl.findEqual} {
-		for _, c := range changes {
-			if c.After == nil || c.After.IsDir() {
-				continue
+	for _, find := range []func(f *threeway.File, at string) (*tree.Inode, error){pl.findKept, pl.findMoved, pl.findEqual} {
+		for _, at := range paths {
+			f, err := pl.merge.File(at)
+			if err != nil {
+				return err
 			}
-			f := pl.files[c.After.Ino]
-			if f == nil {
-				f = &hostFile{}
-				pl.files[c.After.Ino] = f
-			}
-			if f.at != nil {
+			if f == nil || f.Node().IsDir() {
 				continue
 			}
 
-			found, err := find(f, c.Path, c.After)
-			switch {
-			case err != nil:
+			to := pl.files[f]
+			if to == nil {
+				to = &hostFile{was: f.Present()}
+				pl.files[f] = to
+			}
+			if to.at != nil {
+				continue
+			}
+
+			has, err := find(f, at)
+			if err == nil && has != nil {
+				err = pl.useFile(to, f, has, taken)
+			}
+			if err != nil {
 				return err
-			case found && taken[f.id]:
-				f.at = nil // two files of the workspace are two here
-			case found:
-				taken[f.id] = true
 			}
 		}
 	}
@@ -73,89 +66,78 @@ func (pl *planner) findFiles(changes []tree.Change) error {
 	return nil
 }
 
-// findKept looks for a file of the base with the same bytes: first by the names that it keeps,
-// then by those that it loses.
-func (pl *planner) findKept(f *hostFile, _ *tree.Path, n *tree.Inode) (bool, error) {
-	kept, err := pl.o.Now.Paths(pl.o.Source, n)
+// useFile makes the file with an inode of the directory's tree that of a planned file, if it has the same
+// bytes. Two files of the workspace are two here.
+func (pl *planner) useFile(to *hostFile, f *threeway.File, has *tree.Inode, taken map[fileID]bool) error {
+	same, err := tree.SameData(pl.o.Source, has, f.Node())
+	is, known := pl.tree.owners[has.Ino]
+	if err != nil || !same || !known || taken[is.id] {
+		return err
+	}
+
+	// Another file of the plan may keep it.
+	other, err := pl.merge.Keeper(has)
 	if err != nil {
-		return false, err
+		return err
 	}
-
-	was, err := pl.inBase(n, kept)
-	if err != nil || was == nil {
-		return false, err
-	}
-
-	f.was = was
-	same, err := tree.SameData(pl.o.Source, was, n)
-	if err != nil || !same {
-		return false, err
-	}
-
-	names, err := pl.o.Base.Paths(pl.o.Source, was)
-	if err != nil {
-		return false, err
-	}
-
-	slices.SortFunc(names, func(x, y string) int {
-		if i, j := slices.Contains(kept, x), slices.Contains(kept, y); i != j {
-			return map[bool]int{true: -1, false: 1}[i]
+	if other != nil && other != f {
+		if same, err := tree.SameData(pl.o.Source, has, other.Node()); err != nil || same {
+			return err
 		}
-		return 0
-	})
+	}
 
-	return pl.findAt(f, names, was)
+	taken[is.id] = true
+	to.was, to.at, to.id = has, is.at, is.id
+
+	return nil
 }
 
-// inBase returns the version of a file in the base, nil for a new file. A refresh gives a file that
-// it reads again another number. Then it is, in this order, an equal file with the same name, an
-// equal file that loses its name, or another version with the same name that the workspace does not
-// have any more.
-func (pl *planner) inBase(n *tree.Inode, names []string) (*tree.Inode, error) {
-	was, err := pl.o.Base.Get(pl.o.Source, n.Ino)
-	if err == nil && was.Type() == n.Type() && was.Btime == n.Btime {
-		return was, nil
+func (pl *planner) findKept(f *threeway.File, _ string) (*tree.Inode, error) { return f.Present(), nil }
+
+func (pl *planner) findEqual(_ *threeway.File, at string) (*tree.Inode, error) {
+	n, err := pl.tree.at(at)
+	if n != nil && n.IsDir() {
+		return nil, err
 	}
+	return n, err
+}
+
+// findMoved returns the file of the directory that the workspace moved to a path: the base has it with
+// the same number. A refresh gives a file that it reads again another number; then it is an equal file
+// that loses its name.
+func (pl *planner) findMoved(_ *threeway.File, at string) (*tree.Inode, error) {
+	n := pl.changes[at].After
+	if n == nil || n.IsDir() {
+		return nil, nil
+	}
+
+	was, err := pl.o.Base.Get(pl.o.Source, n.Ino)
 	if err != nil && !errors.Is(err, tree.ErrNoInode) {
 		return nil, err
 	}
-
-	var version *tree.Inode
-
-	for _, name := range names {
-		was, err := pl.o.Base.At(pl.o.Source, name)
-		if err != nil {
-			return nil, err
-		}
-		if was == nil {
-			continue
-		}
-
-		now, err := pl.o.Now.Get(pl.o.Source, was.Ino)
-		if err != nil && !errors.Is(err, tree.ErrNoInode) {
-			return nil, err
-		}
-		if was.Type() != n.Type() || now != nil && now.Btime == was.Btime {
-			continue
-		}
-
-		same, err := tree.SameData(pl.o.Source, was, n)
-		if err != nil || same {
-			return was, err
-		}
-		// Files that were made in one tick of the clock have one time of birth.
-		if len(names) == 1 && was.Btime == n.Btime || isForeign(n) && kindOf(was, false) == kindOf(n, false) {
-			version = cmp.Or(version, was)
-		}
+	if err == nil && was.Type() == n.Type() && was.Btime == n.Btime {
+		return pl.hostInode(was.Ino)
 	}
 
-	for _, was := range pl.lost[kindOf(n, true)] {
+	for _, was := range pl.lost[kindOf(n)] {
 		if same, err := tree.SameData(pl.o.Source, was, n); err != nil || same {
-			return was, err
+			if err != nil {
+				return nil, err
+			}
+			return pl.hostInode(was.Ino)
 		}
 	}
 
-	return version, nil
+	return nil, nil
+}
+
+// hostInode returns the inode with a number in the tree of the directory, nil if there is none.
+func (pl *planner) hostInode(ino uint64) (*tree.Inode, error) {
+	n, err := pl.tree.edit.State.Get(pl.o.Source, ino)
+	if errors.Is(err, tree.ErrNoInode) {
+		return nil, nil
+	}
+	return n, err
 }
 
 // isForeign reports whether a file belongs to another user. It is not new then, as only root can
@@ -168,18 +150,12 @@ type fileKind struct {
 	size, mtime    int64
 }
 
-func kindOf(n *tree.Inode, withData bool) fileKind {
-	k := fileKind{kind: n.Type(), uid: n.UID, gid: n.GID}
-	if withData {
-		k.size, k.mtime = n.Size(), n.Mtime
-	}
-	return k
-}
+func kindOf(n *tree.Inode) fileKind { return fileKind{n.Type(), n.UID, n.GID, n.Size(), n.Mtime} }
 
 // findLost finds the files of the base that lose a name and whose number the workspace does not
 // have.
-func (pl *planner) findLost(changes []tree.Change) error {
-	for _, c := range changes {
+func (pl *planner) findLost() error {
+	for _, c := range pl.changes {
 		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
 			continue
 		}
@@ -188,55 +164,18 @@ func (pl *planner) findLost(changes []tree.Change) error {
 			return err
 		}
 		if now == nil || now.Btime != c.Before.Btime {
-			pl.lost[kindOf(c.Before, true)] = append(pl.lost[kindOf(c.Before, true)], c.Before)
+			pl.lost[kindOf(c.Before)] = append(pl.lost[kindOf(c.Before)], c.Before)
 		}
 	}
 	return nil
 }
 
-// findEqual looks for an equal file, of an earlier apply or another program, at one of the file's
-// names.
-func (pl *planner) findEqual(f *hostFile, p *tree.Path, n *tree.Inode) (bool, error) {
-	names := []string{p.String()}
-	if len(n.Links) > 1 {
-		var err error
-		if names, err = pl.o.Now.Paths(pl.o.Source, n); err != nil {
-			return false, err
-		}
+// isTakenOver reports whether a step makes a file of the user's own out of one of another user that
+// has a new name: a directory, or a file whose bytes changed, too.
+func (d *decision) isTakenOver() bool {
+	n, was := d.made.After, d.made.Before
+	if n == nil || !isForeign(n) || was != nil && was.UID == n.UID {
+		return false
 	}
-
-	found, err := pl.findAt(f, names, n)
-	if !found || err != nil || f.was == nil {
-		return found, err
-	}
-
-	there, err := pl.o.Base.At(pl.o.Source, f.at.String())
-	if there != nil && there.Ino != f.was.Ino {
-		f.was = nil // another file with these bytes, which gets all attributes
-	}
-
-	return true, err
-}
-
-// findAt looks for a file with the bytes of an inode at some names.
-func (pl *planner) findAt(f *hostFile, names []string, n *tree.Inode) (bool, error) {
-	for _, name := range names {
-		p, err := tree.ParsePath(name)
-		if err != nil {
-			return false, err
-		}
-
-		at, err := pl.host.look(p)
-		if err == nil && at.exists {
-			var same bool
-			if same, err = pl.host.sameData(pl.o.Source, p, at, n); same {
-				f.at, f.id = p, at.id()
-				return true, nil
-			}
-		}
-		if err != nil && !errors.Is(err, unix.EACCES) {
-			return false, err
-		}
-	}
-	return false, nil
+	return n.IsDir() || n.Mode&unix.S_IFMT != 0 && d.file != nil && d.file.at == nil
 }

@@ -30,8 +30,8 @@ func (pl *planner) noteUnlike() error {
 	seen := make(map[copyKind][]*decision)
 
 	for _, s := range pl.steps {
-		n, was := s.change.After, s.change.Before
-		if s.action != keep && n != nil && pl.isTakenOver(s) {
+		n, was := s.made.After, s.made.Before
+		if s.action != keep && s.isTakenOver() {
 			pl.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
 		}
 		if s.action == keep || n == nil || n.UID != uint32(os.Geteuid()) || was != nil && was.Ino == n.Ino {
@@ -56,7 +56,7 @@ func (pl *planner) noteUnlike() error {
 		untimed.mtime = 0
 
 		for _, s := range slices.Concat(seen[timed], seen[untimed]) {
-			text, err := pl.unlike(s.change.After, n, &shown)
+			text, err := pl.unlike(s.made.After, n, &shown)
 			if err != nil {
 				return err
 			}
@@ -67,17 +67,6 @@ func (pl *planner) noteUnlike() error {
 
 		return nil
 	})
-}
-
-// isTakenOver reports whether a step makes a file of the user's own out of one of another user that
-// has a new name: a directory, or a file whose bytes changed, too.
-func (pl *planner) isTakenOver(s *decision) bool {
-	n, was := s.change.After, s.change.Before
-	if !isForeign(n) || was != nil && was.UID == n.UID {
-		return false
-	}
-	f := pl.files.of(s.step)
-	return n.IsDir() || f != nil && f.at == nil
 }
 
 // kindOfCopy returns the kind of a file if it may be a copy that lost something: one that got the

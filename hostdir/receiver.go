@@ -11,42 +11,6 @@ import (
 // A Receiver is the directory that changes are applied to.
 type Receiver struct{ pl *planner }
 
-func (r Receiver) Below(dir string) (out []string, err error) {
-	p, err := tree.ParsePath(dir)
-	if err != nil {
-		return nil, err
-	}
-
-	at, err := r.pl.host.look(p)
-	if err != nil || !at.exists {
-		return nil, err
-	}
-	if out = append(out, dir); !at.isDir() {
-		return out, nil
-	}
-
-	below, err := r.pl.host.below(p)
-	for _, p := range below {
-		out = append(out, p.String())
-	}
-
-	return out, err
-}
-
-func (r Receiver) Has(name string, n *tree.Inode) (bool, error) {
-	p, err := tree.ParsePath(name)
-	if err != nil {
-		return false, err
-	}
-
-	at, err := r.pl.host.look(p)
-	if err != nil {
-		return false, err
-	}
-
-	return r.pl.host.same(r.pl.o.Source, p, at, n)
-}
-
 // Path is the path of the directory, without symbolic links.
 func (r Receiver) Path() string { return r.pl.host.path }
 

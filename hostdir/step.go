@@ -26,8 +26,7 @@ type step struct {
 	seen   hostEntry // what the directory had at the path when it was planned
 	action action
 	was    *tree.Inode // attributes that it shares with change.After stay as they are in the directory
-	all    bool        // if was is nil, a file that stays gets all attributes
-	text   []byte      // the content in place of the workspace's
+	file   *hostFile   // nil for a directory, and for no file
 
 	state state
 	how   placing
@@ -67,14 +66,3 @@ const (
 	moveName                 // a name that the file loses is renamed
 	stays                    // it is there: another name of it was overwritten
 )
-
-// actionFor returns the action that makes a path what the workspace has.
-func actionFor(c tree.Change) action {
-	switch {
-	case c.After == nil:
-		return remove
-	case c.After.IsDir():
-		return makeDir
-	}
-	return write
-}

@@ -20,7 +20,6 @@ type writer struct {
 	host  *host
 	res   *Applied
 	repos Repositories
-	files hostFiles
 
 	steps   []*step                // in the order of paths, a directory before its entries
 	staged  []*step                // what is placed by a rename or an overwrite, in the order of staging
@@ -36,7 +35,7 @@ func (w *writer) touch(ino uint64) {
 }
 
 func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writer {
-	return &writer{ctx: ctx, o: o, host: h, res: res, files: make(hostFiles), dirs: make(map[string]*touchedDir), touched: make(map[uint64]bool)}
+	return &writer{ctx: ctx, o: o, host: h, res: res, dirs: make(map[string]*touchedDir), touched: make(map[uint64]bool)}
 }
 
 // run writes everything under temporary names, and then renames it. It returns when that is on disk.
@@ -100,7 +99,7 @@ func (w *writer) run() error {
 func (w *writer) stageAll() error {
 	// Other names of a file that is overwritten are links to it.
 	for _, s := range w.steps {
-		if f := w.files.of(s); f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
+		if f := s.file; f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
 			if err := w.stage(s); err != nil {
 				return err
 			}
@@ -355,7 +354,7 @@ func (w *writer) finish(s *step) error {
 		return nil
 	}
 
-	f := w.files.of(s)
+	f := s.file
 	known := f != nil && f.at != nil && s.how != overwrite
 	switch {
 	case f != nil && f.set && !w.isApart(s, f):

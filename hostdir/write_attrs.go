@@ -153,7 +153,7 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has ho
 
 // isAgain reports whether a file that a step writes replaces one of the same inode.
 func (w *writer) isAgain(s *step) bool {
-	n, was := s.change.After, w.files[s.change.After.Ino].was
+	n, was := s.change.After, s.file.was
 	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
 
@@ -186,11 +186,11 @@ func (w *writer) setTime(s *step) error {
 
 // changeAttrs changes the attributes of a file that stays, once for all of its names.
 func (w *writer) changeAttrs(s *step) error {
-	if s.was == nil && !s.all {
+	if s.was == nil {
 		return nil
 	}
 
-	if f := w.files[s.change.After.Ino]; f != nil && !s.change.After.IsDir() {
+	if f := s.file; f != nil {
 		if f.set && !w.isApart(s, f) {
 			return nil
 		}

@@ -40,17 +40,15 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 		return false, nil // it is a file of its own
 	}
 
-	names, err := w.o.Base.Paths(w.o.Source, f.was)
-	for _, name := range names {
-		if source := w.leaving(name, f); source != nil && err == nil {
-			s.how, s.source, s.from = moveName, source, source.change.Path
-			w.unstage(s)
-			w.staged = append(w.staged, s)
-			return true, nil
-		}
+	source := w.leaving(f)
+	if source == nil {
+		return false, nil
 	}
 
-	return false, err
+	s.how, s.source, s.from = moveName, source, source.change.Path
+	w.unstage(s)
+	w.staged = append(w.staged, s)
+	return true, nil
 }
 
 // cannotLink reports whether a link is not possible there. Other errors, such as a full disk, may
@@ -59,10 +57,10 @@ func cannotLink(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// leaving returns the step that takes a name from a file, nil if there is none.
-func (w *writer) leaving(name string, f *hostFile) *step {
+// leaving returns the first step that takes a name from a file, nil if there is none.
+func (w *writer) leaving(f *hostFile) *step {
 	for _, s := range w.steps {
-		if s.action > attributes && s.how != stays && s.seen.exists && s.seen.id() == f.id && s.change.Path.String() == name && !w.isTaken(s) {
+		if s.action > attributes && s.how != stays && s.seen.exists && s.seen.id() == f.id && !w.isTaken(s) {
 			return s
 		}
 	}
@@ -108,7 +106,7 @@ func (w *writer) move(s *step) error {
 		return err
 	}
 
-	w.files[s.change.After.Ino].at = s.change.Path
+	s.file.at = s.change.Path
 	if other != nil {
 		other.from = s.from
 	}
@@ -119,7 +117,7 @@ func (w *writer) move(s *step) error {
 	case other == nil:
 		source.seen = hostEntry{}
 	case other == source:
-		w.files[other.change.After.Ino].at = other.change.Path
+		other.file.at = other.change.Path
 		w.reach(other, placed)
 	}
 

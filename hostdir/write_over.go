@@ -43,9 +43,7 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 // markOverwrite has a file overwritten. Its other names stay links to it.
 func (w *writer) markOverwrite(s *step) {
 	s.how = overwrite
-	if f := w.files.of(s); f != nil {
-		f.at, f.id = s.change.Path, s.seen.id()
-	}
+	s.file.at, s.file.id = s.change.Path, s.seen.id()
 }
 
 // inPlace reports whether a file can only be overwritten: the user may write it, but put
@@ -55,7 +53,7 @@ func (w *writer) inPlace(s *step) bool {
 	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || w.host.isNew(c.Path.Dir) {
 		return false
 	}
-	if f := w.files.of(s); f != nil && f.at != nil {
+	if s.file.at != nil {
 		return false // another name of it was overwritten
 	}
 

@@ -271,7 +271,7 @@ func TestApplyMakesNoFileOfALink(t *testing.T) {
 	n := &tree.Inode{Ino: 7, Mode: unix.S_IFLNK | 0o777, Target: "x", Links: make([]tree.Link, 2)}
 	s.change.After = n
 	other := &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("g"), After: n}, temp: "no such file"}
-	a.files[n.Ino] = &hostFile{first: other}
+	s.file = &hostFile{first: other}
 	if err := a.write(a.host.root, "second", s); err == nil {
 		t.Error("no error")
 	}

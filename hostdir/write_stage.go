@@ -1,7 +1,6 @@
 package hostdir
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -63,7 +62,7 @@ func (w *writer) prepare(s *step) error {
 		return w.stageDir(s, c.After.Mode&0o777|unfinished)
 	case w.inPlace(s):
 		w.markOverwrite(s)
-		w.files[c.After.Ino].first = s
+		s.file.first = s
 		w.staged = append(w.staged, s)
 		return nil
 	}
@@ -192,8 +191,8 @@ func removeBelow(dir int, name string) error {
 func (w *writer) write(dir int, tmp string, s *step) error {
 	c := s.change
 	n := c.After
-	f := w.files.of(s)
-	if f != nil && f.at != nil {
+	f := s.file
+	if f.at != nil {
 		if f.id == s.seen.id() && s.seen.exists {
 			s.how = stays
 			w.unstage(s)
@@ -205,8 +204,7 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 		}
 	}
 
-	file := w.files[n.Ino]
-	if to := file.first; to != nil && len(n.Links) > 1 && bytes.Equal(to.text, s.text) {
+	if to := f.first; to != nil {
 		from, err := w.host.walk(to.change.Path.Dir)
 		if err == nil {
 			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
@@ -217,7 +215,7 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 		} // else it is a file of its own
 	}
 
-	file.first = s
+	f.first = s
 
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -253,10 +251,6 @@ func (w *writer) writeFile(dir int, tmp string, s *step) error {
 
 // fill writes the content of a step into a new file.
 func (w *writer) fill(f *os.File, s *step) error {
-	if s.text != nil {
-		_, err := f.Write(s.text)
-		return err
-	}
 	return w.copyData(f, s.change.After.Content)
 }
 

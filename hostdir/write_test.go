@@ -22,14 +22,24 @@ func (a *applied) written(from, to *tree.State) *writer {
 	must.OK(a.t, err)
 	a.t.Cleanup(h.close)
 	w := newWriter(a.t.Context(), h, ApplyOptions{Source: a.m.Src, Base: from, Now: to}, &Applied{Dir: a.dir})
+	files := make(map[uint64]*hostFile)
 	must.OK(a.t, tree.Diff(w.ctx, a.m.Src, from, to, tree.DiffOptions{}, func(c tree.Change) error {
-		s := &step{change: c, action: actionFor(c)}
+		s := &step{change: c, action: write}
+		switch {
+		case c.After == nil:
+			s.action = remove
+		case c.After.IsDir():
+			s.action = makeDir
+		}
 		s.seen, err = h.look(c.Path)
 		if c.Before != nil && c.After != nil && c.Before.IsDir() && c.After.IsDir() {
 			s.action, s.was = attributes, c.Before
 		}
 		if s.action == write {
-			w.files[c.After.Ino] = &hostFile{}
+			if files[c.After.Ino] == nil {
+				files[c.After.Ino] = &hostFile{}
+			}
+			s.file = files[c.After.Ino]
 		}
 		w.steps = append(w.steps, s)
 		return err

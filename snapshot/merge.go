@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -89,6 +91,15 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
 
+// storeText stores the bytes of r as the content of a file.
+func (s *Store) storeText(ctx context.Context, r io.Reader) (*content.Content, error) {
+	sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, r)
+	if err != nil {
+		return nil, err
+	}
+	return content.Of(sealed), nil
+}
+
 // sides returns the states of a fork at its base and now, and the actors of the changes between
 // them. The change c holds both states.
 func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
@@ -140,7 +151,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	p := &threeway.Plan{
-		Source: c.w.store.src, Objects: c.w.store.cas, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Source: c.w.store.src, Store: c.w.store.storeText, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join, RefuseDiverged: o.RefuseDiverged,
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})

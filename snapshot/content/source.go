@@ -54,6 +54,12 @@ func (s *Source) With(o ObjectStore) *Source {
 	return &Source{objects: o, log: s.log, cache: s.cache}
 }
 
+// WithLog returns a source with the same cache that reads unsealed bytes from the log that over
+// returns. over gets the log of s.
+func (s *Source) WithLog(over func(Log) Log) *Source {
+	return &Source{objects: s.objects, log: over(s.log), cache: s.cache}
+}
+
 // CacheBytes returns the present size of the cache in bytes.
 func (s *Source) CacheBytes() int64 { return s.cache.Weight() }
 

@@ -181,7 +181,7 @@ func TestMerges(t *testing.T) {
 		}
 		rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[w.r.IntN(2)]
 		want, conflicts := merged(before, after, d.m, rule)
-		p := &threeway.Plan{Source: w.src, Objects: none{}, Ours: d.e.State, Now: w.time, ByPath: !undo, Rule: func(string) threeway.Rule { return rule }}
+		p := &threeway.Plan{Source: w.src, Ours: d.e.State, Now: w.time, ByPath: !undo, Rule: func(string) threeway.Rule { return rule }}
 		all, exact, err := p.TakeAll(t.Context(), threeway.Interval{Base: base, Theirs: theirs})
 		w.check(err)
 		if !slices.Equal(p.Conflicts, conflicts) {

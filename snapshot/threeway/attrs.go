@@ -60,6 +60,10 @@ type FileMerge struct {
 // MergeFile merges three versions of a file that is no directory. same reports whether two versions
 // have equal data.
 func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
+	if ours.Type() != base.Type() || theirs.Type() != base.Type() {
+		return mergeKinds(base, ours, theirs, same)
+	}
+
 	m.Node, m.Changed, m.OK = MergeAttrs(base, ours, theirs, RefuseConflicts)
 	unchanged, err := same(theirs, base)
 	if err != nil || unchanged {
@@ -85,6 +89,29 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	m.Lines = true
 	m.OK = m.OK && mergeable(base, ours, theirs)
 	return m, nil
+}
+
+// mergeKinds is MergeFile if a side replaced the file by one of another type: the other side must not have
+// changed it.
+func mergeKinds(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
+	equal := func(x, y *tree.Inode) bool {
+		if err != nil || x.Mode != y.Mode || x.UID != y.UID || x.GID != y.GID || !tree.SameXattrs(x, y) {
+			return false
+		}
+		var is bool
+		is, err = same(x, y)
+		return is
+	}
+
+	m.Node = *ours
+	switch {
+	case equal(theirs, base), equal(theirs, ours):
+		m.OK = true
+	case equal(ours, base):
+		m.Node, m.Changed, m.Taken, m.OK = *theirs, true, true, true
+	}
+
+	return m, err
 }
 
 // mergeable reports whether all versions of a file are regular files, small enough to be merged by

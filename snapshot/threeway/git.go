@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -29,6 +28,7 @@ type Sides struct {
 // An Outcome is what a merge of git directories came to.
 type Outcome struct {
 	Changes []tree.Change // those that are ordinary files
+	Taken   []string      // files that become as in theirs, whatever ours has
 	Edits   []Edit        // of files in git directories, and of those that follow HEAD
 	Said    []Repository
 	// Conflicts are paths of a merge of git, and those of refs, that Sides.Rule does not decide.
@@ -91,8 +91,8 @@ func InGit(p string) (repo, rel string, ok bool) {
 	return before + "/.git", rel, ok
 }
 
-// edit plans edits of files in git directories.
-func (p *Plan) edit(ctx context.Context, edits []Edit) error {
+// Edit plans edits of files, also of those in conflict.
+func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 	for _, e := range edits {
 		if p.stays(e.Path) {
 			continue
@@ -123,7 +123,7 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, in)
+		text, err := p.Store(ctx, in)
 		in.Close()
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (p *Plan) edit(ctx context.Context, edits []Edit) error {
 			n.Mode = e.Mode
 		}
 
-		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+		n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
 		p.stored = append(p.stored, n.Content)
 		p.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
 	}

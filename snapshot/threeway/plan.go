@@ -13,6 +13,7 @@ package threeway
 import (
 	"context"
 	"errors"
+	"io"
 	"path"
 	"slices"
 
@@ -31,13 +32,14 @@ type Interval struct {
 	View         uint32          // the view of Theirs
 	Changes      []tree.Change   // the changes to merge, from Base to Theirs, in the order of tree.Diff
 	Disputed     map[string]bool // paths of Changes that are conflicts, because other actors changed them, too
-	Whole        []string        // directories merged as one entry (see SplitWhole) that both sides changed; not in Changes
+	Whole        []string        // directories merged as one entry (see splitWhole) that both sides changed; not in Changes
+	Taken        []string        // paths that become as in Theirs, whatever Ours has; not in Changes
 }
 
 // A Plan is the planned result of a merge. The caller sets the fields down to DryRun.
 type Plan struct {
 	Source  *tree.Source
-	Objects content.ObjectStore // where merged texts are stored
+	Store   func(ctx context.Context, r io.Reader) (*content.Content, error) // stores merged texts
 	Ours    *tree.State
 	View    uint32                 // the view of Ours
 	Now     int64                  // the time of the merge, in ns
@@ -148,6 +150,29 @@ func (p *Plan) conflict(at string, theirs func() error) error {
 	}
 
 	return nil
+}
+
+// File returns the file of the plan at a path, nil if there is none. The names of one file return one
+// pointer.
+func (p *Plan) File(at string) (*File, error) { return p.get(at) }
+
+// A File is a file of the planned tree.
+type File = file
+
+// Node returns the planned inode.
+func (f *file) Node() *tree.Inode { return f.node }
+
+// Present returns the inode of ours that becomes the file, nil for a new file.
+func (f *file) Present() *tree.Inode { return f.present }
+
+// Keeper returns the file of the plan that an inode of ours becomes, nil if it loses all names.
+func (p *Plan) Keeper(n *tree.Inode) (*File, error) {
+	f := p.file(n)
+	names, err := p.namesOf(f, 1)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	return f, nil
 }
 
 // get returns the file of the plan at a path, nil if there is none.

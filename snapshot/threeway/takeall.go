@@ -26,7 +26,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	if err := tree.Diff(ctx, p.Source, of.Base, of.Theirs, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err != nil {
 		return nil, false, err
 	}
-	if err := p.takeFiles(ctx, of); err != nil {
+	if err := p.TakeChanges(ctx, of); err != nil {
 		return nil, false, err
 	}
 
@@ -34,9 +34,9 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 	return all, false, err
 }
 
-// takeFiles merges an interval. It merges git directories as repositories, directories of Mercurial
+// TakeChanges merges the changes of an interval. It merges git directories as repositories, directories of Mercurial
 // and jj as one entry each, and all other files one by one.
-func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
+func (p *Plan) TakeChanges(ctx context.Context, of Interval) error {
 	apart, err := p.splitWhole(&of)
 	if err != nil {
 		return err
@@ -52,10 +52,10 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 		if err != nil {
 			return err
 		}
-		of.Changes, p.Said = out.Changes, out.Said
+		of.Changes, of.Taken, p.Said = out.Changes, out.Taken, out.Said
 	}
 
-	of.Changes = SortChanges(append(of.Changes, apart...))
+	of.Changes = sortChanges(append(of.Changes, apart...))
 	if err := p.Run(func() error { return p.Take(ctx, of) }); err != nil {
 		return err
 	}
@@ -66,5 +66,5 @@ func (p *Plan) takeFiles(ctx context.Context, of Interval) error {
 		}
 	}
 
-	return p.edit(ctx, out.Edits)
+	return p.Edit(ctx, out.Edits)
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -93,13 +92,13 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 		return fmt.Errorf("%w: %s", ErrMeanwhile, at)
 	}
 
-	sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, strings.NewReader(d.Text))
+	text, err := p.Store(ctx, strings.NewReader(d.Text))
 	if err != nil {
 		return err
 	}
 
 	n := *f.node
-	n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+	n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
 	f.node, f.changed, p.planned[at], p.stored = &n, true, f, append(p.stored, n.Content)
 
 	return nil
@@ -142,13 +141,13 @@ func (p *Plan) mergeText(ctx context.Context, x textMerge) (clean bool, err erro
 		if !m.Clean {
 			return nil
 		}
-		sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, bytes.NewReader(m.Text))
+		text, err := p.Store(ctx, bytes.NewReader(m.Text))
 		if err != nil {
 			return err
 		}
 
 		n := x.file.node
-		n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+		n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
 		clean, p.stored = true, append(p.stored, n.Content)
 
 		return nil

@@ -12,15 +12,15 @@ import (
 // are one entry to a merge: files of two of them together are a repository that neither side had.
 var wholeDirs = map[string]string{".hg": "hg pull", ".jj": "jj git import"}
 
-// A Whole is a directory that is one entry to a merge, and what the other side changed in it.
-type Whole struct {
-	Dir     string
-	Changes []tree.Change
+// A whole is a directory that is one entry to a merge, and what the other side changed in it.
+type whole struct {
+	dir     string
+	changes []tree.Change
 }
 
-// SplitWhole takes the changes in directories that are one entry to a merge out of others. Times are
+// splitWholes takes the changes in directories that are one entry to a merge out of others. Times are
 // no changes.
-func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
+func splitWholes(changes []tree.Change) (rest []tree.Change, all []whole) {
 	of := make(map[string]int)
 
 	for _, c := range changes {
@@ -31,29 +31,29 @@ func SplitWhole(changes []tree.Change) (rest []tree.Change, whole []Whole) {
 			rest = append(rest, c)
 			continue
 		case !known:
-			i = len(whole)
-			of[dir], whole = i, append(whole, Whole{Dir: dir})
+			i = len(all)
+			of[dir], all = i, append(all, whole{dir: dir})
 		}
 
-		whole[i].Changes = append(whole[i].Changes, c)
+		all[i].changes = append(all[i].changes, c)
 	}
 
-	whole = slices.DeleteFunc(whole, func(w Whole) bool {
-		changed := slices.ContainsFunc(w.Changes, func(c tree.Change) bool {
+	all = slices.DeleteFunc(all, func(w whole) bool {
+		changed := slices.ContainsFunc(w.changes, func(c tree.Change) bool {
 			return c.Before == nil || c.After == nil || c.What&^(tree.Mtime|tree.Links) != 0
 		})
 		if !changed {
-			rest = append(rest, w.Changes...)
+			rest = append(rest, w.changes...)
 		}
 
 		return !changed
 	})
 
-	return SortChanges(rest), whole
+	return sortChanges(rest), all
 }
 
-// SortChanges puts changes in the order of tree.Diff.
-func SortChanges(changes []tree.Change) []tree.Change {
+// sortChanges puts changes in the order of tree.Diff.
+func sortChanges(changes []tree.Change) []tree.Change {
 	slices.SortStableFunc(changes, func(x, y tree.Change) int { return tree.ComparePaths(x.Path.String(), y.Path.String()) })
 	return changes
 }
@@ -72,37 +72,36 @@ func WholeDir(c tree.Change) (dir string, ok bool) {
 	return "", false
 }
 
-// A Receiver is the side that a directory is merged into.
-type Receiver interface {
-	Below(dir string) ([]string, error) // a directory that is there, and all paths below it
-	Has(p string, n *tree.Inode) (bool, error)
-}
-
-// Disputed reports whether the receiving side has something in the directory that is not as in the
-// base and not as in theirs. Else theirs can be taken whole, also if that was interrupted before.
-func (w Whole) Disputed(src *tree.Source, base, theirs *tree.State, ours Receiver) (bool, error) {
-	here, err := ours.Below(w.Dir)
+// disputed reports whether ours has something in the directory that is not as in the base and not as in
+// theirs. Else theirs can be taken whole, also if that was interrupted before.
+func (w whole) disputed(src *tree.Source, base, ours, theirs *tree.State) (bool, error) {
+	here, err := below(src, ours, w.dir)
 	if err != nil {
 		return false, err
 	}
 
-	before, err := Below(src, base, w.Dir)
+	before, err := below(src, base, w.dir)
 	if err != nil {
 		return false, err
 	}
 
 	for _, p := range append(here, before...) {
-		known := false
+		is, err := ours.At(src, p)
+		if err != nil {
+			return false, err
+		}
 
+		known := false
 		for _, st := range []*tree.State{base, theirs} {
 			n, err := st.At(src, p)
 			if err == nil && !known {
-				known, err = ours.Has(p, n)
+				known, err = sameOrNone(src, is, n)
 			}
 			if err != nil {
 				return false, err
 			}
 		}
+
 		if !known {
 			return true, nil
 		}
@@ -111,29 +110,21 @@ func (w Whole) Disputed(src *tree.Source, base, theirs *tree.State, ours Receive
 	return false, nil
 }
 
-// stateReceiver is a state that changes are merged into.
-type stateReceiver struct {
-	src *tree.Source
-	st  *tree.State
+// sameOrNone reports whether two inodes are equal, or both nil.
+func sameOrNone(src *tree.Source, x, y *tree.Inode) (bool, error) {
+	if x == nil || y == nil {
+		return x == y, nil
+	}
+	return tree.SameFile(src, x, y)
 }
 
-func (r stateReceiver) Below(dir string) ([]string, error) { return Below(r.src, r.st, dir) }
-
-// Below returns the path of a directory of a state and all paths below it, none if it is not there.
-func Below(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
+// below returns the path of a directory of a state and all paths below it, none if it is not there.
+func below(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
 	err = st.WalkFrom(context.Background(), src, dir, func(p *tree.Path, _ *tree.Inode) error {
 		out = append(out, p.String())
 		return nil
 	})
 	return out, err
-}
-
-func (r stateReceiver) Has(p string, n *tree.Inode) (bool, error) {
-	is, err := r.st.At(r.src, p)
-	if err != nil || is == nil || n == nil {
-		return is == nil && n == nil, err
-	}
-	return tree.SameFile(r.src, is, n)
 }
 
 // DecideHint adds to the hint about paths in conflict how commits get into a directory that is one
@@ -150,17 +141,17 @@ func DecideHint(hint string, conflicts []string) string {
 // splitWhole takes the directories that both sides changed, and that are one entry to the merge, out
 // of the changes of an interval. apart are the changes of those that theirs alone changed.
 func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
-	rest, whole := SplitWhole(of.Changes)
-	for _, w := range whole {
-		disputed, err := w.Disputed(p.Source, of.Base, of.Theirs, stateReceiver{p.Source, p.Ours})
+	rest, all := splitWholes(of.Changes)
+	for _, w := range all {
+		disputed, err := w.disputed(p.Source, of.Base, p.Ours, of.Theirs)
 		if err != nil {
 			return nil, err
 		}
 
 		if disputed {
-			of.Whole = append(of.Whole, w.Dir)
+			of.Whole = append(of.Whole, w.dir)
 		} else {
-			apart = append(apart, w.Changes...)
+			apart = append(apart, w.changes...)
 		}
 	}
 
@@ -168,8 +159,15 @@ func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
 	return apart, nil
 }
 
-// takeWhole makes the directories of Interval.Whole what they are in theirs, if the rule says so.
+// takeWhole makes the paths of Interval.Taken what they are in theirs, and the directories of
+// Interval.Whole if the rule says so.
 func (t *intervalMerge) takeWhole(ctx context.Context) error {
+	for _, at := range t.Taken {
+		if err := t.replace(ctx, at); err != nil {
+			return err
+		}
+	}
+
 	for _, dir := range t.Whole {
 		if err := t.conflict(dir, func() error { return t.replace(ctx, dir) }); err != nil {
 			return err

@@ -70,6 +70,13 @@ func (s *Source) With(o content.ObjectStore) *Source {
 	return &c
 }
 
+// WithLog is content.Source.WithLog.
+func (s *Source) WithLog(over func(content.Log) content.Log) *Source {
+	c := *s
+	c.Files = s.Files.WithLog(over)
+	return &c
+}
+
 // Counting returns a source that counts in n the bytes, approximately, of pages and inodes that were
 // copied in order to change them.
 func (s *Source) Counting(n *atomic.Int64) *Source {

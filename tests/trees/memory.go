@@ -168,6 +168,8 @@ func (m *Memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 		in.Mode, in.Target = unix.S_IFLNK|0o777, n.Data
 	case in.IsRegular():
 		in.Content = m.Content(t, n.Data)
+	case in.IsDir():
+		in.Nlink = 2
 	}
 	must.OK(t, st.Put(m.Src, m.Epoch, in))
 	m.Enter(t, st, parent, name, in)
@@ -179,6 +181,9 @@ func (m *Memory) Enter(t testing.TB, st *tree.State, parent uint64, name string,
 	d, err := st.Own(m.Src, m.Epoch, parent)
 	must.OK(t, err)
 	must.OK(t, d.Dir.Insert(m.Src, m.Epoch, tree.Dirent{Name: name, Ino: in.Ino, Type: in.Mode & unix.S_IFMT}))
+	if in.IsDir() {
+		d.Nlink++
+	}
 	must.OK(t, st.Put(m.Src, m.Epoch, d))
 }
 
@@ -200,6 +205,12 @@ func (m *Memory) Content(t testing.TB, data string) *content.Content {
 	}
 	must.OK(t, c.Truncate(m.Src.Files, int64(len(data))))
 	return c
+}
+
+// Text stores the bytes of r as the content of a file.
+func (m *Memory) Text(ctx context.Context, r io.Reader) (*content.Content, error) {
+	sealed, err := content.FromReader(ctx, &content.Sealer{Src: m.Src.Files, Objects: m}, r)
+	return content.Of(sealed), err
 }
 
 // Write makes the files of s below root.

@@ -1,0 +1,331 @@
+package hostdir
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A hostTree is a directory as a tree, which a merge can read: the base, with what the directory has at
+// the paths that were read. The other paths are assumed to be as in the base.
+type hostTree struct {
+	host      *host
+	src       *tree.Source
+	base, now *tree.State
+	texts     *textLog
+
+	edit   *tree.Editor
+	places map[string]hostEntry // of the paths that were read
+	listed map[string]bool      // directories that were read with all below
+	owners map[uint64]hostFile  // where the files are that were read, by their numbers in the tree
+	number map[fileID]uint64    // of the files that were read
+	last   uint64               // number of a file that the base does not have; they count down
+}
+
+// hostEpoch is the epoch of changes to the tree of a directory. No state has it.
+const hostEpoch = math.MaxUint64 - 1
+
+func newHostTree(h *host, o *ApplyOptions, texts *textLog) *hostTree {
+	return &hostTree{
+		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch},
+		places: make(map[string]hostEntry), listed: make(map[string]bool), owners: make(map[uint64]hostFile), number: make(map[fileID]uint64), last: tree.MaxIno,
+	}
+}
+
+// at returns the inode at a path, nil if there is none.
+func (h *hostTree) at(name string) (*tree.Inode, error) { return h.edit.State.At(h.src, name) }
+
+// read reads what the directory has at a path.
+func (h *hostTree) read(p *tree.Path) error {
+	name := p.String()
+	if _, done := h.places[name]; done {
+		return nil
+	}
+
+	if p != nil {
+		if err := h.read(p.Dir); err != nil {
+			return err
+		}
+	}
+
+	at, err := h.host.look(p)
+	if err != nil {
+		return err
+	}
+	h.places[name] = at
+
+	was, err := h.at(name)
+	if err != nil {
+		return err
+	}
+
+	switch {
+	case at.exists:
+		err = h.put(p, at, was)
+	case was != nil:
+		err = h.remove(p)
+	}
+
+	return err
+}
+
+// readBelow reads a path and, if it is a directory, all below.
+func (h *hostTree) readBelow(p *tree.Path) error {
+	if err := h.read(p); err != nil || h.listed[p.String()] || !h.places[p.String()].isDir() {
+		return err
+	}
+	h.listed[p.String()] = true
+
+	entries, err := h.host.below(p)
+	if err != nil {
+		return err
+	}
+
+	// A name of the base that the directory does not have is among them, too.
+	if err := h.base.WalkFrom(h.texts.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error {
+		entries = append(entries, q)
+		return nil
+	}); err != nil {
+		return err
+	}
+
+	for _, q := range entries {
+		if err := h.read(q); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// parent returns the number of the directory that has a path.
+func (h *hostTree) parent(p *tree.Path) (uint64, error) {
+	n, err := h.edit.State.Resolve(h.src, p.Dir.String())
+	if err != nil {
+		return 0, err
+	}
+	return n.Ino, nil
+}
+
+func (h *hostTree) remove(p *tree.Path) error {
+	parent, err := h.parent(p)
+	if err != nil {
+		return err
+	}
+	h.edit.RemoveAll(parent, p.Name, func(uint64, string, *tree.Inode, bool) {})
+	return h.edit.Err()
+}
+
+// put gives a path the file that the directory has there. was is the inode that the tree has.
+func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
+	isDir := at.isDir()
+	if number, known := h.number[at.id()]; known && !isDir {
+		return h.link(p, number, was)
+	}
+
+	n, same, err := h.inode(p, at, was)
+	if err != nil {
+		return err
+	}
+
+	switch again := was != nil && was.Type() == n.Type(); {
+	case again && h.continues(was, n):
+		n.Ino = was.Ino
+		if !same {
+			own := h.edit.Own(was.Ino)
+			own.SetAttrs(n, n.Ctime)
+			own.Content, own.Target, own.Rdev = n.Content, n.Target, n.Rdev
+		}
+
+	default:
+		if was != nil {
+			if err := h.remove(p); err != nil {
+				return err
+			}
+		}
+
+		parent, err := h.parent(p)
+		if err != nil {
+			return err
+		}
+
+		n.Ino, h.last = h.last, h.last-1
+		h.edit.Add(parent, p.Name, n)
+	}
+
+	if !isDir {
+		h.number[at.id()] = n.Ino
+		h.owners[n.Ino] = hostFile{at: p, id: at.id()}
+	}
+
+	return h.edit.Err()
+}
+
+// continues reports whether the file at a name of was has its number: no other file that was read has it
+// and, if there are several names, it has the same contents.
+func (h *hostTree) continues(was, n *tree.Inode) bool {
+	_, taken := h.owners[was.Ino]
+	return was.IsDir() || !taken && (len(was.Links) == 1 || n.Content == was.Content)
+}
+
+// link gives a path a file that has another name.
+func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
+	if was != nil && was.Ino == number {
+		return nil
+	}
+	if was != nil {
+		if err := h.remove(p); err != nil {
+			return err
+		}
+	}
+
+	parent, err := h.parent(p)
+	if err != nil {
+		return err
+	}
+	h.edit.Link(parent, p.Name, number)
+
+	return h.edit.Err()
+}
+
+// inode describes what the directory has at a path. same is set if it equals was.
+func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.Inode, same bool, err error) {
+	st := &at.st
+	n = &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Nlink: 1, Mtime: timeOf(st.Mtim)}
+	if at.isDir() {
+		n.Nlink = 2
+	}
+
+	kept := was != nil && was.Mode == n.Mode && was.UID == n.UID && was.GID == n.GID
+	if kept && was.Mtime == n.Mtime && was.Ctime == changeTime(st) && (!was.IsRegular() || was.Size() == st.Size) {
+		n.Xattrs, n.Content, n.Target, n.Rdev = was.Xattrs, was.Content, was.Target, was.Rdev
+		return n, true, nil
+	}
+
+	n.Xattrs, err = h.host.xattrs(p)
+	if errors.Is(err, unix.EACCES) {
+		if err = nil; was != nil {
+			n.Xattrs = was.Xattrs
+		}
+	}
+	if err == nil && !at.isDir() {
+		err = h.data(p, at, n)
+	}
+
+	same = kept && was.Mtime == n.Mtime && tree.SameXattrs(was, n) && was.Content == n.Content && was.Target == n.Target && was.Rdev == n.Rdev
+	return n, same, err
+}
+
+// data sets the contents of a file that is no directory: those of the base or of the workspace if they
+// are equal, else those of the directory.
+func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) error {
+	var versions [2]*tree.Inode
+
+	for i, st := range []*tree.State{h.base, h.now} {
+		v, err := st.At(h.src, p.String())
+		if err != nil {
+			return err
+		}
+		if versions[i] = v; v == nil || v.IsDir() {
+			continue
+		}
+
+		same, err := h.host.sameData(h.src, p, at, v)
+		if err != nil {
+			return err
+		}
+		if same {
+			n.Content, n.Target, n.Rdev = v.Content, v.Target, v.Rdev
+			return nil
+		}
+	}
+
+	half, err := h.halfWritten(p, at, versions[0], versions[1])
+	switch {
+	case err != nil:
+		return err
+	case half:
+		n.Content = versions[0].Content
+	case n.IsSymlink():
+		n.Target, err = h.host.readlink(p)
+	case n.IsRegular():
+		n.Content, err = h.texts.ofFile(p, at.st.Size)
+	case n.Type() == unix.S_IFBLK, n.Type() == unix.S_IFCHR:
+		n.Rdev = uint32(at.st.Rdev)
+	}
+
+	return err
+}
+
+// halfWritten reports whether an apply was killed while it overwrote a file. Such a file counts as not
+// changed since the base.
+func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) (bool, error) {
+	st := at.st
+	if os.Geteuid() == 0 || was == nil || is == nil || was.Ino != is.Ino || !is.IsRegular() ||
+		st.Mode != was.Mode || st.Size > max(was.Size(), is.Size()) || st.Size < min(was.Size(), is.Size()) {
+		return false, nil
+	}
+	if dir, err := h.host.dirOf(p); err != nil || st.Uid == uint32(os.Geteuid()) && !lockedDir(dir) {
+		return false, err
+	}
+
+	f, err := h.host.file(p)
+	if err != nil {
+		return false, errs.Except(err, unix.EACCES)
+	}
+	defer f.Close()
+
+	before, after := was.Content.Reader(h.src.Files), is.Content.Reader(h.src.Files)
+	var here, x, y [64 << 10]byte
+
+	for off := int64(0); off < st.Size; off += int64(len(here)) {
+		n, err := f.ReadAt(here[:], off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+
+		i, err := before.ReadAt(x[:], off)
+		j, jerr := after.ReadAt(y[:], off)
+		for _, err := range []error{err, jerr} {
+			if err != nil && !errors.Is(err, io.EOF) {
+				return false, nil
+			}
+		}
+
+		for k, b := range here[:n] {
+			if (k >= i || b != x[k]) && (k >= j || b != y[k]) {
+				return false, nil
+			}
+		}
+	}
+
+	return true, nil
+}
+
+// hasOnly reports whether the directory has something below a path that the base has not.
+func (h *hostTree) hasOnly(name string) (bool, error) {
+	only := false
+	err := h.edit.State.WalkFrom(h.texts.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
+		n, err := h.base.At(h.src, p.String())
+		only = only || n == nil && p.String() != name
+		return err
+	})
+	return only, err
+}
+
+// isInWay reports whether a file is in the place of a directory above a path.
+func (h *hostTree) isInWay(name string) (bool, error) {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if n, err := h.at(dir); err != nil || n != nil {
+			return n != nil && !n.IsDir(), err
+		}
+	}
+	return false, nil
+}

@@ -100,15 +100,12 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	}
 
 	host.src, host.states = o.Source, []*tree.State{o.Base, o.Now}
-	texts, err := newTextLog(ctx, host)
-	if err != nil {
-		return nil, fmt.Errorf("making a temporary file: %w", err)
-	}
-	defer texts.texts.Close()
+	texts := &textLog{host: host}
+	defer texts.close()
 
 	o.Source = o.Source.WithLog(texts.over)
 	pl := &planner{
-		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun}, tree: newHostTree(host, &o, texts),
+		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun}, tree: newHostTree(ctx, host, &o, texts),
 		changes: make(map[string]tree.Change), files: make(map[*threeway.File]*hostFile), lost: make(map[fileKind][]*tree.Inode),
 	}
 	defer func() { pl.repos.close() }()

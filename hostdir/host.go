@@ -1,11 +1,9 @@
 package hostdir
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -13,9 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/content"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -192,37 +187,6 @@ func (h *host) look(p *tree.Path) (at hostEntry, err error) {
 	return at, nil
 }
 
-// same reports whether a path has a file with the type, permissions and bytes of an inode. Of
-// directories only the type counts. A nil inode is the same as no file.
-func (h *host) same(src *tree.Source, p *tree.Path, at hostEntry, n *tree.Inode) (bool, error) {
-	if n == nil || !at.exists {
-		return n == nil && !at.exists, nil
-	}
-	if !n.IsDir() && at.st.Mode != n.Mode {
-		return false, nil
-	}
-	return h.sameData(src, p, at, n)
-}
-
-// sameData is same without the permissions.
-func (h *host) sameData(src *tree.Source, p *tree.Path, at hostEntry, n *tree.Inode) (bool, error) {
-	switch {
-	case at.st.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT:
-		return false, nil
-	case n.IsDir():
-		return true, nil
-	case n.IsSymlink():
-		target, err := h.readlink(p)
-		return target == n.Target, err
-	case n.IsRegular():
-		if at.st.Size != n.Size() {
-			return false, nil
-		}
-		return h.sameBytes(src, p, n)
-	}
-	return uint32(at.st.Rdev) == n.Rdev, nil
-}
-
 func (h *host) readlink(p *tree.Path) (string, error) {
 	dir, err := h.dirOf(p)
 	if err != nil {
@@ -253,81 +217,6 @@ func openIn(dir int, name string, how int) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-// read returns the bytes of a regular file, which must not be over threeway.MaxMerged.
-func (h *host) read(p *tree.Path) ([]byte, error) {
-	f, err := h.file(p)
-	if err != nil {
-		return nil, err
-	}
-
-	b, err := io.ReadAll(io.LimitReader(f, threeway.MaxMerged+1))
-	if err == nil && len(b) > threeway.MaxMerged {
-		err = unix.EFBIG
-	}
-
-	return b, errors.Join(reason(err), f.Close())
-}
-
-// sameBytes compares a file with an inode of the same size. What is a hole in both is not read.
-// A file that may not be read is the same if it has the same time.
-func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
-	f, err := h.file(p)
-	if errors.Is(err, unix.EACCES) {
-		now, err := h.look(p)
-		return err == nil && timeOf(now.st.Mtim) == n.Mtime, err
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
-	}
-	defer f.Close()
-
-	then := n.Content.Reader(src.Files)
-	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
-
-	for off := int64(0); ; {
-		if off, err = h.nextData(src, f, n, off); err != nil || off >= n.Size() {
-			return err == nil, err
-		}
-
-		i, ierr := f.ReadAt(x, off)
-		j, jerr := then.ReadAt(y, off)
-		if !bytes.Equal(x[:i], y[:j]) {
-			return false, nil
-		}
-		if k := errs.ScriptKind(jerr); k == errs.NotExist || k == errs.Damaged {
-			return false, nil // the file changed before the import had read it
-		}
-
-		for _, err := range []error{ierr, jerr} {
-			if err != nil && !errors.Is(err, io.EOF) {
-				return false, fmt.Errorf("reading %q: %w", p.Short(), reason(err))
-			}
-		}
-
-		off += int64(i)
-		if ierr != nil || jerr != nil {
-			return ierr != nil && jerr != nil, nil
-		}
-	}
-}
-
-// nextData returns where a file or an inode has data, at off or after it.
-func (h *host) nextData(src *tree.Source, f *os.File, n *tree.Inode, off int64) (int64, error) {
-	here, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		here = n.Size()
-	} else if err != nil {
-		return off, nil // all is data
-	}
-
-	then, err := n.Content.SeekData(src.Files, off, 1)
-	if errors.Is(err, content.ErrNoData) {
-		then, err = n.Size(), nil
-	}
-
-	return min(here, then), err
 }
 
 // below returns the paths in a directory, at any depth.

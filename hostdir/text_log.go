@@ -2,39 +2,31 @@ package hostdir
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A textLog is a log of unsealed bytes over the log of a source. It has the texts that a plan made, in a
-// file without a name, and files of the directory, which it reads when a merge does.
+// A textLog is a log of unsealed bytes over the log of a source. It has the texts that a plan made, and the
+// files of the directory, which it reads when a merge does.
 type textLog struct {
 	content.Log
-	ctx   context.Context
 	host  *host
-	texts *os.File
-	end   int64        // of texts
-	files []*tree.Path // see payloads
+	texts *os.File // without a name; nil until there is a text
+	end   int64    // of texts
+	files []*tree.Path
+	open  *os.File // the file that was read last, nil for none
+	last  int64    // its payload
 }
 
-// Payloads of a textLog: storedText is of texts, and lower ones count down through files. A journal has
-// none below 0.
+// storedText is the payload of texts. Those of files are lower. A journal has none below 0.
 const storedText = -1
-
-func newTextLog(ctx context.Context, h *host) (*textLog, error) {
-	f, err := os.CreateTemp("", "amberfs-apply-*")
-	if err != nil {
-		return nil, err
-	}
-	return &textLog{ctx: ctx, host: h, texts: f}, os.Remove(f.Name())
-}
 
 // over returns the log over another one.
 func (l *textLog) over(below content.Log) content.Log {
@@ -42,51 +34,90 @@ func (l *textLog) over(below content.Log) content.Log {
 	return l
 }
 
+func (l *textLog) close() {
+	for _, f := range []*os.File{l.texts, l.open} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
 // store stores a text.
 func (l *textLog) store(_ context.Context, r io.Reader) (*content.Content, error) {
+	if l.texts == nil {
+		f, err := os.CreateTemp("", "amberfs-apply-*")
+		if err != nil {
+			return nil, err
+		}
+		if l.texts = f; os.Remove(f.Name()) != nil {
+			return nil, errors.New("a temporary file cannot be removed: " + f.Name())
+		}
+	}
+
 	at := l.end
 	n, err := io.Copy(io.NewOffsetWriter(l.texts, at), r)
 	l.end += n
 	if err != nil {
 		return nil, err
 	}
-	return contentOf(n, at, storedText)
+
+	c := content.New(hostEpoch)
+	return c, c.Write(nil, 0, n, at, storedText)
 }
 
-// ofFile returns the contents of a file of the directory.
+// ofFile returns the contents of a file of the directory, without its holes.
 func (l *textLog) ofFile(p *tree.Path, size int64) (*content.Content, error) {
 	l.files = append(l.files, p)
-	return contentOf(size, 0, storedText-int64(len(l.files)))
-}
+	payload := storedText - int64(len(l.files))
+	parts := []content.Part{{N: size}} // all is data
 
-func contentOf(n, at, payload int64) (*content.Content, error) {
+	f, err := l.file(payload)
+	if err == nil {
+		if holes, _, herr := dataOf(f, size); herr == nil && holes != nil {
+			parts = holes
+		}
+	}
+	if err != nil && !errors.Is(err, unix.EACCES) {
+		return nil, err
+	}
+
 	c := content.New(hostEpoch)
-	return c, c.Write(nil, 0, n, at, payload)
+	for _, part := range parts {
+		if err := c.Write(nil, part.Off, part.N, part.Off, payload); err != nil {
+			return nil, err
+		}
+	}
+
+	return c, c.Truncate(nil, size)
 }
 
-// ReadAt is a method of content.Log. A file that may not be read has bytes that no other file has.
+// file opens the file with a payload. The next call closes it.
+func (l *textLog) file(payload int64) (f *os.File, err error) {
+	if l.open != nil && l.last == payload {
+		return l.open, nil
+	}
+	if l.open != nil {
+		l.open.Close()
+	}
+
+	l.last = payload
+	l.open, err = l.host.file(l.files[storedText-1-payload]) // nil after an error
+	return l.open, err
+}
+
+// ReadAt is a method of content.Log.
 func (l *textLog) ReadAt(p []byte, at, payload int64) error {
-	switch {
-	case payload >= 0:
+	if payload >= 0 {
 		return l.Log.ReadAt(p, at, payload)
-	case payload == storedText:
-		_, err := l.texts.ReadAt(p, at)
-		return err
 	}
 
-	f, err := l.host.file(l.files[storedText-1-payload])
-	if errors.Is(err, unix.EACCES) {
-		_, err = rand.Read(p)
-		return err
+	f, err := l.texts, error(nil)
+	if payload != storedText {
+		f, err = l.file(payload)
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-
-	if _, err = f.ReadAt(p, at); errors.Is(err, io.EOF) {
-		err = nil // it became shorter: the writer sees that it changed
+	if err == nil {
+		_, err = f.ReadAt(p, at)
 	}
 
-	return err
+	return errs.Except(err, io.EOF) // it became shorter: the writer sees that it changed
 }

@@ -1,11 +1,15 @@
 package hostdir
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +24,7 @@ type hostTree struct {
 	src       *tree.Source
 	base, now *tree.State
 	texts     *textLog
+	ctx       context.Context
 
 	edit   *tree.Editor
 	places map[string]hostEntry // of the paths that were read
@@ -32,9 +37,9 @@ type hostTree struct {
 // hostEpoch is the epoch of changes to the tree of a directory. No state has it.
 const hostEpoch = math.MaxUint64 - 1
 
-func newHostTree(h *host, o *ApplyOptions, texts *textLog) *hostTree {
+func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) *hostTree {
 	return &hostTree{
-		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch},
+		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch},
 		places: make(map[string]hostEntry), listed: make(map[string]bool), owners: make(map[uint64]hostFile), number: make(map[fileID]uint64), last: tree.MaxIno,
 	}
 }
@@ -89,7 +94,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	}
 
 	// A name of the base that the directory does not have is among them, too.
-	if err := h.base.WalkFrom(h.texts.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error {
+	if err := h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error {
 		entries = append(entries, q)
 		return nil
 	}); err != nil {
@@ -223,9 +228,21 @@ func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.I
 	return n, same, err
 }
 
-// data sets the contents of a file that is no directory: those of the base or of the workspace if they
-// are equal, else those of the directory.
-func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) error {
+// data sets the contents of a file that is no directory. They are those of the base or of the workspace if
+// they are equal.
+func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
+	switch n.Type() {
+	case unix.S_IFLNK:
+		n.Target, err = h.host.readlink(p)
+	case unix.S_IFREG:
+		n.Content, err = h.texts.ofFile(p, at.st.Size)
+	case unix.S_IFBLK, unix.S_IFCHR:
+		n.Rdev = uint32(at.st.Rdev)
+	}
+	if err != nil {
+		return err
+	}
+
 	var versions [2]*tree.Inode
 
 	for i, st := range []*tree.State{h.base, h.now} {
@@ -237,31 +254,40 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) error {
 			continue
 		}
 
-		same, err := h.host.sameData(h.src, p, at, v)
+		same, err := h.sameData(n, v)
 		if err != nil {
-			return err
+			return fmt.Errorf("reading %q: %w", p.Short(), err)
 		}
 		if same {
-			n.Content, n.Target, n.Rdev = v.Content, v.Target, v.Rdev
+			n.Content = v.Content
 			return nil
 		}
 	}
 
-	half, err := h.halfWritten(p, at, versions[0], versions[1])
-	switch {
-	case err != nil:
+	if n.IsRegular() && h.texts.open == nil { // it may not be read: it has bytes that no other file has
+		n.Content, err = h.texts.store(h.ctx, strings.NewReader("\x00"+rand.Text()))
 		return err
-	case half:
+	}
+
+	half, err := h.halfWritten(p, at, versions[0], versions[1])
+	if half {
 		n.Content = versions[0].Content
-	case n.IsSymlink():
-		n.Target, err = h.host.readlink(p)
-	case n.IsRegular():
-		n.Content, err = h.texts.ofFile(p, at.st.Size)
-	case n.Type() == unix.S_IFBLK, n.Type() == unix.S_IFCHR:
-		n.Rdev = uint32(at.st.Rdev)
 	}
 
 	return err
+}
+
+// sameData reports whether a file of the directory has the contents of an inode. A file that may not be read
+// has them if it has the same time.
+func (h *hostTree) sameData(n, v *tree.Inode) (bool, error) {
+	same, err := tree.SameData(h.src, n, v)
+	switch k := errs.ScriptKind(err); {
+	case errors.Is(err, unix.EACCES):
+		return n.Mtime == v.Mtime, nil
+	case err != nil && (k == errs.NotExist || k == errs.Damaged):
+		return false, nil // the file changed before the import had read it
+	}
+	return same, err
 }
 
 // halfWritten reports whether an apply was killed while it overwrote a file. Such a file counts as not
@@ -312,7 +338,7 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 // hasOnly reports whether the directory has something below a path that the base has not.
 func (h *hostTree) hasOnly(name string) (bool, error) {
 	only := false
-	err := h.edit.State.WalkFrom(h.texts.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
+	err := h.edit.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
 		n, err := h.base.At(h.src, p.String())
 		only = only || n == nil && p.String() != name
 		return err

@@ -1,0 +1,112 @@
+package hostdir
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// noteConflicts lists the conflicts of the merge. A path with conflict markers is in conflict, and is
+// written nevertheless.
+func (pl *planner) noteConflicts() error {
+	replaced := make(map[string]bool) // directories in conflict with a file: all in them is in conflict, too
+
+	for _, name := range pl.merge.Conflicts {
+		c, err := pl.changeOf(name)
+		if err != nil {
+			return err
+		}
+		if inSet(c.Path, replaced) {
+			continue
+		}
+		replaced[name] = c.After != nil && !c.After.IsDir()
+
+		marked, err := pl.markedLines(c)
+		if err != nil {
+			return err
+		}
+		blocked, err := pl.isBlocked(c)
+		if err != nil {
+			return err
+		}
+
+		at := cmp.Or(c.Path.Short(), ".")
+		pl.res.Conflicts = append(pl.res.Conflicts, at)
+		pl.res.Plan = append(pl.res.Plan, Planned{c, true, blocked, marked != nil})
+
+		switch rule := pl.o.Rule(name); {
+		case marked != nil && pl.o.ChoiceOf(name).Markers:
+			edit := threeway.Edit{Path: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(marked)), nil }}
+			if err := pl.merge.Edit(pl.ctx, []threeway.Edit{edit}); err != nil {
+				return err
+			}
+
+		case rule == threeway.RefuseConflicts:
+			pl.refused = true
+		case rule == threeway.TakeTheirs && blocked:
+			pl.blocked = append(pl.blocked, at)
+		}
+	}
+
+	return nil
+}
+
+// changeOf is the change of a path from the base to the workspace.
+func (pl *planner) changeOf(name string) (c tree.Change, err error) {
+	if c, listed := pl.changes[name]; listed {
+		return c, nil
+	}
+
+	c.What = tree.Data
+	if c.Path, err = tree.ParsePath(name); err != nil {
+		return c, err
+	}
+	if c.Before, err = pl.o.Base.At(pl.o.Source, name); err != nil {
+		return c, err
+	}
+
+	c.After, err = pl.o.Now.At(pl.o.Source, name)
+	return c, err
+}
+
+// markedLines returns a text with conflict markers for a file in conflict, nil if it has none.
+func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
+	has, err := pl.tree.at(c.Path.String())
+	if err != nil || has == nil || c.After == nil || !has.IsRegular() || !c.After.IsRegular() || max(has.Size(), c.After.Size()) > threeway.MaxMerged {
+		return nil, err
+	}
+
+	base := &tree.Inode{}
+	if c.Before != nil && c.Before.IsRegular() {
+		base = c.Before
+	}
+	files := pl.o.Source.Files
+	in := threeway.Input{Base: base.Content.Reader(files), Ours: has.Content.Reader(files), Theirs: c.After.Content.Reader(files), Path: c.Path.String()}
+
+	err = pl.mergeLines(pl.ctx, in, func(m threeway.Merged) error {
+		if !m.Clean {
+			marked = bytes.Clone(m.Text)
+		}
+		return nil
+	})
+
+	return marked, err
+}
+
+// isBlocked reports whether no rule may replace what the directory has at a path: a file in the place of
+// a directory above, or a directory with files that the base has not.
+func (pl *planner) isBlocked(c tree.Change) (bool, error) {
+	name := c.Path.String()
+	has, err := pl.tree.at(name)
+	if err != nil {
+		return false, err
+	}
+	if has != nil && has.IsDir() && c.After != nil && !c.After.IsDir() {
+		return pl.tree.hasOnly(name)
+	}
+
+	return pl.tree.isInWay(name)
+}

@@ -1,0 +1,175 @@
+package hostdir
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// makeSteps makes the steps of the plan.
+func (pl *planner) makeSteps() error {
+	steps, err := pl.merge.Steps()
+	if err != nil {
+		return err
+	}
+
+	differs := make(map[string]*tree.Path)
+	for _, s := range steps {
+		differs[s.Path.String()] = s.Path
+	}
+	if err := pl.findFiles(slices.Collect(maps.Keys(differs))); err != nil {
+		return err
+	}
+
+	// A path that the directory has already gets its time.
+	conflicts := make(map[string]bool)
+	for _, p := range pl.merge.Conflicts {
+		conflicts[p] = true
+	}
+
+	all := maps.Clone(differs)
+	for p, c := range pl.changes {
+		if all[p] == nil && !inSet(c.Path, conflicts) {
+			all[p] = c.Path
+		}
+	}
+
+	for _, name := range slices.SortedFunc(maps.Keys(all), tree.ComparePaths) {
+		p := all[name]
+		if err := pl.tree.read(p); err != nil {
+			return err
+		}
+
+		d := &decision{&step{seen: pl.tree.places[name], change: pl.changes[name]}, pl.changes[name]}
+		d.change.Path = p
+
+		if _, differ := differs[name]; differ {
+			err = pl.planStep(d)
+		} else {
+			err = pl.planTime(d)
+		}
+		if err != nil {
+			return err
+		}
+
+		if d.action != keep && !conflicts[name] {
+			pl.res.Plan = append(pl.res.Plan, Planned{Change: pl.changeAt(d)})
+		}
+		pl.steps = append(pl.steps, d)
+	}
+
+	return nil
+}
+
+// changeAt is the change of a step for questions: they cannot read what a merge made.
+func (pl *planner) changeAt(d *decision) tree.Change {
+	if d.made.Before != nil || d.made.After != nil {
+		return d.made
+	}
+	c := d.change
+	if c.After != nil {
+		n := *c.After
+		n.Content = nil
+		c.After = &n
+	}
+
+	return c
+}
+
+// planStep plans a path that differs from the plan.
+func (pl *planner) planStep(d *decision) error {
+	name := d.change.Path.String()
+	has, err := pl.tree.at(name)
+	if err != nil {
+		return err
+	}
+	f, err := pl.merge.File(name)
+	if err != nil {
+		return err
+	}
+
+	d.change.Before, d.change.After = has, nil
+	if has != nil {
+		was := *has
+		was.Mtime = timeOf(d.seen.st.Mtim) // names that were read change the time in the tree
+		d.was, d.change.Before = &was, &was
+	}
+
+	switch {
+	case f == nil:
+		d.change.What, d.action = tree.Removed, remove
+		return nil
+	case f.Node().IsDir():
+		d.action = makeDir
+		if has != nil && has.IsDir() {
+			d.action = attributes
+		}
+
+	default:
+		d.file = pl.files[f]
+		d.action = write
+		if d.file.at != nil && d.seen.exists && d.seen.id() == d.file.id {
+			d.action = attributes
+		}
+		d.was = d.file.was
+	}
+
+	n := *f.Node()
+	if has == nil {
+		d.change.What = tree.Added
+	} else if err := pl.compare(d, f, &n); err != nil {
+		return err
+	}
+	d.change.After = &n
+
+	return nil
+}
+
+// compare sets what differs at a path that stays. n is its planned inode.
+func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
+	has := d.change.Before
+	same, err := tree.SameData(pl.o.Source, has, n)
+	if err != nil {
+		return err
+	}
+
+	d.change.What &^= tree.Added | tree.Removed
+	if !same || d.change.What == 0 {
+		d.change.What |= tree.Data
+	}
+
+	// Another file has a number that no state has.
+	if was := f.Present(); was != nil && was.Ino == has.Ino && (d.file == nil || d.file.at == nil || d.file.id == d.seen.id()) {
+		n.Ino = has.Ino
+	} else if n.Ino == has.Ino {
+		n.Ino = 0
+	}
+
+	if same && d.made.Before != nil && d.made.After != nil {
+		if n.Mtime = has.Mtime; d.made.Before.Mtime != d.made.After.Mtime {
+			n.Mtime = d.made.After.Mtime
+		}
+	}
+
+	return nil
+}
+
+// planTime plans a path that is as it is to be, but for its time.
+func (pl *planner) planTime(d *decision) error {
+	has, err := pl.tree.at(d.change.Path.String())
+	if err != nil || has == nil || d.change.After == nil || has.IsDir() || d.change.After.IsDir() {
+		return err
+	}
+
+	same, err := tree.SameData(pl.o.Source, has, d.change.After)
+	if err != nil {
+		return err
+	}
+	if d.file = (&hostFile{}); same {
+		d.file.at, d.file.id = d.change.Path, d.seen.id()
+	}
+
+	return nil
+}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -217,32 +216,6 @@ func openIn(dir int, name string, how int) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-// below returns the paths in a directory, at any depth.
-func (h *host) below(p *tree.Path) (out []*tree.Path, err error) {
-	entries, err := h.list(p)
-	if err != nil {
-		return nil, err
-	}
-
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), h.temps) {
-			continue // it is swept
-		}
-		at := p.Entry(e.Name())
-		if out = append(out, at); !e.IsDir() {
-			continue
-		}
-
-		more, err := h.below(at)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, more...)
-	}
-
-	return out, nil
 }
 
 // list returns the entries of a directory.

@@ -94,7 +94,7 @@ func (pl *planner) planStep(d *decision) error {
 	if has != nil {
 		was := *has
 		was.Mtime = timeOf(d.seen.st.Mtim) // names that were read change the time in the tree
-		d.was, d.change.Before = &was, &was
+		d.change.Before = &was
 	}
 
 	switch {
@@ -113,7 +113,6 @@ func (pl *planner) planStep(d *decision) error {
 		if d.file.at != nil && d.seen.exists && d.seen.id() == d.file.id {
 			d.action = attributes
 		}
-		d.was = d.file.was
 	}
 
 	n := *f.Node()

@@ -25,8 +25,7 @@ type step struct {
 	change tree.Change
 	seen   hostEntry // what the directory had at the path when it was planned
 	action action
-	was    *tree.Inode // attributes that it shares with change.After stay as they are in the directory
-	file   *hostFile   // nil for a directory, and for no file
+	file   *hostFile // nil for a directory, and for no file
 
 	state state
 	how   placing
@@ -66,3 +65,11 @@ const (
 	moveName                 // a name that the file loses is renamed
 	stays                    // it is there: another name of it was overwritten
 )
+
+// was is the version of the directory, nil for a new file. Attributes that it shares with change.After stay.
+func (s *step) was() *tree.Inode {
+	if s.file != nil {
+		return s.file.was
+	}
+	return s.change.Before
+}

@@ -75,7 +75,7 @@ func (h *hostTree) read(p *tree.Path) error {
 	case at.exists:
 		err = h.put(p, at, was)
 	case was != nil:
-		err = h.remove(p)
+		_, err = h.remove(p, was)
 	}
 
 	return err
@@ -88,44 +88,35 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	}
 	h.listed[p.String()] = true
 
-	entries, err := h.host.below(p)
+	entries, err := h.host.list(p)
 	if err != nil {
 		return err
 	}
 
-	// A name of the base that the directory does not have is among them, too.
-	if err := h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error {
-		entries = append(entries, q)
-		return nil
-	}); err != nil {
-		return err
-	}
-
-	for _, q := range entries {
-		if err := h.read(q); err != nil {
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), h.host.temps) {
+			continue // it is swept
+		}
+		if err := h.readBelow(p.Entry(e.Name())); err != nil {
 			return err
 		}
 	}
 
-	return nil
+	// The base may have names that the directory does not have.
+	return h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
 }
 
-// parent returns the number of the directory that has a path.
-func (h *hostTree) parent(p *tree.Path) (uint64, error) {
+// remove removes what the tree has at a path, if it has something, and returns the directory with the path.
+func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err error) {
 	n, err := h.edit.State.Resolve(h.src, p.Dir.String())
 	if err != nil {
 		return 0, err
 	}
-	return n.Ino, nil
-}
-
-func (h *hostTree) remove(p *tree.Path) error {
-	parent, err := h.parent(p)
-	if err != nil {
-		return err
+	if was != nil {
+		h.edit.RemoveAll(n.Ino, p.Name, func(uint64, string, *tree.Inode, bool) {})
 	}
-	h.edit.RemoveAll(parent, p.Name, func(uint64, string, *tree.Inode, bool) {})
-	return h.edit.Err()
+
+	return n.Ino, h.edit.Err()
 }
 
 // put gives a path the file that the directory has there. was is the inode that the tree has.
@@ -150,17 +141,10 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 		}
 
 	default:
-		if was != nil {
-			if err := h.remove(p); err != nil {
-				return err
-			}
-		}
-
-		parent, err := h.parent(p)
+		parent, err := h.remove(p, was)
 		if err != nil {
 			return err
 		}
-
 		n.Ino, h.last = h.last, h.last-1
 		h.edit.Add(parent, p.Name, n)
 	}
@@ -185,13 +169,7 @@ func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
 	if was != nil && was.Ino == number {
 		return nil
 	}
-	if was != nil {
-		if err := h.remove(p); err != nil {
-			return err
-		}
-	}
-
-	parent, err := h.parent(p)
+	parent, err := h.remove(p, was)
 	if err != nil {
 		return err
 	}

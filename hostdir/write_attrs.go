@@ -22,7 +22,7 @@ func (w *writer) mayChangeAttrs(s *step) error {
 		return nil
 	}
 
-	was := s.was
+	was := s.was()
 	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
 	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
 	if !owner && !group && (st.Uid == uint32(uid) || w.onlyUserXattrs(s, was)) {
@@ -186,7 +186,8 @@ func (w *writer) setTime(s *step) error {
 
 // changeAttrs changes the attributes of a file that stays, once for all of its names.
 func (w *writer) changeAttrs(s *step) error {
-	if s.was == nil {
+	was := s.was()
+	if was == nil {
 		return nil
 	}
 
@@ -199,7 +200,7 @@ func (w *writer) changeAttrs(s *step) error {
 
 	dir, err := w.host.dirOf(s.change.Path)
 	if err == nil {
-		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, s.was, s.change.After)
+		err = w.setAttrs(dir, s.change.Path.Name, s.change.Path, was, s.change.After)
 	}
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)

@@ -291,7 +291,7 @@ func (w *writer) finishDir(s *step) error {
 
 	var was *tree.Inode
 	if s.action == attributes {
-		was = s.was
+		was = s.was()
 	}
 
 	n := *c.After

@@ -33,7 +33,7 @@ func (a *applied) written(from, to *tree.State) *writer {
 		}
 		s.seen, err = h.look(c.Path)
 		if c.Before != nil && c.After != nil && c.Before.IsDir() && c.After.IsDir() {
-			s.action, s.was = attributes, c.Before
+			s.action = attributes
 		}
 		if s.action == write {
 			if files[c.After.Ino] == nil {

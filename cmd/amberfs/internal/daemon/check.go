@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +54,7 @@ func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 }
 
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
-	if within(cfg.Store, cfg.Mountpoint) && len(cfg.Exclude) == 0 {
+	if naming.Under(cfg.Store, cfg.Mountpoint) && len(cfg.Exclude) == 0 {
 		return errs.Fail(errs.Invalid, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
 			WithHint("put the store beside the mount point")
 	}
@@ -209,7 +208,7 @@ func checkFrom(cfg *Config, mounts []locate.Mount) error {
 		return errs.Fail(errs.Invalid, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
 
-	if within(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
+	if naming.Under(cfg.Store, cfg.From) && len(cfg.Exclude) == 0 {
 		return errs.Fail(errs.Invalid, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}
@@ -271,9 +270,4 @@ func busyError(store string, pid int, point string) error {
 	}
 
 	return e
-}
-
-// within reports whether path is dir or below dir.
-func within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

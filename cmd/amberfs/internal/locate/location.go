@@ -63,7 +63,7 @@ func Overlaid(mounts []Mount, dir string) bool {
 		return false
 	}
 
-	for ; under(dir, m.Mountpoint); dir = path.Dir(dir) {
+	for ; naming.Under(dir, m.Mountpoint); dir = path.Dir(dir) {
 		if _, err := os.Lstat(path.Join(dir, naming.SnapshotsDir, "call")); err == nil {
 			return true
 		}
@@ -99,7 +99,7 @@ func (p Location) Root() (root string, ok bool) {
 	for _, fork := range p.Workspace {
 		inside = path.Join(inside, naming.ForksDir, fork)
 	}
-	if !under(inside, path.Clean(p.Mount.Root)) {
+	if !naming.Under(inside, path.Clean(p.Mount.Root)) {
 		return "", false
 	}
 

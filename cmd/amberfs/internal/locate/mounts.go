@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 const FSType = "fuse.amberfs"
@@ -36,7 +37,7 @@ func Device(m Mount) string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
 // mount point above path. If several have this mount point, it is the last one made.
 func At(mounts []Mount, path string) (best Mount, found bool) {
 	for _, m := range mounts {
-		if under(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
+		if naming.Under(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
 			best = m
 		}
 	}
@@ -59,10 +60,6 @@ func OfStore(mounts []Mount, store string) []Mount {
 	}
 
 	return out
-}
-
-func under(path, dir string) bool {
-	return dir == "/" || path == dir || strings.HasPrefix(path, dir+"/")
 }
 
 // A User is a process that uses a mount.

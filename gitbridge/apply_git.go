@@ -3,7 +3,6 @@ package gitbridge
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -34,7 +33,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 		r.git = gitRunner
 	}
 
-	r.resolve, r.receive, r.finish = r.resolution, r.receiverAt, r.planFiles
+	r.resolve, r.has, r.receive, r.finish = r.resolution, r.hasFile, r.receiverAt, r.planFiles
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
@@ -46,6 +45,12 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 
 	r.out.Said, r.out.Conflicts = r.said, r.conflicts
 	return r.out, nil
+}
+
+// hasFile reports whether the directory has something other than a directory at a path.
+func (r *applyGit) hasFile(at string) bool {
+	p, err := tree.ParsePath(at)
+	return err == nil && r.in.Dir.IsFile(p)
 }
 
 // resolution is what becomes of a path that a merge of git leaves in conflict.
@@ -82,7 +87,7 @@ func (r *applyGit) planFiles(g *repoMerge, changes []tree.Change) ([]tree.Change
 		r.out.Merged[path.Join(g.work, at)] = hostdir.MergedFile{Data: text.Data, Exec: text.Exec}
 	}
 
-	return changes, errors.Join(err, r.err)
+	return changes, err
 }
 
 // receiverAt finds the repository that the directory has at a path, or elsewhere, if the base was made

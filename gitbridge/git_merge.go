@@ -33,6 +33,7 @@ type gitMerge struct {
 	merges  func(at string) bool
 	refuses bool // a branch that both sides moved, and about which nothing is decided, is a conflict
 	resolve func(path string) gitdir.Resolution
+	has     func(at string) bool // the receiving side has a file
 	receive func(at string, base treeFiles) (*receiver, error)
 	// finish plans what the plan of a repository means for other files. It returns the other changes.
 	finish func(r *repoMerge, changes []tree.Change) ([]tree.Change, error)
@@ -40,7 +41,8 @@ type gitMerge struct {
 	said      []threeway.Repository
 	conflicts []string // not decided
 	temps     []*scratch.Dir
-	err       error // of at
+	err       error           // of at
+	stay      map[string]bool // see gitdir.Plan.Stay
 }
 
 // A receiver is a git directory that receives. open completes a merge with it.
@@ -63,6 +65,7 @@ type repoMerge struct {
 
 // run plans the changes of git directories. It returns the changes that are files.
 func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
+	g.stay = make(map[string]bool)
 	files, roots, of, err := byRepository(g.src, g.base, g.theirs, changes)
 	if err != nil {
 		return nil, err
@@ -83,7 +86,7 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 		}
 	}
 
-	return files, nil
+	return g.withoutGone(files), g.err
 }
 
 // plan plans the merge of one git directory. It returns the changes that are files: all, if only one side
@@ -210,12 +213,8 @@ func (g *gitMerge) files(r *repoMerge, changes []tree.Change) ([]tree.Change, er
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
 	}
 
-	for _, t := range r.plan.Gone {
-		dir := g.treeOf(t)
-		all := len(changes)
-		if changes = leave(changes, dir); len(changes) < all {
-			r.Lines = append(r.Lines, "the working tree "+dir+map[bool]string{true: " is gone here: what changed in it stays in " + g.side, false: " is gone in " + g.side + ": this one stays, as it changed"}[t.Here])
-		}
+	for _, id := range r.plan.Stay {
+		g.stay[id] = true
 	}
 
 	if r.plan.Parted && r.work != "" {
@@ -242,18 +241,47 @@ func leave(changes []tree.Change, dir string) []tree.Change {
 	})
 }
 
-// treeOf returns the directory of a linked working tree of the base, "" if it has none: where a .git names
-// its part of the git directory.
-func (g *gitMerge) treeOf(t gitdir.GoneTree) string {
-	parts := strings.Split(t.File, "/")
-	for i := range parts {
-		at := path.Join(parts[i:]...)
-		text, err := treeFiles{g.src, g.base, "."}.Read(at)
-		if err == nil && path.Base(at) == ".git" && strings.HasSuffix(strings.TrimSpace(string(text)), "/worktrees/"+t.ID) {
-			return path.Dir(at)
+// withoutGone leaves out the changes of linked working trees that one side has removed.
+func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
+	gone := make(map[string]bool) // by directory
+	return slices.DeleteFunc(changes, func(c tree.Change) bool {
+		for dir := c.Path; dir != nil; dir = dir.Dir {
+			at := dir.String()
+			is, known := gone[at]
+			if !known {
+				is = g.isGone(at)
+				gone[at] = is
+			}
+			if is {
+				return true
+			}
 		}
+		return false
+	})
+}
+
+// isGone reports whether a directory of the base is a linked working tree that one side has removed, and
+// that stays on the other. It says so.
+func (g *gitMerge) isGone(dir string) bool {
+	text, err := treeFiles{g.src, g.base, dir}.Read(".git")
+	at := strings.TrimSpace(string(text))
+	if err != nil || path.Base(path.Dir(at)) != "worktrees" {
+		return false
 	}
-	return ""
+
+	file := path.Join(dir, ".git")
+	here, there := g.has(file), g.at(g.theirs, file) != nil
+	if here == there || here && !g.stay[path.Base(at)] {
+		return false
+	}
+
+	line := "the working tree is gone here: what changed in it stays in " + g.side
+	if here {
+		line = "the working tree is gone in " + g.side + ": this one stays, as it changed"
+	}
+	g.said = append(g.said, threeway.Repository{Dir: file, Lines: []string{line}})
+
+	return true
 }
 
 // filesIn are those changes of a git directory that are files. Of one that lies elsewhere there are none,

@@ -56,6 +56,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 		resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
 	}}
 	s.receive, s.finish = s.receiverAt, s.editFiles
+	s.has = func(at string) bool { return s.at(in.Ours, at) != nil }
 	out.Close = func() { s.close(); s.release() }
 	out.Changes, err = s.run(in.Changes)
 	out.Edits, out.Said, out.Conflicts = s.edits, s.said, s.conflicts
@@ -125,7 +126,7 @@ func (s *sidesGit) editFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		decided[e.Path] = true
 	}
 
-	return slices.DeleteFunc(changes, func(c tree.Change) bool { return decided[c.Path.String()] }), s.err
+	return slices.DeleteFunc(changes, func(c tree.Change) bool { return decided[c.Path.String()] }), nil
 }
 
 // carryOut changes the copy of a repository, and adds its files that differ then to the edits.

@@ -12,11 +12,12 @@ func TestGoneWorktree(t *testing.T) {
 	t.Setenv("HISTORIES", t.TempDir())
 	const commit, remove = `cd inner; echo new >new; echo x >>a; git add .; git commit -qm work; echo u >u`, `git worktree remove --force inner`
 	for name, c := range map[string]struct{ run, dir, said, check, want string }{
-		"removed here, commits there": {run: commit, dir: remove, said: "the working tree inner is gone here: what changed in it stays in the workspace",
+		"removed here, changes that are not committed there": {run: `echo u >inner/u; echo x >>inner/a`, dir: remove, said: "the working tree is gone here", check: `ls`, want: "a\nb\nc"},
+		"removed here, commits there": {run: commit, dir: remove, said: "the working tree is gone here: what changed in it stays in the workspace",
 			check: `ls; git worktree list | wc -l; git log -1 --format=%s inner; git status -s`, want: "a\nb\nc\n1\nwork"},
 		"removed here, detached commits there": {run: `git -C inner checkout -q --detach; ` + commit, dir: remove, said: "amberfs/r/inner has the commits of the working tree inner",
 			check: `ls; git log -1 --format=%s amberfs/r/inner; git status -s`, want: "a\nb\nc\nwork"},
-		"removed there, commits here": {run: remove, dir: commit, said: "the working tree inner is gone in the workspace: this one stays, as it changed",
+		"removed there, commits here": {run: remove, dir: commit, said: "the working tree is gone in the workspace: this one stays, as it changed",
 			check: `ls inner; git worktree list | wc -l; git -C inner status -s; git log -1 --format=%s inner --`, want: "a\nb\nc\nnew\nu\n2\n?? u\nwork"},
 		"removed there": {run: remove, dir: `echo x >x`, check: `ls; git worktree list | wc -l`, want: "a\nb\nc\nx\n1"},
 		"detached commits on both sides": {run: `git -C inner checkout -q --detach; ` + commit, dir: `cd inner; git commit -q --allow-empty -m mine`, said: "amberfs/r/inner has the commits of the working tree inner",

@@ -94,9 +94,14 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 func (o *Op) Query(args any) url.Values {
 	out := url.Values{}
 	for v, i := reflect.ValueOf(args), 0; i < v.NumField(); i++ {
-		if !v.Field(i).IsZero() {
-			out.Set(JSONName(v.Type().Field(i)), fmt.Sprint(v.Field(i)))
+		if v.Field(i).IsZero() {
+			continue
 		}
+		text := fmt.Sprint(v.Field(i))
+		if object, err := json.Marshal(v.Field(i).Interface()); err == nil && v.Field(i).Kind() == reflect.Map {
+			text = string(object)
+		}
+		out.Set(JSONName(v.Type().Field(i)), text)
 	}
 
 	return out

@@ -290,7 +290,7 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 	if p.refs.head != "" {
 		return "another branch is checked out", nil
 	}
-	if len(p.ours.unfinished) > 0 {
+	if p.ours.progress() != "" {
 		return p.ours.progress() + " is in progress", nil
 	}
 

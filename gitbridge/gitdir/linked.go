@@ -70,13 +70,6 @@ func (s sides) takesTree(id string) bool {
 	return !b.same(t) && b.same(o)
 }
 
-// A GoneTree is a linked working tree that one side has removed, and that stays as each side has it.
-type GoneTree struct {
-	ID   string
-	File string // the path of its .git
-	Here bool   // the receiving side has removed it
-}
-
 // takeTrees takes linked working trees that theirs alone has changed, each as a whole. Those that are
 // forks stay where the forks are.
 func (p *Plan) takeTrees(ctx context.Context) {
@@ -86,13 +79,12 @@ func (p *Plan) takeTrees(ctx context.Context) {
 
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
-		dir := path.Join("worktrees", id)
 		linked := refs.m.Ours.Dir != refs.m.Ours.Common
 
 		switch {
 		case b != nil && b.isFork || t != nil && t.isFork:
 		case b != nil && (o == nil || t == nil && !b.same(o)) && (o != nil || t != nil):
-			p.Gone = append(p.Gone, GoneTree{id, strings.TrimSpace(string(b.files[dir+"/gitdir"])), o == nil})
+			p.Stay = append(p.Stay, id)
 			refs.parkHead(ctx, id, t)
 		case b.same(t) || o.same(t):
 		case linked || !b.same(o):
@@ -100,7 +92,7 @@ func (p *Plan) takeTrees(ctx context.Context) {
 			refs.parkHead(ctx, id, t)
 		default:
 			p.work.said = append(p.work.said, "the working tree "+id)
-			p.work.takeTree(dir, s, o, t)
+			p.work.takeTree(path.Join("worktrees", id), s, o, t)
 		}
 	}
 }

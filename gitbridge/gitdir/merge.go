@@ -48,7 +48,8 @@ type Plan struct {
 	Parted   bool
 	Parked   string
 	Diverged []*Diverged
-	Gone     []GoneTree
+	// Stay are the linked working trees that one side has removed, and that stay as each side has them.
+	Stay []string
 	// Unresolved are paths in conflict, which Resolve did not decide: there is no merge.
 	Unresolved []string
 

@@ -306,7 +306,7 @@ func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 // belong to. As for git, nothing moves HEAD while work is in progress, unless that becomes theirs, too.
 func (p *refPlan) keepHead(ctx context.Context) {
 	is, to := p.ours.resolve(p.ours.head), p.newHead()
-	busy := len(p.ours.unfinished) > 0 && !p.ours.sameWork(p.theirs) && !p.takesWork()
+	busy := p.ours.progress() != "" && !p.ours.sameWork(p.theirs) && !p.takesWork()
 	if to == is && (p.head == "" || !busy) || to == p.theirs.resolve(p.theirs.head) && to != "" && !busy {
 		return
 	}

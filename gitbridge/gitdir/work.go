@@ -29,8 +29,8 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 	if !s.takesWork() || !fits {
 		if there := s.theirs.progress(); there != "" {
 			refs.say("work in progress (%s) is left there", there)
-		} else {
-			refs.say("work in progress (%s) stays here", s.ours.progress())
+		} else if here := s.ours.progress(); here != "" {
+			refs.say("work in progress (%s) stays here", here)
 		}
 		return
 	}
@@ -95,9 +95,9 @@ func (p *workPlan) takeLast(m *Merge) {
 
 // workNames are the commands that left files of work in progress, by the first name of their paths.
 var workNames = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
-	"rebase-merge": "a rebase", "rebase-apply": "a rebase", "SQUASH_MSG": "a squash"}
+	"rebase-merge": "a rebase", "rebase-apply": "a rebase"}
 
-// progress names work in progress, "" for none.
+// progress names work in progress, "" for none. Commands that have ended leave files, too.
 func (s *state) progress() string {
 	var out []string
 	for name := range s.unfinished {
@@ -106,9 +106,6 @@ func (s *state) progress() string {
 			out = append(out, what)
 		}
 	}
-	if slices.Sort(out); len(out) == 0 && len(s.unfinished) > 0 {
-		return "a command"
-	}
-
+	slices.Sort(out)
 	return strings.Join(slices.Compact(out), " and ")
 }

@@ -27,8 +27,8 @@ func newService(t *testing.T) (*Service, string) {
 	dir := t.TempDir()
 	store, err := snapshot.Open(dir, snapshot.Options{Quiet: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Mode: 0o755})
 	must.OK(t, err)
-	log, err := events.Open(dir+"/events", events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
-	must.OK(t, err)
+	log := events.New(dir+"/events", events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
+	must.OK(t, log.Load())
 	t.Cleanup(func() {
 		log.Close()
 		if err := store.Close(); err != nil {
@@ -41,6 +41,8 @@ func newService(t *testing.T) (*Service, string) {
 		ReadOnly: func() bool { return false },
 		Requests: func() map[string]uint64 { return nil },
 		Umount:   func(bool) error { return nil },
+		Device:   func() string { return "" }, StaleNames: func() int64 { return 0 }, Survival: func() Survival { return Survival{} },
+		Inside: func([]uint32, bool) []Program { return nil }, Dropped: func() {},
 	}), dir
 }
 

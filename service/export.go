@@ -137,7 +137,7 @@ func (r *Request) textMerger(s *Service) diff.Merger {
 // the daemon calls DropExports again.
 func (s *Service) exportEnded() {
 	s.exporting.Release(1)
-	if s.pruning.Load() && s.Dropped != nil {
+	if s.pruning.Load() {
 		s.Dropped()
 	}
 }

@@ -225,7 +225,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, err
 	}
 
-	if there, here := r.Header.Get(DeviceHeader), s.device(); there != "" && here != "" && there != here {
+	if there, here := r.Header.Get(DeviceHeader), s.Device(); there != "" && here != "" && there != here {
 		return nil, nil, errs.Fail(errs.Perm, "the mount is not that of the daemon of its store, which is at %s; nothing was done", s.Mountpoint).
 			WithHint("a mount can name any store: unmount it, or go to %s", s.Mountpoint)
 	}
@@ -248,14 +248,6 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	caller := actors.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
 	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
-}
-
-// device returns the device of the daemon's mount, "" if it is not known.
-func (s *Service) device() string {
-	if s.Device == nil {
-		return ""
-	}
-	return s.Device()
 }
 
 func writeError(w http.ResponseWriter, err error) {

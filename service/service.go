@@ -33,7 +33,7 @@ type Config struct {
 	Remotes    *known.Registry
 	Log        *slog.Logger
 	Mountpoint string
-	// Device returns the device of the mount as MAJOR:MINOR, "" if it is not known. It may be nil.
+	// Device returns the device of the mount as MAJOR:MINOR, "" if it is not known.
 	Device  func() string
 	Options string // of the mount, as after -o
 	Version string // of the program
@@ -41,19 +41,19 @@ type Config struct {
 	// Ready waits until the mount is up. It returns an error if the mount is ending.
 	Ready func(ctx context.Context) error
 	// Inside lists the programs that have their root or working directory in the views; with roots,
-	// only those that have their root there. May be nil.
+	// only those that have their root there.
 	Inside   func(views []uint32, roots bool) []Program
 	ReadOnly func() bool
 	// Requests returns the numbers of the kernel's requests by FUSE operation.
 	Requests func() map[string]uint64
 	// StaleNames returns the number of names in the kernel's cache that a restore, merge or import
-	// changed, and that the kernel has not dropped yet. It may be nil.
+	// changed, and that the kernel has not dropped yet.
 	StaleNames func() int64
 	// Memory is for texts and imports, Lists for lists of changed files. May be nil.
 	Memory, Lists *budget.Budget
 	// Git is for the git processes of forks. May be nil.
 	Git *budget.Budget
-	// Dropped, if set, is called when DropExports has to be called again. It does not block.
+	// Dropped is called when DropExports has to be called again. It does not block.
 	Dropped func()
 	// Umount unmounts, and returns before the process ends.
 	Umount func(lazy bool) error

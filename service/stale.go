@@ -5,18 +5,10 @@ import "time"
 // staleTick is the time between two reports of showStale.
 const staleTick = 200 * time.Millisecond
 
-// staleNames is Config.StaleNames, 0 without it.
-func (s *Service) staleNames() int64 {
-	if s.StaleNames == nil {
-		return 0
-	}
-	return s.StaleNames()
-}
-
 // showStale reports as progress of a request that changes the workspace, until stop is called, how many
 // changed names the kernel has dropped from its cache. A restore, a merge or an import waits for that.
 func (s *Service) showStale(r *Request, o *Op) (stop func()) {
-	if !o.Mutates || r.Progress == nil || s.StaleNames == nil {
+	if !o.Mutates || r.Progress == nil {
 		return func() {}
 	}
 	done := make(chan struct{})

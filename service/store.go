@@ -44,10 +44,8 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 
 	st.Mountpoint, st.Options, st.Version = s.Mountpoint, s.Options, s.Version
 	st.PID, st.Started, st.Uptime = os.Getpid(), s.Started, time.Since(s.Started).Seconds()
-	st.Requests, st.StaleNames = s.Requests(), s.staleNames()
-	if s.Survival != nil {
-		st.Survival = s.Survival()
-	}
+	st.Requests, st.StaleNames = s.Requests(), s.StaleNames()
+	st.Survival = s.Survival()
 	if s.Remotes == nil {
 		return st, nil
 	}

@@ -305,20 +305,31 @@ func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	return work, len(paths) - len(work)
 }
 
-// GitText describes the changes of git directories: a line for each, then its commits, a line each.
+// GitText describes the changes of git directories, see RepositoryText.
 func GitText(repos []threeway.Repository) (text string) {
 	for _, g := range repos {
-		text += "git"
-		if g.Dir != ".git" {
-			text += " in " + strings.TrimSuffix(g.Dir, "/.git")
-		}
-
-		text += ": " + gitquote.Readable(strings.Join(g.Lines, ", ")) + "\n"
-		for _, c := range g.Commits {
-			text += gitquote.Readable(c) + "\n"
-		}
+		text += RepositoryText(g.Dir, "", g.Lines, g.Commits)
 	}
 	return text
+}
+
+// RepositoryText describes the changes of a git directory, which is at target if that is not "": a line,
+// then its commits, a line each.
+func RepositoryText(dir, target string, lines, commits []string) string {
+	text := "git: "
+	if dir != ".git" {
+		text = "git in " + gitquote.Readable(strings.TrimSuffix(dir, "/.git")) + ": "
+	}
+
+	text += gitquote.Readable(strings.Join(lines, ", "))
+	if target != "" {
+		text += " (the repository is " + gitquote.Readable(target) + ")"
+	}
+	for _, c := range commits {
+		text += "\n" + gitquote.Readable(c)
+	}
+
+	return text + "\n"
 }
 
 func undoneLines(done *UndoneBy) string {

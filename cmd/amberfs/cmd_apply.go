@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/graft"
@@ -129,7 +128,7 @@ wait. Run an interrupted apply again to complete it.`,
 
 // applyKept applies a run to its directory, or to another one.
 func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o hostdir.ApplyOptions) error {
-	return a.onRunOf(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
+	return a.onRun(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
 		to := cmp.Or(dir, r.Dir)
 		if err := r.Applicable(to); err != nil {
 			return err
@@ -278,7 +277,9 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 	}
 
 	text := service.ChangedText("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Files, done.Changed, a.listed(paths), inGit)
-	text += gitLines(done.Git)
+	for _, g := range done.Git {
+		text += service.RepositoryText(g.Dir, g.Target, g.Lines, g.Commits)
+	}
 	if len(done.LeftOut) > 0 {
 		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
 	}
@@ -290,32 +291,6 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 	}
 
 	return text
-}
-
-// gitLines is what an apply did to repositories, in git's words.
-func gitLines(repos []threeway.Repository) (text string) {
-	for _, g := range repos {
-		text += repoLines(g.Dir, g.Target, g.Lines, g.Commits)
-	}
-	return text
-}
-
-// repoLines says what happened to one repository.
-func repoLines(dir, target string, lines, commits []string) string {
-	text := "git: "
-	if dir != ".git" {
-		text = "git in " + quote(strings.TrimSuffix(dir, "/.git")) + ": "
-	}
-
-	text += gitquote.Readable(strings.Join(lines, ", "))
-	if target != "" {
-		text += " (the repository is " + quote(target) + ")"
-	}
-	for _, c := range commits {
-		text += "\n" + gitquote.Readable(c)
-	}
-
-	return text + "\n"
 }
 
 // withoutGit leaves out what is below a .git directory, and counts it, unless all is

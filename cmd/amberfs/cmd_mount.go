@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/known"
@@ -208,6 +209,22 @@ func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 			}
 		}
 	}
+}
+
+// makeStore makes the store of a run if there is none, and reports whether it did. The daemon of the run is
+// started with s.
+func (a *app) makeStore(ctx context.Context, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.Starter, err error) {
+	if err := daemon.CheckPaths(cfg, mounts); err != nil {
+		return false, nil, err
+	}
+
+	bar := a.newProgress()
+	defer bar.done()
+
+	bar.expect(cfg.From)
+	s = a.starter(bar, func(*daemon.Ready) {})
+	made, err = daemon.Make(ctx, *cfg, s)
+	return made, s, err
 }
 
 // addOptions gives cmd the flag -o, with completion of the last word of its list.

@@ -35,7 +35,7 @@ DIR. --merge merges them, as "git merge" does.`,
 		Args: args(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if run != "" {
-				return a.onRun(cmd.Context(), run, func(r *runs.Run, c *client.Client) error {
+				return a.onRun(cmd.Context(), "", run, func(r *runs.Run, c *client.Client) error {
 					return a.refreshWorkspace(cmd.Context(), c, r.Dir, r.Store, req)
 				})
 			}

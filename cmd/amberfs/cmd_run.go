@@ -226,17 +226,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if c.Temp != "" {
 		cfg.Exclude = []string{c.Temp}
 	}
-	if err := daemon.CheckPaths(&cfg, mounts); err != nil {
-		return err
-	}
-
-	bar := a.newProgress()
-	defer bar.done()
-
-	s := a.starter(bar, func(*daemon.Ready) {})
-	bar.expect(from)
-	_, err = daemon.Make(cmd.Context(), cfg, s)
-	bar.done()
+	_, s, err := a.makeStore(cmd.Context(), &cfg, mounts)
 	if err != nil {
 		return err
 	}

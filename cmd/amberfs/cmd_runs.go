@@ -105,7 +105,7 @@ does.`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			ctx := cmd.Context()
-			return a.onRun(ctx, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
+			return a.onRun(ctx, "", strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
 				ch, err := c.Changes(ctx, "")
 				if err != nil {
 					return err
@@ -144,7 +144,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 			ctx := cmd.Context()
 
 			for _, name := range argv {
-				if err := a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
+				if err := a.onRun(ctx, "", name, func(r *runs.Run, c *client.Client) error {
 					if err := r.Removable(); err != nil {
 						return err
 					}
@@ -215,7 +215,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return a.onRun(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
+			return a.onRun(cmd.Context(), "", argv[0], func(r *runs.Run, _ *client.Client) error {
 				if r.State != service.RunRemoved {
 					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 				}
@@ -303,14 +303,9 @@ func prunedText(p runs.Pruned) string {
 // runs finds runs.
 func (a *app) runs() *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
 
-// onRun calls fn with a run of any directory and a connection to it. Without a name, it is the
-// newest of the working directory.
-func (a *app) onRun(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
-	return a.onRunOf(ctx, "", name, fn)
-}
-
-// onRunOf is onRun that prefers the runs of a directory.
-func (a *app) onRunOf(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
+// onRun calls fn with a run and a connection to it. The runs of dir, by default the working directory,
+// are preferred, and without a name its newest is taken.
+func (a *app) onRun(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	if dir == "" {
 		var err error
 		if dir, err = a.cwd(); err != nil {

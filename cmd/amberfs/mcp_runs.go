@@ -55,7 +55,7 @@ func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c
 	if err != nil {
 		return err
 	}
-	return a.onRun(ctx, name, func(r *runs.Run, c *client.Client) error {
+	return a.onRun(ctx, "", name, func(r *runs.Run, c *client.Client) error {
 		if !r.Of(dir) {
 			return errs.Fail(errs.Perm, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
 		}

@@ -57,17 +57,8 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	root = locate.Resolve(mounts, root)
 	k.store, k.command = runs.Store(root, mounts, k.dir), c.Command
 	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Exclude: []string{root}, Version: versionText()}
-	if err := daemon.CheckPaths(&cfg, mounts); err != nil {
-		return err
-	}
-
-	bar := a.newProgress()
-	defer bar.done()
-
-	s := a.starter(bar, func(*daemon.Ready) {})
-	bar.expect(k.dir)
-	k.filled, err = daemon.Make(ctx, cfg, s)
-	bar.done()
+	var s daemon.Starter
+	k.filled, s, err = a.makeStore(ctx, &cfg, mounts)
 	if errs.ScriptKind(err) == errs.NoSpace {
 		return errs.Fail(errs.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
 	}
@@ -318,7 +309,7 @@ func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir stri
 
 		k.dir = wd
 		if k.name != "" {
-			if err := a.onRun(ctx, k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
+			if err := a.onRun(ctx, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
 				return err
 			}
 		}

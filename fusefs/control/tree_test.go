@@ -54,8 +54,8 @@ func newUser(t *testing.T) *user {
 	s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	logger := slog.New(slog.DiscardHandler)
-	log, err := events.Open(filepath.Join(dir, "store", "events"), events.Options{FS: vfs.OS, Logger: logger})
-	must.OK(t, err)
+	log := events.New(filepath.Join(dir, "store", "events"), events.Options{FS: vfs.OS, Logger: logger})
+	must.OK(t, log.Load())
 	t.Cleanup(func() {
 		log.Close()
 		s.Close()
@@ -65,6 +65,8 @@ func newUser(t *testing.T) *user {
 		Ready:    func(context.Context) error { return nil },
 		ReadOnly: func() bool { return false },
 		Requests: func() map[string]uint64 { return map[string]uint64{"READ": 1} },
+		Device:   func() string { return "" }, StaleNames: func() int64 { return 0 }, Survival: func() service.Survival { return service.Survival{} },
+		Inside: func([]uint32, bool) []service.Program { return nil }, Dropped: func() {},
 	})
 	k := &kernel{dirs: make(map[live.Entry]live.NodeID)}
 	k.tree = New(Options{Service: asked, Kernel: k})

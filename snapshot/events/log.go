@@ -66,15 +66,6 @@ type Log struct {
 	}
 }
 
-// Open opens the event log in a directory. It makes the directory if needed.
-func Open(dir string, o Options) (*Log, error) {
-	l := New(dir, o)
-	if err := l.Load(); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
 // New returns the event log in a directory before its files are read. Events wait in memory until
 // Load.
 func New(dir string, o Options) *Log {

@@ -24,6 +24,12 @@ import (
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
+// Open opens the event log in a directory.
+func Open(dir string, o Options) (*Log, error) {
+	l := New(dir, o)
+	return l, l.Load()
+}
+
 func mustOpen(t testing.TB, fs vfs.FS, o Options) *Log {
 	t.Helper()
 	o.FS, o.Logger = fs, slog.New(slog.DiscardHandler)

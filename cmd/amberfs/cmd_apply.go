@@ -134,6 +134,14 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			return err
 		}
 
+		members, err := runs.Group(r.Store, r.Name)
+		if err != nil {
+			return err
+		}
+		if len(members) > 0 && to == r.Dir && snapshot == "" {
+			return a.applyGroup(ctx, r, c, members, ask, o)
+		}
+
 		o.Own = to == r.Dir
 		running := r.State == service.RunRunning
 		if running {

@@ -28,16 +28,21 @@ func runCommand(a *app) *cobra.Command {
 		discard  bool
 		anew     bool
 		resume   bool
+		also     []string
 	)
 
 	cmd := &cobra.Command{
-		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
+		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--also DIR[:ro]]... [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
 		Long: `Runs COMMAND in a copy of DIR that appears at DIR's path, for COMMAND only. DIR itself
 does not change. It needs neither root nor fusermount3.
 
 What COMMAND changes is a run: it is kept, also after a kill or a reboot, until you
 apply or remove it ("amberfs help runs").
+
+With --also, another directory is in the run, at its own path. At the end, there is one
+question and one apply for all: nothing is changed unless all can be. DIR:ro can only be
+read.
 
 --resume merges what changed in DIR since into the run first ("amberfs help refresh"). A
 new run copies only what changed in DIR since the last one, and shares its data.
@@ -65,6 +70,7 @@ as /work, and the system's programs:
 The exit status is that of COMMAND. Processes that it leaves running are killed. All
 other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
+  amberfs run --from app --also lib --also ~/docs:ro --apply -- claude
   amberfs run --resume -- claude
   amberfs run --from . --discard -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
@@ -127,6 +133,12 @@ other commands work inside.`,
 					return err
 				}
 			}
+			if len(also) > 0 && (resume || from == "" || discard || readOnly || c.Store != "") {
+				return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE, --resume, --discard or --read-only")
+			}
+			if err := k.addAlso(also); err != nil {
+				return err
+			}
 			if resume {
 				return a.resumeRun(cmd.Context(), &k, c, from, store)
 			}
@@ -161,6 +173,7 @@ other commands work inside.`,
 	}
 
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
+	cmd.Flags().StringArrayVar(&also, "also", nil, "run in a copy of the directory `DIR[:ro]` too; with :ro it is only read")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
 	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is COMMAND's root directory")
 	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")

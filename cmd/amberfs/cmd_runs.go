@@ -105,7 +105,7 @@ does.`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			ctx := cmd.Context()
-			return a.onRun(ctx, "", strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
+			return a.onRunAndMembers(ctx, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
 				ch, err := c.Changes(ctx, "")
 				if err != nil {
 					return err
@@ -144,7 +144,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 			ctx := cmd.Context()
 
 			for _, name := range argv {
-				if err := a.onRun(ctx, "", name, func(r *runs.Run, c *client.Client) error {
+				if err := a.onRunAndMembers(ctx, name, func(r *runs.Run, c *client.Client) error {
 					if err := r.Removable(); err != nil {
 						return err
 					}
@@ -215,7 +215,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return a.onRun(cmd.Context(), "", argv[0], func(r *runs.Run, _ *client.Client) error {
+			return a.onRunAndMembers(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
 				if r.State != service.RunRemoved {
 					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 				}

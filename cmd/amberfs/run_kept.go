@@ -34,10 +34,66 @@ type kept struct {
 	sides   service.Refresh // with resume: which side of conflicts is taken
 	filled  bool            // the store was made for this run, so it has what the directory has
 	empty   bool            // no run is left in the store
+	also    []*kept         // its runs of other directories
+	reads   []string        // other directories, which are only read
 }
 
-// runKept runs a program in a run of a directory.
+// all returns the run of each directory, with k's own first.
+func (k *kept) all() []*kept { return append([]*kept{k}, k.also...) }
+
+// runKept runs a program in a run of a directory, or of several.
 func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
+	k.command = c.Command
+	if err := k.fill(ctx); err != nil {
+		return err
+	}
+	if k.resume {
+		if err := k.findMembers(ctx); err != nil {
+			return err
+		}
+	}
+	for _, m := range k.also {
+		m.command = k.command
+		if err := m.fill(ctx); err != nil {
+			return err
+		}
+	}
+	if err := k.apart(); err != nil {
+		return err
+	}
+
+	c.Store, c.Mountpoint, c.InPlace, c.Also = k.store, k.dir, true, k.places()
+	bar := a.newProgress()
+	defer bar.done()
+
+	s := a.starter(bar, func(*daemon.Ready) {})
+	var ended error
+	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.beginAll(ctx, c) }, func(e sandbox.Ended) (err error) {
+		ended, err = k.after(ctx, c, e)
+		return err
+	})
+
+	for _, m := range k.all() {
+		if !m.empty {
+			continue
+		}
+		if _, rerr := runs.RemoveEmpty(m.store); rerr != nil {
+			a.note("the copy of %s is not removed: %v", quote(m.dir), rerr)
+		}
+	}
+
+	if err == nil && status == 0 {
+		err = ended
+	} else if ended != nil {
+		a.note("%v", ended)
+	}
+
+	return a.statusOf(status, err)
+}
+
+// fill makes the store of the directory, unless it exists.
+func (k *kept) fill(ctx context.Context) error {
+	a := k.a
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -55,10 +111,9 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	}
 
 	root = locate.Resolve(mounts, root)
-	k.store, k.command = runs.Store(root, mounts, k.dir), c.Command
+	k.store = runs.Store(root, mounts, k.dir)
 	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Exclude: []string{root}, Version: versionText()}
-	var s daemon.Starter
-	k.filled, s, err = a.makeStore(ctx, &cfg, mounts)
+	k.filled, _, err = a.makeStore(ctx, &cfg, mounts)
 	if errs.ScriptKind(err) == errs.NoSpace {
 		return errs.Fail(errs.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
 	}
@@ -67,42 +122,31 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	}
 
 	a.noteRepository(k.dir)
-	c.Store, c.Mountpoint, c.InPlace = k.store, k.dir, true
-	var ended error
-	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.begin(ctx, c) }, func(e sandbox.Ended) error {
-		switch {
-		case !e.Started && !k.resume:
-			return k.drop(ctx)
-		case !e.Served: // which was reported
-			a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
-			return nil
-		}
-		if !e.Started {
-			return k.mark(ctx, service.RunKept)
-		}
+	return nil
+}
 
-		c.Fork = k.name
-		err := a.atEnd(ctx, k.location(), c)
-		if err == nil {
-			ended = k.end(e.Interrupted)
-		}
-
-		return err
-	})
-
-	if k.empty {
-		if _, rerr := runs.RemoveEmpty(k.store); rerr != nil {
-			a.note("the copy of %s is not removed: %v", quote(k.dir), rerr)
-		}
+// after is what follows the end of the program. ended is the error of an apply, which the program's own
+// status comes before.
+func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (ended, err error) {
+	switch {
+	case !e.Started && !k.resume:
+		return nil, k.each(func(m *kept) error { return m.drop(ctx) })
+	case !e.Served: // which was reported
+		k.a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
+		return nil, nil
+	case !e.Started:
+		return nil, k.each(func(m *kept) error { return m.mark(ctx, service.RunKept) })
 	}
 
-	if err == nil && status == 0 {
-		err = ended
-	} else if ended != nil {
-		a.note("%v", ended)
+	c.Fork = k.name
+	if err := k.a.atEnd(ctx, k.location(), c); err != nil {
+		return nil, err
+	}
+	if len(k.also) > 0 {
+		return k.endAll(e.Interrupted), nil
 	}
 
-	return a.statusOf(status, err)
+	return k.end(e.Interrupted), nil
 }
 
 func (k *kept) location() locate.Location {

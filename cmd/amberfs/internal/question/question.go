@@ -243,15 +243,8 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 		return true, q.chooseSome(ctx)
 	}
 
-	for _, g := range q.groups {
-		if g.conflict() || len(g.repo.Diverged) > 0 {
-			if err := q.resolve(ctx, g); err != nil {
-				return false, err
-			}
-		}
-	}
-
-	return true, nil
+	err = q.resolveAll(ctx)
+	return err == nil, err
 }
 
 // manyFiles is the largest number of changed files with which a run is removed without a second question.

@@ -63,6 +63,7 @@ func Owner(store, name string) string {
 // GiveBack gives back the name of a run that was deleted.
 func GiveBack(store, name string) {
 	if Owner(store, name) == store {
+		_ = os.Remove(groupFile(store, name))
 		_ = os.Remove(linkOf(store, name)) // a name that stays is taken by the next run of that name
 	}
 }

@@ -100,7 +100,7 @@ func InsideFork(ctx context.Context, argv []string) (int, error) {
 
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, endGrace
-	defer reapRest(0)
+	defer reapRest()
 
 	return run(cmd, func() {})
 }

@@ -29,6 +29,9 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	for _, fd := range []int{lockFD, startFD, treeFD, joinFD} {
 		unix.CloseOnExec(fd)
 	}
+	for i := range c.Also {
+		unix.CloseOnExec(alsoFD + i)
+	}
 
 	served, gone := context.WithCancel(context.Background()) // until the daemon has ended
 	go func() {
@@ -43,11 +46,11 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	}
 
 	if !c.Plain {
-		if err := errors.Join(daemon.PrivateMounts(), attach(c)); err != nil {
+		if err := errors.Join(daemon.PrivateMounts(), attach(c), attachAlso(c)); err != nil {
 			return 0, err
 		}
 	}
-	defer reapRest(0)
+	defer reapRest()
 
 	dir := c.dir()
 	var st unix.Stat_t

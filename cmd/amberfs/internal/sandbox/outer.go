@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -42,6 +41,7 @@ type Config struct {
 	Options    mountopt.Options
 	Actor      string      // of the program's changes; "" for none
 	Image      *info.Image // of the fork, with Root; it may be nil
+	Also       []Also      // with InPlace: other directories in the run
 
 	// Outer sets these.
 	UserNS bool   // the namespaces include one for users
@@ -58,6 +58,7 @@ const (
 	startFD  = 5 // gets a byte when the program has been started
 	treeFD   = 6 // a copy of the daemon's mount, if Config.Tree
 	joinFD   = 7 // the connection to the daemon
+	alsoFD   = 8 // and on: the copies of the mounts of Config.Also
 
 	caughtFD = 4 // in a container: closed when process 1 takes signals
 )
@@ -133,6 +134,16 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		leave(joined, s)
 	}()
 
+	also, trees, err := joinAlso(ctx, &c, s)
+	defer func() {
+		for _, j := range also {
+			leave(j, s)
+		}
+	}()
+	if err != nil {
+		return 0, err
+	}
+
 	if err := before(&c); err != nil {
 		return 0, err
 	}
@@ -146,16 +157,11 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
 
-	leaveFork := func() {}
-	if c.InPlace {
-		var used Joined
-		if used, err = Join(ctx, c.Store, c.Fork, s); err != nil {
-			return 0, err
-		}
-
-		leaveFork = sync.OnceFunc(used.Leave)
+	leaveForks, err := joinForks(ctx, c, s)
+	defer leaveForks()
+	if err != nil {
+		return 0, err
 	}
-	defer leaveFork()
 
 	config, err := c.file()
 	if err != nil {
@@ -174,6 +180,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{config, nil, start, joined.Tree, joined.Conn}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, trees...)
 	if keep != nil {
 		cmd.ExtraFiles[lockFD-configFD] = keep.lock
 	}
@@ -191,12 +198,16 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	}
 
 	joined.Tree.Close()
+	for _, j := range also {
+		j.Tree.Close()
+	}
+
 	signals.pass(cmd.Process)
 	stopWith(cmd.Process.Pid)
 	err = cmd.Wait()
 	st, err := status(cmd.ProcessState, err)
-	reapRest(c.Daemon)
-	leaveFork() // whoever is in it now is another program
+	reapRest(daemons(c)...)
+	leaveForks() // whoever is in it now is another program
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
 		err = after(Ended{n == 1, !joined.Ended(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
 	}
@@ -373,7 +384,11 @@ func ofOthers(dir string) bool {
 
 // attach mounts the copy of the daemon's mount at the mount point of this run.
 func attach(c Config) error {
-	tree := treeFD
+	return attachTree(c, treeFD)
+}
+
+// attachTree is attach with the descriptor of the copy.
+func attachTree(c Config, tree int) error {
 	if !c.Tree { // the daemon may not copy it
 		var err error
 		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Shared, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {

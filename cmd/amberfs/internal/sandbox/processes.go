@@ -134,14 +134,14 @@ const reapTime = 3 * time.Second
 
 // reapRest ends all children but spare, also adopted ones: processes of this program with
 // SIGTERM at first, others with SIGKILL.
-func reapRest(spare int) {
+func reapRest(spare ...int) {
 	deadline := time.Now().Add(reapTime)
 
 	for {
 		left := 0
 
 		for _, pid := range children() {
-			if pid == spare {
+			if slices.Contains(spare, pid) {
 				continue
 			}
 			var ws unix.WaitStatus

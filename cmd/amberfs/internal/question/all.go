@@ -1,0 +1,82 @@
+package question
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
+)
+
+// Dir is the directory that the question is about.
+func (q *Question) Dir() string { return q.dir }
+
+// AllEmpty reports whether nothing changed in any directory.
+func AllEmpty(all []*Question) bool {
+	return !slices.ContainsFunc(all, func(q *Question) bool { return !q.Empty() })
+}
+
+// AskAll asks one question about several directories. Then each has its choices.
+func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
+	defer func() {
+		for _, q := range all {
+			q.Left = q.Left || !yes && !q.Empty()
+		}
+	}()
+
+	var parts []string
+	for _, q := range all {
+		if !q.Empty() {
+			parts = append(parts, english.Plural(len(q.groups), "change", "changes")+" to "+gitquote.Readable(q.dir))
+		}
+	}
+
+	prompt := "apply " + strings.Join(parts, " and ") + "? [y]es  [n]ot now  [s]ome  [d]iff  [?]: "
+	words := []string{"yes", "no", "some", "differences"}
+	help := "y - apply all\nn - apply nothing now; the changes are kept\ns - choose files, and parts of files\nd - show the changes outside of .git\n"
+
+	for {
+		answer, err := all[0].askWord(ctx, prompt, words, help)
+		switch {
+		case err != nil || answer == "no":
+			return false, err
+		case answer == "differences":
+			err = forEach(all, func(q *Question) error { return q.showDiff(ctx, q.groups...) })
+		case answer == "some":
+			return true, forEach(all, func(q *Question) error { return q.chooseSome(ctx) })
+		default:
+			return true, forEach(all, func(q *Question) error { return q.resolveAll(ctx) })
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// forEach calls fn for each directory in which something changed. All read from one terminal.
+func forEach(all []*Question, fn func(*Question) error) error {
+	for _, q := range all {
+		if q.Empty() {
+			continue
+		}
+		q.in = all[0].in
+		if err := fn(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolveAll asks which version is wanted of each path and branch that both sides changed.
+func (q *Question) resolveAll(ctx context.Context) error {
+	for _, g := range q.groups {
+		if g.conflict() || len(g.repo.Diverged) > 0 {
+			if err := q.resolve(ctx, g); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

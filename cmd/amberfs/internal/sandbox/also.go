@@ -1,0 +1,132 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
+)
+
+// Also is another directory in a run, at its own path.
+type Also struct {
+	Store string // "" for a directory that is shown as it is, without writing
+	Dir   string
+	Fork  string
+
+	// Outer sets these.
+	Shared string // as in Config
+	Tree   bool
+	Daemon int
+}
+
+// joinAlso joins the daemons of the other stores of a run, and starts those that do not run. trees has the
+// copy of the mount for each directory, or nil. What was joined before an error is returned too.
+func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.Joined, trees []*os.File, err error) {
+	if c.Plain && len(c.Also) > 0 {
+		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").
+			WithHint("see `amberfs doctor`")
+	}
+
+	for i := range c.Also {
+		a := &c.Also[i]
+		if a.Store == "" {
+			trees = append(trees, nil)
+			continue
+		}
+
+		one := Config{Store: a.Store, UserNS: c.UserNS, Options: c.Options}
+		j, err := joinStore(ctx, &one, s)
+		if err != nil {
+			return all, trees, err
+		}
+
+		a.Shared, a.Tree, a.Daemon = one.Shared, one.Tree, one.Daemon
+		all, trees = append(all, j), append(trees, j.Tree)
+	}
+
+	return all, trees, nil
+}
+
+// daemons are the processes that were started for the stores of a run.
+func daemons(c Config) []int {
+	out := []int{c.Daemon}
+	for _, a := range c.Also {
+		out = append(out, a.Daemon)
+	}
+	return out
+}
+
+// joinForks counts a program in each fork of a run, until leave is called.
+func joinForks(ctx context.Context, c Config, s daemon.Starter) (leave func(), err error) {
+	var used []Joined
+	leave = sync.OnceFunc(func() {
+		for _, u := range used {
+			u.Leave()
+		}
+	})
+	if !c.InPlace {
+		return leave, nil
+	}
+
+	for _, a := range append([]Also{{Store: c.Store, Fork: c.Fork}}, c.Also...) {
+		if a.Store == "" {
+			continue
+		}
+
+		u, err := Join(ctx, a.Store, a.Fork, s)
+		if err != nil {
+			return leave, err
+		}
+		used = append(used, u)
+	}
+
+	return leave, nil
+}
+
+// attachAlso mounts the other directories of a run.
+func attachAlso(c Config) error {
+	for i, a := range c.Also {
+		var err error
+		if a.Store == "" {
+			err = attachReadOnly(a.Dir)
+		} else {
+			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: true, Shared: a.Shared, Tree: a.Tree}
+			err = attachTree(one, alsoFD+i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// attachReadOnly mounts a directory, with what is mounted in it, on itself. Nothing can be written there.
+func attachReadOnly(dir string) error {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return errs.Fail(errs.Failed, "cannot copy the mount of %s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
+	if errors.Is(err, unix.ENOSYS) {
+		err = fmt.Errorf("%w: it needs Linux 5.12", err)
+	}
+	if err == nil {
+		err = unix.MoveMount(fd, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	if err != nil {
+		return errs.Fail(errs.Failed, "cannot make %s read-only: %w", dir, err)
+	}
+
+	return nil
+}

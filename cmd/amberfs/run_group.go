@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// addAlso adds the directories of --also: DIR, or DIR:ro for one that is only read.
+func (k *kept) addAlso(dirs []string) error {
+	for _, given := range dirs {
+		name, readOnly := strings.CutSuffix(given, ":ro")
+		dir, err := k.a.abs(name)
+		if err != nil {
+			return err
+		}
+
+		if readOnly {
+			k.reads = append(k.reads, dir)
+		} else {
+			k.also = append(k.also, &kept{a: k.a, dir: dir})
+		}
+	}
+
+	return nil
+}
+
+// findMembers adds the other directories of a run that goes on.
+func (k *kept) findMembers(ctx context.Context) error {
+	if !runs.HasGroups(k.store) {
+		return nil
+	}
+	if k.name == "" {
+		if err := k.a.onRun(ctx, k.dir, "", func(r *runs.Run, _ *client.Client) error { k.name = r.Name; return nil }); err != nil {
+			return err
+		}
+	}
+
+	members, err := runs.Group(k.store, k.name)
+	for _, m := range members {
+		if m.Name == "" {
+			k.reads = append(k.reads, m.Dir)
+		} else {
+			k.also = append(k.also, &kept{a: k.a, dir: m.Dir, name: m.Name, resume: true, sides: k.sides})
+		}
+	}
+
+	return err
+}
+
+// apart fails if one directory of the run is in another, which would hide it.
+func (k *kept) apart() error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+
+	var dirs []string
+	for _, m := range k.all() {
+		dirs = append(dirs, m.dir)
+	}
+	for i, dir := range k.reads {
+		k.reads[i] = locate.Resolve(mounts, dir)
+		dirs = append(dirs, k.reads[i])
+	}
+
+	for i, dir := range dirs {
+		for n, above := range dirs {
+			if i != n && naming.Under(dir, above) {
+				return errs.Fail(errs.Invalid, "%s is in %s, which is in the run", dir, above).WithHint("leave one of them out")
+			}
+		}
+	}
+
+	return nil
+}
+
+// places are the other directories of the run, in the order of k.also and k.reads.
+func (k *kept) places() (out []sandbox.Also) {
+	for _, m := range k.also {
+		out = append(out, sandbox.Also{Store: m.store, Dir: m.dir})
+	}
+	for _, dir := range k.reads {
+		out = append(out, sandbox.Also{Dir: dir})
+	}
+	return out
+}
+
+// each calls fn with the run of each directory.
+func (k *kept) each(fn func(*kept) error) error {
+	var all error
+	for _, m := range k.all() {
+		all = errors.Join(all, fn(m))
+	}
+	return all
+}
+
+// beginAll is begin for all directories. The runs of the others are called as the first, with the name of
+// the directory. If one cannot begin, none does.
+func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
+	if err := k.begin(ctx, c); err != nil || len(c.Also) == 0 {
+		return err
+	}
+
+	var members []runs.Member
+	for i, m := range k.also {
+		if m.name == "" {
+			m.name = k.name + "." + runs.Base(m.dir)
+		}
+		if slices.ContainsFunc(members, func(o runs.Member) bool { return o.Name == m.name }) {
+			m.name += "-2"
+		}
+
+		one := sandbox.Config{Fork: m.name, Actor: c.Actor}
+		if err := m.begin(ctx, &one); err != nil {
+			if !k.resume {
+				k.also = k.also[:i]
+				err = errors.Join(err, k.each(func(m *kept) error { return m.drop(ctx) }))
+			}
+			return err
+		}
+
+		c.Also[i].Fork = m.name
+		members = append(members, runs.Member{Dir: m.dir, Name: m.name})
+	}
+	for _, dir := range k.reads {
+		members = append(members, runs.Member{Dir: dir})
+	}
+
+	return runs.SetGroup(k.store, k.name, members)
+}
+
+// endAll is end for a run of several directories.
+func (k *kept) endAll(interrupted bool) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
+	defer stop()
+
+	a := k.a
+	if r, err := runs.Named(ctx, k.store, k.name, a.command); err != nil {
+		return err
+	} else if r.State == service.RunRunning {
+		return k.goesOn()
+	}
+	if err := k.each(func(m *kept) error { return m.mark(ctx, service.RunKept) }); err != nil {
+		return err
+	}
+
+	parts, err := k.openAll(ctx)
+	defer parts.close()
+	if err != nil {
+		return err
+	}
+
+	if same, err := parts.unchanged(ctx); err != nil {
+		return err
+	} else if same {
+		return k.each(func(m *kept) error { return m.goes(ctx) })
+	}
+
+	if interrupted && k.apply == applyYes {
+		a.note("interrupted: nothing is applied")
+		k.apply = ""
+	}
+	if k.apply == "" {
+		return k.sayAll(ctx, parts)
+	}
+
+	show := func(text string) { a.say(strings.TrimSuffix(text, "\n")) } // stdout was the program's
+	left, err := a.applyParts(ctx, parts, map[string]asking{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
+	if left || err != nil {
+		k.commands("the run " + k.name + " is kept")
+	}
+
+	return err
+}
+
+// sayAll prints what the program changed in each directory, and the commands to use next.
+func (k *kept) sayAll(ctx context.Context, parts runParts) error {
+	lines := []string{"the run " + k.name + " changed"}
+	for _, p := range parts {
+		plan, err := k.a.apply(ctx, p.ch, p.run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.run.Name})
+		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
+			return err
+		}
+
+		q := question.New(k.a.terminal(), p.ch, p.run.Dir, threeway.RefuseConflicts, plan)
+		what := q.Summary()
+		if q.Empty() {
+			what = "nothing"
+		}
+		lines = append(append(lines, "in "+quote(p.run.Dir)+": "+what), q.Commits()...)
+	}
+
+	k.commands(strings.Join(lines, "\n\t"))
+	return nil
+}
+
+// A runPart is the run of one directory of several.
+type runPart struct {
+	run runs.Run
+	c   *client.Client
+	ch  *client.Changes
+}
+
+type runParts []*runPart
+
+// openAll opens the runs of all directories. The caller closes them, also after an error.
+func (k *kept) openAll(ctx context.Context) (parts runParts, err error) {
+	for _, m := range k.all() {
+		p := &runPart{run: runs.Run{Name: m.name, Dir: m.dir, Store: m.store, Command: m.commandText()}}
+		if p.c, err = m.open(ctx, m.name); err != nil {
+			return parts, err
+		}
+		parts = append(parts, p)
+		if p.ch, err = p.c.Changes(ctx, ""); err != nil {
+			return parts, err
+		}
+	}
+
+	return parts, nil
+}
+
+func (parts runParts) close() {
+	for _, p := range parts {
+		if p.ch != nil {
+			p.ch.Close()
+		}
+		p.c.Close()
+	}
+}
+
+// unchanged reports whether nothing changed in any directory.
+func (parts runParts) unchanged(ctx context.Context) (bool, error) {
+	for _, p := range parts {
+		if same, err := gitbridge.Unchanged(ctx, p.ch.Source, p.ch.Base, p.ch.Now, true); err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
+}

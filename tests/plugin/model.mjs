@@ -10,8 +10,9 @@ function messages(request) {
   const last = request.messages.filter((m) => m.role === "user").at(-1);
   const parts = typeof last.content === "string" ? [{ type: "text", text: last.content }] : last.content;
   const answered = parts.some((p) => p.type === "tool_result");
-  const command = !answered && request.tools?.length && wanted(parts.map((p) => p.text ?? "").join("\n"));
-  const block = command ? { type: "tool_use", id: "call_1", name: "Bash", input: {} } : { type: "text", text: "" };
+  const shell = request.tools?.find((t) => /^bash$/i.test(t.name))?.name;
+  const command = !answered && shell && wanted(parts.map((p) => p.text ?? "").join("\n"));
+  const block = command ? { type: "tool_use", id: "call_1", name: shell, input: {} } : { type: "text", text: "" };
   const delta = command
     ? { type: "input_json_delta", partial_json: JSON.stringify({ command, description: "work" }) }
     : { type: "text_delta", text: "done" };

@@ -36,10 +36,10 @@ func hookCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hook AGENT | hook --install|--uninstall AGENT",
 		Short: "Take a snapshot before an agent's turn, and report what its calls change",
-		Long: `Reads the JSON object that an agent (claude, codex, cursor, gemini or generic) sends to
-its hooks. Takes a snapshot turn-N, with the prompt as its message and the agent's ids of
-session and message as labels. The agent's later changes are by the actor AGENT/SESSION.
-The object's "cwd" selects the workspace.
+		Long: `Reads the JSON object that an agent (claude, cline, codex, copilot, cursor, gemini,
+opencode or generic) sends to its hooks. Takes a snapshot turn-N, with the prompt as its
+message and the agent's ids of session and message as labels. The agent's later changes
+are by the actor AGENT/SESSION. The object's "cwd" selects the workspace.
 
 After a call of a tool (the object has "tool_name"), it gives the agent what "amberfs
 changed" prints, or nothing if nothing changed.

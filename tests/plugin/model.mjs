@@ -1,6 +1,6 @@
 // Stands for the models of three vendors, so that their agents work without an account: a prompt
 // that has "RUN: COMMAND" is answered by a call of the agent's shell with COMMAND, the result of the
-// call and everything else by "done". Prints the port. Forms of 2026-11:
+// call and everything else by "done". Prints the port, and on standard error the reports of amberfs that it gets. Forms of 2026-11:
 // Anthropic's Messages, OpenAI's Responses and Gemini's streamGenerateContent, each as a stream.
 import { createServer } from "node:http";
 
@@ -54,8 +54,8 @@ function contents(request) {
 
 const server = createServer(async (request, response) => {
   const body = (await request.toArray()).join("");
-  if (process.env.MODEL_LOG) console.error(request.method, request.url, body.slice(0, 20000));
   const path = new URL(request.url, "http://model").pathname;
+  for (const report of body.matchAll(/changed since [^"]*/g)) console.error(path, report[0]);
   const answer = { "/v1/messages": messages, "/v1/responses": responses }[path] ?? (/:streamGenerateContent$/.test(path) && contents);
   if (request.method !== "POST" || !answer) {
     response.writeHead(404, { "content-type": "application/json" }).end('{"error":{"message":"not here"}}');

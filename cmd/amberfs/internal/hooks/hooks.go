@@ -34,8 +34,13 @@ var agents = map[string]agent{
 // Context returns the value whose JSON a hook prints to add text to the context of an agent. For an unknown
 // agent it is the text.
 func Context(agent, event, text string) any {
-	if agent == "cursor" {
+	switch agent {
+	case "cursor":
 		return map[string]string{"additional_context": text}
+	case "copilot":
+		return map[string]string{"additionalContext": text}
+	case "cline":
+		return map[string]any{"cancel": false, "contextModification": text}
 	}
 	if _, ok := agents[agent]; !ok {
 		return text

@@ -20,6 +20,22 @@ type Input struct {
 	Tool, Command string // the tool that was called, and its command if it is a shell
 }
 
+// A clineInput has the fields of Cline's hooks. A session is a task there.
+type clineInput struct {
+	Task   string   `json:"taskId"`
+	Event  string   `json:"hookName"`
+	Roots  []string `json:"workspaceRoots"`
+	Prompt struct {
+		Text string `json:"prompt"`
+	} `json:"userPromptSubmit"`
+	Call struct {
+		Tool       string `json:"toolName"`
+		Parameters struct {
+			Command any `json:"command"`
+		} `json:"parameters"`
+	} `json:"postToolUse"`
+}
+
 // Read reads the JSON that an agent sends to a hook. Cursor calls a session a conversation, and lists
 // open directories in place of a working directory.
 func Read(r io.Reader) (Input, error) {
@@ -39,6 +55,7 @@ func Read(r io.Reader) (Input, error) {
 		ToolInput    struct {
 			Command any `json:"command"` // a text, or a list of words
 		} `json:"tool_input"`
+		clineInput
 	}
 
 	b := bufio.NewReader(r)
@@ -49,15 +66,18 @@ func Read(r io.Reader) (Input, error) {
 		return Input{}, fmt.Errorf("standard input is not what agents send to hooks: %w", err)
 	}
 
-	out := Input{Prompt: in.Prompt, Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath, Event: in.Event, Tool: in.Tool}
-	if in.ToolInput.Command != nil {
-		out.Command = fmt.Sprint(in.ToolInput.Command)
+	cline := in.clineInput
+	out := Input{Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}
+	out.Prompt = cmp.Or(in.Prompt, cline.Prompt.Text)
+	out.Event, out.Tool = cmp.Or(in.Event, cline.Event), cmp.Or(in.Tool, cline.Call.Tool)
+	if command := cmp.Or(in.ToolInput.Command, cline.Call.Parameters.Command); command != nil {
+		out.Command = fmt.Sprint(command)
 	}
 
-	out.Session = cmp.Or(in.Conversation, in.Session)
+	out.Session = cmp.Or(in.Conversation, in.Session, cline.Task)
 	out.ID = cmp.Or(in.PromptID, in.Turn, in.Generation)
-	if out.Cwd == "" && len(in.Roots) > 0 {
-		out.Cwd = in.Roots[0]
+	if roots := append(in.Roots, cline.Roots...); out.Cwd == "" && len(roots) > 0 {
+		out.Cwd = roots[0]
 	}
 
 	return out, nil

@@ -1,0 +1,59 @@
+package hooks
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// TestForms: what each agent sends, and the form in which it takes a text.
+func TestForms(t *testing.T) {
+	for agent, c := range map[string]struct {
+		sent    string
+		want    Input
+		context string
+	}{
+		"claude": {
+			`{"session_id":"s","cwd":"/w","hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}`,
+			Input{Session: "s", Cwd: "/w", Event: "PostToolUse", Tool: "Bash", Command: "ls"},
+			`{"hookSpecificOutput":{"additionalContext":"text","hookEventName":"PostToolUse"}}`,
+		},
+		"codex": {
+			`{"session_id":"s","cwd":"/w","hook_event_name":"PostToolUse","tool_name":"shell","tool_input":{"command":["ls","-l"]}}`,
+			Input{Session: "s", Cwd: "/w", Event: "PostToolUse", Tool: "shell", Command: "[ls -l]"},
+			`{"hookSpecificOutput":{"additionalContext":"text","hookEventName":"PostToolUse"}}`,
+		},
+		"copilot": {
+			`{"session_id":"s","cwd":"/w","hook_event_name":"PostToolUse","tool_name":"bash","tool_input":{"command":"ls"}}`,
+			Input{Session: "s", Cwd: "/w", Event: "PostToolUse", Tool: "bash", Command: "ls"},
+			`{"additionalContext":"text"}`,
+		},
+		"cline": {
+			`{"taskId":"t","hookName":"PostToolUse","workspaceRoots":["/w","/x"],"postToolUse":{"toolName":"execute_command","parameters":{"command":"ls"},"success":true}}`,
+			Input{Session: "t", Cwd: "/w", Event: "PostToolUse", Tool: "execute_command", Command: "ls"},
+			`{"cancel":false,"contextModification":"text"}`,
+		},
+		"cline, a prompt": {
+			`{"taskId":"t","hookName":"UserPromptSubmit","workspaceRoots":["/w"],"userPromptSubmit":{"prompt":"do it","attachments":[]}}`,
+			Input{Session: "t", Cwd: "/w", Event: "UserPromptSubmit", Prompt: "do it"},
+			`"text"`,
+		},
+		"opencode": {
+			`{"cwd":"/w","hook_event_name":"PostToolUse","session_id":"s","tool_name":"bash","tool_input":{}}`,
+			Input{Session: "s", Cwd: "/w", Event: "PostToolUse", Tool: "bash"},
+			`"text"`,
+		},
+	} {
+		got, err := Read(strings.NewReader(c.sent))
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v; want %+v", agent, got, err, c.want)
+		}
+		out, err := json.Marshal(Context(agent, got.Event, "text"))
+		must.OK(t, err)
+		if string(out) != c.context {
+			t.Errorf("%s gets %s, want %s", agent, out, c.context)
+		}
+	}
+}

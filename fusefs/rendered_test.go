@@ -100,3 +100,38 @@ func TestInterruptedClient(t *testing.T) {
 	await.Receive(t, "the end of what a client that was killed waits for", ended)
 	_ = cmd.Wait() // killed
 }
+
+// TestLongRequest: while a file is rendered or a command runs, which may take long, other programs use the
+// directory and the same control file.
+func TestLongRequest(t *testing.T) {
+	began, finish := make(chan struct{}), make(chan struct{})
+	m := mountReady(t, 1, func(ctx context.Context) error {
+		began <- struct{}{}
+		<-finish
+		return nil
+	})
+	in := func(script string) chan error {
+		cmd, ended := exec.Command("sh", "-ec", script), make(chan error, 1)
+		cmd.Dir = filepath.Join(m.Mountpoint(), ".snapshots")
+		must.OK(t, cmd.Start())
+		go func() { ended <- cmd.Wait() }()
+		return ended
+	}
+
+	read := in("cat diff@v1")
+	await.Receive(t, "the beginning of a rendering", began)
+	if err := await.Receive(t, "the end of a program that makes a name", in("echo v2 > create.tmp.1; mv create.tmp.1 create.tmp.2")); err != nil {
+		t.Error(err)
+	}
+	first := in(`echo '{"op":"list"}' > call`)
+	await.Receive(t, "the beginning of a command", began)
+	second := in(`echo '{"op":"list"}' > call; grep v1 call`)
+	await.Receive(t, "the beginning of another one in the same file", began)
+
+	close(finish)
+	for _, ended := range []chan error{read, first, second} {
+		if err := await.Receive(t, "the end of a program", ended); err != nil {
+			t.Error(err)
+		}
+	}
+}

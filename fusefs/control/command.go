@@ -54,6 +54,10 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 		return len(data), nil
 	}
 
+	t.mu.Lock()
+	n.commands++
+	t.mu.Unlock()
+
 	wrote := len(data)
 	if err = t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
 		wrote = 0
@@ -61,6 +65,8 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
+	n.commands--
 
 	if n.blanks = off + int64(wrote); n.blanks > maxBlanks || n.kind == nodeRendered { // the file policy shows no answer
 		n.blanks = 0

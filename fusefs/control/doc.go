@@ -23,7 +23,8 @@
 // The event log is the exception: it keeps its node while it grows, for `tail -f`.
 //
 // `diff@A..B`, `info@A` and `list` are rendered when their name is looked up, because the kernel needs
-// the size then. They are not rendered again while their source is the same. A diff has one name, made
+// the size then. That happens in a directory of its own (see renderingDir): until then, the name in
+// .snapshots is a symlink. They are not rendered again while their source is the same. A diff has one name, made
 // of the names of the snapshots; other spellings are symlinks to it.
 //
 // # The life of a command

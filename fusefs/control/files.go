@@ -14,6 +14,7 @@ const (
 	restoreName = "restore"
 	forkName    = "fork"
 	callName    = "call"
+	listName    = "list"
 	policyName  = "policy"
 	latestName  = "latest"
 	baseName    = "base"
@@ -46,7 +47,7 @@ func init() { // a literal would be an initialization cycle: the functions in it
 		{"export", typeFile, 0o644, answers},
 		{callName, typeFile, 0o600, answers},
 		{"push", typeFile, 0o644, answers},
-		{"list", typeFile, 0o444, (*Tree).lookupList},
+		{listName, typeFile, 0o444, (*Tree).lookupList},
 		{"log", typeFile, 0o444, (*Tree).lookupLog},
 		{"status", typeFile, 0o444, renderedBy((*Tree).renderStatus)},
 		{policyName, typeFile, 0o644, renderedBy((*Tree).renderPolicy)},

@@ -17,7 +17,8 @@ const (
 	kindBits      = 32
 	kindSnapshots = 1 << kindBits // + view of the workspace
 	kindForks     = 2 << kindBits // + view of the workspace
-	kindListed    = 3 << kindBits // + index of the file; used in listings only
+	kindRendering = 3 << kindBits // + view of the workspace
+	kindListed    = 4 << kindBits // + index of the file; used in listings only
 	kindFile      = 8 << kindBits // + numberBits bits of a counter, and private
 	numberBits    = 34
 	private       = 1 << numberBits // set for private files
@@ -70,6 +71,10 @@ func forksID(workspace uint32) live.NodeID {
 	return live.Node(ownView, kindForks|uint64(workspace))
 }
 
+func renderingID(workspace uint32) live.NodeID {
+	return live.Node(ownView, kindRendering|uint64(workspace))
+}
+
 // WorkspaceOf returns the workspace of a node: of a file in it, in one of its snapshots or in its
 // control directories. It returns nil if the workspace has ended.
 func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
@@ -89,7 +94,8 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 	return nil
 }
 
-// workspace returns the workspace of a control directory, and whether the directory is .forks.
+// workspace returns the workspace of a control directory, and whether the directory is .forks. The error
+// is errs.Perm for renderingDir, which has names to look up only.
 func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, err error) {
 	ws, ok := t.store.Workspace(uint32(dir.Ino()))
 	switch kind := dir.Ino() >> kindBits << kindBits; {
@@ -97,6 +103,8 @@ func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, e
 		return ws, false, nil
 	case ok && kind == kindForks:
 		return ws, true, nil
+	case ok && kind == kindRendering:
+		return ws, false, errs.Perm
 	}
 
 	return nil, false, errs.Stale

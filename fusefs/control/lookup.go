@@ -25,7 +25,7 @@ func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
 // of the workspace's root, and the time of the last command or snapshot.
 func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	ws, forks, err := t.workspace(id)
-	if err != nil {
+	if ws == nil {
 		return live.Attr{}, err
 	}
 
@@ -57,11 +57,16 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 		return Entry{}, errs.NameTooLong
 	}
 	ws, forks, err := t.workspace(dir)
-	if err != nil {
+	switch {
+	case ws != nil && dir == renderingID(ws.View()):
+		return t.lookupRendering(ws, name, r)
+	case err != nil:
 		return Entry{}, err
-	}
-	if forks {
+	case forks:
 		return t.lookupFork(ws, name)
+	case name == renderingDir:
+		a, err := t.dirAttr(renderingID(ws.View()))
+		return Entry{a, Brief}, err
 	}
 
 	e, err := t.lookupSnapshots(ws, name, r)
@@ -107,12 +112,13 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 
 	d := t.dirLocked(ws)
 	n := d.current[s]
-	if n == nil {
-		n = &node{kind: nodeAnswer, mode: f.kind | f.mode}
-		if ws.View() < t.mu.inherited {
-			n.content = lostAnswer
-		}
-		t.addLocked(d, s, n)
+	switch {
+	case n == nil && ws.View() < t.mu.inherited:
+		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode, content: lostAnswer})
+	case n == nil:
+		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode})
+	case n.commands > 0: // the kernel has locked the node: other writers would wait for its command
+		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: n.mode, content: n.contentLocked()})
 	}
 
 	return n.entryLocked(root), nil

@@ -45,6 +45,7 @@ type node struct {
 	newer      *node // if set, a newer node of the slot with the content of this node
 	blanks     int64 // the number of blanks before the content, see Tree.Write
 	partials   []partial
+	commands   int  // that were written to the node and run
 	cached     bool // the kernel may have pages of the content
 }
 

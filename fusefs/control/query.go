@@ -115,6 +115,23 @@ type rendering struct {
 	err  error // valid after done was closed
 }
 
+// renderingDir is the name of a directory in .snapshots in which the lookup of a name renders a file.
+//
+// During a lookup, the kernel has the directory locked, so that no name can be made or removed in it. So
+// no file is rendered during a lookup in .snapshots itself: until there is a file, its name is a symlink
+// to the same name in renderingDir, which has no other use.
+const renderingDir = ".rendering"
+
+// lookupRendering resolves a name in renderingDir.
+func (t *Tree) lookupRendering(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
+	r.mayRender = true
+	_, query := parseQuery(name)
+	if !query && name != listName {
+		return Entry{}, errs.NotExist
+	}
+	return t.lookupSnapshots(ws, name, r)
+}
+
 // lookupRendered returns a file that may take long to render. While the file's source is the same, it is
 // not rendered again, although its name is looked up for every step of `less diff@v1`. Concurrent
 // requests for the file wait for one rendering.
@@ -126,9 +143,13 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 			return Entry{}, err
 		}
 
-		e, ok, other, mine := t.startRendering(ws, name, want)
+		e, ok, other, mine := t.startRendering(ws, name, want, r.mayRender)
 		if ok {
 			return e, nil
+		}
+		if !r.mayRender {
+			to := renderingDir + "/" + name
+			return t.publishLink(ws, to, to)
 		}
 		if mine != nil {
 			return t.render(ws, name, mode, r, mine, render)
@@ -143,8 +164,8 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 }
 
 // startRendering returns the present node of a file, and ok, if it has the wanted source. Otherwise it
-// returns the rendering of the file by another request or, if there is none, starts mine.
-func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source) (e Entry, ok bool, other, mine *rendering) {
+// returns the rendering of the file by another request or, if there is none and start is set, starts mine.
+func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source, start bool) (e Entry, ok bool, other, mine *rendering) {
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +174,7 @@ func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source) 
 	if n := d.current[slot{name, anybody}]; n != nil && n.source == want {
 		return n.entryLocked(root), true, nil, nil
 	}
-	if other = d.renderings[name]; other != nil {
+	if other = d.renderings[name]; other != nil || !start {
 		return e, false, other, nil
 	}
 

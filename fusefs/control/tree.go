@@ -48,6 +48,8 @@ type Request struct {
 	// effect that the request had.
 	Resent  bool
 	Carried *snapshot.Carried
+
+	mayRender bool // set for a lookup in renderingDir
 }
 
 // An Entry answers a lookup: a node of this tree, or the root of a snapshot or fork.

@@ -87,8 +87,21 @@ func (u *user) put(name, content string) {
 	u.must(err)
 }
 
-func (u *user) lookup(name string) (live.Attr, error) {
+// find resolves a name as open(2) does: a symlink to where a file is rendered is followed.
+func (u *user) find(name string) (Entry, error) {
 	e, err := u.tree.Lookup(u.dir, name, Request{Caller: u.who})
+	if err != nil || e.Attr.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return e, err
+	}
+	if to, err := u.tree.Readlink(e.Attr.ID); err != nil || to != renderingDir+"/"+name {
+		return e, err
+	}
+	u.tree.Forget(e.Attr.ID, 1)
+	return u.tree.Lookup(renderingID(uint32(u.dir.Ino())), name, Request{Caller: u.who})
+}
+
+func (u *user) lookup(name string) (live.Attr, error) {
+	e, err := u.find(name)
 	if err != nil || !IsNode(e.Attr.ID) {
 		return e.Attr, err
 	}
@@ -287,7 +300,7 @@ func TestWhatFallsOut(t *testing.T) {
 	u.bigDiffs(count, size)
 	var first live.NodeID
 	for i := range count {
-		e, err := u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i), Request{Caller: u.who})
+		e, err := u.find(fmt.Sprintf("diff@v%d", i))
 		if err != nil || e.Attr.Size < size {
 			t.Fatalf("%d bytes, %v", e.Attr.Size, err)
 		}
@@ -337,7 +350,7 @@ func TestManyEntries(t *testing.T) {
 	u.must(u.write(createName, "a\n"))
 	for i := range 3000 {
 		from, to := "ab"[i%2:i%2+1], "ba"[i%2:i%2+1]
-		_, err := u.tree.Lookup(u.dir, "info@"+from, Request{Caller: u.who})
+		_, err := u.find("info@"+from)
 		must.OK(t, err)
 		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
 	}
@@ -429,7 +442,7 @@ func TestRenderingsAtATime(t *testing.T) {
 	results := make(chan error, count)
 	for i := range count {
 		go func() {
-			_, err := u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i), Request{Caller: u.who})
+			_, err := u.find(fmt.Sprintf("diff@v%d", i))
 			results <- err
 		}()
 	}
@@ -460,7 +473,7 @@ func TestOneRendering(t *testing.T) {
 	ids := make(chan live.NodeID, 20)
 	for range cap(ids) {
 		go func() {
-			e, err := u.tree.Lookup(u.dir, "diff@v1", Request{Caller: u.who})
+			e, err := u.find("diff@v1")
 			if err != nil {
 				t.Error(err)
 			}
@@ -477,6 +490,29 @@ func TestOneRendering(t *testing.T) {
 	for range cap(ids) - 1 {
 		if id := <-ids; id != first {
 			t.Errorf("%x and %x show the same", id, first)
+		}
+	}
+}
+
+// TestRenderingDir: nothing can be made in the directory in which files are rendered, and no other file is
+// found there.
+func TestRenderingDir(t *testing.T) {
+	u := newUser(t)
+	e, err := u.tree.Lookup(u.dir, renderingDir, Request{Caller: u.who})
+	u.must(err)
+	if a, err := u.tree.GetAttr(e.Attr.ID); err != nil || a.Mode&unix.S_IFMT != unix.S_IFDIR {
+		t.Errorf("it is %o, %v", a.Mode, err)
+	}
+	for _, name := range []string{createName, latestName, "v1", renderingDir} {
+		if _, err := u.tree.Lookup(e.Attr.ID, name, Request{Caller: u.who}); !errors.Is(err, errs.NotExist) {
+			t.Errorf("%s in it: %v", name, err)
+		}
+	}
+	_, made := u.tree.Mkdir(e.Attr.ID, "v1", Request{Caller: u.who})
+	_, created := u.tree.Create(e.Attr.ID, "call.1", 0o600, u.who)
+	for _, err := range []error{made, created} {
+		if !errors.Is(err, errs.Perm) {
+			t.Errorf("made in it: %v", err)
 		}
 	}
 }

@@ -24,8 +24,8 @@
 //
 // `diff@A..B`, `info@A` and `list` are rendered when their name is looked up, because the kernel needs
 // the size then. That happens in a directory of its own (see renderingDir): until then, the name in
-// .snapshots is a symlink. They are not rendered again while their source is the same. A diff has one name, made
-// of the names of the snapshots; other spellings are symlinks to it.
+// .snapshots is a symlink. They are not rendered again while their source is the same. A diff has one
+// name, made of the names of the snapshots; other spellings are symlinks to it.
 //
 // # The life of a command
 //

@@ -350,7 +350,7 @@ func TestManyEntries(t *testing.T) {
 	u.must(u.write(createName, "a\n"))
 	for i := range 3000 {
 		from, to := "ab"[i%2:i%2+1], "ba"[i%2:i%2+1]
-		_, err := u.find("info@"+from)
+		_, err := u.find("info@" + from)
 		must.OK(t, err)
 		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
 	}

@@ -38,11 +38,11 @@ func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 
 	for {
 		l, ok, err := s.index.find(h)
-		if err == nil && !ok {
-			err = ErrNotFound
-		}
 		if err != nil {
 			return fmt.Errorf("get object %s: %w", h, err)
+		}
+		if !ok {
+			return fmt.Errorf("get object %s: %w", h, ErrNotFound)
 		}
 
 		err = read(l)

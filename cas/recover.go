@@ -14,7 +14,7 @@ import (
 // A recovery adds records of packs that the index lacks to the index, while a store is opened.
 type recovery struct {
 	*Store
-	committed place // the last commit says that all records before it are durable
+	committed place // all records before it are durable, by the last commit
 }
 
 // recover reads the records of the packs that the index does not cover and adds them to the index.

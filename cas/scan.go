@@ -19,10 +19,13 @@ func readFull(r io.ReaderAt, p []byte, off int64) (int, error) {
 // readExactly fills p. It fails if the file ends before.
 func readExactly(r io.ReaderAt, p []byte, off int64) error {
 	n, err := readFull(r, p, off)
-	if err == nil && n < len(p) {
-		err = errors.New("the pack ends before the record")
+	if err != nil {
+		return err
 	}
-	return err
+	if n < len(p) {
+		return errors.New("the pack ends before the record")
+	}
+	return nil
 }
 
 // An item is a record that a scan found, or a range of damaged bytes.

@@ -15,9 +15,9 @@
 // keeps up it is the only reader (readers.go), and it polls for the next request for
 // a moment before it sleeps (poller.go). It calls Forest.Write, which appends a
 // record with the bytes to the journal, applies it to the tree in memory and
-// returns. The answer goes back, and write(2) returns in the program. What it wrote
-// survives the death of the daemon; after fsync(2), which becomes FSYNC and
-// Forest.Sync, a power cut too. close(2) sends nothing: FLUSH was answered with
+// returns. The answer is sent, and write(2) returns in the program. The written bytes
+// survive the death of the daemon; after fsync(2), which becomes FSYNC and
+// Forest.Sync, they survive a power cut too. close(2) sends nothing: FLUSH was answered with
 // ENOSYS as well.
 //
 // While a goroutine answers a request that may take long, such as a command of the control tree, it
@@ -53,8 +53,8 @@
 // ATOMIC_O_TRUNC and the writeback cache stay off, see docs/dev/RATIONALE.md.
 //
 // HANDLE_KILLPRIV_V2 is on: without it each write is preceded by a request for
-// security.capability. In return WRITE and SETATTR say when the set-user-ID and
-// set-group-ID bits have to go, and chown always takes them.
+// security.capability. In return WRITE and SETATTR have a flag when the set-user-ID and
+// set-group-ID bits must be cleared, and chown always clears them.
 //
 // A notice for a name locks its directory, a notice for a page locks the page. A
 // process that waits for an answer of the daemon may hold either lock. So notices are

@@ -186,11 +186,11 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
-	if err = fs.recordCopy(&h, to, from); err == nil {
-		err = fs.killPriv(to, &h)
+	if err := fs.recordCopy(&h, to, from); err != nil {
+		return uint32(n), fs.status("copy_file_range", to, err)
 	}
 
-	return uint32(n), fs.status("copy_file_range", to, err)
+	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &h))
 }
 
 // Ioctl supports no request. Programs expect ENOTTY then, not ENOSYS. It is also the only answer to

@@ -225,10 +225,10 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 
 	// For chown the kernel sets the flag even for root and group members.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
-		if err = fs.dropSgid(a, &in.InHeader); err == nil {
-			a, err = fs.forest.GetAttr(id)
+		if err := fs.dropSgid(a, &in.InHeader); err != nil {
+			return fs.status("setattr", id, err)
 		}
-		if err != nil {
+		if a, err = fs.forest.GetAttr(id); err != nil {
 			return fs.status("setattr", id, err)
 		}
 	}

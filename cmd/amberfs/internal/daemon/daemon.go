@@ -416,10 +416,11 @@ func (d *Daemon) awaitReady(ctx context.Context) error {
 // mounted returns the mount in the mount table of this process; ok is false if it is not there.
 func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 	mounts, err := locate.Mounts()
-	if err == nil {
-		m, ok = locate.On(mounts, d.cfg.Mountpoint)
+	if err != nil {
+		return nil, false, err
 	}
-	return m, ok && m.Source == d.cfg.Store, err
+	m, ok = locate.On(mounts, d.cfg.Mountpoint)
+	return m, ok && m.Source == d.cfg.Store, nil
 }
 
 // device returns the device number of the mount, "" while the mount is not in the mount table. A device

@@ -112,11 +112,14 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 	}
 
 	some, err := q.t.Page(func(w io.Writer) error { return diff.Write(ctx, w, q.ch.Source, q.ch.Base, q.ch.Now, o) })
-	if err == nil && !some {
+	if err != nil {
+		return err
+	}
+	if !some {
 		fmt.Fprintln(q.t.Out, "no differences outside of .git")
 	}
 
-	return err
+	return nil
 }
 
 // resolve asks which version to apply of a path that both sides changed, or what to do with diverged

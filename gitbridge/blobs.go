@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -151,7 +152,7 @@ func (x *exporter) convert() error {
 		return nil
 	}
 	ids, err := x.hashFiles(x.filtered)
-	if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
+	if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
 		ids, err = x.convertEach()
 	}
 	if err != nil {
@@ -196,7 +197,7 @@ func (x *exporter) convertEach() ([]string, error) {
 
 	for i, f := range x.filtered {
 		id, err := x.hashFiles([]filtered{f})
-		if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
+		if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
 			x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
 			id, err = x.hashFiles([]filtered{f}, "--no-filters")
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/archive"
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 )
 
 // A GitError is a git command that failed.
@@ -121,7 +122,7 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 // withoutFilters are the options that turn every configured filter off.
 func withoutFilters(ctx context.Context, dir string) (options []string, err error) {
 	out, err := run(ctx, dir, nil, nil, "config", "--name-only", "-z", "--get-regexp", `^filter\.`)
-	if err != nil && exitCode(err) != 1 { // 1: none
+	if err != nil && gitdir.ExitCode(err) != 1 { // 1: none
 		return nil, err
 	}
 
@@ -177,15 +178,6 @@ func complaint(stderr string) string {
 	}
 
 	return strings.Join(lines, "; ")
-}
-
-// exitCode is the exit status of the git call that err is about, -1 if none.
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	return -1
 }
 
 // process is a git command that reads requests and writes answers while it runs. It is the first of

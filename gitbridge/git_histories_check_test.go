@@ -275,7 +275,7 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 }
 
 func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
-	busy := len(ours.wip) > 0 && !slices.Equal(ours.wip, theirs.wip) // nothing moves HEAD then
+	busy := len(ours.wip) > 0 // nothing moves HEAD then
 	all := maps.Clone(base.refs)
 	maps.Copy(all, ours.refs)
 	maps.Copy(all, theirs.refs)

@@ -48,6 +48,11 @@ func TestApplyGitAsInGit(t *testing.T) {
 			make: mk + `git gc -q; echo 2 >a; git commit -qam 2; git repack -q`, run: `git multi-pack-index write`, meanwhile: `git gc -q`,
 			check: `git log --format=%s; git fsck --strict`, want: "2\n1",
 		},
+		"a merge in progress here, and a commit there": {
+			make: mk + `git branch other; echo 2 >b; git commit -qam 2; git checkout -q other; echo o >o; git add o; git commit -qm o; git checkout -q main`, run: `echo x >c; git commit -qam run`,
+			meanwhile: `git merge -q --no-commit other`, check: `git status -s; git log --format=%s -1; git log --format=%s -1 amberfs/r/main; git commit -qm merged; git log --format=%s --name-only -1 HEAD^..HEAD`, want: "A  o\n2\nrun\nmerged",
+			said: "1 commit on amberfs/r/main; main stays: a merge is in progress",
+		},
 		"refs are packed here": {
 			make: mk, run: `echo g >g; git add g; git commit -qm run`, meanwhile: `git pack-refs --all`, check: `git log --format=%s; git status -s`, want: "run\n1", said: "1 commit on main",
 		},

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -36,3 +37,6 @@ func TestGoneWorktree(t *testing.T) {
 		})
 	}
 }
+
+// wasAt is what is said of the old value of a ref.
+var wasAt = regexp.MustCompile(` \((it )?was [0-9a-f]{7}\)`)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -73,7 +74,7 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 	})
 
 	const noneMatched = 1
-	if werr := p.wait(); err == nil && werr != nil && exitCode(werr) != noneMatched {
+	if werr := p.wait(); err == nil && werr != nil && gitdir.ExitCode(werr) != noneMatched {
 		err = werr
 	}
 	if err != nil {

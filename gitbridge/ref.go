@@ -8,6 +8,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 )
 
 // Default places of the refs.
@@ -37,7 +39,7 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 	}
 
 	if _, err := r.git(ctx, nil, "check-ref-format", ref); err != nil {
-		if exitCode(err) != 1 {
+		if gitdir.ExitCode(err) != 1 {
 			return err
 		}
 		return fmt.Errorf("%w: %q is not a name that git allows", ErrBadRef, ref)

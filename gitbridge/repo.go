@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -254,7 +255,7 @@ func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) 
 // resolve returns the object that a revision names.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
-	if exit := exitCode(err); exit == 1 || exit == 128 || strings.HasPrefix(id, "^") { // git lets "^HEAD" pass
+	if exit := gitdir.ExitCode(err); exit == 1 || exit == 128 || strings.HasPrefix(id, "^") { // git lets "^HEAD" pass
 		return "", fmt.Errorf("%s: %w: %q", r.dir, ErrNoRevision, rev)
 	}
 	return id, err

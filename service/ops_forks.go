@@ -91,7 +91,8 @@ merged by lines. Conflicts are listed, and nothing is changed. --ours (--prefer 
 keeps what the workspace has, and --theirs (--prefer fork) takes what the fork has.
 
 A branch of git that moved on both sides stays, and amberfs/FORK/BRANCH gets the commits of
-the fork. --merge merges them, as "git merge" does.
+the fork. --merge merges them, as "git merge" does. At a terminal, merge asks about branches
+and conflicts.
 
 "amberfs undo" undoes the merge. The fork stays.`,
 			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", Prefer: [2]string{"workspace", "fork"},

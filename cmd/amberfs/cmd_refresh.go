@@ -29,7 +29,8 @@ changed. --ours (--prefer run) keeps what the run or workspace has, and --theirs
 dir) takes what DIR has. "amberfs undo" undoes the refresh.
 
 A branch of git that moved on both sides stays, and amberfs/dir/BRANCH gets the commits of
-DIR. --merge merges them, as "git merge" does.`,
+DIR. --merge merges them, as "git merge" does. At a terminal, refresh asks about branches
+and conflicts.`,
 		Example: `  amberfs refresh
   amberfs refresh --run project-1 --theirs`,
 		Args: args(0, 1, "perhaps a DIR"),

@@ -169,7 +169,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(ends) > 0 {
 		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
-	if p.m.Ours.partial() {
+	if p.m.Ours.setting("extensions.partialclone") != "" {
 		return nil // some are fetched when they are needed
 	}
 

@@ -1,6 +1,7 @@
 package gitdir
 
 import (
+	"crypto/sha1"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -102,17 +105,15 @@ func (c *Copy) copy(f Files, dir string, depth int) error {
 // ownConfig is the configuration of a copy: the format of its objects, and whether it is bare.
 func ownConfig(text string) string {
 	was := parseConfig(text)
-	out := "[core]\n\trepositoryformatversion = 0\n"
-	if idLen(was) > 20 {
-		out = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
-	}
+	return formatConfig(idLen(was)) + "[core]\n\tbare = " + strconv.FormatBool(was.last("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
+}
 
-	bare := "false"
-	if was.last("core.bare") == "true" {
-		bare = "true"
+// formatConfig is the part of a configuration that gives the length of object ids, in bytes.
+func formatConfig(idLen int) string {
+	if idLen > sha1.Size {
+		return "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
-
-	return out + "[core]\n\tbare = " + bare + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
+	return "[core]\n\trepositoryformatversion = 0\n"
 }
 
 // Changed returns the files that changed since, new objects among them, and those that are gone.
@@ -132,7 +133,7 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 
 		if below(name, "objects") {
 			names, err := original.List(path.Dir(name))
-			if err == nil && !hasName(names, path.Base(name)) {
+			if err == nil && !slices.ContainsFunc(names, func(n Name) bool { return n.Name == path.Base(name) }) {
 				changed = append(changed, name)
 			}
 
@@ -157,15 +158,6 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 	}
 
 	return changed, gone, err
-}
-
-func hasName(names []Name, name string) bool {
-	for _, n := range names {
-		if n.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // maxObjects is how many bytes of objects are copied.

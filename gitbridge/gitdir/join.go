@@ -213,7 +213,7 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
 	out, err := p.asOurs(ctx, nil, "", "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
 	const inConflict = 1
-	if err != nil && exitCode(err) != inConflict {
+	if err != nil && ExitCode(err) != inConflict {
 		return err
 	}
 

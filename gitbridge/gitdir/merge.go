@@ -237,8 +237,8 @@ func (p *Plan) needed(ctx context.Context) error {
 	return nil
 }
 
-// exitCode is the exit status of the git call that err is about, -1 if none.
-func exitCode(err error) int {
+// ExitCode is the exit status of the git call that err is about, -1 if none.
+func ExitCode(err error) int {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return exit.ExitCode()

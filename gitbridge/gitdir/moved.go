@@ -25,7 +25,7 @@ func Moved(base, now Files) ([]string, error) {
 	if n.head != b.head {
 		said = append(said, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
 	}
-	if changed := changedEntries(b.entries, n.entries); changed > 0 {
+	if changed := len(byPath(differ(b.entries, n.entries))); changed > 0 {
 		said = append(said, plural(changed, "path")+" staged, unstaged or committed")
 	}
 
@@ -75,23 +75,4 @@ func shortRef(value string) string {
 	}
 
 	return strings.TrimPrefix(name, "refs/")
-}
-
-// changedEntries counts the paths at which two indexes differ.
-func changedEntries(a, b []IndexEntry) (n int) {
-	was := make(map[string]IndexEntry, len(a))
-	for _, e := range a {
-		was[fmt.Sprint(e.Stage, e.Path)] = e
-	}
-
-	for _, e := range b {
-		key := fmt.Sprint(e.Stage, e.Path)
-		if w, ok := was[key]; !ok || !w.same(e) {
-			n++
-		}
-
-		delete(was, key)
-	}
-
-	return n + len(was)
 }

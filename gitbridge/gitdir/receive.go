@@ -153,9 +153,3 @@ func refError(err error) error {
 	}
 	return err
 }
-
-// partial reports whether objects of a repository are fetched when they are needed.
-func (r *Repo) partial() bool {
-	text, _ := readSmall(filepath.Join(r.Common, "config"))
-	return parseConfig(text).last("extensions.partialclone") != ""
-}

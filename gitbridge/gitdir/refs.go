@@ -143,17 +143,12 @@ func (p *refPlan) elsewhere(name string) bool {
 			return true
 		}
 	}
-	if !linked || p.bareCommon() {
+	if !linked || p.m.Ours.setting("core.bare") == "true" {
 		return false
 	}
 
 	text, err := readSmall(filepath.Join(p.m.Ours.Common, "HEAD"))
 	return err == nil && strings.TrimSpace(text) == "ref: "+name
-}
-
-func (p *refPlan) bareCommon() bool {
-	text, _ := readSmall(filepath.Join(p.m.Ours.Common, "config"))
-	return parseConfig(text).last("core.bare") == "true"
 }
 
 func (p *refPlan) say(format string, args ...any) {

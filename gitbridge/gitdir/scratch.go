@@ -28,13 +28,8 @@ type scratchRepo struct {
 func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *state) (*scratchRepo, error) {
 	s := &scratchRepo{call: m.Git, dir: dir, none: ours.emptyTree()}
 	objects := filepath.Join(dir, "objects")
-	format := "[core]\n\trepositoryformatversion = 0\n"
-	if ours.idLen > 20 {
-		format = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
-	}
-
 	files := map[string]string{
-		"HEAD": "ref: refs/heads/none\n", "config": format + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
+		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
 		"objects/info/alternates": strings.Join(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...), "\n") + "\n", "shallow": string(ours.shallow),
 	}
 
@@ -89,7 +84,7 @@ func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none)
 func (s *scratchRepo) ask(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
 	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
 	out, err := s.call(ctx, "", env, strings.NewReader(stdin), append([]string{"--git-dir=" + s.dir}, args...)...)
-	if err != nil && exitCode(err) < 0 {
+	if err != nil && ExitCode(err) < 0 {
 		s.failed = err
 	}
 
@@ -136,7 +131,7 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	for _, id := range theirs {
 		out, err := s.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...)
 		const none = 1 // else objects are missing
-		if err == nil && out != "" || err != nil && exitCode(err) != none {
+		if err == nil && out != "" || err != nil && ExitCode(err) != none {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@ package gitdir
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -194,51 +195,32 @@ func byPath(entries []IndexEntry) paths {
 	return out
 }
 
-// differ returns the entries that make one index another one.
+// differ returns the entries that make one index another one: all of each path that differs, or one that
+// removes it.
 func differ(from, to []IndexEntry) (out []IndexEntry) {
-	type key struct {
-		path  string
-		stage int
-	}
-	has := make(map[key]IndexEntry, len(from))
-	for _, e := range from {
-		has[key{e.Path, e.Stage}] = e
-	}
+	was, is := stages(from), stages(to)
+	all := maps.Clone(was)
+	maps.Copy(all, is)
 
-	changed := make(map[string]bool)
-	for _, e := range to {
-		k := key{e.Path, e.Stage}
-		if was, ok := has[k]; !ok || !was.same(e) {
-			changed[e.Path] = true
-		}
-
-		delete(has, k)
-	}
-
-	for k := range has {
-		changed[k.path] = true
-	}
-
-	for _, e := range to {
-		if changed[e.Path] {
-			out = append(out, e)
-			has[key{e.Path, e.Stage}] = e
-		}
-	}
-
-	left := make(map[string]bool)
-	for _, e := range out {
-		left[e.Path] = true
-	}
-
-	for at := range changed {
-		if !left[at] {
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		switch {
+		case slices.EqualFunc(was[at], is[at], IndexEntry.same):
+		case len(is[at]) == 0:
 			out = append(out, IndexEntry{Path: at})
+		default:
+			out = append(out, is[at]...)
 		}
 	}
 
-	slices.SortFunc(out, func(a, b IndexEntry) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}
 
+// stages are the entries of an index by their paths: several of a path in conflict.
+func stages(entries []IndexEntry) map[string][]IndexEntry {
+	out := make(map[string][]IndexEntry)
+	for _, e := range entries {
+		out[e.Path] = append(out[e.Path], e)
+	}
 	return out
 }
 
@@ -257,14 +239,7 @@ func (p *indexPlan) readSplit(ctx context.Context) error {
 
 // unsplit reads an index that is split by making one of it.
 func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
-	files := p.m.Base
-	switch s {
-	case p.ours:
-		files = p.m.Ours
-	case p.theirs:
-		files = p.m.Theirs
-	}
-
+	files := map[*state]Files{p.ours: p.m.Ours, p.theirs: p.m.Theirs, p.base: p.m.Base}[s]
 	names, err := files.List(".")
 	if err != nil {
 		return err
@@ -361,8 +336,7 @@ func parseRaw(out string) map[string][2]*IndexEntry {
 
 // bare reports whether a repository has no working tree.
 func (r *Repo) bare() bool {
-	text, _ := readSmall(filepath.Join(r.Dir, "config"))
-	return r.Dir == r.Common && parseConfig(text).last("core.bare") == "true"
+	return r.Dir == r.Common && r.setting("core.bare") == "true"
 }
 
 // newIndex is the index of the receiving side with the delta.

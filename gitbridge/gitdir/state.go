@@ -54,6 +54,12 @@ func (r *Repo) place(name string) string {
 	return filepath.Join(r.Common, name)
 }
 
+// setting is what the configuration of all working trees has of a name, "" if there is none.
+func (r *Repo) setting(name string) string {
+	text, _ := readSmall(filepath.Join(r.Common, "config"))
+	return parseConfig(text).last(name)
+}
+
 func (r *Repo) Read(name string) ([]byte, error) {
 	b, err := readFile(r.place(name))
 	if errors.Is(err, errNotRegular) {

@@ -15,12 +15,11 @@ func remoteLines(l *RemoteList) string {
 // Notes returns remarks that commands print besides the result.
 func (r *AddedRemote) Notes() []string { return r.Warnings }
 
-func pulledLines(a Pull, l *PulledList) string {
-	var b strings.Builder
+func pulledLines(a Pull, l *PulledList) (text string) {
 	for _, i := range l.Pulled {
-		fmt.Fprintf(&b, "snapshot %s pulled from %s: %s, %s\n", i.Name, a.Remote, plural(i.Files, "file", "files"), BytesText(i.Bytes))
+		text += fmt.Sprintf("snapshot %s pulled from %s: %s, %s\n", i.Name, a.Remote, plural(i.Files, "file", "files"), BytesText(i.Bytes))
 	}
-	return b.String()
+	return text
 }
 
 func remoteSnapshotLines(l *RemoteSnapshotList) string {
@@ -35,12 +34,11 @@ func remoteSnapshotLines(l *RemoteSnapshotList) string {
 	}))
 }
 
-func removedPushedLines(a RemovePushed, done *Removed) string {
-	var b strings.Builder
+func removedPushedLines(a RemovePushed, done *Removed) (text string) {
 	for _, name := range done.Names {
-		fmt.Fprintf(&b, "snapshot %s removed from %s\n", name, a.Remote)
+		text += fmt.Sprintf("snapshot %s removed from %s\n", name, a.Remote)
 	}
-	return b.String()
+	return text
 }
 
 func verifiedRemoteLines(v *VerifiedRemote) string {

@@ -126,17 +126,14 @@ func each[T any](list []T, row func(T) []string) (rows [][]string) {
 }
 
 func historyRows(h *History) [][]string {
-	var rows [][]string
-	for _, e := range h.Entries {
+	return each(h.Entries, func(e HistoryEntry) []string {
 		size := strconv.FormatInt(e.Size, 10)
 		if e.Action == "deleted" {
 			size = "-"
 		}
 
-		rows = append(rows, []string{e.Action, cmp.Or(e.Snapshot, "now"), e.Created.Format(time.RFC3339), size, OneLine(e.Message)})
-	}
-
-	return rows
+		return []string{e.Action, cmp.Or(e.Snapshot, "now"), e.Created.Format(time.RFC3339), size, OneLine(e.Message)}
+	})
 }
 
 func blameRows(b *Blamed) [][]string {
@@ -169,9 +166,8 @@ func forkRows(l *ForkList) [][]string {
 	if len(l.Forks) == 0 {
 		return [][]string{{"no forks"}}
 	}
-	var rows [][]string
 
-	for _, f := range l.Forks {
+	return each(l.Forks, func(f ForkState) []string {
 		changed := plural(f.Changed, "file", "files") + " changed"
 		if f.More {
 			changed = "at least " + changed
@@ -182,10 +178,8 @@ func forkRows(l *ForkList) [][]string {
 			ttl = "ttl " + f.TTL
 		}
 
-		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "present state"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
-	}
-
-	return rows
+		return []string{f.Name, cmp.Or(f.Base, "present state"), humanize.Time(f.Created), cmp.Or(gitquote.Readable(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl}
+	})
 }
 
 // EventText writes an event as a line without a newline. paint may color the action.
@@ -258,24 +252,20 @@ func compactedLines(done *snapshot.Compacted) string {
 	return text
 }
 
-func pushedLines(l *PushedList) string {
-	var b strings.Builder
+func pushedLines(l *PushedList) (text string) {
 	for _, p := range l.Pushed {
-		b.WriteString(pushedLine(p))
-	}
-	return b.String()
-}
+		as := ""
+		if p.As != p.Snapshot {
+			as = " as " + p.As
+		}
 
-func pushedLine(p Pushed) string {
-	as := ""
-	if p.As != p.Snapshot {
-		as = " as " + p.As
+		if p.Unchanged {
+			text += fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
+		} else {
+			text += fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, p.Remote, as, BytesText(p.Bytes))
+		}
 	}
-	if p.Unchanged {
-		return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
-	}
-
-	return fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, p.Remote, as, BytesText(p.Bytes))
+	return text
 }
 
 func deletedForkLine(done *DeletedFork) string {

@@ -109,7 +109,7 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	}
 
 	to.open = func(m *gitdir.Merge, work, _ string) error {
-		m.Ours, m.Borrowed = repo, r.borrowed(m.Theirs, at)
+		m.Ours, m.Borrowed, m.Undo = repo, r.borrowed(m.Theirs, at), r.in.Undo
 		if work != "" {
 			repo.Work = filepath.Join(r.in.Dir.Path(), work)
 		}

@@ -33,6 +33,8 @@ type ApplyOptions struct {
 	// Merge merges the branches of git that both sides moved, if they are checked out.
 	Merge  bool
 	DryRun bool
+	// Undo is set if Base was made from Now by an apply that is undone.
+	Undo bool
 	// Own is set if Base was read from the directory itself.
 	Own bool
 	// Everything applies what .amberignore names and what amberfs wrote for agents, too.
@@ -47,6 +49,11 @@ type ApplyOptions struct {
 	Waiting func()
 	// Git knows the repositories of the directory. Nil: they are files, and nothing is ignored.
 	Git Git
+	// Record, if set, is called before the first change of the directory and, with after set, when the last
+	// one was made or failed. read feeds to a sink what the directory has at the paths of the apply that a
+	// state does not have. If the first call fails, nothing is changed.
+	Record func(after bool, read func(was *tree.State, sink stream.Sink) error) error
+	Read   ReadOptions // of Record
 }
 
 // Applied is what was applied, or the conflicts.
@@ -126,7 +133,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 		w.steps = append(w.steps, d.step)
 	}
 
-	return pl.res, w.run()
+	return pl.res, pl.record(w.run)
 }
 
 // count counts the file of a step.

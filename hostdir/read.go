@@ -32,6 +32,8 @@ type ReadOptions struct {
 	Whole bool
 	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
+
+	only *extent // the paths that are read; nil: all. The caller has the lock of the directory.
 }
 
 // Read feeds a directory of the host to sink: files with their holes,
@@ -44,7 +46,7 @@ func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) erro
 }
 
 func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
-	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, git: o.Git, whole: o.Whole, stubs: o.Stubs, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
+	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, git: o.Git, whole: o.Whole, stubs: o.Stubs, only: o.only, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -104,6 +106,7 @@ type dirReader struct {
 	before  *tree.State // see ReadChanges; nil: nothing
 	links   map[fileID]string
 	exclude map[fileID]bool
+	only    *extent
 	top     string         // without symbolic links, if git is set; else ""
 	buf     [64 << 10]byte // for the longest extended attribute
 }
@@ -128,11 +131,13 @@ func (d *dirReader) root(dir string) error {
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
 
-	lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
-	if err != nil && d.ctx.Err() != nil {
-		return d.ctx.Err()
+	if d.only == nil {
+		lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
+		if err != nil && d.ctx.Err() != nil {
+			return d.ctx.Err()
+		}
+		defer lock.release()
 	}
-	defer lock.release()
 
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -176,7 +181,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	}
 
 	slices.Sort(names)
-	names = slices.DeleteFunc(names, func(name string) bool { return d.isLeft(at, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !d.only.has(path.Join(at, name)) || d.isLeft(at, name) })
 	for _, name := range names {
 		then, err := d.beforeIn(was, name)
 		if err == nil {

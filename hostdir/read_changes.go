@@ -88,7 +88,7 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 	}
 	var gone []string
 	if err := was.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
-		if _, is := slices.BinarySearch(names, e.Name); !is {
+		if _, is := slices.BinarySearch(names, e.Name); !is && d.only.has(path.Join(at, e.Name)) {
 			gone = append(gone, e.Name)
 		}
 		return true

@@ -51,10 +51,10 @@ func (w *writer) restoreTimes() {
 	}
 }
 
-// completed returns the workspace's version of a directory that an earlier apply began to change, if
-// the two have the same names now. Else it is nil.
+// completed returns the workspace's version of a directory that an earlier apply has changed, or began to
+// change, if the two have the same names now. Else it is nil.
 func (w *writer) completed(t *touchedDir) *tree.Inode {
-	if !t.interrupted {
+	if !t.interrupted && !w.o.Undo {
 		return nil
 	}
 	n, err := w.o.Now.Resolve(w.o.Source, t.path.String())

@@ -250,6 +250,10 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 // closes the connection. The states are the one of the directory from which the workspace was
 // filled, and a snapshot or the present state of the workspace.
 func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
+	if a.Undo != 0 {
+		return s.openUndo(ctx, r, a.Undo)
+	}
+
 	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
 		return None{}, err

@@ -3,14 +3,15 @@ package service
 import (
 	"context"
 	"errors"
-	"sync"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
 
@@ -24,49 +25,21 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	}
 	defer releaseBase()
 
-	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
-	if err != nil {
-		return Refreshed{}, err
-	}
-	defer release()
-
-	finished := sync.OnceFunc(s.Store.Importing())
-	defer finished()
-
 	id, _ := base.ID()
 	if a.Base != "" && a.Base != id.String() {
 		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
 	}
 
-	b, err := importer.Over(ctx, s.Store.Source(), s.Store.CAS(), importer.At{Top: true}, id)
+	now, release, err := s.readOver(ctx, r, id)
 	if err != nil {
 		return Refreshed{}, err
 	}
+	defer release()
 
-	changed := false
-	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
-		changed = true
-		if e.Path == "." {
-			return b.Add(e)
-		}
-		return b.Layer(e)
-	}, stream.Options{}); err != nil {
-		return Refreshed{}, s.abandonImport(ctx, err)
-	}
-	if !changed {
+	if now == nil {
 		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
 	}
 
-	now, err := b.Finish()
-	if err != nil {
-		return Refreshed{}, s.abandonImport(ctx, err)
-	}
-	if err := s.Store.CAS().Commit(); err != nil {
-		return Refreshed{}, s.abandonImport(ctx, err)
-	}
-	defer s.Store.Hold(now)()
-
-	finished()
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger(s).Merge), Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
 	})
@@ -79,4 +52,43 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	}
 
 	return Refreshed{done}, staleDecision(err)
+}
+
+// readOver reads entries that differ from a sealed state, and returns the state with them, which is held
+// until release is called. It is nil if there are no entries.
+func (s *Service) readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
+	free, err := r.budget(s, Texts).Take(ctx, importer.Memory)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer free()
+	defer s.Store.Importing()()
+
+	b, err := importer.Over(ctx, s.Store.Source(), s.Store.CAS(), importer.At{Top: true}, base)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	changed := false
+	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
+		changed = true
+		if e.Path == "." {
+			return b.Add(e)
+		}
+		return b.Layer(e)
+	}, stream.Options{}); err != nil {
+		return nil, nil, s.abandonImport(ctx, err)
+	}
+	if !changed {
+		return nil, func() {}, nil
+	}
+
+	if st, err = b.Finish(); err != nil {
+		return nil, nil, s.abandonImport(ctx, err)
+	}
+	if err := s.Store.CAS().Commit(); err != nil {
+		return nil, nil, s.abandonImport(ctx, err)
+	}
+
+	return st, s.Store.Hold(st), nil
 }

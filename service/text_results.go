@@ -162,6 +162,28 @@ func duRows(u *info.Disk) (rows [][]string) {
 	return append(rows, []string{BytesText(u.Together), plural(len(u.Snapshots), "snapshot", "snapshots") + " together"})
 }
 
+func opRows(l *OpList) [][]string {
+	if len(l.Ops) == 0 {
+		return [][]string{{"no operations"}}
+	}
+	var rows [][]string
+
+	for _, o := range l.Ops {
+		state := ""
+		switch {
+		case o.Undone:
+			state = "undone"
+		case o.Interrupted:
+			state = "interrupted"
+		}
+
+		who := cmp.Or(o.Actor, o.Command, fmt.Sprintf("uid:%d", o.UID))
+		rows = append(rows, []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.Readable(o.Of), "-"), gitquote.Readable(who), state})
+	}
+
+	return rows
+}
+
 func forkRows(l *ForkList) [][]string {
 	if len(l.Forks) == 0 {
 		return [][]string{{"no forks"}}

@@ -236,6 +236,28 @@ type Log struct {
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
 }
 
+type ListOps struct {
+	Limit int `json:"limit,omitempty" jsonschema:"at most this many; 0: all"`
+}
+
+// OpList is the result of ListOps, newest first.
+type OpList struct {
+	Ops []OpState `json:"ops"`
+}
+
+// OpState is an operation that changed what users see.
+type OpState struct {
+	Number      uint64    `json:"number" jsonschema:"the number for undo-op"`
+	Name        string    `json:"name" jsonschema:"the operation: restore, merge, import, refresh, undo-by, apply, remove, compact, rename, delete-fork, rename-fork, set-policy"`
+	Of          string    `json:"of,omitempty" jsonschema:"the snapshots, the fork, the actor or the directory"`
+	At          time.Time `json:"at"`
+	Actor       string    `json:"actor,omitempty" jsonschema:"who asked for it"`
+	Command     string    `json:"command,omitempty" jsonschema:"the program that asked for it"`
+	UID         uint32    `json:"uid"`
+	Undone      bool      `json:"undone,omitempty"`
+	Interrupted bool      `json:"interrupted,omitempty" jsonschema:"an apply that was killed"`
+}
+
 type Forked struct {
 	Name     string `json:"name"`
 	Snapshot string `json:"snapshot,omitempty"`

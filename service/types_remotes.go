@@ -43,6 +43,7 @@ type Base struct {
 
 type OpenChanges struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
+	Undo uint64 `json:"undo,omitempty" jsonschema:"in place of these, the states of the directory after and before the apply with this number"`
 }
 
 type OpenedChanges struct {
@@ -98,6 +99,25 @@ type Refresh struct {
 	Resolve        map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
 	RefuseDiverged bool                     `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
 	DryRun         bool                     `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
+// RecordApply sends what a directory has that a state does not have: before an apply to it, in which the
+// state is Base, and after it, in which the state is the one of the first answer.
+type RecordApply struct {
+	Number uint64 `json:"number,omitempty" jsonschema:"of the apply that ended; 0: it has not begun"`
+	Dir    string `json:"dir,omitempty" jsonschema:"the directory"`
+	Own    bool   `json:"own,omitempty" jsonschema:"the store was filled from it"`
+	Base   string `json:"base,omitempty" jsonschema:"hash of the state object of the directory that the apply was planned on"`
+	Now    string `json:"now,omitempty" jsonschema:"hash of the state object that is applied"`
+}
+
+type RecordedApply struct {
+	Number uint64 `json:"number"`
+	State  string `json:"state" jsonschema:"hash of the state object of the directory"`
+}
+
+type UndoneApply struct {
+	Number uint64 `json:"number" jsonschema:"of the apply that was undone"`
 }
 
 type Refreshed struct{ snapshot.MergeResult }

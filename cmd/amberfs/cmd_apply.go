@@ -24,10 +24,10 @@ import (
 )
 
 func applyCommand(a *app) *cobra.Command {
-	var dryRun, ours, theirs, merge, yes, noIgnore bool
+	var dryRun, ours, theirs, merge, yes, noIgnore, undo bool
 	var run string
 	cmd := &cobra.Command{
-		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--ours|--theirs|--prefer SIDE] [--merge] [--no-ignore] [--yes]",
+		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--ours|--theirs|--prefer SIDE] [--merge] [--no-ignore] [--undo] [--yes]",
 		Short: "Write the workspace's changes to a directory",
 		Long: `Writes to DIR what changed in the workspace since it was filled or refreshed: contents,
 permissions, modification times, links and deletions. In a fork, this includes what its
@@ -51,10 +51,15 @@ to which only "amberfs hook --install" added its hook. It names both, and --no-i
 applies them too.
 
 Symbolic links in DIR are not followed. One apply at a time changes DIR, and the others
-wait. Run an interrupted apply again to complete it.`,
+wait. Run an interrupted apply again to complete it.
+
+With --undo, the argument is a run. Its last apply, also one that was interrupted, is undone
+while the run is kept: DIR gets what it had before. What changed in DIR since is kept, or
+listed as a conflict. --ours keeps what DIR has, and --theirs takes what it had.`,
 		Example: `  amberfs apply
   amberfs apply --run project-1 --dry-run
-  amberfs apply ~/project before-lunch --theirs`,
+  amberfs apply ~/project before-lunch --theirs
+  amberfs apply --undo project-1`,
 		Args: args(0, 2, "perhaps a DIR and a SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			rule, err := threeway.RuleOf(ours, theirs)
@@ -66,6 +71,10 @@ wait. Run an interrupted apply again to complete it.`,
 			ask := askInApply
 			if yes || dryRun {
 				ask = askNever
+			}
+
+			if undo {
+				return a.undoApply(cmd.Context(), cmp.Or(run, strings.Join(argv, " ")), ask, o)
 			}
 
 			name, dir := "", ""
@@ -117,6 +126,7 @@ wait. Run an interrupted apply again to complete it.`,
 	cmd.Flags().StringVar(&run, "run", "", "apply the run `NAME`")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&undo, "undo", false, "undo the last apply of a run, or of the workspace")
 	cmd.Flags().BoolVar(&merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
 	cmd.Flags().BoolVar(&noIgnore, "no-ignore", false, "also apply what is left out otherwise")
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")

@@ -34,6 +34,8 @@ type Merge struct {
 	// Borrowed are git directories of their side whose objects theirs reads, with the directories here
 	// that have such objects already.
 	Borrowed map[string]Files
+	// Undo: theirs is the state from which the base was made. What moved since stays.
+	Undo bool
 	// Another: theirs is another repository in the place of the base.
 	Another bool
 }

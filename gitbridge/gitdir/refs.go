@@ -79,6 +79,10 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 
 	case t == "":
 		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
+	case p.m.Undo && o == b && !(isBranch && p.elsewhere(name)):
+		p.update(name, o, t)
+	case p.m.Undo:
+		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
 	case strings.HasPrefix(name, tags) && o+b != "":
 		p.say("the tag %s stays as it is here", strings.TrimPrefix(name, tags))
 	case isBranch && p.elsewhere(name):

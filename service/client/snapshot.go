@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // A Snapshot is a snapshot that this process reads. The daemon protects its objects from gc until
@@ -58,19 +60,34 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 // directory from which the workspace was filled.
 type Changes struct {
 	Base, Now *tree.State
+	// Undo is set if the changes undo an apply.
+	Undo bool
 	*objectReader
 }
+
+// Store returns the directory of the store.
+func (ch *Changes) Store() string { return ch.c.target.Store }
 
 // Changes opens the state of the directory from which the workspace was filled, and a snapshot or, if
 // name is empty, the present state. The caller closes it.
 func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
+	return c.openChanges(ctx, service.OpenChanges{Name: name})
+}
+
+// UndoChanges opens the states of a directory after and before an apply, by its number. The caller closes
+// them.
+func (c *Client) UndoChanges(ctx context.Context, number uint64) (*Changes, error) {
+	return c.openChanges(ctx, service.OpenChanges{Undo: number})
+}
+
+func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Changes, error) {
 	var opened service.OpenedChanges
-	r, err := c.openObjects(ctx, service.OpenChanges{Name: name}, &opened)
+	r, err := c.openObjects(ctx, args, &opened)
 	if err != nil {
 		return nil, err
 	}
 
-	ch := &Changes{objectReader: r}
+	ch := &Changes{Undo: args.Undo != 0, objectReader: r}
 	if ch.Base, err = r.load(opened.Base); err != nil {
 		r.Close()
 		return nil, err
@@ -200,4 +217,35 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	}
 
 	return got, nil
+}
+
+// RecordApply sends what a directory has at the paths of an apply. read feeds to a sink what it has there
+// that a state does not have.
+func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (done service.RecordedApply, err error) {
+	was := ch.Base
+	if req.Number != 0 {
+		if was, err = ch.load(req.Base); err != nil {
+			return done, err
+		}
+	}
+
+	return done, ch.c.Send(ctx, req, func(sink stream.Sink) error { return read(was, sink) }, &done)
+}
+
+// Send calls an operation that reads entries, which feed passes to a sink.
+func (c *Client) Send(ctx context.Context, args any, feed func(stream.Sink) error, result any) error {
+	pr, pw := io.Pipe()
+	defer pr.Close()
+
+	go func() {
+		sink := stream.NewWriter(pw)
+		err := feed(sink.Add)
+		if err == nil {
+			err = sink.Close()
+		}
+
+		pw.CloseWithError(err)
+	}()
+
+	return c.Do(ctx, args, Exchange{In: pr}, result)
 }

@@ -26,6 +26,7 @@ const (
 	TypeBookmark
 	TypePull
 	TypeLease
+	TypeLogOp
 )
 
 // A Record is one change of the catalogue.
@@ -48,6 +49,7 @@ var newRecord = map[Type]func() Record{
 	TypeBookmark:   func() Record { return &Bookmark{} },
 	TypePull:       func() Record { return &Pull{} },
 	TypeLease:      func() Record { return &Lease{} },
+	TypeLogOp:      func() Record { return &LogOp{} },
 }
 
 // Decode returns the record of a type with a payload in JSON.

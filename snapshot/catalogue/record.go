@@ -100,6 +100,7 @@ type WorkspaceRecord struct {
 	// Orphans are the inodes without a name to which the kernel may still refer, as a state without a
 	// root.
 	Orphans *Partly `json:"orphans,omitempty"`
+	Ops     []Op    `json:"ops,omitempty"` // the last operations, oldest first
 }
 
 // Partly is a state of which some files could not be sealed at a checkpoint.

@@ -22,7 +22,8 @@ import (
 //  5. inodes without a name that the kernel may still reference
 //  6. the states of the last checkpoint, from which recovery would start
 //  7. states that are being read (Parts.Pins)
-//  8. the states of directories that workspaces and snapshots were refreshed from
+//  8. the states of directories that workspaces and snapshots were refreshed from, and the states of
+//     operations (catalogue.WorkspaceRecord.OpIDs)
 //  9. the actor sets of snapshots and workspaces, the present ones and the ones of the last
 //     checkpoint
 //
@@ -49,6 +50,7 @@ func (p *Parts) Roots() (*Roots, error) {
 		for _, w := range p.Catalogue.Workspaces {
 			r.states = append(r.states, w.Freeze(tx))
 			r.dirs[w.Dir] = true
+			r.addDirs(w.OpIDs())
 			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots[at.View] == nil })
 			for _, at := range w.Restored {
 				r.states = append(r.states, at.State)
@@ -69,6 +71,12 @@ func (p *Parts) Roots() (*Roots, error) {
 	})
 
 	return r, err
+}
+
+func (r *Roots) addDirs(ids []string) {
+	for _, id := range ids {
+		r.dirs[id] = true
+	}
 }
 
 func (r *Roots) add(root catalogue.Root, view uint32) {
@@ -105,12 +113,14 @@ func (r *Roots) Read() error {
 		Orphans   *catalogue.Partly `json:"orphans"`
 		ActorSets []cas.Hash        `json:"actor_sets"`
 		Dir       string            `json:"dir"`
+		Ops       []catalogue.Op    `json:"ops"`
 	}
 
 	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
 		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
 			r.Sets = append(r.Sets, rec.ActorSets...)
 			r.dirs[rec.Dir] = true
+			r.addDirs((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpIDs())
 			view := rec.View
 			if prefix == catalogue.Snapshots {
 				view = rec.WS

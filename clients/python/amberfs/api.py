@@ -354,6 +354,13 @@ class OpenArgs(TypedDict, total=False):
 class OpenChangesArgs(TypedDict, total=False):
     # the snapshot; if empty, the present state
     name: str
+    # in place of these, the states of the directory after and before the apply with this number
+    undo: int
+
+
+class OpsArgs(TypedDict, total=False):
+    # at most this many; 0: all
+    limit: int
 
 
 class PinArgs(TypedDict, total=False):
@@ -543,6 +550,11 @@ class UndoByArgs(TypedDict, total=False):
     since: str
     # make paths in conflict what they were before the actor
     theirs: bool
+
+
+class UndoneApplyArgs(TypedDict, total=False):
+    # of the apply that was undone
+    number: int
 
 
 class VerifyArgs(TypedDict, total=False):
@@ -1048,6 +1060,30 @@ class Metrics:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing:
     pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpList:
+    ops: list[OpState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpState:
+    # who asked for it
+    actor: str | None = field(default=None)
+    at: datetime
+    # the program that asked for it
+    command: str | None = field(default=None)
+    # an apply that was killed
+    interrupted: bool | None = field(default=None)
+    # the operation: restore, merge, import, refresh, undo-by, apply, remove, compact, rename, delete-fork, rename-fork, set-policy
+    name: str
+    # the number for undo-op
+    number: int
+    # the snapshots, the fork, the actor or the directory
+    of: str | None = field(default=None)
+    uid: int
+    undone: bool | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1571,6 +1607,7 @@ OPERATIONS: dict[str, Operation] = {
     "objects": Operation(bytes, "bytes"),
     "open": Operation(Opened, "events"),
     "open-changes": Operation(OpenedChanges, "events"),
+    "ops": Operation(OpList, ""),
     "pin": Operation(Pinned, ""),
     "policy": Operation(Policy, ""),
     "pull": Operation(PulledList, ""),
@@ -1596,6 +1633,7 @@ OPERATIONS: dict[str, Operation] = {
     "trust-remote": Operation(Remote, ""),
     "umount": Operation(Unmounted, ""),
     "undo-by": Operation(UndoneBy, ""),
+    "undone-apply": Operation(Nothing, ""),
     "verify": Operation(Report, ""),
     "verify-remote": Operation(VerifiedRemote, ""),
 }

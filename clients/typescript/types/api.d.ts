@@ -731,6 +731,28 @@ export interface ObjectsArgs {
   hashes: string[]
 }
 
+export interface OpList {
+  ops: OpState[]
+}
+
+export interface OpState {
+  /** who asked for it */
+  actor?: string
+  at: string
+  /** the program that asked for it */
+  command?: string
+  /** an apply that was killed */
+  interrupted?: boolean
+  /** the operation: restore, merge, import, refresh, undo-by, apply, remove, compact, rename, delete-fork, rename-fork, set-policy */
+  name: string
+  /** the number for undo-op */
+  number: number
+  /** the snapshots, the fork, the actor or the directory */
+  of?: string
+  uid: number
+  undone?: boolean
+}
+
 export interface OpenArgs {
   /** a name, cp-NUMBER, eight or more digits of an id, latest, undo or base */
   name: string
@@ -739,6 +761,8 @@ export interface OpenArgs {
 export interface OpenChangesArgs {
   /** the snapshot; if empty, the present state */
   name?: string
+  /** in place of these, the states of the directory after and before the apply with this number */
+  undo?: number
 }
 
 export interface Opened {
@@ -754,6 +778,11 @@ export interface OpenedChanges {
   base: string
   /** hash of the state object of the snapshot */
   now: string
+}
+
+export interface OpsArgs {
+  /** at most this many; 0: all */
+  limit?: number
 }
 
 export interface Owner {
@@ -1317,6 +1346,11 @@ export interface UndoByArgs {
   theirs?: boolean
 }
 
+export interface UndoneApplyArgs {
+  /** of the apply that was undone */
+  number: number
+}
+
 export interface UndoneBy {
   actor: string
   changed: number
@@ -1444,6 +1478,8 @@ export interface Operations {
   "open": { args: OpenArgs; result: AsyncIterable<Opened> }
   /** Keeps the objects of the workspace's base and of a snapshot, or of now, readable while the answer is read */
   "open-changes": { args: OpenChangesArgs; result: AsyncIterable<OpenedChanges> }
+  /** Lists the operations that changed what users see, newest first */
+  "ops": { args: OpsArgs; result: OpList }
   /** Protects snapshots from deletion, or ends the protection */
   "pin": { args: PinArgs; result: Pinned }
   /** Returns the policy of the workspace */
@@ -1494,6 +1530,8 @@ export interface Operations {
   "umount": { args: UmountArgs; result: Unmounted }
   /** Undoes what one actor changed and keeps the changes of all others */
   "undo-by": { args: UndoByArgs; result: UndoneBy }
+  /** Records that an apply to a directory was undone */
+  "undone-apply": { args: UndoneApplyArgs; result: Nothing }
   /** Reads and checks everything in the store */
   "verify": { args: VerifyArgs; result: Report }
   /** Checks that a remote has everything its snapshots need */

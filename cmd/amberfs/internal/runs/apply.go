@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
 )
 
 // Apply is which changes of a workspace are written to its directory. The process of the user
@@ -32,6 +33,7 @@ type Apply struct {
 	// NoIgnore is --no-ignore.
 	NoIgnore bool `json:"no_ignore,omitempty" jsonschema:"also apply what is left out otherwise"`
 	DryRun   bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	Undo     bool `json:"undo,omitempty" jsonschema:"undo the last apply of the run: the directory gets what it had before"`
 }
 
 // Do applies what changed in the workspace of c to the directory of r. Afterwards a run goes on
@@ -45,6 +47,10 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run) (*hostdir.Applie
 	if r.State == service.RunRunning && !a.DryRun {
 		return nil, errs.Fail(errs.Busy, "a program is in the run %s", r.Name).
 			WithHint("end it first, or apply what it has changed until now with `amberfs apply --run %s`", r.Name)
+	}
+
+	if a.Undo {
+		return a.undo(ctx, c, r)
 	}
 
 	ch, err := c.Changes(ctx, "")
@@ -88,6 +94,11 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 
 	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
+	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
+		o.Record, o.Read = record(ctx, ch, dir, o.Own), readOptions(dir, ch.Store())
+		o.Read.Skip = func(string, error) {} // the refresh after the apply names them
+	}
+
 	done, err := hostdir.Apply(ctx, dir, o)
 	if done != nil {
 		done.Executes = executes.In(done.Plan)
@@ -104,6 +115,33 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	}
 
 	return done, err
+}
+
+// record keeps what a directory has before and after an apply, so that it can be undone.
+func record(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
+	base, _ := ch.Base.ID()
+	now, _ := ch.Now.ID()
+	req := service.RecordApply{Dir: dir, Own: own, Base: base.String(), Now: now.String()}
+
+	return func(after bool, read func(*tree.State, stream.Sink) error) error {
+		ctx := ctx
+		if after {
+			ctx = context.WithoutCancel(ctx)
+		}
+
+		done, err := ch.RecordApply(ctx, req, read)
+		if err != nil {
+			what := "keeping what %s has, so that the apply can be undone: %w"
+			if after {
+				what = "the apply cannot be undone exactly: reading %s after it: %w"
+			}
+			return errs.Fail(errs.ScriptKind(err), what, dir, err)
+		}
+
+		req.Number, req.Base = done.Number, done.State
+
+		return nil
+	}
 }
 
 // there fails if a directory is empty because what was mounted there is not.

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
 
@@ -127,6 +129,66 @@ func (f *Finder) OnStore(ctx context.Context, store string, fn func(main *client
 	})
 }
 
+// OnApplied calls fn with the run of a directory whose apply is the last one that was not undone.
+func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+
+	dir = locate.Resolve(mounts, dir)
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+
+	store := Store(locate.Resolve(mounts, root), mounts, dir)
+	none := errs.Fail(errs.NotExist, "there is no apply to %s to undo", dir).WithHint("see `amberfs runs`")
+	if _, ok := Dir(store); !ok {
+		return none
+	}
+
+	return f.OnStore(ctx, store, func(main *client.Client) error {
+		all, err := List(ctx, main, dir, store)
+		if err != nil {
+			return err
+		}
+
+		var last *Run
+		var when time.Time
+
+		for i, r := range all {
+			err := f.open(ctx, &r, func(c *client.Client) error {
+				op, err := ToUndo(ctx, c, 0, "the run "+r.Name)
+				if err == nil && r.State != service.RunRemoved && op.At.After(when) {
+					last, when = &all[i], op.At
+				}
+				return err
+			})
+			if errors.Is(err, ErrUndone) {
+				none = errs.ErrorOf(err)
+			} else if err != nil && errs.ScriptKind(err) != errs.NotExist {
+				return err
+			}
+		}
+
+		if last == nil {
+			return none
+		}
+		return f.open(ctx, last, func(c *client.Client) error { return fn(last, c) })
+	})
+}
+
+// open calls fn with a connection to a run whose store is served.
+func (f *Finder) open(ctx context.Context, r *Run, fn func(c *client.Client) error) error {
+	c, err := client.Open(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return fn(c)
+}
+
 // On calls fn with a run and a connection to it: the run of a directory with that name, or the one
 // of another directory or, without a name, the newest of the directory.
 func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
@@ -205,13 +267,7 @@ func (f *Finder) onOne(ctx context.Context, store, name string, fn func(r *Run, 
 		}
 
 		found = true
-		c, err := client.Open(ctx, client.Target{Store: store, Workspace: r.Name, Command: f.Command})
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-
-		return fn(r, c)
+		return f.open(ctx, r, func(c *client.Client) error { return fn(r, c) })
 	})
 
 	return found, err

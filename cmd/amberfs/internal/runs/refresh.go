@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"io"
 	"path/filepath"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -43,27 +42,24 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	o := hostdir.ReadOptions{Exclude: append(exclude, notCopied(dir, store)...), Git: gitbridge.HostGit{}, Whole: true}
+	o := readOptions(dir, store)
+	o.Exclude = append(o.Exclude, exclude...)
 	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
 	o.Skip = skip
-	_, o.Stubs = Dir(store)
-	pr, pw := io.Pipe()
-	defer pr.Close()
 
-	go func() {
-		sink := stream.NewWriter(pw)
-		err := hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink.Add, o)
-		if err == nil {
-			err = sink.Close()
-		}
-
-		pw.CloseWithError(err)
-	}()
-
-	err = c.Do(ctx, req, client.Exchange{In: pr}, &done)
+	err = c.Send(ctx, req, func(sink stream.Sink) error {
+		return hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink, o)
+	}, &done)
 	return done, err
+}
+
+// readOptions are how a directory is read for a store.
+func readOptions(dir, store string) hostdir.ReadOptions {
+	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Git: gitbridge.HostGit{}, Whole: true}
+	_, o.Stubs = Dir(store)
+	return o
 }
 
 // notCopied are the directories below dir that are not a part of it.

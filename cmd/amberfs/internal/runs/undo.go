@@ -1,0 +1,102 @@
+package runs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// ErrUndone means that the last apply was undone.
+var ErrUndone = errors.New("undone already")
+
+// ToUndo returns the apply of a workspace that is undone next: the one with a number or, for 0, the last
+// one that was not undone. what names the workspace.
+func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (service.OpState, error) {
+	var l service.OpList
+	if err := c.Do(ctx, service.ListOps{}, client.Exchange{}, &l); err != nil {
+		return service.OpState{}, err
+	}
+
+	undone := false
+	for _, op := range l.Ops {
+		switch {
+		case op.Name != service.OpApply || number != 0 && op.Number != number:
+		case op.Undone:
+			undone = true
+		default:
+			return op, nil
+		}
+	}
+
+	if undone {
+		return service.OpState{}, errs.Fail(errs.NotExist, "%w: the apply of %s", ErrUndone, what)
+	}
+	return service.OpState{}, errs.Fail(errs.NotExist, "there is no apply of %s to undo", what).WithHint("see `amberfs ops`")
+}
+
+// UndoApply undoes an apply by write, which applies the states between which it is undone. When an apply
+// that was killed came before, to the same directory, it is undone too: it is a part of this one.
+func UndoApply(ctx context.Context, c *client.Client, op service.OpState, dryRun bool, write func(*client.Changes) (written bool, err error)) error {
+	for {
+		written, err := undoOne(ctx, c, op.Number, write)
+		if err != nil || !written || dryRun {
+			return err
+		}
+
+		before, err := ToUndo(ctx, c, 0, op.Of)
+		if err != nil || !before.Interrupted || before.Of != op.Of {
+			return nil
+		}
+		op = before
+	}
+}
+
+func undoOne(ctx context.Context, c *client.Client, number uint64, write func(*client.Changes) (bool, error)) (written bool, err error) {
+	ch, err := c.UndoChanges(ctx, number)
+	if err != nil {
+		return false, err
+	}
+	defer ch.Close()
+
+	if written, err = write(ch); err != nil || !written {
+		return false, err
+	}
+
+	return true, c.Do(context.WithoutCancel(ctx), service.UndoneApply{Number: number}, client.Exchange{}, nil)
+}
+
+// undo undoes the last apply.
+func (a Apply) undo(ctx context.Context, c *client.Client, r Run) (done *hostdir.Applied, err error) {
+	o := hostdir.ApplyOptions{DryRun: a.DryRun, Own: true, Everything: true, Name: r.Name}
+	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
+		return nil, err
+	}
+
+	op, err := ToUndo(ctx, c, 0, "the run "+r.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	err = UndoApply(ctx, c, op, a.DryRun, func(ch *client.Changes) (bool, error) {
+		done, err = Write(ctx, ch, op.Of, o)
+		return err == nil, err
+	})
+	if err != nil || a.DryRun {
+		return done, err
+	}
+
+	return done, r.Unapplied(ctx, c)
+}
+
+// Unapplied marks a run whose apply was undone as kept.
+func (r *Run) Unapplied(ctx context.Context, c *client.Client) error {
+	if r.State != service.RunApplied {
+		return nil
+	}
+	return mark(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunKept})
+}

@@ -32,7 +32,7 @@ func TestApplyGitKept(t *testing.T) {
 		"refs elsewhere": {
 			make:  mk + `cp -a . ../other; rm -r .git/refs/heads; ln -s ../../../other/.git/refs/heads .git/refs/heads`,
 			run:   `rm .git/refs/heads; mkdir .git/refs/heads; git checkout -qb evil; git commit -q --allow-empty -m evil`,
-			check: `git -C ../other for-each-ref --format='%(refname)'`, want: "refs/heads/main", said: "its refs/heads is a link",
+			check: `git -C ../other for-each-ref --format='%(refname)'`, want: "refs/heads/main", said: "its refs/heads is a link; `git worktree add` or a clone in its place works",
 		},
 		"the last commands": {
 			make: mk, run: `echo x >a; git commit -qam run; git reset -q --hard HEAD~1; echo y >a; git commit -qam again`,

@@ -349,11 +349,14 @@ func (s *state) files() error {
 	return fmt.Errorf("%w: its refs are in a %s", ErrKind, s.storage)
 }
 
+// elsewhereRemedy is what a user can do who has linked two repositories by hand, as git-new-workdir does.
+const elsewhereRemedy = "; `git worktree add` or a clone in its place works, and so does `git push` in the workspace"
+
 // isWhole reports an error if git would write a part of the repository elsewhere, such as into another
 // repository: whoever makes a git directory chooses what its commondir and its links name.
 func (r *Repo) isWhole() error {
 	if _, err := os.Lstat(filepath.Join(r.Common, "commondir")); err == nil {
-		return fmt.Errorf("%w: its commondir names another one", ErrKind)
+		return fmt.Errorf("%w: its commondir names another one"+elsewhereRemedy, ErrKind)
 	}
 
 	for _, name := range []string{"objects", "refs", "logs", "info", "index", "packed-refs", "shallow"} {
@@ -365,7 +368,7 @@ func (r *Repo) isWhole() error {
 			case err != nil:
 				return err
 			case e.Type()&fs.ModeSymlink != 0:
-				return fmt.Errorf("%w: its %s is a link", ErrKind, name+strings.TrimPrefix(at, root))
+				return fmt.Errorf("%w: its %s is a link"+elsewhereRemedy, ErrKind, name+strings.TrimPrefix(at, root))
 			case name == "objects" && e.IsDir() && filepath.Dir(at) == root:
 				return fs.SkipDir
 			}

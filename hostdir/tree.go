@@ -131,8 +131,11 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 		return err
 	}
 
-	switch again := was != nil && was.Type() == n.Type(); {
-	case again && h.continues(was, n):
+	again, err := h.continues(was, n)
+	switch {
+	case err != nil:
+		return err
+	case again:
 		n.Ino = was.Ino
 		if !same {
 			own := h.edit.Own(was.Ino)
@@ -159,9 +162,14 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 
 // continues reports whether the file at a name of was has its number: no other file that was read has it
 // and, if there are several names, it has the same contents.
-func (h *hostTree) continues(was, n *tree.Inode) bool {
-	_, taken := h.owners[was.Ino]
-	return was.IsDir() || !taken && (len(was.Links) == 1 || n.Content == was.Content)
+func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
+	if was == nil || was.Type() != n.Type() {
+		return false, nil
+	}
+	if _, taken := h.owners[was.Ino]; taken || was.IsDir() || len(was.Links) == 1 {
+		return !taken, nil
+	}
+	return tree.SameData(h.src, was, n)
 }
 
 // link gives a path a file that has another name.

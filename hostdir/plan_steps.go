@@ -110,6 +110,11 @@ func (pl *planner) planStep(d *decision) error {
 	default:
 		d.file = pl.files[f]
 		d.action = write
+
+		// A file of another user is not new: a refresh gave it another number.
+		if n := f.Node(); d.file.was == nil && has != nil && isForeign(n) && has.Type() == n.Type() && has.UID == n.UID && has.GID == n.GID {
+			d.file.was = has
+		}
 		if d.file.at != nil && d.seen.exists && d.seen.id() == d.file.id {
 			d.action = attributes
 		}

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/harness"
@@ -308,7 +307,7 @@ func TestCorpus(t *testing.T) {
 	for i := range uint64(harness.Count(t, "TRIPLES", 60, 20_000)) {
 		for _, rule := range []threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs} {
 			x := newTriple(t, seed+i)
-			o := ApplyOptions{Source: x.m.Src, Base: x.base, Now: x.now, MergeLines: diff.Merger{}.Merge, Conflicts: rule}
+			o := ApplyOptions{Source: x.m.Src, Base: x.base, Now: x.now, MergeLines: trees.MergeByGit, Conflicts: rule}
 			res, err := Apply(context.Background(), x.dir, o)
 			if err != nil && !errors.Is(err, ErrConflict) {
 				t.Fatalf("seed %d, rule %q: %v", seed+i, rule, err)

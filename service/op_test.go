@@ -78,7 +78,7 @@ func TestRequired(t *testing.T) {
 		}
 		whole := map[string]any{"op": o.Name}
 		for _, name := range schema.Required {
-			whole[name] = map[string]any{"string": "x", "boolean": false, "array": []string{"x"}, "object": map[string]any{}}[schema.Properties[name].Type]
+			whole[name] = map[string]any{"string": "x", "integer": 1, "boolean": false, "array": []string{"x"}, "object": map[string]any{}}[schema.Properties[name].Type]
 		}
 		ask := func(without, null string) error {
 			args := maps.Clone(whole)

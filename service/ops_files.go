@@ -94,13 +94,11 @@ text. "now" is the present state, "base" what the workspace began with.`,
 			Long: `Lists the actors that changed the workspace, the last one first: name, number of
 snapshots with its changes, first and last time, separated by tabs.`}}}, (*Service).actors),
 	op(Op{Name: "ops", Cost: Allocates, Charges: Lists, Access: Owner,
-		About: "Lists the operations that changed what users see, newest first.",
+		About: "Lists the applies of the workspace to directories, newest first.",
 		Text:  Rows(opRows), Pages: true, JSON: "ops",
-		Tools: []Tool{{Names: [3]string{"workspace_ops"}, Title: "List operations",
-			About: "List what restores, merges, deletions and other operations did, and who asked for it, newest first."}},
-		Commands: []Command{{Group: "Snapshots:", Use: "ops [-n N]", Short: "List the operations that changed what users see",
-			Long: `Lists operations, the newest first: number, time, operation, what it changed, who asked for
-it, and whether it was undone. "amberfs undo --op NUMBER" undoes one.`,
+		Commands: []Command{{Group: "Snapshots:", Use: "ops [-n N]", Short: "List the applies to directories",
+			Long: `Lists applies, the newest first: number, time, operation, directory, who asked for
+it, and whether it was undone. "amberfs apply --undo" undoes the last one.`,
 			Example: "  amberfs ops",
 			Flags:   []Flag{{"limit", "n", "at most `N`"}}}}}, (*Service).ops),
 	op(Op{Name: "history", Cost: Allocates, Charges: Lists, Access: Owner,

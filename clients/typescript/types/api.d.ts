@@ -1478,7 +1478,7 @@ export interface Operations {
   "open": { args: OpenArgs; result: AsyncIterable<Opened> }
   /** Keeps the objects of the workspace's base and of a snapshot, or of now, readable while the answer is read */
   "open-changes": { args: OpenChangesArgs; result: AsyncIterable<OpenedChanges> }
-  /** Lists the operations that changed what users see, newest first */
+  /** Lists the applies of the workspace to directories, newest first */
   "ops": { args: OpsArgs; result: OpList }
   /** Protects snapshots from deletion, or ends the protection */
   "pin": { args: PinArgs; result: Pinned }

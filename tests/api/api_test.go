@@ -97,7 +97,7 @@ func requests(remote, archive string) []request {
 	return []request{
 		{"snapshot", `{"name":"v1","message":"m","labels":{"k":"v"},"expires":"24h","wait":true}`},
 		{"snapshot", `{"name":"v2"}`}, {"snapshot", `{"name":"v3","pinned":true}`}, {"snapshot", `{"name":"v4"}`},
-		{"list", `{}`}, {"summaries", `{"names":["v1"]}`}, {"show", `{"name":"v1"}`}, {"size", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
+		{"list", `{}`}, {"record-apply", unchanged()}, {"ops", `{}`}, {"undone-apply", `{"number":1}`}, {"summaries", `{"names":["v1"]}`}, {"show", `{"name":"v1"}`}, {"size", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
 		{"pin", `{"names":["v1"],"pinned":true}`}, {"du", `{}`}, {"changes", `{"a":"v1"}`}, {"changed", `{"since":"v1"}`}, {"changed", `{}`},
 		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"restore-hunk", `{"name":"v1","path":"f","id":"HUNK","dry_run":true}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
 		{"blame", `{"path":"f"}`}, {"actors", `{}`}, {"undo-by", `{"by":"unknown","dry_run":true}`},
@@ -137,10 +137,15 @@ func TestAnswers(t *testing.T) {
 	archive, err := exec.Command("tar", "-c", "-C", "/etc", "hostname").Output()
 	must.OK(t, err)
 	asked, hunk := map[string]bool{}, ""
+	var taken struct{ ID string }
 	for _, r := range requests("file://"+filepath.Join(t.TempDir(), "remote"), string(archive)) {
 		asked[r.op] = true
 		r.body = strings.ReplaceAll(r.body, "HUNK", hunk)
-		if b := p.ask(t, c, r); r.op == "hunks" {
+		b := p.ask(t, c, r, taken.ID)
+		if r.op == "snapshot" && taken.ID == "" {
+			must.OK(t, json.Unmarshal(b, &taken))
+		}
+		if r.op == "hunks" {
 			var list struct{ Hunks []struct{ ID string } }
 			if err := json.Unmarshal(b, &list); err != nil || len(list.Hunks) != 1 {
 				t.Fatalf("%s: %v", b, err)
@@ -170,8 +175,9 @@ func change(t *testing.T, m *harness.Mount, text string) {
 	must.OK(t, os.WriteFile(m.Path("f"), []byte(text), 0o644))
 }
 
-// ask compares one answer with the page, and the arguments of a request too.
-func (p *page) ask(t *testing.T, c *http.Client, r request) []byte {
+// ask compares one answer with the page, and the arguments of a request too. state is the id of a state of
+// the store.
+func (p *page) ask(t *testing.T, c *http.Client, r request, state string) []byte {
 	t.Helper()
 	o, ok := p.Paths["/v1/"+r.op]["post"]
 	if !ok {
@@ -184,6 +190,8 @@ func (p *page) ask(t *testing.T, c *http.Client, r request) []byte {
 		query = "?from=tar&path=in"
 	case "refresh":
 		query = "?dry_run=true"
+	case "record-apply":
+		query = "?dir=/d&base=" + state + "&now=" + state
 	default:
 		p.check(t, r.op+" takes", o.RequestBody.Content["application/json"].Schema, []byte(r.body))
 	}

@@ -65,13 +65,15 @@ func requests() map[string][]map[string]any {
 	add("freeze", args{"for": "1s"})
 	add("thaw", args{})
 	add("changed", args{}, args{"since": "second"})
+	add("ops", args{}, args{"limit": 1 << 30})
 	add("gc", args{})
 	add("verify", args{})
 	return out
 }
 
 // apart are operations that only the socket has, with the query or body of a request.
-var apart = map[string]string{"tar": "name=second", "layer": "name=second", "objects": `{"hashes":[]}`}
+var apart = map[string]string{"tar": "name=second", "layer": "name=second", "objects": `{"hashes":[]}`,
+	"undone-apply": `{"number":1}`, "record-apply": "number=1"}
 
 // TestEveryOperationIsTried: an operation that is added is added here.
 func TestEveryOperationIsTried(t *testing.T) {

@@ -182,7 +182,7 @@ async function look(all, dirty) {
   const { at } = changes, latest = before("");
   if (!at) return; // nothing is selected yet
   if (at.one && !named(at.one)) timeline.chosen = [""]; // it was deleted
-  const [one] = timeline.chosen, stale = at.one !== undefined && (at.one !== one || at.a !== before(one));
+  const [one] = timeline.chosen, stale = at.one !== undefined && (changes.failed || at.one !== one || at.a !== before(one)); // renamed during the comparison
   if (stale) { await select([one], undefined, false); return; }
   const live = at.b === "" || at.workspace !== undefined;
   if (live) changes.refresh(dirty).catch(unless); else changes.header();

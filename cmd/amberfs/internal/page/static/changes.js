@@ -30,7 +30,7 @@ export class Changes {
   async show(at) {
     this.stop?.abort();
     this.stop = new AbortController();
-    Object.assign(this, { at, files: [], total: null, articles: new Map(), closed: new Set([".git"]), current: null });
+    Object.assign(this, { at, files: [], total: null, failed: false, articles: new Map(), closed: new Set([".git"]), current: null });
     $("filter").value = "";
     this.header();
     const slow = setTimeout(() => $("diffs").replaceChildren(message("Comparing …")), 200);
@@ -38,6 +38,7 @@ export class Changes {
       await this.fetch((files) => { clearTimeout(slow); this.set(files); });
     } catch (e) {
       if (e.name === "AbortError") return;
+      this.failed = true;
       this.set([]);
       $("diffs").replaceChildren(page.sorry(e));
     } finally { clearTimeout(slow); }

@@ -89,6 +89,9 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	h.listed[p.String()] = true
 
 	entries, err := h.host.list(p)
+	if errors.Is(err, unix.EACCES) {
+		return nil // it counts as not changed since the base
+	}
 	if err != nil {
 		return err
 	}

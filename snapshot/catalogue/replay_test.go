@@ -239,7 +239,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 			some = append(some, sn.Name)
 		}
 	}
-	switch k := rnd.IntN(13); {
+	switch k := rnd.IntN(14); {
 	case k < 2:
 		return s.NewCapture(s.views, w, of(info.KindManual))
 	case k == 2:
@@ -290,6 +290,13 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		return r, r.Place(s.views, w)
 	case k == 12:
 		return &Lease{View: w.View, Expires: &now}, nil
+	case k == 13:
+		id := cas.Hash{4, byte(n)}.String()
+		op := Op{Number: w.NextOp(), Name: "apply", Of: "/d", At: now, Apply: &Apply{Own: n%2 == 0, Dir: w.Dir, Before: id, Now: id}}
+		if len(w.Ops) > 0 && n%3 != 0 {
+			op.Number = w.Ops[rnd.IntN(len(w.Ops))].Number
+		}
+		return &LogOp{WS: w.View, Op: op, Drop: n%7 == 0, Back: n%5 == 0}, nil
 	}
 	return nil, nil
 }

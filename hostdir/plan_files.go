@@ -55,7 +55,7 @@ func (pl *planner) findFiles(paths []string) error {
 
 			has, err := find(f, at)
 			if err == nil && has != nil {
-				err = pl.useFile(to, f, has, taken)
+				err = pl.useFile(to, f, at, has, taken)
 			}
 			if err != nil {
 				return err
@@ -66,12 +66,17 @@ func (pl *planner) findFiles(paths []string) error {
 	return nil
 }
 
-// useFile makes the file with an inode of the directory's tree that of a planned file, if it has the same
-// bytes. Two files of the workspace are two here.
-func (pl *planner) useFile(to *hostFile, f *threeway.File, has *tree.Inode, taken map[fileID]bool) error {
+// useFile makes the file with an inode of the directory's tree that of the planned file at a path, if it has
+// the same bytes. Two files of the workspace are two here.
+func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.Inode, taken map[fileID]bool) error {
 	same, err := tree.SameData(pl.o.Source, has, f.Node())
 	is, known := pl.tree.owners[has.Ino]
-	if err != nil || !same || !known || taken[is.id] {
+	if err != nil || !same || !known {
+		return err
+	}
+
+	linked, err := pl.isLinked(has, at)
+	if err != nil || !linked && taken[is.id] {
 		return err
 	}
 
@@ -80,7 +85,7 @@ func (pl *planner) useFile(to *hostFile, f *threeway.File, has *tree.Inode, take
 	if err != nil {
 		return err
 	}
-	if other != nil && other != f {
+	if other != nil && other != f && !linked {
 		if same, err := tree.SameData(pl.o.Source, has, other.Node()); err != nil || same {
 			return err
 		}
@@ -90,6 +95,28 @@ func (pl *planner) useFile(to *hostFile, f *threeway.File, has *tree.Inode, take
 	to.was, to.at, to.id = has, is.at, is.id
 
 	return nil
+}
+
+// isLinked reports whether the workspace's file at a path has another name there that an inode of the
+// directory's tree has, too. After a refresh, the numbers of the two can differ.
+func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
+	n := pl.changes[at].After
+	if n == nil || n.Nlink < 2 {
+		return false, nil
+	}
+
+	paths, err := pl.tree.edit.State.Paths(pl.o.Source, has)
+	for _, p := range paths {
+		other, oerr := pl.o.Now.At(pl.o.Source, p)
+		if oerr != nil {
+			return false, oerr
+		}
+		if other != nil && other.Ino == n.Ino {
+			return true, nil
+		}
+	}
+
+	return false, err
 }
 
 func (pl *planner) findKept(f *threeway.File, _ string) (*tree.Inode, error) { return f.Present(), nil }

@@ -75,6 +75,7 @@ func onTerminal(t *testing.T, dir string, env []string, args ...string) (string,
 	cmd := exec.Command("python3", append([]string{"-c", spawn, harness.Binary(t), "-C", dir}, args...)...)
 	cmd.Env = append(append(os.Environ(), "TERM=xterm", "NO_COLOR="), env...)
 	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader("stop\n") // the answer to a question
 	out, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(string(out), "\r\n", "\n"), err
 }

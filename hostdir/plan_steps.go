@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -123,10 +124,37 @@ func (pl *planner) planStep(d *decision) error {
 	n := *f.Node()
 	if has == nil {
 		d.change.What = tree.Added
+		if err := pl.planNewName(d, f, &n); err != nil {
+			return err
+		}
 	} else if err := pl.compare(d, f, &n); err != nil {
 		return err
 	}
 	d.change.After = &n
+
+	return nil
+}
+
+// planNewName sets the time of a file of the directory that gets a name, if the workspace set it. A merge
+// does not look at times.
+func (pl *planner) planNewName(d *decision, f *threeway.File, n *tree.Inode) error {
+	made := d.made.After
+	if made == nil || made.IsDir() || f.Present() == nil {
+		return nil
+	}
+
+	same, err := tree.SameData(pl.o.Source, n, made)
+	if err != nil || !same {
+		return err
+	}
+
+	was, err := pl.o.Base.Get(pl.o.Source, made.Ino)
+	if err != nil && !errors.Is(err, tree.ErrNoInode) {
+		return err
+	}
+	if was == nil || was.Mtime != made.Mtime {
+		n.Mtime = made.Mtime
+	}
 
 	return nil
 }

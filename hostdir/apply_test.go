@@ -324,7 +324,7 @@ func TestApplyWithoutRights(t *testing.T) {
 	now := a.m.State(t, trees.Spec{"a": trees.File("2"), "z": trees.File("2")})
 	must.OK(t, os.Chmod(filepath.Join(a.dir, "d"), 0o555))
 	before := has(t, a.dir)
-	if _, err := a.apply(base, now, ApplyOptions{}); !errors.Is(err, fs.ErrPermission) {
+	if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs}); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error %v", err)
 	}
 	wantSame(t, "refused", has(t, a.dir), before)

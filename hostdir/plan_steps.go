@@ -3,6 +3,7 @@ package hostdir
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -122,6 +123,10 @@ func (pl *planner) planStep(d *decision) error {
 	}
 
 	n := *f.Node()
+	if os.Geteuid() != 0 && has != nil && d.seen.exists && n.UID == has.UID && n.GID == has.GID { // see hostTree.keepOwner
+		n.UID, n.GID = d.seen.st.Uid, d.seen.st.Gid
+		d.change.Before.UID, d.change.Before.GID = n.UID, n.GID
+	}
 	if has == nil {
 		d.change.What = tree.Added
 		if err := pl.planNewName(d, f, &n); err != nil {

@@ -196,6 +196,9 @@ func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.I
 	if at.isDir() {
 		n.Nlink = 2
 	}
+	if err := h.keepOwner(p, n, was); err != nil {
+		return nil, false, err
+	}
 
 	kept := was != nil && was.Mode == n.Mode && was.UID == n.UID && was.GID == n.GID
 	if kept && was.Mtime == n.Mtime && was.Ctime == changeTime(st) && (!was.IsRegular() || was.Size() == st.Size) {
@@ -215,6 +218,23 @@ func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.I
 
 	same = kept && was.Mtime == n.Mtime && tree.SameXattrs(was, n) && was.Content == n.Content && was.Target == n.Target && was.Rdev == n.Rdev
 	return n, same, err
+}
+
+// keepOwner gives an inode the owner that the base or, without it, the workspace has, unless root applies:
+// other users do not change owners.
+func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	if was == nil {
+		if was, err = h.now.At(h.src, p.String()); err != nil {
+			return err
+		}
+	}
+	if was != nil && was.UID != n.UID {
+		n.UID, n.GID = was.UID, was.GID
+	}
+	return nil
 }
 
 // data sets the contents of a file that is no directory. They are those of the base or of the workspace if

@@ -1,14 +1,12 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // OpApply is the name of an apply to a directory in a list of operations.
@@ -77,48 +75,4 @@ func (s *Service) recordApply(ctx context.Context, r *Request, a RecordApply) (R
 
 func (s *Service) undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
 	return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
-}
-
-// openUndo is openChanges of the states between which an apply is undone.
-func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
-	op, err := r.Workspace.Ops().Named(number)
-	if err != nil {
-		return None{}, err
-	}
-	if op.Apply == nil {
-		return None{}, errs.Fail(errs.Invalid, "operation %d is no apply", number)
-	}
-
-	// Of an apply that was killed, the directory has a part of the state that was applied.
-	opened := OpenedChanges{Base: cmp.Or(op.Apply.After, op.Apply.Now), Now: op.Apply.Before}
-	for _, id := range []string{opened.Base, opened.Now} {
-		release, err := s.holdID(id)
-		if err != nil {
-			return None{}, err
-		}
-		defer release()
-	}
-
-	if err := r.Item(opened); err != nil {
-		return None{}, err
-	}
-
-	<-ctx.Done()
-
-	return None{}, nil
-}
-
-// holdID protects a state from gc until release is called.
-func (s *Service) holdID(id string) (release func(), err error) {
-	h, err := cas.ParseHash(id)
-	if err != nil {
-		return nil, err
-	}
-
-	st, err := tree.Load(s.Store.Source(), h)
-	if err != nil {
-		return nil, err
-	}
-
-	return s.Store.Hold(st), nil
 }

@@ -129,20 +129,28 @@ func (f *Finder) OnStore(ctx context.Context, store string, fn func(main *client
 	})
 }
 
-// OnApplied calls fn with the run of a directory whose apply is the last one that was not undone.
-func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
+// storeOf returns the path of a directory without symbolic links, and the path of the store of its runs.
+func storeOf(dir string) (resolved, store string, err error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
-		return err
+		return "", "", err
+	}
+	root, err := Root()
+	if err != nil {
+		return "", "", err
 	}
 
 	dir = locate.Resolve(mounts, dir)
-	root, err := Root()
+	return dir, Store(locate.Resolve(mounts, root), mounts, dir), nil
+}
+
+// OnApplied calls fn with the run of a directory whose apply is the last one that was not undone.
+func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
+	dir, store, err := storeOf(dir)
 	if err != nil {
 		return err
 	}
 
-	store := Store(locate.Resolve(mounts, root), mounts, dir)
 	none := errs.Fail(errs.NotExist, "there is no apply to %s to undo", dir).WithHint("see `amberfs runs`")
 	if _, ok := Dir(store); !ok {
 		return none
@@ -192,24 +200,17 @@ func (f *Finder) open(ctx context.Context, r *Run, fn func(c *client.Client) err
 // On calls fn with a run and a connection to it: the run of a directory with that name, or the one
 // of another directory or, without a name, the newest of the directory.
 func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
-	mounts, err := locate.Mounts()
+	dir, store, err := storeOf(dir)
 	if err != nil {
 		return err
 	}
 
-	dir = locate.Resolve(mounts, dir)
-	root, err := Root()
-	if err != nil {
-		return err
-	}
-
-	store := Store(locate.Resolve(mounts, root), mounts, dir)
 	found, err := f.onOne(ctx, store, name, fn)
 	if owner := Owner(store, name); !found && err == nil && owner != "" && owner != store {
 		found, err = f.onOne(ctx, owner, name, fn)
 	}
 	if !found && err == nil && name != "" {
-		found, err = f.onUnnamed(ctx, root, name, fn)
+		found, err = f.onUnnamed(ctx, name, fn)
 	}
 	if !found && err == nil {
 		_, err = Choose(nil, name, dir)
@@ -220,7 +221,12 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 
 // onUnnamed is On for a run whose name is in no link: an earlier version made it, or it was made
 // with another AMBERFS_RUNS. Several may have the name.
-func (f *Finder) onUnnamed(ctx context.Context, root, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
+func (f *Finder) onUnnamed(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
+	root, err := Root()
+	if err != nil {
+		return false, err
+	}
+
 	stores, err := Stores(root)
 	if err != nil {
 		return false, err

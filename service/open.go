@@ -1,0 +1,162 @@
+package service
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// open waits until the snapshot has its id, sends Opened, and protects the objects of the snapshot
+// and of its bases from gc until the client closes the connection. Git runs in the client, with the
+// rights of its user.
+func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
+	e, err := newExportSource(ctx, r.Workspace, a.Name)
+	if err != nil {
+		return None{}, err
+	}
+	defer e.releaseAll()
+
+	e.info.Actors = s.authors(e.info.Actors)
+	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
+	for _, b := range e.bases {
+		out.Bases = append(out.Bases, Base{State: idOf(b.state), Commits: b.info.GitCommits})
+	}
+	if err := r.Item(out); err != nil {
+		return None{}, err
+	}
+
+	<-ctx.Done()
+
+	return None{}, nil
+}
+
+// openChanges sends OpenedChanges, and protects the objects of two states from gc until the client
+// closes the connection. The states are the one of the directory from which the workspace was
+// filled, and a snapshot or the present state of the workspace.
+func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
+	if a.Undo != 0 {
+		return s.openUndo(ctx, r, a.Undo)
+	}
+
+	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
+	if err != nil {
+		return None{}, err
+	}
+	defer releaseBase()
+
+	var now *tree.State
+
+	if a.Name == "" {
+		st, release, err := r.Workspace.SealPresent(ctx)
+		if err != nil {
+			return None{}, err
+		}
+		defer release()
+
+		now = st
+	} else {
+		named, err := waitStored(ctx, r.Workspace, a.Name)
+		if err != nil {
+			return None{}, err
+		}
+		defer named.release()
+
+		now = named.state
+	}
+
+	if err := r.Item(OpenedChanges{Base: idOf(base), Now: idOf(now)}); err != nil {
+		return None{}, err
+	}
+
+	<-ctx.Done()
+
+	return None{}, nil
+}
+
+// waitStored waits until a snapshot has its id. The caller releases the snapshot.
+func waitStored(ctx context.Context, ws *snapshot.Workspace, name string) (storedSnapshot, error) {
+	info, err := ws.Snapshots().WaitSealed(ctx, name)
+	if err != nil {
+		return storedSnapshot{}, err
+	}
+	return holdStored(ws, info)
+}
+
+// A storedSnapshot is a snapshot that has its id.
+type storedSnapshot struct {
+	info  info.Info
+	state *tree.State
+	// release ends the protection of the state's objects from gc.
+	release func()
+}
+
+// idOf returns the id of a state that has one.
+func idOf(st *tree.State) string {
+	id, _ := st.ID()
+	return id.String()
+}
+
+// holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
+// snapshot has no id yet.
+func holdStored(ws *snapshot.Workspace, info info.Info) (s storedSnapshot, err error) {
+	s.info = info
+	if s.state, s.release, err = ws.Held(info.Name); err != nil {
+		return s, err
+	}
+
+	if _, ok := s.state.ID(); !ok {
+		s.release()
+		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", info.Name)
+	}
+
+	return s, nil
+}
+
+// openUndo is openChanges of the states between which an apply is undone.
+func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
+	op, err := r.Workspace.Ops().Named(number)
+	if err != nil {
+		return None{}, err
+	}
+	if op.Apply == nil {
+		return None{}, errs.Fail(errs.Invalid, "operation %d is no apply", number)
+	}
+
+	// Of an apply that was killed, the directory has a part of the state that was applied.
+	opened := OpenedChanges{Base: cmp.Or(op.Apply.After, op.Apply.Now), Now: op.Apply.Before}
+	for _, id := range []string{opened.Base, opened.Now} {
+		release, err := s.holdID(id)
+		if err != nil {
+			return None{}, err
+		}
+		defer release()
+	}
+
+	if err := r.Item(opened); err != nil {
+		return None{}, err
+	}
+
+	<-ctx.Done()
+
+	return None{}, nil
+}
+
+// holdID protects a state from gc until release is called.
+func (s *Service) holdID(id string) (release func(), err error) {
+	h, err := cas.ParseHash(id)
+	if err != nil {
+		return nil, err
+	}
+
+	st, err := tree.Load(s.Store.Source(), h)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.Store.Hold(st), nil
+}

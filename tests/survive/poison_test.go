@@ -19,12 +19,13 @@ import (
 // other one is carried out, once.
 func TestBystander(t *testing.T) {
 	p := newPointed(t)
+	must.OK(t, os.Mkdir(p.Path("dir"), 0o755)) // the kernel changes one name of a directory at a time
 	must.OK(t, os.WriteFile(p.Path("f"), []byte("then"), 0o644))
 	p.Amberfs("snapshot", "deadly")
 	must.OK(t, os.WriteFile(p.Path("f"), []byte("now"), 0o644))
 
 	for name, deadly := range map[string]func() error{
-		"a mkdir":   func() error { return os.Mkdir(p.Path("deadly"), 0o755) },
+		"a mkdir":   func() error { return os.Mkdir(p.Path("dir/deadly"), 0o755) },
 		"a restore": func() error { return os.Rename(p.Path(".snapshots/restore"), p.Path(".snapshots/restore@deadly")) },
 	} {
 		must.OK(t, os.RemoveAll(filepath.Join(p.points, "bystander")))

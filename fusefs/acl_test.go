@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -43,4 +44,21 @@ func TestACL(t *testing.T) {
 			t.Errorf("parseACL(% x): %v", bad, err)
 		}
 	}
+}
+
+// FuzzACL: an access control list that is read is written in the same bytes.
+func FuzzACL(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 0, 1, 0, 7, 0, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		acl, err := parseACL(b)
+		if err != nil {
+			return
+		}
+		if again := encodeACL(acl); !bytes.Equal(again, b) {
+			t.Errorf("%x becomes %x", b, again)
+		}
+		if mode := modeOf(acl); mode > 0o777 {
+			t.Errorf("%x has the mode %o", b, mode)
+		}
+	})
 }

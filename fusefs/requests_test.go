@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -32,4 +33,19 @@ func TestAnswered(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, c.want)
 		}
 	}
+}
+
+// FuzzHeader: a request of any length has the number of a known operation, or none.
+func FuzzHeader(f *testing.F) {
+	f.Add(make([]byte, inHeader), 16)
+	f.Add(append(bytes.Repeat([]byte{16, 0, 0, 0}, 20), 0xff), 24)
+	f.Fuzz(func(t *testing.T, request []byte, size int) {
+		a := describeAnswer(request, size, time.Second)
+		if op := opcode(request); a.Op != operations[op] || a.Read < 0 || a.Written < 0 {
+			t.Errorf("operation %d is described as %+v", op, a)
+		}
+		if _, ok := interruptTarget(request); ok != (a.Op == "INTERRUPT" && len(request) >= inHeader+8) {
+			t.Errorf("%d bytes of %q are an interrupt: %v", len(request), a.Op, ok)
+		}
+	})
 }

@@ -269,10 +269,10 @@ type triple struct {
 	was, ours, theirs files
 }
 
-func newTriple(t *testing.T, seed uint64) *triple {
-	r := rand.New(rand.NewPCG(seed, 59))
+func newTriple(t *testing.T, from rand.Source) *triple {
+	r := rand.New(from)
 	a := newApplied(t)
-	a.dir = filepath.Join(a.dir, fmt.Sprint(seed))
+	a.dir = filepath.Join(a.dir, "triple")
 	must.OK(t, os.Mkdir(a.dir, 0o755))
 	s := trees.Spec{"d/a": trees.File(lined(r, "")), "d/e/b": trees.File(lined(r, "")), "f": trees.File(lined(r, "")), "d/h": trees.File(lined(r, "")), "h1": {Hard: "d/h"}, "h2": {Hard: "d/h"},
 		"l": trees.Link("f"), "x": trees.Exe(lined(r, ""))}
@@ -305,27 +305,55 @@ func (f files) text() string {
 func TestCorpus(t *testing.T) {
 	seed := harness.Seed(t)
 	for i := range uint64(harness.Count(t, "TRIPLES", 60, 20_000)) {
-		for _, rule := range []threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs} {
-			x := newTriple(t, seed+i)
-			o := ApplyOptions{Source: x.m.Src, Base: x.base, Now: x.now, MergeLines: trees.MergeByGit, Conflicts: rule}
-			res, err := Apply(context.Background(), x.dir, o)
-			if err != nil && !errors.Is(err, ErrConflict) {
-				t.Fatalf("seed %d, rule %q: %v", seed+i, rule, err)
-			}
-			got := filesOf(t, x.dir)
-			wrong := x.check(got, res.Conflicts, err)
-			if err == nil && len(res.Conflicts) == 0 && !x.isMerged() {
-				if res, err := Apply(context.Background(), x.dir, o); err != nil || res.Changed > 0 || len(res.Conflicts) > 0 {
-					wrong = append(wrong, fmt.Sprintf("again: %+v, %v", res.Paths, err))
-				}
-			}
-			if len(wrong) > 0 {
-				t.Errorf("seed %d, rule %q: %s\nconflicts %q, %v\nbase:\n%sthe directory:\n%sthe workspace:\n%sresult:\n%s", seed+i, rule,
-					strings.Join(wrong, "; "), res.Conflicts, err, x.was.text(), x.ours.text(), x.theirs.text(), got.text())
-			}
-			must.OK(t, os.RemoveAll(x.dir))
+		for _, rule := range tripleRules {
+			checkTriple(t, rand.NewPCG(seed+i, 59), rule, fmt.Sprint("seed ", seed+i))
 		}
 	}
+}
+
+// FuzzTriple is TestCorpus with choices from bytes.
+func FuzzTriple(f *testing.F) {
+	f.Add([]byte("a merge of two sides"), byte(0))
+	f.Fuzz(func(t *testing.T, choices []byte, rule byte) {
+		source := byteSource(choices)
+		checkTriple(t, &source, tripleRules[int(rule)%len(tripleRules)], "bytes")
+	})
+}
+
+var tripleRules = []threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}
+
+// A byteSource yields one byte a number, and afterwards numbers that differ.
+type byteSource []byte
+
+func (s *byteSource) Uint64() (n uint64) {
+	if len(*s) == 0 {
+		*s = []byte("choices without bytes")
+	}
+	n, *s = uint64((*s)[0])<<56|0xffff<<16, (*s)[1:]
+	return n
+}
+
+// checkTriple applies one random triple.
+func checkTriple(t *testing.T, from rand.Source, rule threeway.Rule, name string) {
+	x := newTriple(t, from)
+	o := ApplyOptions{Source: x.m.Src, Base: x.base, Now: x.now, MergeLines: trees.MergeByGit, Conflicts: rule}
+	res, err := Apply(context.Background(), x.dir, o)
+	if err != nil && !errors.Is(err, ErrConflict) {
+		t.Fatalf("%s, rule %q: %v", name, rule, err)
+	}
+
+	got := filesOf(t, x.dir)
+	wrong := x.check(got, res.Conflicts, err)
+	if err == nil && len(res.Conflicts) == 0 && !x.isMerged() {
+		if res, err := Apply(context.Background(), x.dir, o); err != nil || res.Changed > 0 || len(res.Conflicts) > 0 {
+			wrong = append(wrong, fmt.Sprintf("again: %+v, %v", res.Paths, err))
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%s, rule %q: %s\nconflicts %q, %v\nbase:\n%sthe directory:\n%sthe workspace:\n%sresult:\n%s", name, rule,
+			strings.Join(wrong, "; "), res.Conflicts, err, x.was.text(), x.ours.text(), x.theirs.text(), got.text())
+	}
+	must.OK(t, os.RemoveAll(x.dir))
 }
 
 // check returns what is wrong with a result.

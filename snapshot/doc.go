@@ -64,30 +64,7 @@
 // forks and snapshots), repair (verifies all objects, and repairs packs), graft and threeway (the
 // steps of a restore, a merge and an undo, and how they change a state), policy and naming.
 //
-// # The life of a capture
-//
-// Capture takes the lock of the forest, appends one record to the journal,
-// increments the epoch, so that later changes copy the pages of the state before they change them,
-// and keeps a pointer to the state. From then on the snapshot is visible, and can be restored.
-// In the background the sealer seals it: it stores the changed files as chunks and tree
-// objects, and the hash of the root becomes the snapshot's id. The sealer waits until the
-// writers are idle, and leaves them a processor. A snapshot that is deleted before that is never
-// sealed. The sealer does not wait if a reader waits for the id or the journal takes much of the
-// disk.
-//
-// # The life of a restore
-//
-//  1. Other changes of the workspace block (live.Forest.Edit). Other workspaces continue.
-//  2. tree.Diff compares the workspace with the snapshot. The result is a list of steps.
-//  3. The steps are applied to a copy of the state and written to the journal
-//     (graft.Target, live.Edit.Graft). A very long list is not written; the result is sealed instead.
-//  4. Under the lock of the forest, one record is written. It has the place of the steps in the
-//     journal, or the id of the sealed state. The state before becomes a snapshot, and the copy
-//     becomes the present state.
-//  5. After the lock is released, the kernel is notified of the changed names and inodes.
-//
-// Merges and imports write the same record and end with steps 4 and 5. Recovery applies the
-// steps of the record again, or loads its sealed state.
+// The journeys of a write, a snapshot, a restore and a merge are drawn in docs/dev/architecture.md.
 //
 // # Recovery
 //

@@ -49,6 +49,34 @@ func TestWhereAChangeGoes(t *testing.T) {
 	}
 }
 
+// TestJourneys: each function that a drawing names is declared somewhere.
+func TestJourneys(t *testing.T) {
+	declared := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".go" {
+			return err
+		}
+		code, err := os.ReadFile(name)
+		for _, of := range regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?(\w+)\) (\w+)`).FindAllSubmatch(code, -1) {
+			declared[string(of[1])+"."+string(of[2])] = true
+		}
+		return err
+	})
+	must.OK(t, err)
+
+	_, journeys, _ := strings.Cut(pages(t)["docs/dev/architecture.md"], "## Journeys")
+	journeys, _, _ = strings.Cut(journeys, "## Locks")
+	named := regexp.MustCompile(`\b(Forest|[a-z]*[tT]ree|Service|Workspace|Store|Forks|Plan|Op|Edit|Restore|Takeover|view|input|mcpServer|keeper|filesystem)\.(\w+)`).FindAllString(journeys, -1)
+	if len(named) < 20 {
+		t.Errorf("the journeys name %d functions", len(named))
+	}
+	for _, name := range named {
+		if !declared[name] {
+			t.Errorf("docs/dev/architecture.md names %s, which is not declared", name)
+		}
+	}
+}
+
 // TestArchitectureNamesFolders: the first column of the table is folders that are there.
 func TestArchitectureNamesFolders(t *testing.T) {
 	_, table, _ := strings.Cut(pages(t)["docs/dev/architecture.md"], "| folder |")

@@ -65,6 +65,14 @@ func TestUndoByKeepsLinks(t *testing.T) {
 		},
 		theirs: true, conflicts: []string{"d", "d/bob"}, changed: []string{"d", "d/bob"},
 		want: `d 100644  "1\n" [d]; `,
+	}, {
+		what:   "a link to what another made, and no record tells who made which name",
+		edits:  []edit{{"bob", "create", "b", "", 1}, {"alice", "ln", "b", "c", 0}},
+		theirs: true, conflicts: []string{"b", "c"}, changed: []string{"b", "c"},
+	}, {
+		what:   "a link of another to what one made",
+		edits:  []edit{{"alice", "create", "b", "", 1}, {"bob", "ln", "b", "c", 0}},
+		theirs: true, conflicts: []string{"b", "c"}, changed: []string{"b", "c"},
 	}} {
 		t.Run(c.what, func(t *testing.T) {
 			s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})

@@ -268,6 +268,9 @@ func TestUndoByAgainstModel(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		must.OK(t, flag.Set("rapid.checks", "1000"))
 	}
+	rare := [][]edit{ // histories that random ones seldom are
+		{{"a", "create", "a", "a", 0}, {"b", "create", "b", "a", 0}, {"a", "ln", "b", "c", 0}},
+	}
 	total := map[string]int{}
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
 	must.OK(t, err)
@@ -302,13 +305,15 @@ func TestUndoByAgainstModel(t *testing.T) {
 		var byA, byOthers map[string]bool
 		files := map[string]bool{}                         // paths that led to something other than a directory at some time
 		var moves []map[string]bool                        // what a moved: if others changed one name, that is about the other, too
+		var links []map[string]bool                        // what a linked: no record tells who made which name of a file
 		midst := rapid.IntRange(-20, 40).Draw(rt, "midst") // when a's changes are undone for the first time
-		edits := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) edit {
+		anyEdits := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) edit {
 			return edit{
 				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "actor"), rapid.SampledFrom(whats).Draw(rt, "what"),
 				name.Draw(rt, "path"), name.Draw(rt, "other"), rapid.IntRange(0, 99).Draw(rt, "n"),
 			}
-		}), 3, 40).Draw(rt, "edits")
+		}), 3, 40)
+		edits := rapid.OneOf(anyEdits, anyEdits, anyEdits, anyEdits, anyEdits, anyEdits, rapid.SampledFrom(rare)).Draw(rt, "edits")
 		for n, x := range edits {
 			if n == 0 {
 				for p, line := range full.lines(rt, full.state(rt)) {
@@ -365,6 +370,9 @@ func TestUndoByAgainstModel(t *testing.T) {
 						})
 						moves = append(moves, moved)
 					}
+					if x.what == "ln" && x.actor == "a" && err == nil {
+						links = append(links, map[string]bool{x.path: true, x.other: true})
+					}
 					if x.what == "mv" || x.what == "ln" { // what a did to a file follows it
 						e.differing(rt, before, e.state(rt), byA)
 						byA[x.other] = true
@@ -386,15 +394,9 @@ func TestUndoByAgainstModel(t *testing.T) {
 		if byA == nil {
 			return
 		}
-		for range moves {
-			for _, names := range moves {
-				for p := range names {
-					if byOthers[p] {
-						maps.Copy(byOthers, names)
-					}
-				}
-			}
-		}
+		spread(byOthers, moves)
+		conflicts := maps.Clone(byOthers)
+		spread(conflicts, slices.Concat(moves, links))
 		present := full.state(rt)
 		was := full.lines(rt, present)
 		rule := rapid.SampledFrom([]threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}).Draw(rt, "rule")
@@ -403,7 +405,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		if errors.Is(err, threeway.ErrConflict) {
 			total["conflicts"]++
 			for _, p := range done.Conflicts {
-				if !byOthers[p] && !blocked(p, files) {
+				if !conflicts[p] && !blocked(p, files) {
 					rt.Errorf("%s is a conflict, and only a changed it", p)
 				}
 			}
@@ -496,6 +498,19 @@ func TestUndoByOfAReplacement(t *testing.T) {
 		}
 		if got := e.lines(t, e.state(t)); !maps.Equal(got, before) {
 			t.Errorf("%d: %v instead of %v", i, got, before)
+		}
+	}
+}
+
+// spread adds to a set of paths each group that has one of them.
+func spread(set map[string]bool, groups []map[string]bool) {
+	for range groups {
+		for _, names := range groups {
+			for p := range names {
+				if set[p] {
+					maps.Copy(set, names)
+				}
+			}
 		}
 	}
 }

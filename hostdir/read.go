@@ -309,6 +309,14 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 		return err
 	})
 
+	// An access control list has the mode of its file, which asOwner may have changed meanwhile.
+	for i, x := range xattrs {
+		if x.Name == "system.posix_acl_access" {
+			n, aclErr := unix.Getxattr(procPath(fd), x.Name, d.buf[:])
+			xattrs[i].Value, err = slices.Clone(d.buf[:max(n, 0)]), errors.Join(err, aclErr)
+		}
+	}
+
 	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
 	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: readTime(st), Btime: birthTime(fd)})
 

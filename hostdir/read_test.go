@@ -2,10 +2,12 @@ package hostdir
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,6 +110,36 @@ func TestReadDirExcludesAndSkips(t *testing.T) {
 	}
 }
 
+// TestReadLists: the list of a file that its owner may not read is read as it is, though reading the
+// file takes another mode.
+func TestReadLists(t *testing.T) {
+	root := t.TempDir()
+	must.OK(t, os.Mkdir(filepath.Join(root, "d"), 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(root, "f"), []byte("text"), 0o600))
+	const user, named, group, mask, other, nobody = 1, 2, 4, 16, 32, 0xffffffff
+	list := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, x := range [][3]uint32{{user, 3, nobody}, {named, 5, 1234}, {group, 6, nobody}, {mask, 0, nobody}, {other, 0, nobody}} {
+		list = binary.LittleEndian.AppendUint16(list, uint16(x[0]))
+		list = binary.LittleEndian.AppendUint16(list, uint16(x[1]))
+		list = binary.LittleEndian.AppendUint32(list, x[2])
+	}
+	for _, name := range []string{"d", "f"} {
+		must.OK(t, unix.Setxattr(filepath.Join(root, name), "user.k", []byte("v"), 0))
+		must.OK(t, unix.Setxattr(filepath.Join(root, name), "system.posix_acl_access", list, 0))
+	}
+	sink := trees.NewMapSink(t)
+	must.OK(t, Read(t.Context(), root, sink.Add, ReadOptions{Whole: true}))
+	for _, name := range []string{"d", "f"} {
+		want := []tree.Xattr{{Name: "system.posix_acl_access", Value: list}, {Name: "user.k", Value: []byte("v")}}
+		if n := sink.Files[name]; n.Mode&0o777 != 0o300 || !reflect.DeepEqual(n.Xattrs, want) {
+			t.Errorf("%s has the mode %o and %v, not %v", name, n.Mode, n.Xattrs, want)
+		}
+	}
+	if n := sink.Files["f"]; n.Data != "text" {
+		t.Errorf("it reads %q", n.Data)
+	}
+}
+
 // The same as an ordinary user, when the tests run as root.
 func TestReadDirAsAnOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -123,7 +155,7 @@ func TestReadDirAsAnOrdinaryUser(t *testing.T) {
 	must.OK(t, err)
 	copied := filepath.Join(open, "test")
 	must.OK(t, os.WriteFile(copied, data, 0o755))
-	cmd := exec.Command(copied, "-test.run=^TestReadDirExcludesAndSkips$")
+	cmd := exec.Command(copied, "-test.run=^(TestReadDirExcludesAndSkips|TestReadLists)$")
 	cmd.Dir = open
 	cmd.Env = append(os.Environ(), "TMPDIR="+open)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +68,17 @@ func Open(ctx context.Context, t Target) (*Client, error) {
 	}
 
 	return nil, err
+}
+
+// With calls fn with a client that it opens and closes.
+func With(ctx context.Context, t Target, fn func(*Client) error) error {
+	c, err := Open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	return fn(c)
 }
 
 // errOtherUser is in the error for a daemon of a user that Target.User does not accept.
@@ -181,20 +193,11 @@ var errBroken = errors.New("the connection ended")
 
 // explainBroken returns an error with errBroken if err says that the connection ended, else err.
 func (c *Client) explainBroken(err error) error {
-	if closedIdle(err) {
-		return c.endedEarly(err)
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed}
+	if !closedIdle(err) && !slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) }) {
+		return err
 	}
 
-	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed} {
-		if errors.Is(err, is) {
-			return c.endedEarly(err)
-		}
-	}
-
-	return err
-}
-
-func (c *Client) endedEarly(err error) error {
 	e := errs.Fail(errs.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
 		WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")
 	e.Err = errors.Join(errBroken, err)

@@ -41,7 +41,10 @@ func Examine(ctx context.Context, s Subject) Report {
 	namespaces := examineNamespaces(ctx)
 	r := Report{Version: s.Version, System: s.System, Checks: []Check{
 		examineDevice(), examineKernel(), examineHelper(namespaces.State == OK), namespaces,
-		examineAppArmor(namespaces.State == OK), examineSeccomp(namespaces.State == OK),
+		examineBarrier(namespaces.State == OK, setting(appArmorLimit) == "1", "it restricts no user namespaces", "it restricts user namespaces, but not those of amberfs",
+			Check{"apparmor", Warning, "it refuses user namespaces to amberfs", "install amberfs with its profile: sudo make install, or the Debian package"}),
+		examineBarrier(namespaces.State == OK, statusField("Seccomp") == "2", "no filter", "a filter lets amberfs work",
+			Check{"seccomp", Warning, "a filter is on, as in containers: it may refuse unshare and mount", "docker run --security-opt seccomp=unconfined"}),
 	}}
 
 	r.Checks = append(r.Checks, examineSpace()...)

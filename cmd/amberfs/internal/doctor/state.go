@@ -22,24 +22,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Below these, disks are as good as full.
+// Limits of free space, in bytes: below noSpace a disk counts as full, and below littleSpace as nearly full.
 const (
 	littleSpace = 1 << 30
 	noSpace     = 64 << 20
 )
 
-// examineSpace looks at the disks on which amberfs stores: that of runs and that of temporary stores.
-func examineSpace() (all []Check) {
+// examineSpace examines the disks with the runs and with temporary stores.
+func examineSpace() []Check {
 	root, err := runs.Root()
 	if err != nil {
 		return []Check{{"runs", Failed, err.Error(), "name a directory in AMBERFS_RUNS"}}
 	}
 
-	for _, of := range []struct{ what, dir, variable string }{{"runs", root, "AMBERFS_RUNS"}, {"temporary stores", os.TempDir(), "TMPDIR"}} {
-		all = append(all, space("free space for "+of.what, of.dir, of.variable))
-	}
-
-	return all
+	return []Check{space("free space for runs", root, "AMBERFS_RUNS"), space("free space for temporary stores", os.TempDir(), "TMPDIR")}
 }
 
 func space(name, dir, variable string) Check {
@@ -47,7 +43,7 @@ func space(name, dir, variable string) Check {
 	there := dir
 	err := unix.Statfs(there, &st)
 	for ; errors.Is(err, unix.ENOENT) && there != "/"; err = unix.Statfs(there, &st) {
-		there = filepath.Dir(there) // it is made when it is needed
+		there = filepath.Dir(there) // amberfs makes the directory when it needs it
 	}
 	if err != nil {
 		return Check{name, Failed, dir + ": " + err.Error(), "name another directory in " + variable}
@@ -86,7 +82,7 @@ func examineWatches() Check {
 	return c
 }
 
-// examineProgram looks whether hooks and scripts find amberfs.
+// examineProgram examines whether hooks and scripts find amberfs in the PATH.
 func examineProgram() Check {
 	path, err := exec.LookPath("amberfs")
 	if err != nil {
@@ -97,7 +93,7 @@ func examineProgram() Check {
 
 // examineHooks looks for hooks in the settings of agents, and at the log of hooks that failed.
 func examineHooks(dir string) (all []Check) {
-	home, _ := os.UserHomeDir() // without a home, there are no settings in it
+	home, _ := os.UserHomeDir() // after an error, only the settings in dir are looked at
 	in := "none in the settings here or in your home"
 	if installed := hooks.Installed(dir, home); len(installed) > 0 {
 		in = strings.Join(installed, ", ")
@@ -145,8 +141,8 @@ func examineMounts() (all []Check) {
 
 	all = append(all, found("mounts", fmt.Sprintf("%d answer", well)))
 	if root, err := runs.Root(); err == nil {
-		kept, _ := runs.Stores(root) // a directory that cannot be read was reported with its space
-		for _, s := range kept {
+		ofRuns, _ := runs.Stores(root) // examineSpace reports a directory that cannot be read
+		for _, s := range ofRuns {
 			stores[s] = true
 		}
 	}
@@ -154,7 +150,7 @@ func examineMounts() (all []Check) {
 	return append(all, storesInUse(stores)...)
 }
 
-// storesInUse has a line for each store that a daemon has open.
+// storesInUse returns a check for each store that a daemon has open.
 func storesInUse(stores map[string]bool) (all []Check) {
 	for _, store := range slices.Sorted(maps.Keys(stores)) {
 		h, err := storedir.ReadHolder(store)

@@ -33,7 +33,7 @@ func examineDevice() Check {
 	return c
 }
 
-// gives are the Linux versions from which on amberfs does more.
+// gives are the Linux versions with which amberfs does more than with older ones.
 var gives = []struct {
 	major, minor int
 	state        string // of an older kernel
@@ -47,16 +47,14 @@ var gives = []struct {
 func examineKernel() Check {
 	var name unix.Utsname
 	_ = unix.Uname(&name) // it does not fail for a valid address
-	release := unix.ByteSliceToString(name.Release[:])
-
-	return kernel(release)
+	return kernel(unix.ByteSliceToString(name.Release[:]))
 }
 
-// kernel is the check of a kernel with this release.
+// kernel returns the check of a kernel by its release.
 func kernel(release string) Check {
 	c := found("kernel", "Linux "+release)
 	var major, minor int
-	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // one that is no number is older than all
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // 0.0 for a malformed release
 
 	for _, g := range gives {
 		if major > g.major || major == g.major && minor >= g.minor {
@@ -72,7 +70,7 @@ func kernel(release string) Check {
 	return c
 }
 
-// examineHelper looks for fusermount3. namespaces says that `amberfs run` needs none.
+// examineHelper looks for fusermount3. With namespaces, `amberfs run` works without it.
 func examineHelper(namespaces bool) Check {
 	c := found("fusermount3", "not needed: you may mount")
 	if mounts.Privileged() {
@@ -117,7 +115,7 @@ func examineNamespaces(ctx context.Context) Check {
 		c.Remedy = "sysctl user.max_user_namespaces=10000"
 	case setting("kernel/unprivileged_userns_clone") == "0":
 		c.Remedy = "sysctl kernel.unprivileged_userns_clone=1"
-	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+	case setting(appArmorLimit) == "1":
 		c.Remedy = "see apparmor"
 	default:
 		c.Remedy = "in a container: --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or let the host mount"
@@ -126,37 +124,29 @@ func examineNamespaces(ctx context.Context) Check {
 	return c
 }
 
-func examineAppArmor(namespaces bool) Check {
-	c := found("apparmor", "it restricts no user namespaces")
-	if setting("kernel/apparmor_restrict_unprivileged_userns") != "1" {
-		return c
+// examineBarrier is the check of a mechanism that may refuse namespaces. namespaces reports whether they can be
+// made; off and harmless are what was found if the mechanism is off, or refuses nothing, and refuses is the check
+// otherwise.
+func examineBarrier(namespaces, on bool, off, harmless string, refuses Check) Check {
+	switch {
+	case !on:
+		return found(refuses.Name, off)
+	case namespaces:
+		return found(refuses.Name, harmless)
 	}
-	if namespaces {
-		return found(c.Name, "it restricts user namespaces, but not those of amberfs")
-	}
-
-	return Check{c.Name, Warning, "it refuses user namespaces to amberfs", "install amberfs with its profile: sudo make install, or the Debian package"}
+	return refuses
 }
 
-func examineSeccomp(namespaces bool) Check {
-	c := found("seccomp", "no filter")
-	if statusField("Seccomp") != "2" {
-		return c
-	}
-	if namespaces {
-		return found(c.Name, "a filter lets amberfs work")
-	}
+// appArmorLimit is the sysctl by which AppArmor restricts user namespaces.
+const appArmorLimit = "kernel/apparmor_restrict_unprivileged_userns"
 
-	return Check{c.Name, Warning, "a filter is on, as in containers: it may refuse unshare and mount", "docker run --security-opt seccomp=unconfined"}
-}
-
-// setting is the value of a sysctl, "" if there is none.
+// setting returns the value of a sysctl, "" if the kernel does not have it.
 func setting(name string) string {
-	b, _ := os.ReadFile("/proc/sys/" + name) // mostly it exists
+	b, _ := os.ReadFile("/proc/sys/" + name) // older kernels have fewer
 	return strings.TrimSpace(string(b))
 }
 
-// statusField is a field of proc_pid_status(5) of this process.
+// statusField returns a field of proc_pid_status(5) of this process.
 func statusField(name string) string {
 	b, _ := os.ReadFile("/proc/self/status") // without /proc it has no fields
 	for line := range strings.Lines(string(b)) {

@@ -22,8 +22,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Apply is which changes of a workspace are written to its directory. The process of the user
-// writes: the daemon never touches directories.
+// An Apply selects the changes of a workspace that are written to its directory. The user's process
+// writes them: the daemon never touches a directory of the host.
 type Apply struct {
 	Leave  []naming.BytePath   `json:"leave,omitempty" jsonschema:"paths that the directory keeps as they are, with all below them"`
 	Hunks  map[string][]string `json:"hunks,omitempty" jsonschema:"by path, the ids of the only hunks of a file that are applied"`
@@ -36,9 +36,9 @@ type Apply struct {
 	Undo     bool `json:"undo,omitempty" jsonschema:"undo the last apply of the run: the directory gets what it had before"`
 }
 
-// Do applies what changed in the workspace of c to the directory of r. Afterwards a run goes on
-// from what the directory has, and is marked as applied if nothing is left. r has no name if it is
-// no run.
+// Do applies the changes of c's workspace to the directory of r. Then a run continues from the state of
+// the directory, and is marked as applied if all changes were applied. r has no name if the workspace
+// is not a run.
 func (a Apply) Do(ctx context.Context, c *client.Client, r Run) (*hostdir.Applied, error) {
 	if err := r.Applicable(r.Dir); err != nil {
 		return nil, err
@@ -84,10 +84,10 @@ func (a Apply) Do(ctx context.Context, c *client.Client, r Run) (*hostdir.Applie
 	return done, r.Applied(ctx, c, done, all, func(service.Progress) {})
 }
 
-// Write applies changes to a directory.
+// Write applies changes to a directory. If there are conflicts, they are the result of the error, too.
 func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	if o.Own {
-		if err := there(dir, ch.Source, ch.Base); err != nil {
+		if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
 			return nil, err
 		}
 	}
@@ -95,8 +95,8 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
-		o.Record, o.Read = record(ctx, ch, dir, o.Own), readOptions(dir, ch.Store())
-		o.Read.Skip = func(string, error) {} // the refresh after the apply names them
+		o.Record, o.Read = recorder(ctx, ch, dir, o.Own), readOptions(dir, ch.Store())
+		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths
 	}
 
 	done, err := hostdir.Apply(ctx, dir, o)
@@ -117,8 +117,9 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	return done, err
 }
 
-// record keeps what a directory has before and after an apply, so that it can be undone.
-func record(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
+// recorder returns a function for ApplyOptions.Record. It sends to the daemon what the directory has before
+// and after the apply, so that the apply can be undone.
+func recorder(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
 	base, _ := ch.Base.ID()
 	now, _ := ch.Now.ID()
 	req := service.RecordApply{Dir: dir, Own: own, Base: base.String(), Now: now.String()}
@@ -144,8 +145,8 @@ func record(ctx context.Context, ch *client.Changes, dir string, own bool) func(
 	}
 }
 
-// there fails if a directory is empty because what was mounted there is not.
-func there(dir string, src *tree.Source, base *tree.State) error {
+// requirePresent fails if a directory is empty because the file system that was copied is not mounted there.
+func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 	gone, err := hostdir.NotThere(dir, src, base)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
@@ -159,29 +160,27 @@ func there(dir string, src *tree.Source, base *tree.State) error {
 	return nil
 }
 
-// Applied records that a run was applied to its directory. The run continues from the directory's
-// present state, and is marked as applied if nothing is left. The next refresh reports what both
-// changed. c is connected with the run.
+// Applied records that a run was applied to its directory. The run then continues from the directory's
+// present state. With all, it is marked as applied. The next refresh reports paths in conflict.
+// c is connected with the run.
 func (r *Run) Applied(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show)
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
-	}
-
-	if err != nil {
+	} else if err != nil {
 		err = errs.Fail(errs.ScriptKind(err), "the changes were applied, but not noted in the run %s: %w", r.Name, err).
 			WithHint("do that with `amberfs refresh --run %s`", r.Name)
 	}
 
 	if all && (r.State != service.RunApplied || done.Changed > 0) {
 		count := fmt.Sprintf(service.CountFormat, done.Files, len(done.Git))
-		err = errors.Join(err, mark(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.CountLabel: count}))
+		err = errors.Join(err, capture(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunApplied, service.CountLabel: count}))
 	}
 
 	return err
 }
 
-// choices returns what becomes of each path of a plan.
+// choices returns a function with the choice for each path of a plan.
 func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.Planned) (func(string) hostdir.Choice, error) {
 	choices := make(map[string]hostdir.Choice)
 
@@ -202,6 +201,7 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.P
 		choices[name] = choice
 	}
 
+	// New and deleted directories follow from the choices for their entries.
 	hostdir.ChooseDirs(choices, plan)
 	return func(name string) hostdir.Choice {
 		if c, ok := choices[name]; ok {
@@ -221,6 +221,7 @@ func Parts(ctx context.Context, c *client.Client, path string) (diff.Text, error
 	return diff.TextOf(ctx, ch.Source, ch.Base, ch.Now, path, "", diff.Options{Paths: []string{path}})
 }
 
+// leaves reports whether a.Leave has a path, or a directory above it.
 func (a Apply) leaves(name string) bool {
 	for ; name != "." && name != "/"; name = path.Dir(name) {
 		if slices.Contains(a.Leave, naming.BytePath(name)) {
@@ -230,7 +231,7 @@ func (a Apply) leaves(name string) bool {
 	return false
 }
 
-// someHunks is the choice of some hunks of a file.
+// someHunks returns the choice of the hunks of a file that have the ids.
 func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids []string) (hostdir.Choice, error) {
 	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
 		return hostdir.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
@@ -242,33 +243,32 @@ func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids [
 
 	n := len(found.Hunks)
 	some := slices.DeleteFunc(found.Hunks, func(h diff.Hunk) bool { return !slices.Contains(ids, h.ID) })
-	switch len(some) {
-	case 0, n:
-		return hostdir.Choice{Leave: len(ids) == 0}, stale(p, len(some), ids)
+	if len(some) == 0 || len(some) == n {
+		return hostdir.Choice{Leave: len(ids) == 0}, staleError(p, len(some), ids)
 	}
 
 	text, err := diff.WithHunks(ch.Source, p.Change, some)
-	return hostdir.Choice{Text: text}, errors.Join(err, stale(p, len(some), ids))
+	return hostdir.Choice{Text: text}, errors.Join(err, staleError(p, len(some), ids))
 }
 
-// stale is an error if not all hunks that were chosen are there.
-func stale(p hostdir.Planned, found int, ids []string) error {
+// staleError returns an error unless all chosen hunks were found in the file.
+func staleError(p hostdir.Planned, found int, ids []string) error {
 	if found == len(ids) {
 		return nil
 	}
 	return errs.Fail(errs.Conflict, "%s changed meanwhile; nothing was applied", p.Path.Short()).WithHint("look at it again")
 }
 
-// Applicable reports whether a run can be applied to a directory: it was not removed, and the
-// directory is no mount of it.
+// Applicable returns an error if a run cannot be applied to a directory: the run was removed, or the
+// directory is a mount of it.
 func (r *Run) Applicable(dir string) error {
 	if r.State == service.RunRemoved {
-		return removed(r.Name)
+		return removedError(r.Name)
 	}
 	return NotItself(r.Store, dir, "do it outside of the run")
 }
 
-// NotItself refuses a directory that is in a workspace of the store.
+// NotItself returns an error for a directory that is in a workspace of the store.
 func NotItself(store, dir, hint string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package runs finds the runs of directories. For each directory there is one store, and each
-// run is a fork in it. The snapshots that `amberfs run` takes in the fork have its state
+// Package runs finds and applies the runs of directories. Each directory has a store, and each run is a
+// fork in the store. The snapshots that `amberfs run` takes in the fork have the state of the run
 // (service.Run).
 package runs
 
@@ -36,7 +36,7 @@ func Root() (string, error) {
 	return filepath.Join(state, "runs"), nil
 }
 
-// Store is the store of a directory in root. A directory in a mount of amberfs has another
+// Store returns the store of a directory in root. A directory in a mount of amberfs has another
 // one than the directory that the mount hides.
 func Store(root string, mounts []locate.Mount, dir string) string {
 	key := dir
@@ -47,7 +47,7 @@ func Store(root string, mounts []locate.Mount, dir string) string {
 	return filepath.Join(root, fmt.Sprintf("%s-%x", Base(dir), sum[:4]))
 }
 
-// Dir is the directory of a store; false if it is no store of runs.
+// Dir returns the directory of a store; ok is false if the store is not one of runs.
 func Dir(store string) (dir string, ok bool) {
 	root, err := Root()
 	if err != nil || filepath.Dir(store) != root {
@@ -57,7 +57,7 @@ func Dir(store string) (dir string, ok bool) {
 	return dir, err == nil && dir != ""
 }
 
-// Stores are the stores in root.
+// Stores returns the stores of runs in root.
 func Stores(root string) (out []string, err error) {
 	entries, err := os.ReadDir(root)
 	if os.IsNotExist(err) {
@@ -75,18 +75,19 @@ func Stores(root string) (out []string, err error) {
 	return out, err
 }
 
-var other = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+// notInName matches the characters that the name of a run cannot have.
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// Base is what the names of runs of a directory begin with.
+// Base returns the beginning of the names of a directory's runs. A number follows.
 func Base(dir string) string {
-	name := strings.Trim(other.ReplaceAllString(filepath.Base(dir), "-"), "-")
+	name := strings.Trim(notInName.ReplaceAllString(filepath.Base(dir), "-"), "-")
 	if name == "" {
 		return "run"
 	}
 	return name[:min(len(name), 60)]
 }
 
-// Next is a name for a run of a directory that is none of names.
+// Next returns a name for a new run of a directory that is not among names.
 func Next(dir string, names []string) string {
 	highest := 0
 	for _, name := range names {

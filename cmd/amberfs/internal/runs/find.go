@@ -22,17 +22,17 @@ import (
 
 // A Finder looks for runs in the stores below Root.
 type Finder struct {
-	Command string // what the user ran, for the event log
+	Command string // the user's command line, for the event log
 	Note    func(format string, args ...any)
 }
 
-// All lists the runs of all directories, the newest first. Those that nobody needs are removed.
+// All lists the runs of all directories, the newest first. It removes expired runs.
 func (f *Finder) All(ctx context.Context) ([]Run, error) {
 	all, _, err := f.Look(ctx)
 	return all, err
 }
 
-// Look is All that also lists the copies that the runs share, by their directories.
+// Look is All, and lists the copies that the runs of each directory share.
 func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	root, err := Root()
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	return f.LookIn(ctx, stores)
 }
 
-// LookIn is Look in some of the stores.
+// LookIn is Look for some of the stores.
 func (f *Finder) LookIn(ctx context.Context, stores []string) (out, copies []Run, err error) {
 	out = []Run{}
 	var mu sync.Mutex
@@ -78,8 +78,8 @@ func (f *Finder) LookIn(ctx context.Context, stores []string) (out, copies []Run
 	return out, copies, err
 }
 
-// lookIn returns the runs in a store and their copy. A store without runs is removed, unless a run
-// may be beginning in it.
+// lookIn returns the runs in a store, and their copy. It removes a store without runs, unless the store is so
+// new that a run may be beginning in it.
 func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, err error) {
 	dir, _ := Dir(store)
 	err = f.OnStore(ctx, store, func(main *client.Client) error {
@@ -94,7 +94,7 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, e
 
 	st, err := os.Stat(filepath.Join(store, "format"))
 	if err != nil {
-		return all, nil, nil // it was removed meanwhile
+		return all, nil, nil // another process removed the store
 	}
 
 	c = &Run{Dir: dir, State: Copy, Runs: len(all), Bytes: Size(store), Store: store, Created: st.ModTime(), Used: st.ModTime()}
@@ -116,21 +116,15 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, e
 	return nil, c, err
 }
 
-// OnStore calls fn with a connection to a store of runs.
+// OnStore calls fn with a connection to a store of runs. It starts a daemon if none serves the store.
 func (f *Finder) OnStore(ctx context.Context, store string, fn func(main *client.Client) error) error {
 	return sandbox.Serve(ctx, store, func(daemon.Message) {}, func() error {
-		main, err := client.Open(ctx, client.Target{Store: store, Command: f.Command})
-		if err != nil {
-			return err
-		}
-		defer main.Close()
-
-		return fn(main)
+		return client.With(ctx, client.Target{Store: store, Command: f.Command}, fn)
 	})
 }
 
-// storeOf returns the path of a directory without symbolic links, and the path of the store of its runs.
-func storeOf(dir string) (resolved, store string, err error) {
+// StoreOf returns a directory's path without symbolic links, and the path of the store of its runs, which may not exist.
+func StoreOf(dir string) (resolved, store string, err error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return "", "", err
@@ -146,7 +140,7 @@ func storeOf(dir string) (resolved, store string, err error) {
 
 // OnApplied calls fn with the run of a directory whose apply is the last one that was not undone.
 func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
-	dir, store, err := storeOf(dir)
+	dir, store, err := StoreOf(dir)
 	if err != nil {
 		return err
 	}
@@ -187,20 +181,15 @@ func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *c
 	})
 }
 
-// open calls fn with a connection to a run whose store is served.
+// open calls fn with a connection to a run. A daemon serves the store.
 func (f *Finder) open(ctx context.Context, r *Run, fn func(c *client.Client) error) error {
-	c, err := client.Open(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return fn(c)
+	return client.With(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command}, fn)
 }
 
-// On calls fn with a run and a connection to it: the run of a directory with that name, or the one
-// of another directory or, without a name, the newest of the directory.
+// On calls fn with a run and a connection to it. It prefers the run of the directory with the name, and else
+// takes the run of another directory with the name. Without a name, it takes the directory's newest run.
 func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
-	dir, store, err := storeOf(dir)
+	dir, store, err := StoreOf(dir)
 	if err != nil {
 		return err
 	}
@@ -210,7 +199,7 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 		found, err = f.onOne(ctx, owner, name, fn)
 	}
 	if !found && err == nil && name != "" {
-		found, err = f.onUnnamed(ctx, name, fn)
+		found, err = f.onUnlinked(ctx, name, fn)
 	}
 	if !found && err == nil {
 		_, err = Choose(nil, name, dir)
@@ -219,9 +208,9 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 	return err
 }
 
-// onUnnamed is On for a run whose name is in no link: an earlier version made it, or it was made
-// with another AMBERFS_RUNS. Several may have the name.
-func (f *Finder) onUnnamed(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
+// onUnlinked is On for a run without a link to its name, see namesDir: an earlier version made the run, or it was
+// made with another AMBERFS_RUNS. Several directories may have a run of that name.
+func (f *Finder) onUnlinked(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
 	root, err := Root()
 	if err != nil {
 		return false, err

@@ -10,21 +10,21 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// groupsDir is beside the stores. For each run of several directories, it has a file by the name of the run
-// with the other directories. The run of another directory has a store and a name of its own.
+// groupsDir is a directory next to the stores. For each run of several directories, it has a file, named as the
+// run, with the other directories. Each of these has its own store, and in it a run with its own name.
 const groupsDir = "groups"
 
 // A Member is another directory of a run.
 type Member struct {
 	Dir  string `json:"dir"`
-	Name string `json:"name,omitempty"` // of its run; "" for a directory that is only read
+	Name string `json:"name,omitempty"` // the name of its run; "" for a directory that is only read
 }
 
 func groupFile(store, name string) string {
 	return filepath.Join(filepath.Dir(store), groupsDir, name)
 }
 
-// SetGroup records the other directories of a run. The file goes with the name of the run, see GiveBack.
+// SetGroup records the other directories of a run. GiveBack removes the file.
 func SetGroup(store, name string, members []Member) error {
 	file := groupFile(store, name)
 	b, err := json.Marshal(members)
@@ -44,7 +44,7 @@ func SetGroup(store, name string, members []Member) error {
 	return nil
 }
 
-// Group returns the other directories of a run, none for most runs.
+// Group returns the other directories of a run. Most runs have none.
 func Group(store, name string) (members []Member, err error) {
 	b, err := os.ReadFile(groupFile(store, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,10 +14,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Copy is the State, in a listing, of the copy of a directory that its runs share.
+// Copy is the value of Run.State for the copy of a directory that its runs share.
 const Copy = "copy"
 
-// A Run is a run in a listing.
+// A Run is a run, or a copy of a directory, in a listing.
 type Run struct {
 	Name    string    `json:"name"`
 	Dir     string    `json:"dir"`
@@ -57,7 +57,7 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 	return out, nil
 }
 
-// Named returns a run in a store whose daemon is running.
+// Named returns the run of a name. A daemon serves the store. user is the user's command line.
 func Named(ctx context.Context, store, name, user string) (*Run, error) {
 	dir, _ := Dir(store)
 	main, err := client.Open(ctx, client.Target{Store: store, Command: user})
@@ -79,10 +79,10 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 	return &all[i], nil
 }
 
-// Sizes fills in how much each run takes of its own.
+// Sizes returns the runs with the bytes that deleting each would free.
 func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	var d info.Disk
-	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // else they are not known
+	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // after an error, the sizes are 0
 	out := slices.Clone(all)
 	for i := range out {
 		if f := slices.IndexFunc(d.Forks, func(f info.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
@@ -93,10 +93,10 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	return out
 }
 
-// Of reports whether it is a run of the directory that dir is in.
+// Of reports whether dir is the directory of the run, or below it.
 func (r *Run) Of(dir string) bool { return naming.Under(dir, r.Dir) }
 
-// Removable reports whether a run can be removed.
+// Removable returns an error for a run that cannot be removed, because it is running.
 func (r *Run) Removable() error {
 	if r.State == service.RunRunning {
 		return errs.Fail(errs.Busy, "the run %s is running", r.Name).WithHint("end its program first")
@@ -104,19 +104,19 @@ func (r *Run) Removable() error {
 	return nil
 }
 
-func removed(name string) error {
+func removedError(name string) error {
 	return errs.Fail(errs.NotExist, "the run %s was removed", name).WithHint("get it back with `amberfs runs restore %s`", name)
 }
 
 const (
-	keptApplied = 14 * 24 * time.Hour // after the last use
-	keptRemoved = 24 * time.Hour
+	keptApplied = 14 * 24 * time.Hour // from the last use of an applied or unchanged run to its removal
+	keptRemoved = 24 * time.Hour      // from the removal of a run to its deletion
 )
 
-// unchanged reports whether nothing differs from the directory.
+// unchanged reports whether the run does not differ from the directory as it was copied.
 func (r *Run) unchanged() bool { return r.Changed+r.InGit == 0 && !r.More }
 
-// expired reports whether a run is removed without asking.
+// expired reports whether a run is old enough to be deleted without a question.
 func (r *Run) expired(now time.Time) bool {
 	age := now.Sub(r.Used)
 	switch r.State {
@@ -131,16 +131,16 @@ func (r *Run) expired(now time.Time) bool {
 	return false
 }
 
-// Delete deletes a run that no program is in.
+// Delete deletes the fork of a run, and gives back the name. The caller has checked that no program is in the run.
 func Delete(ctx context.Context, main *client.Client, store, name string) error {
-	err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true}, client.Exchange{}, nil)
-	if err == nil {
-		GiveBack(store, name)
+	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true}, client.Exchange{}, nil); err != nil {
+		return err
 	}
-	return err
+	GiveBack(store, name)
+	return nil
 }
 
-// Expire removes the runs that nobody needs, and returns the others.
+// Expire deletes the expired runs, and returns the others.
 func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
 	for _, r := range all {
 		if !r.expired(time.Now()) || Delete(ctx, main, r.Store, r.Name) != nil {
@@ -150,7 +150,7 @@ func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
 	return left
 }
 
-// Choose finds a run that can go on or be applied: by its name, or the newest.
+// Choose returns the run with a name that was not removed or, without a name, the newest that is kept.
 func Choose(all []Run, name, dir string) (*Run, error) {
 	var newest *Run
 	for i, r := range all {
@@ -159,7 +159,7 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 			newest = &all[i]
 		case name != r.Name:
 		case r.State == service.RunRemoved:
-			return nil, removed(name)
+			return nil, removedError(name)
 		default:
 			return &all[i], nil
 		}
@@ -176,16 +176,13 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 	return nil, errs.Fail(errs.NotExist, "%s", what).WithHint("see `amberfs runs`")
 }
 
-// Mark takes a snapshot of a run that has its state and the command line of its program.
+// Mark takes a snapshot in a run, with the state of the run and the command line of its program.
 func Mark(ctx context.Context, user, store, name, command, state string) error {
-	c, err := client.Open(ctx, client.Target{Store: store, Workspace: name, Command: user})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return mark(ctx, c, command, map[string]string{service.RunLabel: state})
+	return client.With(ctx, client.Target{Store: store, Workspace: name, Command: user}, func(c *client.Client) error {
+		return capture(ctx, c, command, map[string]string{service.RunLabel: state})
+	})
 }
 
-func mark(ctx context.Context, run *client.Client, command string, labels map[string]string) error {
+func capture(ctx context.Context, run *client.Client, command string, labels map[string]string) error {
 	return run.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: labels}, client.Exchange{}, nil)
 }

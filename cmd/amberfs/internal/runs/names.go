@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// namesDir is beside the stores. It has a link for each run, by its name, to the store of the run:
-// names are unique for a user. A name is taken before its fork is made, and given back after the
+// namesDir is a directory next to the stores. For each run, it has a link, named as the run, to the run's store:
+// names are unique among the runs of a user. A name is taken before the fork is created, and given back after the
 // fork was deleted.
 const namesDir = "names"
 
@@ -21,7 +21,7 @@ func linkOf(store, name string) string {
 	return filepath.Join(filepath.Dir(store), namesDir, name)
 }
 
-// Take takes a name for a run in a store. If the run of another store has it, Take returns that
+// Take takes a name for a run in a store. If a run of another store has the name, Take returns that
 // store.
 func Take(store, name string) (owner string, err error) {
 	link := linkOf(store, name)
@@ -45,13 +45,13 @@ func Take(store, name string) (owner string, err error) {
 		if _, err := os.Lstat(owner); owner != "" && err == nil {
 			return owner, nil
 		}
-		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) { // its store is gone
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) { // its store was deleted
 			return "", errs.Fail(errs.ScriptKind(err), "cannot take the name of the run: %w", err)
 		}
 	}
 }
 
-// Owner returns the store, beside another, whose run has a name; "" if there is none.
+// Owner returns the store whose run has a name, "" if no run has it. store is any store next to it.
 func Owner(store, name string) string {
 	to, err := os.Readlink(linkOf(store, name))
 	if err != nil || to != filepath.Base(to) {
@@ -60,17 +60,17 @@ func Owner(store, name string) string {
 	return filepath.Join(filepath.Dir(store), to)
 }
 
-// GiveBack gives back the name of a run that was deleted.
+// GiveBack gives back the name of a deleted run.
 func GiveBack(store, name string) {
 	if Owner(store, name) == store {
 		_ = os.Remove(groupFile(store, name))
-		_ = os.Remove(linkOf(store, name)) // a name that stays is taken by the next run of that name
+		_ = os.Remove(linkOf(store, name)) // after an error, the next run of that name removes the link
 	}
 }
 
 // NamesIn returns the names of the runs in a store.
 func NamesIn(store string) (out []string) {
-	all, _ := os.ReadDir(filepath.Join(filepath.Dir(store), namesDir)) // else there are none
+	all, _ := os.ReadDir(filepath.Join(filepath.Dir(store), namesDir)) // without the directory there are no names
 	for _, e := range all {
 		if Owner(store, e.Name()) == store {
 			out = append(out, e.Name())
@@ -80,8 +80,8 @@ func NamesIn(store string) (out []string) {
 	return out
 }
 
-// RemoveEmpty removes a store without runs, and reports whether it did. A run that began since
-// keeps the store: its daemon has the lock, and later its name is taken.
+// RemoveEmpty removes a store without runs, and reports whether it did. It keeps the store of a run that has
+// just begun: the run's daemon has the lock of the store, and then the run has taken its name.
 func RemoveEmpty(store string) (removed bool, err error) {
 	err = storedir.WithLock(store, func(*vfs.Beneath) error {
 		if len(NamesIn(store)) > 0 {

@@ -15,8 +15,8 @@ import (
 // Pruned is what `runs prune` removes.
 type Pruned struct {
 	Runs   []Run `json:"runs"`
-	Stores []Run `json:"stores"` // copies
-	Bytes  int64 `json:"bytes"`  // that are freed
+	Stores []Run `json:"stores"` // the copies of directories
+	Bytes  int64 `json:"bytes"`  // bytes that are freed on disk
 	DryRun bool  `json:"dry_run,omitempty"`
 }
 
@@ -24,8 +24,8 @@ const blockSize = 512 // of stat(2)
 
 func (p *Pruned) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
 
-// Prunable returns the runs that are applied, unchanged or removed, and the stores that have no
-// other runs. A store that cannot be looked at stays.
+// Prunable returns the runs that are applied, unchanged or removed, and the stores without other runs.
+// It leaves out stores that cannot be read.
 func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	p := Pruned{Runs: []Run{}, Stores: []Run{}}
 	all, stores, err := f.Look(ctx)
@@ -50,7 +50,7 @@ func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	}
 
 	for _, r := range p.Runs {
-		if used[r.Store] { // else it is a part of its store
+		if used[r.Store] { // the bytes of other runs are counted with their stores
 			p.Bytes += r.Bytes
 		}
 	}
@@ -58,7 +58,7 @@ func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	return p, nil
 }
 
-// Prune removes them, except what was used since.
+// Prune removes the runs and stores in was, except for those that were used since.
 func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 	p, err := f.Prunable(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *Finder) Prune(ctx context.Context, was Pruned) (Pruned, error) {
 	return p, nil
 }
 
-// Size is what the files below a directory take on disk, in bytes.
+// Size returns the bytes on disk of the files below a directory. It leaves out files that cannot be read.
 func Size(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
@@ -101,6 +101,6 @@ func Size(dir string) (n int64) {
 			}
 		}
 		return nil
-	}) // only shown
+	})
 	return n
 }

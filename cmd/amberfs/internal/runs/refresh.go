@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Refresh sends what changed in a directory, but for exclude, to a workspace of a store that was
-// filled from it. If another process refreshed the workspace meanwhile, it begins again.
+// Refresh sends what changed in a directory, without exclude, to a workspace of the store that was
+// filled from the directory. If another process refreshes the workspace at the same time, Refresh repeats.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), exclude ...string) (
 	done service.Refreshed, left hostdir.LeftOut, err error) {
 	for range 5 {
@@ -30,13 +30,13 @@ func Refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), exclude []string) (
 	done service.Refreshed, err error) {
-	ch, err := c.Changes(ctx, "base") // only what it had before is needed
+	ch, err := c.Changes(ctx, "base") // only ch.Base is needed
 	if err != nil {
 		return done, err
 	}
 	defer ch.Close()
 
-	if err := there(dir, ch.Source, ch.Base); err != nil {
+	if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
 		return done, err
 	}
 
@@ -55,14 +55,14 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	return done, err
 }
 
-// readOptions are how a directory is read for a store.
+// readOptions returns the options with which a directory is read for a store.
 func readOptions(dir, store string) hostdir.ReadOptions {
 	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Git: gitbridge.HostGit{}, Whole: true}
 	_, o.Stubs = Dir(store)
 	return o
 }
 
-// notCopied are the directories below dir that are not a part of it.
+// notCopied returns the directories below dir that are no part of its copy: stores, mounts and control directories.
 func notCopied(dir, store string) []string {
 	out := []string{store, worktrees.Point(dir)}
 	if root, err := Root(); err == nil {

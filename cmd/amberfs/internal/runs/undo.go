@@ -11,11 +11,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// ErrUndone means that the last apply was undone.
+// ErrUndone is in the error of ToUndo if the apply was undone before.
 var ErrUndone = errors.New("undone already")
 
-// ToUndo returns the apply of a workspace that is undone next: the one with a number or, for 0, the last
-// one that was not undone. what names the workspace.
+// ToUndo returns the apply to undo next in a workspace: the one with the number or, for 0, the last
+// that was not undone. Errors call the workspace what.
 func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (service.OpState, error) {
 	var l service.OpList
 	if err := c.Do(ctx, service.ListOps{}, client.Exchange{}, &l); err != nil {
@@ -39,8 +39,8 @@ func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (
 	return service.OpState{}, errs.Fail(errs.NotExist, "there is no apply of %s to undo", what).WithHint("see `amberfs ops`")
 }
 
-// UndoApply undoes an apply by write, which applies the states between which it is undone. When an apply
-// that was killed came before, to the same directory, it is undone too: it is a part of this one.
+// UndoApply undoes an apply. write applies the changes that undo it, and reports whether it wrote. If an apply
+// to the same directory that was killed came before, UndoApply undoes it too, because this one completed it.
 func UndoApply(ctx context.Context, c *client.Client, op service.OpState, dryRun bool, write func(*client.Changes) (written bool, err error)) error {
 	for {
 		written, err := undoOne(ctx, c, op.Number, write)
@@ -70,7 +70,7 @@ func undoOne(ctx context.Context, c *client.Client, number uint64, write func(*c
 	return true, c.Do(context.WithoutCancel(ctx), service.UndoneApply{Number: number}, client.Exchange{}, nil)
 }
 
-// undo undoes the last apply.
+// undo undoes the last apply of a run.
 func (a Apply) undo(ctx context.Context, c *client.Client, r Run) (done *hostdir.Applied, err error) {
 	o := hostdir.ApplyOptions{DryRun: a.DryRun, Own: true, Everything: true, Name: r.Name}
 	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
@@ -98,5 +98,5 @@ func (r *Run) Unapplied(ctx context.Context, c *client.Client) error {
 	if r.State != service.RunApplied {
 		return nil
 	}
-	return mark(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunKept})
+	return capture(ctx, c, r.Command, map[string]string{service.RunLabel: service.RunKept})
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// Also is another directory in a run, at its own path.
+// Also is a further directory of a run. The program sees it at its own path.
 type Also struct {
-	Store string // "" for a directory that is shown as it is, without writing
+	Store string // "" for a directory of the host that can only be read
 	Dir   string
 	Fork  string
 
-	// Outer sets these.
-	Shared string // as in Config
+	// Outer sets the fields below.
+	Shared string // of Store, as in Config
 	Tree   bool
 	Daemon int
 }
 
-// joinAlso joins the daemons of the other stores of a run, and starts those that do not run. trees has the
-// copy of the mount for each directory, or nil. What was joined before an error is returned too.
+// joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.
+// trees has the copy of the mount for each directory, or nil. After an error, the caller leaves the daemons in all.
 func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.Joined, trees []*os.File, err error) {
 	if c.Plain && len(c.Also) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").
@@ -54,7 +54,7 @@ func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.
 	return all, trees, nil
 }
 
-// daemons are the processes that were started for the stores of a run.
+// daemons returns the ids of the processes that were started for the stores of a run.
 func daemons(c Config) []int {
 	out := []int{c.Daemon}
 	for _, a := range c.Also {
@@ -63,7 +63,7 @@ func daemons(c Config) []int {
 	return out
 }
 
-// joinForks counts a program in each fork of a run, until leave is called.
+// joinForks counts the program as one in each fork of a run, until leave is called.
 func joinForks(ctx context.Context, c Config, s daemon.Starter) (leave func(), err error) {
 	var used []Joined
 	leave = sync.OnceFunc(func() {
@@ -98,7 +98,7 @@ func attachAlso(c Config) error {
 			err = attachReadOnly(a.Dir)
 		} else {
 			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: true, Shared: a.Shared, Tree: a.Tree}
-			err = attachTree(one, alsoFD+i)
+			err = attach(one, alsoFD+i)
 		}
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func attachAlso(c Config) error {
 	return nil
 }
 
-// attachReadOnly mounts a directory, with what is mounted in it, on itself. Nothing can be written there.
+// attachReadOnly mounts a directory on itself, read-only, with the mounts below it.
 func attachReadOnly(dir string) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {

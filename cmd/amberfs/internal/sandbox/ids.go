@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// AsRoot runs this command again in a user namespace in which the caller is root and other
+// AsRoot runs this command again in a user namespace in which the caller is root and the other
 // users are the caller's subordinate ids. It reports false if there are none, or
 // if this process is root.
 func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
@@ -83,8 +83,8 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 	return true, st, err
 }
 
-// subordinate returns the first range of ids that the user has beside its own: its start and
-// length; nil if there is none, or no program to map it.
+// subordinate returns the first range of subordinate ids of the user, as its start and its
+// length. It returns nil if the user has none, or no program can map them.
 func subordinate(file string) []string {
 	b, err := os.ReadFile(file)
 	u, err2 := user.Current()
@@ -103,15 +103,15 @@ func subordinate(file string) []string {
 	return nil
 }
 
-// otherGroup fails if the daemon of a store is in a user namespace that has a primary group, and
-// this user has another one: nothing could be created in its mount.
-func otherGroup(ctx context.Context, c *Config) error {
+// checkGroup fails if the daemon of a store is in a user namespace that maps one primary group, and
+// the user has another primary group: the user could not create files in the daemon's mount.
+func checkGroup(ctx context.Context, c *Config) error {
 	if !c.UserNS || c.Root {
 		return nil
 	}
 	conn, err := service.Dial(ctx, c.Store)
 	if err != nil {
-		return nil // it will be started
+		return nil // no daemon serves the store
 	}
 	defer conn.Close()
 
@@ -137,15 +137,15 @@ func groupName(gid int) string {
 	return strconv.Itoa(gid)
 }
 
-// servedIn returns the user namespace of the daemon that serves a store, "" if there is no
-// daemon or it is in this one.
+// servedIn returns the path of the user namespace of the daemon that serves a store. It is "" if
+// there is no daemon, or the daemon is in the namespace of this process.
 func servedIn(ctx context.Context, store string) (string, error) {
 	if store == "" {
 		return "", nil
 	}
 	conn, err := service.Dial(ctx, store)
 	if err != nil {
-		return "", nil // it will be started
+		return "", nil // no daemon serves the store
 	}
 	defer conn.Close()
 

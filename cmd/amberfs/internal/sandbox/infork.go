@@ -27,18 +27,18 @@ const (
 	forkNone   = "none"
 )
 
-// statusNoFork ends a bisection: the program was not started, which says nothing about the snapshot.
+// statusNoFork ends a bisection: the program was not started, so it neither passed nor failed.
 const statusNoFork = 255
 
 // endGrace is how long a program has from SIGTERM to SIGKILL.
 const endGrace = 300 * time.Millisecond
 
-// InFork runs a program in a fork, which it sees in the place of root, the workspace that
+// InFork runs a program in a fork. The program sees the fork at the path of root, the workspace that
 // the fork belongs to. Where namespaces cannot be made, it runs in the fork's own
-// directory. It returns the exit status as a shell does. When the context ends, or this
-// process, so do the program and all that it started.
+// directory. InFork returns the exit status as a shell does. When ctx or this process ends,
+// the program and all processes that it started end too.
 func InFork(ctx context.Context, root, fork string, out *os.File, env []string, argv ...string) (int, error) {
-	// The parent-death signal is that of the thread which forked.
+	// The kernel sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -59,7 +59,7 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 			cmd.SysProcAttr.Cloneflags = 0
 		}
 
-		cmd.SysProcAttr.Setpgid = true // the terminal's signals end it through this process
+		cmd.SysProcAttr.Setpgid = true // this process gets the terminal's signals, and ends the program
 		if err = cmd.Start(); err == nil || ctx.Err() != nil {
 			break
 		}
@@ -76,10 +76,10 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 	return status(cmd.ProcessState, err)
 }
 
-// InsideFork is the process between: it adopts the processes of the program and ends them. A
-// signal ends ctx.
+// InsideFork is the process between InFork and the program. It adopts the processes that the
+// program leaves behind, and ends them. A signal ends ctx.
 func InsideFork(ctx context.Context, argv []string) (int, error) {
-	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
+	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	kind, dir, fork, argv := argv[0], argv[1], argv[2], argv[3:]
 	if err := AdoptOrphans(); err != nil {
 		return statusNoFork, err

@@ -16,10 +16,10 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Inner is the process in the namespaces. It returns the program's exit status. note prints
-// what a person should know.
+// Inner is the process in the namespaces. It returns the program's exit status. note prints a
+// remark for the user.
 func Inner(ctx context.Context, note func(string)) (int, error) {
-	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
+	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	defer runtime.UnlockOSThread()
 
 	c, err := inherited(os.NewFile(configFD, "configuration"))
@@ -33,9 +33,9 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 		unix.CloseOnExec(alsoFD + i)
 	}
 
-	served, gone := context.WithCancel(context.Background()) // until the daemon has ended
+	served, gone := context.WithCancel(context.Background()) // served ends with the daemon
 	go func() {
-		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // it sends nothing
+		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // the daemon sends no byte: this is its end
 		gone()
 	}()
 	signals := catch(ctx)
@@ -46,7 +46,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	}
 
 	if !c.Plain {
-		if err := errors.Join(daemon.PrivateMounts(), attach(c), attachAlso(c)); err != nil {
+		if err := errors.Join(daemon.PrivateMounts(), attach(c, treeFD), attachAlso(c)); err != nil {
 			return 0, err
 		}
 	}
@@ -67,7 +67,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 }
 
 // runProgram runs the program in dir without the right to mount, and kills it when the daemon
-// ends.
+// ends. The caller has locked the thread.
 func runProgram(served context.Context, c Config, dir string, signals *passer) (int, error) {
 	var cmd *exec.Cmd
 	ready := func() {}
@@ -88,7 +88,7 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 	st, err = run(cmd, func() {
 		ready()
 		signals.pass(cmd.Process)
-		_, _ = unix.Write(startFD, []byte{0}) // outer may be gone
+		_, _ = unix.Write(startFD, []byte{0}) // outer may have ended
 	})
 	if served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
 		return st, err
@@ -102,8 +102,8 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 	return 0, e
 }
 
-// program is a command that starts in dir, without rights, and ends with this thread. If it
-// cannot be started, the status is that of a shell. The caller has locked the thread.
+// program returns a command that starts in dir and ends with this thread; with drop, it has no
+// capabilities. After an error, the status is the one of a shell. The caller has locked the thread.
 func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.Cmd, int, error) {
 	path, err := lookPath(argv[0], dir)
 	if err != nil {
@@ -123,7 +123,7 @@ func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.C
 	return cmd, 0, NoNewPrivileges()
 }
 
-// AdoptOrphans makes this process the parent of those that its descendants leave behind.
+// AdoptOrphans makes this process the parent of the processes that its descendants leave behind.
 func AdoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("adopting processes left behind: %w", err)
@@ -131,7 +131,7 @@ func AdoptOrphans() error {
 	return nil
 }
 
-// NoNewPrivileges keeps what this thread starts from now on from gaining rights by
+// NoNewPrivileges keeps the programs that this thread starts from now on from gaining rights by
 // set-user-ID programs and the like. The caller has locked the thread.
 func NoNewPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -160,7 +160,7 @@ func lookPath(name, dir string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// commandError is the end of a program that could not be started.
+// commandError returns the exit status and the error of a program that could not be started.
 func commandError(name string, err error) (int, error) {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return statusNoCommand, errs.Fail(errs.Failed, "no such command: %s", name)

@@ -28,6 +28,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
+// Config is a run. Outer passes it on to the inner process.
 type Config struct {
 	Store      string // absolute
 	Mountpoint string // absolute
@@ -43,22 +44,22 @@ type Config struct {
 	Image      *info.Image // of the fork, with Root; it may be nil
 	Also       []Also      // with InPlace: other directories in the run
 
-	// Outer sets these.
+	// Outer sets the fields below.
 	UserNS bool   // the namespaces include one for users
-	Shared string // mount point of the daemon that serves Store
+	Shared string // the mount point of the daemon that serves Store
 	Tree   bool   // the daemon has sent a copy of the mount
-	Plain  bool   // there are no namespaces; the program runs at Shared
-	Daemon int    // the process that was started for Store, 0 if one served it
+	Plain  bool   // without namespaces: the program runs at Shared
+	Daemon int    // id of the daemon that Outer started for Store; 0 if a daemon served it before
 }
 
-// The descriptors that inner gets beside the standard ones. A container gets the first.
+// The descriptors that inner gets besides the standard ones. Process 1 of a container gets configFD and caughtFD.
 const (
 	configFD = 3 // a file with the Config: a command can be longer than an environment variable
-	lockFD   = 4 // keeps the lock of the temporary directory, or nothing
+	lockFD   = 4 // keeps the lock of the temporary directory, if there is one
 	startFD  = 5 // gets a byte when the program has been started
 	treeFD   = 6 // a copy of the daemon's mount, if Config.Tree
 	joinFD   = 7 // the connection to the daemon
-	alsoFD   = 8 // and on: the copies of the mounts of Config.Also
+	alsoFD   = 8 // and the following ones: the copies of the mounts of Config.Also
 
 	caughtFD = 4 // in a container: closed when process 1 takes signals
 )
@@ -89,30 +90,30 @@ func inherited(f *os.File) (Config, error) {
 	if err != nil || len(c.Command) == 0 && !c.Root {
 		return c, errs.Fail(errs.Invalid, "%s is for `amberfs run` only", Command)
 	}
-	return c, f.Close() // the program does not get it
+	return c, f.Close() // the program does not inherit it
 }
 
-// The statuses that env(1) and nohup(1) give, too.
+// Exit statuses, as those of env(1) and nohup(1).
 const (
 	statusCannotExecute = 126
 	statusNoCommand     = 127
 	statusSignal        = 128
 )
 
-// endedBy are the statuses of a program that a person or the system ended.
+// endedBy are the exit statuses of a program that a user or the system ended by a signal.
 var endedBy = []int{statusSignal + int(unix.SIGHUP), statusSignal + int(unix.SIGINT), statusSignal + int(unix.SIGTERM)}
 
 // Ended is how a program ended.
 type Ended struct {
 	Started     bool
 	Served      bool // the daemon still serves
-	Interrupted bool // by a signal: it may have been in the middle of something
+	Interrupted bool // by a signal, so its changes may be incomplete
 }
 
-// Outer runs the command in new namespaces and returns its exit status. keep is
-// passed on, locked, for as long as the inner process lives. before is called when the daemon
-// serves the store, and after when the program has ended. Until then the program counts as one in c.Fork,
-// if it is in place.
+// Outer runs the command in new namespaces and returns its exit status. The inner process inherits
+// the lock of keep, so that no other run removes the directory before its end. before is called when
+// the daemon serves the store, and after when the program has ended. With c.InPlace, the daemon counts
+// the program as one in c.Fork until then.
 func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(Ended) error) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
@@ -207,7 +208,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	err = cmd.Wait()
 	st, err := status(cmd.ProcessState, err)
 	reapRest(daemons(c)...)
-	leaveForks() // whoever is in it now is another program
+	leaveForks() // so that after sees only other programs in the forks
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
 		err = after(Ended{n == 1, !joined.Ended(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
 	}
@@ -241,7 +242,7 @@ func Join(ctx context.Context, store, fork string, s daemon.Starter) (Joined, er
 
 func (j Joined) Leave() { leave(j.conn, j.s) }
 
-// leave closes a mount, and waits until the daemon has noticed.
+// leave closes the copy of a mount and the connection, and waits until the daemon has noticed.
 func leave(j *service.Joined, s daemon.Starter) {
 	j.Tree.Close() // a mount stays in use as long as it is open
 	if !j.Leave(int(leaveTime.Milliseconds())) {
@@ -250,7 +251,7 @@ func leave(j *service.Joined, s daemon.Starter) {
 	j.Close()
 }
 
-// dir is where the program runs.
+// dir returns the directory in which the program starts.
 func (c *Config) dir() string {
 	dir := c.Mountpoint
 	if c.Plain {
@@ -263,8 +264,8 @@ func (c *Config) dir() string {
 	return dir
 }
 
-// plainPoint is where a store is mounted by fusermount3 if an ordinary user cannot have
-// namespaces.
+// plainPoint returns the mount point of a store for an ordinary user who cannot have namespaces:
+// fusermount3 mounts there.
 func plainPoint(store string) string {
 	dir := env.Get("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(dir) {
@@ -276,8 +277,8 @@ func plainPoint(store string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4]))
 }
 
-// forbidden reports whether an error can be that of a system that gives an ordinary user no
-// namespaces, or gives it one in which nothing can be mounted.
+// forbidden reports whether an error can come from a system that refuses namespaces to an ordinary
+// user, or mounts in them.
 func forbidden(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errs.ScriptKind(err) == errs.Perm
 }
@@ -290,7 +291,8 @@ func namespaceError(user bool, err error) error {
 	return err
 }
 
-// namespaces are the attributes of a process with mounts of its own.
+// namespaces returns the attributes of a process with a mount namespace of its own; with user, also
+// with a user namespace that maps the caller alone.
 func namespaces(user bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGTERM}
 	if user {
@@ -315,7 +317,7 @@ func status(st *os.ProcessState, err error) (int, error) {
 	return st.ExitCode(), nil
 }
 
-// leaveTime is how long the last `run` on a store waits for the end of the daemon.
+// leaveTime is the longest time that the last `run` on a store waits for the end of the daemon.
 const leaveTime = 30 * time.Second
 
 // joinStore joins the daemon that serves the store, and starts one if there is none.
@@ -324,7 +326,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	if c.UserNS {
 		cfg.Groups = groups()
 	}
-	if err := otherGroup(ctx, c); err != nil {
+	if err := checkGroup(ctx, c); err != nil {
 		return nil, err
 	}
 
@@ -335,7 +337,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 				return err
 			}
 
-			// In its own namespaces, so that it can outlive this process.
+			// The daemon has its own namespaces, so that it can outlive this process.
 			attr := namespaces(c.UserNS)
 			attr.Setsid, attr.Pdeathsig = true, 0
 			ready, cmd, err := daemon.Spawn(ctx, cfg, s, attr)
@@ -362,7 +364,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	return j, err
 }
 
-// groups are the ids of the user's groups, which nothing in a user namespace can find out.
+// groups returns the ids of the user's groups. A process in a user namespace cannot find them out.
 func groups() []uint {
 	all := []uint{uint(os.Getegid())}
 	more, _ := os.Getgroups()
@@ -372,24 +374,19 @@ func groups() []uint {
 	return all
 }
 
-// ofOthers reports whether a directory or what is directly in it belongs to other users or groups.
+// ofOthers reports whether a directory, or one of its entries, belongs to another user or group.
 func ofOthers(dir string) bool {
 	other := func(path string) bool {
 		var st unix.Stat_t
 		return unix.Lstat(path, &st) == nil && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())
 	}
-	names, _ := os.ReadDir(dir) // what cannot be read is not in the run
+	names, _ := os.ReadDir(dir) // an unreadable directory is not in the run
 	return other(dir) || slices.ContainsFunc(names, func(e os.DirEntry) bool { return other(filepath.Join(dir, e.Name())) })
 }
 
-// attach mounts the copy of the daemon's mount at the mount point of this run.
-func attach(c Config) error {
-	return attachTree(c, treeFD)
-}
-
-// attachTree is attach with the descriptor of the copy.
-func attachTree(c Config, tree int) error {
-	if !c.Tree { // the daemon may not copy it
+// attach mounts the copy of the daemon's mount, the descriptor tree, at the mount point of this run.
+func attach(c Config, tree int) error {
+	if !c.Tree { // the daemon has no right to copy its mount
 		var err error
 		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Shared, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Shared, err).

@@ -19,14 +19,14 @@ import (
 	"golang.org/x/term"
 )
 
-// passer sends signals to a child.
+// A passer sends the signals that this process gets to a child.
 type passer struct {
 	ch    chan os.Signal
 	ended atomic.Bool // a signal asked for the end
 }
 
-// catch begins to queue signals; pass sends these, and all later ones, to a child. One that came
-// earlier has ended ctx.
+// catch begins to queue signals. pass sends the queued and all later ones to a child. An earlier
+// signal has ended ctx, and is queued as a SIGTERM.
 func catch(ctx context.Context) *passer {
 	p := &passer{ch: make(chan os.Signal, 16)}
 	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)
@@ -42,16 +42,16 @@ func (p *passer) pass(to *os.Process) {
 			if slices.Contains([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, s) {
 				p.ended.Store(true)
 			}
-			if !fromTerminal(s) { // else the terminal has sent it to the child too
-				_ = to.Signal(s) // an error means that the child is gone
+			if !fromTerminal(s) { // the terminal has sent its signals to the child too
+				_ = to.Signal(s) // it fails if the child has ended
 			}
 		}
 	}()
 }
 
 // Foreground runs a program with the streams of this process, and returns its exit status as
-// a shell does. Signals to this process go to the program, once: those of the terminal reach
-// it anyway. ready is called when the program has been started, before a signal is passed on.
+// a shell does. Signals to this process are sent on to the program, except for those of the
+// terminal, which the program gets anyway. ready is called after the start, before the first signal is sent on.
 func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch(ctx)
@@ -63,7 +63,7 @@ func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
 	})
 }
 
-// run runs a program and returns its exit status as a shell does. It calls started between.
+// run runs a program and returns its exit status as a shell does. It calls started after the start.
 func run(cmd *exec.Cmd, started func()) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return commandError(cmd.Args[0], err)
@@ -92,7 +92,7 @@ func stopWith(pid int) {
 			return
 		}
 
-		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // it is reported once
+		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // so that this stop is not reported again
 
 		// The terminal stops this process with the child, and both go on at the same time.
 		if time.Sleep(settle); stopped(pid) {
@@ -132,8 +132,8 @@ func fromTerminal(s os.Signal) bool {
 
 const reapTime = 3 * time.Second
 
-// reapRest ends all children but spare, also adopted ones: processes of this program with
-// SIGTERM at first, others with SIGKILL.
+// reapRest ends all children except spare, also adopted ones. Processes of amberfs get SIGTERM
+// until reapTime is over; all others get SIGKILL.
 func reapRest(spare ...int) {
 	deadline := time.Now().Add(reapTime)
 
@@ -179,7 +179,7 @@ func children() []int {
 	return out
 }
 
-// isOurs says whether a process is this program: the daemon, or inner.
+// isOurs reports whether a process runs the executable of this process: the daemon, or inner.
 func isOurs(pid int) bool {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

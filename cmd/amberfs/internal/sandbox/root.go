@@ -27,10 +27,10 @@ import (
 // InRootCommand is the hidden command that must call [InsideRoot].
 const InRootCommand = "run-in-root"
 
-// overflowID is the user of files whose own is not mapped (/proc/sys/kernel/overflowuid).
+// overflowID is the owner that a file of an unmapped user appears to have (/proc/sys/kernel/overflowuid).
 const overflowID = 65534
 
-// capabilities are those that root keeps in a container: the ones that Docker leaves it.
+// capabilities are the ones that root keeps in a container, as in Docker.
 // Without CAP_SYS_ADMIN it mounts nothing, without CAP_DAC_READ_SEARCH it opens no files by
 // their handles.
 var capabilities = []int{
@@ -39,7 +39,7 @@ var capabilities = []int{
 }
 
 // InRoot returns a command that runs a program with the fork dir as its root directory, in
-// namespaces of mounts and processes. An ordinary user is root there, and nobody else is. The
+// namespaces of mounts and processes. An ordinary user is root there, and no other user is mapped. The
 // end of ctx kills it. Call ready when the command has been started: it waits until signals can be
 // sent. Earlier ones would be lost, since the kernel drops those that process 1 of a namespace has
 // no handler for.
@@ -66,7 +66,7 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 
 	return cmd, func() {
 		caught.Close()
-		_, _ = catches.Read(make([]byte, 1)) // its end: nothing is sent
+		_, _ = catches.Read(make([]byte, 1)) // process 1 closes its end, and sends no byte
 		catches.Close()
 	}, nil
 }
@@ -74,7 +74,7 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 // InsideRoot is process 1 of a container. It returns the exit status of the program; all
 // other processes end with it.
 func InsideRoot(ctx context.Context, note func(string)) (int, error) {
-	runtime.LockOSThread() // capabilities are a thread's
+	runtime.LockOSThread() // capabilities belong to a thread
 	c, err := inherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
@@ -126,7 +126,7 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	}
 }
 
-// enter makes the fork the root directory, with what a program expects there.
+// enter makes the fork the root directory, with the mounts that a program expects.
 func (c *Config) enter(note func(string)) error {
 	if err := daemon.PrivateMounts(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (c *Config) enter(note func(string)) error {
 	return os.Chdir("/")
 }
 
-// furnish mounts what a program expects besides the fork: /proc, /dev, /sys and files of the host.
+// furnish mounts /proc, /dev, /sys and two files of the host, which programs expect, in the root directory.
 // Symbolic links in the fork are not followed out of it.
 func furnish(root int, note func(string)) error {
 	proc, err := newMount(root, "proc", "proc")
@@ -220,7 +220,7 @@ func furnish(root int, note func(string)) error {
 
 	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
 		if err := share("/"+name, root, name, true); err != nil {
-			note(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a link to nothing
+			note(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a dangling link
 		}
 	}
 
@@ -253,7 +253,7 @@ func newMount(root int, name, kind string, options ...string) (m int, err error)
 	return m, place(m, root, name, true)
 }
 
-// share mounts a file or directory of the host, with what is mounted in it, if it exists.
+// share mounts a file or directory of the host, with the mounts below it, if it exists.
 func share(from string, root int, name string, readOnly bool) error {
 	var st unix.Stat_t
 	if err := unix.Stat(from, &st); err != nil {
@@ -293,13 +293,14 @@ func place(m, root int, name string, dir bool) error {
 }
 
 func openIn(root int, name string) (fd int, err error) {
-	for err = unix.EAGAIN; err == unix.EAGAIN; { // a mount or a rename anywhere in the system interrupts ".."
+	for err = unix.EAGAIN; err == unix.EAGAIN; { // a mount or a rename anywhere in the system makes a look-up of ".." fail
 		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	}
 	return fd, err
 }
 
-// createIn creates a directory or a file, or what a symbolic link at its name leads to, as engines do.
+// createIn creates a directory or an empty file. If the name is a symbolic link, it creates the link's target, as
+// container engines do.
 func createIn(root int, name string, dir bool) error {
 	r, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", root))
 	if err != nil {
@@ -323,7 +324,7 @@ func createIn(root int, name string, dir bool) error {
 	return r.WriteFile(name, nil, 0o644)
 }
 
-// program is the command as the image describes it, in the new root directory.
+// program returns the command of the run, or of the image, as the image describes it.
 func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	im := c.Image
 	if im == nil {
@@ -365,7 +366,7 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// credential finds the user of an image in the new root directory, and its home.
+// credential looks up the user of an image in the new root directory, with its home.
 func credential(spec string) (home string, _ *syscall.Credential, err error) {
 	u, err := user.GetExecUserPath(spec, &user.ExecUser{Home: "/"}, "/etc/passwd", "/etc/group")
 	if err != nil {

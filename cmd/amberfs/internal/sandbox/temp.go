@@ -11,15 +11,15 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// tempPrefix is what the names of temporary directories begin with.
+// tempPrefix is the prefix of the names of temporary directories.
 const tempPrefix = "amberfs-run-"
 
 // A TempDir is the directory of a temporary store: its lock, the store, and a mount
-// point. Only its maker and, after all processes with the lock are gone, the next run
-// removes it.
+// point. Its maker removes it. If the maker was killed, the next run removes it, when no process
+// has the lock any more.
 type TempDir struct {
 	Path string
-	name string // of the lock
+	name string // of the lock, a file in Path
 	lock *os.File
 }
 
@@ -41,7 +41,7 @@ func Temp() (*TempDir, error) {
 	return t, nil
 }
 
-// makeLock makes the lock. It has its name only once it is locked, so that no sweep
+// makeLock creates the lock. The file gets its name when it is locked, so that no sweep
 // can lock it first.
 func (t *TempDir) makeLock() (err error) {
 	if t.name, err = lockOf(t.Path); err != nil {
@@ -60,8 +60,8 @@ func (t *TempDir) makeLock() (err error) {
 	return nil
 }
 
-// lockOf is the name of the lock of a directory. A directory that is not one of these, or a
-// copy of one, has no lock of that name.
+// lockOf returns the name of the lock of a directory. It has the directory's inode in it, so that a
+// copy of a temporary directory has no lock of that name.
 func lockOf(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -76,7 +76,7 @@ func lockOf(dir string) (string, error) {
 
 func (t *TempDir) file(name string) string { return filepath.Join(t.Path, name) }
 
-// Remove removes the directory and releases the lock. Whatever is not part of a
+// Remove removes the directory and releases the lock. Files that are no part of a
 // temporary store stays, and the directory with it.
 func (t *TempDir) Remove() {
 	if os.RemoveAll(t.file("store")) == nil { // else a daemon still writes to it, and the next run tries again
@@ -87,6 +87,7 @@ func (t *TempDir) Remove() {
 	t.lock.Close()
 }
 
+// sweep removes the temporary directories below in whose lock no process has.
 func sweep(in string) {
 	dirs, _ := filepath.Glob(filepath.Join(in, tempPrefix+"*")) // the pattern is good
 	for _, dir := range dirs {
@@ -97,7 +98,7 @@ func sweep(in string) {
 
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
-			continue // it is being made, or is no directory of amberfs
+			continue // the directory is being made, or is not one of amberfs
 		}
 
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// Try makes the namespaces that a run needs, and mounts in them. Nothing stays. The error is that of the
-// system which refuses it.
+// Try makes the namespaces that a run needs, mounts in them, and ends them. The error has the message of the
+// system that refuses them.
 func Try(ctx context.Context) error {
 	user := !mounts.Privileged()
 	kind := forkMounts
@@ -19,7 +19,7 @@ func Try(ctx context.Context) error {
 		kind = forkUser
 	}
 
-	// Nothing is mounted below it. Else the kernel would refuse a bind mount to an ordinary user.
+	// The kernel refuses an ordinary user's bind mount of a directory with mounts below it. A new one has none.
 	dir, err := os.MkdirTemp("", tempPrefix+"try-")
 	if err != nil {
 		return err

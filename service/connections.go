@@ -126,7 +126,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	main := s.Store.Main()
 	if p.Only == policy.PushAll {
 		_, err := main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
-		if err != nil && !errors.Is(err, snapshot.ErrUnchanged) {
+		if err = errs.Except(err, snapshot.ErrUnchanged); err != nil {
 			return err
 		}
 	}

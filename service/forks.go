@@ -260,10 +260,8 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
-		e := errs.Fail(errs.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
-			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts))
-		e.Result = done
-		return done, e
+		return done, errs.Fail(errs.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
+			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts)).WithResult(done)
 	}
 
 	return done, staleDecision(err)

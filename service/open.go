@@ -26,12 +26,18 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	for _, b := range e.bases {
 		out.Bases = append(out.Bases, Base{State: idOf(b.state), Commits: b.info.GitCommits})
 	}
-	if err := r.Item(out); err != nil {
+
+	return sendAndWait(ctx, r, out)
+}
+
+// sendAndWait sends the only event of an operation that protects objects, and returns when the client closes the
+// connection.
+func sendAndWait(ctx context.Context, r *Request, opened any) (None, error) {
+	if err := r.Item(opened); err != nil {
 		return None{}, err
 	}
 
 	<-ctx.Done()
-
 	return None{}, nil
 }
 
@@ -69,13 +75,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 		now = named.state
 	}
 
-	if err := r.Item(OpenedChanges{Base: idOf(base), Now: idOf(now)}); err != nil {
-		return None{}, err
-	}
-
-	<-ctx.Done()
-
-	return None{}, nil
+	return sendAndWait(ctx, r, OpenedChanges{Base: idOf(base), Now: idOf(now)})
 }
 
 // waitStored waits until a snapshot has its id. The caller releases the snapshot.
@@ -137,13 +137,7 @@ func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None
 		defer release()
 	}
 
-	if err := r.Item(opened); err != nil {
-		return None{}, err
-	}
-
-	<-ctx.Done()
-
-	return None{}, nil
+	return sendAndWait(ctx, r, opened)
 }
 
 // holdID protects a state from gc until release is called.

@@ -45,10 +45,8 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	})
 	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
-		e := errs.Fail(errs.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
-			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts))
-		e.Result = Refreshed{done}
-		return Refreshed{done}, e
+		return Refreshed{done}, errs.Fail(errs.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
+			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts)).WithResult(Refreshed{done})
 	}
 
 	return Refreshed{done}, staleDecision(err)

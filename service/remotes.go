@@ -403,9 +403,8 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 	}
 
 	if len(done.Damage) > 0 {
-		e := errs.Fail(errs.Damaged, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).WithHint("push them again with --force --full")
-		e.Result = done
-		return done, e
+		return done, errs.Fail(errs.Damaged, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).
+			WithHint("push them again with --force --full").WithResult(done)
 	}
 
 	return done, nil

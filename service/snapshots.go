@@ -31,10 +31,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 	}
 
 	info, err := r.Workspace.Capture(a)
-	if errors.Is(err, snapshot.ErrUnchanged) {
-		err = nil
-	}
-	if err != nil || !a.Wait {
+	if err = errs.Except(err, snapshot.ErrUnchanged); err != nil || !a.Wait {
 		return info, err
 	}
 

@@ -85,14 +85,10 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	case err == nil:
 		return c.(*net.UnixConn), nil
 	case errors.Is(err, os.ErrPermission):
-		e := errs.Fail(errs.Perm, "only the user that mounted the store %s, or root, can control it", dir)
-		e.Err = err
-		return nil, e
+		return nil, errs.Fail(errs.Perm, "only the user that mounted the store %s, or root, can control it", dir).WithCause(err)
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		e := errs.Fail(errs.NotExist, "no daemon answers for the store %s", dir).
-			WithHint("mount it with `amberfs mount %s MOUNTPOINT`", dir)
-		e.Err = err
-		return nil, e
+		return nil, errs.Fail(errs.NotExist, "no daemon answers for the store %s", dir).
+			WithHint("mount it with `amberfs mount %s MOUNTPOINT`", dir).WithCause(err)
 	}
 
 	return nil, errs.Fail(errs.Failed, "cannot reach the daemon of the store %s: %w", dir, err)

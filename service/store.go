@@ -256,16 +256,11 @@ func DamageFound(r *repair.Report, hint string) error {
 	if r.OK() {
 		return nil
 	}
-	var e *errs.Error
 	if len(r.Damage) == 0 {
-		e = errs.Fail(errs.Damaged, "%s are incomplete", count(len(r.Affected), "path")).
-			WithHint("the stored data is sound, but these paths are incomplete: restore them from elsewhere, or delete them")
-	} else {
-		e = errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
+		return errs.Fail(errs.Damaged, "%s are incomplete", count(len(r.Affected), "path")).
+			WithHint("the stored data is sound, but these paths are incomplete: restore them from elsewhere, or delete them").WithResult(r)
 	}
-
-	e.Result = r
-	return e
+	return errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
 }
 
 // count is plural for messages in which large numbers have no commas.

@@ -6,10 +6,7 @@ import (
 )
 
 func remoteLines(l *RemoteList) string {
-	if len(l.Remotes) == 0 {
-		return "no remotes\n"
-	}
-	return JoinRows(each(l.Remotes, func(r Remote) []string { return []string{r.Name, r.URL} }), "\t")
+	return JoinRows(each(l.Remotes, "no remotes", func(r Remote) []string { return []string{r.Name, r.URL} }), "\t")
 }
 
 // Notes returns remarks that commands print besides the result.
@@ -23,10 +20,7 @@ func pulledLines(a Pull, l *PulledList) (text string) {
 }
 
 func remoteSnapshotLines(l *RemoteSnapshotList) string {
-	if len(l.Snapshots) == 0 {
-		return "no snapshots\n"
-	}
-	return Columns(each(l.Snapshots, func(s RemoteSnapshot) []string {
+	return Columns(each(l.Snapshots, "no snapshots", func(s RemoteSnapshot) []string {
 		if s.Problem != "" {
 			return []string{s.Name, "-", "-", OneLine(s.Problem)}
 		}

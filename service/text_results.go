@@ -111,14 +111,14 @@ func (l *Snapshots) LongRows() [][]string {
 }
 
 func (l *Snapshots) rows(row func(info.Info) []string) [][]string {
-	if len(l.Snapshots) == 0 {
-		return [][]string{{"no snapshots"}}
-	}
-	return each(l.Snapshots, row)
+	return each(l.Snapshots, "no snapshots", row)
 }
 
-// each returns a row for each element of a list.
-func each[T any](list []T, row func(T) []string) (rows [][]string) {
+// each returns a row for each element of a list. For an empty list it returns the text none, unless that is "".
+func each[T any](list []T, none string, row func(T) []string) (rows [][]string) {
+	if len(list) == 0 && none != "" {
+		return [][]string{{none}}
+	}
 	for _, one := range list {
 		rows = append(rows, row(one))
 	}
@@ -126,7 +126,7 @@ func each[T any](list []T, row func(T) []string) (rows [][]string) {
 }
 
 func historyRows(h *History) [][]string {
-	return each(h.Entries, func(e HistoryEntry) []string {
+	return each(h.Entries, "", func(e HistoryEntry) []string {
 		size := strconv.FormatInt(e.Size, 10)
 		if e.Action == "deleted" {
 			size = "-"
@@ -137,7 +137,7 @@ func historyRows(h *History) [][]string {
 }
 
 func blameRows(b *Blamed) [][]string {
-	return each(b.Lines, func(l BlamedLine) []string {
+	return each(b.Lines, "", func(l BlamedLine) []string {
 		return []string{
 			cmp.Or(l.Snapshot, "now"), strings.Join(l.Actors, ","), OneLine(l.Command), l.Time.Format(time.RFC3339), strconv.Itoa(l.Line),
 			strings.ToValidUTF8(l.Text, "\uFFFD"),
@@ -146,7 +146,7 @@ func blameRows(b *Blamed) [][]string {
 }
 
 func actorRows(l *ActorList) [][]string {
-	return each(l.Actors, func(s ActorState) []string {
+	return each(l.Actors, "", func(s ActorState) []string {
 		return []string{s.Name, plural(s.Snapshots, "snapshot", "snapshots"), s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)}
 	})
 }
@@ -163,12 +163,7 @@ func duRows(u *info.Disk) (rows [][]string) {
 }
 
 func opRows(l *OpList) [][]string {
-	if len(l.Ops) == 0 {
-		return [][]string{{"no operations"}}
-	}
-	var rows [][]string
-
-	for _, o := range l.Ops {
+	return each(l.Ops, "no operations", func(o OpState) []string {
 		state := ""
 		switch {
 		case o.Undone:
@@ -178,18 +173,12 @@ func opRows(l *OpList) [][]string {
 		}
 
 		who := cmp.Or(o.Actor, o.Command, fmt.Sprintf("uid:%d", o.UID))
-		rows = append(rows, []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.Readable(o.Of), "-"), gitquote.Readable(who), state})
-	}
-
-	return rows
+		return []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.Readable(o.Of), "-"), gitquote.Readable(who), state}
+	})
 }
 
 func forkRows(l *ForkList) [][]string {
-	if len(l.Forks) == 0 {
-		return [][]string{{"no forks"}}
-	}
-
-	return each(l.Forks, func(f ForkState) []string {
+	return each(l.Forks, "no forks", func(f ForkState) []string {
 		changed := plural(f.Changed, "file", "files") + " changed"
 		if f.More {
 			changed = "at least " + changed

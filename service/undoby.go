@@ -113,10 +113,8 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 	done.Paths = emptyIfNil(done.Paths)
 	result := UndoneBy{UndoByResult: done}
 	if errors.Is(err, threeway.ErrConflict) {
-		e := errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
-			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)
-		e.Result = result
-		return result, e
+		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
+			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By).WithResult(result)
 	}
 	if err != nil {
 		return result, staleDecision(err)

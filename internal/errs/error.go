@@ -53,6 +53,18 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
+// WithResult sets the result of e, and returns e.
+func (e *Error) WithResult(result any) *Error {
+	e.Result = result
+	return e
+}
+
+// WithCause sets the cause of e, and returns e.
+func (e *Error) WithCause(err error) *Error {
+	e.Err = err
+	return e
+}
+
 // ErrorOf returns the Error in the chain of err, or err as an Error of its ScriptKind. err is not nil.
 func ErrorOf(err error) *Error {
 	var e *Error

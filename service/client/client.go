@@ -198,10 +198,9 @@ func (c *Client) explainBroken(err error) error {
 		return err
 	}
 
-	e := errs.Fail(errs.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
-		WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended")
-	e.Err = errors.Join(errBroken, err)
-	return e
+	return errs.Fail(errs.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
+		WithHint("the request may have been carried out: look at amberfs list and amberfs log before you repeat it; amberfs.log in the store says why the daemon ended").
+		WithCause(errors.Join(errBroken, err))
 }
 
 // overHTTP sends one request over the socket.

@@ -24,20 +24,20 @@ type ApplyOptions struct {
 	Source *tree.Source
 	// Base is the state that the directory had, and Now the state that it is to get.
 	Base, Now *tree.State
-	Conflicts threeway.Rule // of paths that changed in the directory, too
-	// Choose returns what becomes of single paths, nil for all of them.
+	Conflicts threeway.Rule // for paths that changed in the directory, too
+	// Choose returns the choice for a path. If it is nil, all changes are applied.
 	Choose func(path string) Choice
 	// MergeLines merges the files that changed on both sides. Nil: these are conflicts.
 	MergeLines threeway.Merger
-	Name       string // of the workspace, in the names of branches that git gets
+	Name       string // the workspace's name, for the names of the branches that git gets
 	// Merge merges the branches of git that both sides moved, if they are checked out.
 	Merge  bool
 	DryRun bool
-	// Undo is set if Base was made from Now by an apply that is undone.
+	// Undo is set if the apply undoes another one, which made Base from Now.
 	Undo bool
 	// Own is set if Base was read from the directory itself.
 	Own bool
-	// Everything applies what .amberignore names and what amberfs wrote for agents, too.
+	// Everything also applies the paths that .amberignore names, and the files that amberfs wrote for agents.
 	Everything bool
 	// Wrote returns, for a path at which amberfs writes for agents, a function that reports whether
 	// a file there changed by that alone; nil for other paths.
@@ -47,33 +47,33 @@ type ApplyOptions struct {
 	Progress func(stream.Progress) // called now and then, nil for never
 	// Waiting, if set, is called once when another apply to the directory is under way.
 	Waiting func()
-	// Git knows the repositories of the directory. Nil: they are files, and nothing is ignored.
+	// Git reads the repositories of the directory. Without it, they are ordinary files, and no path is ignored.
 	Git Git
-	// Record, if set, is called before the first change of the directory and, with after set, when the last
-	// one was made or failed. read feeds to a sink what the directory has at the paths of the apply that a
-	// state does not have. If the first call fails, nothing is changed.
+	// Record, if set, is called before the first change of the directory and, with after set, after the last
+	// change, also if that failed. read feeds the entries that differ between the state was and the directory, at
+	// the paths of the apply, to a sink. If the first call fails, the directory is not changed.
 	Record func(after bool, read func(was *tree.State, sink stream.Sink) error) error
-	Read   ReadOptions // of Record
+	Read   ReadOptions // for the read function of Record
 }
 
-// Applied is what was applied, or the conflicts.
+// Applied is the result of an apply: the changes, or the conflicts.
 type Applied struct {
 	Dir       string             `json:"dir"`
-	Changed   int                `json:"changed"` // paths
-	Files     int                `json:"files"`   // of them, without directories and git directories
+	Changed   int                `json:"changed"` // number of changed paths
+	Files     int                `json:"files"`   // number of changed files, without those in git directories
 	Paths     []graft.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []stream.Omission  `json:"skipped,omitempty"`
 	LeftOut   []string           `json:"left_out,omitempty"` // the paths that ApplyOptions.Everything applies, and links to forks
-	Notes     []stream.Omission  `json:"notes,omitempty"`    // what others have of the paths
+	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs or names share, and what copies lack
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Incomplete: the directory's file system refused attributes, which are in Skipped.
 	Incomplete bool                  `json:"incomplete,omitempty"`
 	Git        []threeway.Repository `json:"git,omitempty"`
-	// Partial: it could not be finished. Changed and Paths are what was applied.
+	// Partial is set if the apply failed in the middle. Changed and Paths have what was applied.
 	Partial bool `json:"partial,omitempty"`
-	// Plan is Paths and Conflicts, with what changed.
+	// Plan has the changes of Paths and Conflicts.
 	Plan []Planned `json:"-"`
 }
 
@@ -81,14 +81,14 @@ type Applied struct {
 var ErrConflict = errors.New("changed in the directory, too")
 
 // Apply applies the differences from o.Base to o.Now to a directory of the host: contents, modes,
-// owners, modification times, links and extended attributes. What is equal in both stays as the
+// owners, modification times, links and extended attributes. Paths that are equal in both stay as the
 // directory has it. A path that changed, and at which the directory has neither version, is a conflict.
-// Then nothing is changed, unless the rule decides.
+// Then no path is changed, unless the rule decides.
 //
-// A planner decides what becomes of each path, and a writer does it; see step for what it promises.
+// A planner decides the action for each path, and a writer carries it out; its promise is at the type step.
 // One apply at a time changes a directory. Others wait, and plan after it has ended. All paths are
-// opened beneath the directory without following symbolic links, even if a program replaces one
-// meanwhile. If an apply cannot be finished, Applied has what was applied.
+// opened beneath the directory without following symbolic links, even if a program replaces a directory
+// by one at the same time. If an apply fails in the middle, Applied has what was applied.
 func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	host, err := openHost(dir)
 	if err != nil {
@@ -96,7 +96,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	}
 	defer host.close()
 
-	// One apply of this user at a time. Without a lock a change by another one is noticed when a path
+	// One apply of this user runs at a time. Without a lock, a change by another apply is noticed when a path
 	// gets its name.
 	how := unix.LOCK_EX
 	if o.DryRun {
@@ -133,10 +133,10 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 		w.steps = append(w.steps, d.step)
 	}
 
-	return pl.res, pl.record(w.run)
+	return pl.res, pl.recordAround(w.run)
 }
 
-// count counts the file of a step.
+// count adds 1 to Files if a step changes a file.
 func (r *Applied) count(s *step) {
 	if file, _ := ChangedFile(s.change); file {
 		r.Files++
@@ -147,7 +147,7 @@ func (r *Applied) skip(p *tree.Path, why string) {
 	r.Skipped = append(r.Skipped, stream.Omission{Path: p.Short(), Reason: why})
 }
 
-// inGitOrder puts what is below .git after the work itself.
+// inGitOrder is 1 for paths below .git, which are sorted after all others.
 func inGitOrder(p string) int {
 	if strings.Contains("/"+p, "/.git/") {
 		return 1
@@ -155,11 +155,11 @@ func inGitOrder(p string) int {
 	return 0
 }
 
-// errBlocked means that files would have to be removed that only the directory has. No rule
+// errBlocked is in the error for changes that would remove files that only the directory has. No rule
 // decides that.
 var errBlocked = errors.New("these changes would delete files that exist only there; move those first")
 
-// Explain explains an error of Apply to a person.
+// Explain turns an error of Apply into one with a sentence and a hint for the user.
 func Explain(err error, res *Applied) error {
 	if !errors.Is(err, ErrConflict) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -174,6 +174,5 @@ func Explain(err error, res *Applied) error {
 		e.Hint = errBlocked.Error()
 	}
 
-	e.Err = err
-	return e
+	return e.WithCause(err)
 }

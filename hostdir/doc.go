@@ -1,17 +1,17 @@
-// Package hostdir reads directories of the host and brings them what differs between two states.
+// Package hostdir reads directories of the host, and applies the differences between two states to them.
 //
 // # Reading
 //
-// [Read] feeds a directory to a sink, and [ReadChanges] what differs from a state that was read of it
-// before. No symbolic link is followed.
+// [Read] feeds a directory to a sink. [ReadChanges] feeds only the entries that differ from a state, which was
+// read from the directory before. No symbolic link is followed.
 //
 // # Writing
 //
 // [Apply] takes two states of a workspace and a directory that had the first of them. A planner (plan*.go)
-// looks at the directory and decides what is done at each path; it changes nothing. A writer (write*.go)
-// does it. Its promise, and the states of a step, are at the type step. Both reach the directory through
-// a host (host*.go), which stays beneath it.
+// reads the directory and decides the action for each path. It changes nothing. A writer (write*.go)
+// carries the actions out. Its promise, and the states of a step, are at the type step. Both use the directory through
+// a host (host*.go), which opens no path outside of it.
 //
-// Of git this package knows the interface [Git], through which the repositories of a directory are read
-// and changed.
+// This package has no code for git. It reads and changes the repositories of a directory through the
+// interface [Git].
 package hostdir

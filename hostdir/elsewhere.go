@@ -19,12 +19,12 @@ import (
 // A Linked is a directory elsewhere that the file `.git` of a directory names. It is read in place of
 // the file.
 type Linked struct {
-	// Own and Common are read as one directory, each for what Copied reports. They may be the same.
+	// Own and Common are read as one directory. Copied reports which entries each contributes. They may be the same.
 	Own, Common string
 	Copied      func(name string, own bool) bool
-	Mixed       []string // directories that have parts of both
-	Made        []Made   // first: what it gets in place of what is there
-	Err         error    // why it is not read
+	Mixed       []string // directories with entries from both
+	Made        []Made   // entries that replace those of the same name; they come first
+	Err         error    // why the directory is left out; nil if it is read
 }
 
 // A Made is a file with a text, or a directory if Text is nil.
@@ -33,20 +33,20 @@ type Made struct {
 	Text []byte
 }
 
-// ErrNotBack is why a directory elsewhere is left out.
+// ErrNotBack is the reason to leave out a directory elsewhere that does not name the directory whose `.git` names it.
 var ErrNotBack = errors.New("which does not name it back")
 
-// linkedIn returns what the entry `.git` of an open directory names.
+// linkedIn returns the directory that the entry `.git` of an open directory names, nil if there is none.
 func (d *dirReader) linkedIn(dir int) *Linked {
 	at, err := os.Readlink(procPath(dir))
-	if err != nil || d.git == nil {
+	if err != nil || d.o.Git == nil {
 		return nil
 	}
-	return d.git.Linked(at, d.top)
+	return d.o.Git.Linked(at, d.top)
 }
 
-// linked reads a directory elsewhere as one of the directory's own.
-func (d *dirReader) linked(at string, l *Linked, was *tree.Inode) error {
+// addLinked reads a directory elsewhere as the directory at the path at.
+func (d *dirReader) addLinked(at string, l *Linked, was *tree.Inode) error {
 	if l.Err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q names %w", at, l.Err))
 	}
@@ -70,11 +70,11 @@ func (d *dirReader) linked(at string, l *Linked, was *tree.Inode) error {
 		names = append(names, m.Name)
 	}
 
-	return d.linkedPart(at, ".", l, was, names...)
+	return d.addLinkedDir(at, ".", l, was, names...)
 }
 
-// linkedPart reads a part of a directory elsewhere. made are names that are there.
-func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made ...string) error {
+// addLinkedDir reads the directory rel of a directory elsewhere. made are the names that were added already.
+func (d *dirReader) addLinkedDir(at, rel string, l *Linked, was *tree.Inode, made ...string) error {
 	names := made
 
 	for _, from := range slices.Compact([]string{l.Own, l.Common}) {
@@ -98,7 +98,7 @@ func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made 
 			names = append(names, e)
 			var then *tree.Inode
 			if then, err = d.beforeIn(was, e); err == nil && mixed {
-				err = d.mixedDir(at, name, parent, l, then)
+				err = d.addMixedDir(at, name, parent, l, then)
 			} else if err == nil {
 				err = d.entry(path.Join(at, name), parent, e, then)
 			}
@@ -111,11 +111,11 @@ func (d *dirReader) linkedPart(at, rel string, l *Linked, was *tree.Inode, made 
 	}
 
 	slices.Sort(names)
-	return d.gone(path.Join(at, rel), was, names)
+	return d.addWhiteouts(path.Join(at, rel), was, names)
 }
 
-// mixedDir reads one of Linked.Mixed.
-func (d *dirReader) mixedDir(at, name string, parent *os.File, l *Linked, was *tree.Inode) error {
+// addMixedDir reads a directory of Linked.Mixed.
+func (d *dirReader) addMixedDir(at, name string, parent *os.File, l *Linked, was *tree.Inode) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(parent.Fd()), &st); err != nil {
 		return err
@@ -128,5 +128,5 @@ func (d *dirReader) mixedDir(at, name string, parent *os.File, l *Linked, was *t
 		}
 	}
 
-	return d.linkedPart(at, name, l, was)
+	return d.addLinkedDir(at, name, l, was)
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Git is what a directory asks of git. This package knows nothing of git itself.
+// Git is the interface to git of this package, which has no code for git itself.
 type Git interface {
-	// Linked returns the directory that the entry `.git` of a directory names; nil if that is in
-	// root, or no git directory.
+	// Linked returns the directory that the entry `.git` of a directory names. It returns nil if that directory is
+	// below root, or is not a git directory.
 	Linked(dir, root string) *Linked
-	// Ignored reports which paths a file of patterns names, as .gitignore does. Paths of directories
-	// end with "/". Without the file it names none.
+	// Ignored reports which paths match the patterns in a file, as in .gitignore. Paths of directories
+	// end with "/". If the file does not exist, no path matches.
 	Ignored(ctx context.Context, file string, paths []string) ([]bool, error)
-	// Plan plans what becomes of the git directories of a directory.
+	// Plan plans the changes of the git directories of a directory.
 	Plan(ctx context.Context, in RepositorySides) (Repositories, error)
 }
 
-// RepositorySides are what the repositories of a directory are planned from.
+// RepositorySides are the arguments of Git.Plan.
 type RepositorySides struct {
 	*ApplyOptions
 	Changes []tree.Change // from Base to Now
 	Dir     Receiver
 }
 
-// Rule is the rule for a path in conflict.
+// Rule returns the rule for a path in conflict.
 func (o *ApplyOptions) Rule(name string) threeway.Rule {
 	return cmp.Or(o.ChoiceOf(name).Conflicts, o.Conflicts)
 }
@@ -40,16 +40,16 @@ func (o *ApplyOptions) ChoiceOf(name string) Choice {
 	return o.Choose(name)
 }
 
-// Repositories are what an apply does to the git directories of a directory.
+// Repositories is the plan for the git directories of a directory.
 type Repositories struct {
-	Changes   []tree.Change // those that are ordinary files
-	Take      []string      // files that get what the workspace has, whatever the base has
+	Changes   []tree.Change // changes that are applied as those of ordinary files
+	Take      []string      // files that get the workspace's version, also if the base has it
 	Merged    map[string]MergedFile
 	Said      []threeway.Repository
-	Conflicts []string // paths, not decided
+	Conflicts []string // paths in conflict that no rule decides
 
-	AddObjects func() error                      // changes no ref
-	Commit     func() ([]stream.Omission, error) // after the files
+	AddObjects func() error                      // adds objects, and changes no ref
+	Commit     func() ([]stream.Omission, error) // changes refs; called after the files were written
 	Close      func()
 }
 
@@ -59,8 +59,8 @@ func (r Repositories) close() {
 	}
 }
 
-// A MergedFile is what a merge of git makes of the versions of a file.
+// A MergedFile is the result of a merge of git for a file.
 type MergedFile struct {
-	Data []byte // nil: it is removed
+	Data []byte // nil if the merge removes the file
 	Exec bool
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// host is a directory of this machine. Its methods stay beneath that directory and follow no
+// A host is an open directory of this machine. Its methods open no path outside of the directory, and follow no
 // symbolic link.
 type host struct {
 	root int
-	// dir is the directory below the root that was used last, -1 for none, and at its path.
+	// dir is a descriptor of the directory below the root that was used last, -1 for none. at is its path.
 	dir int
 	at  string
-	// temps is the prefix of temporary names. An apply to a directory above or below this one has
-	// another.
+	// temps is the prefix of temporary names. An apply to a directory above or below this one uses
+	// another prefix.
 	temps string
 	// overlay: the directory is on overlayfs, see writer.copiedUp.
 	overlay bool
-	// alias has the temporary names of new directories, by path.
+	// alias has the temporary names of the new directories that have not got their names yet, by path.
 	alias map[string]string
-	path  string // without symbolic links
+	path  string // of the directory, without symbolic links
 	// states are the versions of the directory in src that say which modes close a directory.
 	src    *tree.Source
 	states []*tree.State
-	opened map[uint64]*openedDir // by their inodes
-	locked *dirLock              // no other apply changes the directory; nil if that is not known
+	opened map[uint64]*openedDir // the open directories by inode, see host_open.go
+	locked *dirLock              // keeps other applies from the directory; nil if the user cannot lock it
 }
 
 func openHost(dir string) (*host, error) {
@@ -56,13 +56,13 @@ func openHost(dir string) (*host, error) {
 }
 
 func (h *host) close() {
-	_ = h.closeUp() // after an error; the next apply tries again
+	_ = h.closeUp() // if it fails, the next apply closes the directories
 	h.locked.release()
 	h.forget()
-	_ = unix.Close(h.root) // it was only looked at
+	_ = unix.Close(h.root) // it was opened for reading
 }
 
-// forget releases the directory that was used last.
+// forget closes the descriptor of the directory that was used last.
 func (h *host) forget() {
 	if h.dir >= 0 {
 		_ = unix.Close(h.dir) // of a path alone
@@ -70,7 +70,7 @@ func (h *host) forget() {
 	}
 }
 
-// open opens a directory beneath, as a path. The next call may close it.
+// open returns a descriptor (O_PATH) of a directory. The next call may close it.
 func (h *host) open(p *tree.Path) (int, error) {
 	if p == nil {
 		return h.root, nil
@@ -90,7 +90,7 @@ func (h *host) open(p *tree.Path) (int, error) {
 	return fd, nil
 }
 
-// walk opens a directory for a descriptor of the caller's own.
+// walk returns a descriptor (O_PATH) of a directory. The caller closes it.
 func (h *host) walk(p *tree.Path) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
@@ -102,7 +102,7 @@ func (h *host) walk(p *tree.Path) (int, error) {
 	defer unix.Close(above)
 
 	var fd int
-	err = h.opening(above, p.Dir, func() (err error) {
+	err = h.withOpenDir(above, p.Dir, func() (err error) {
 		fd, err = unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -124,13 +124,13 @@ func (h *host) isNew(p *tree.Path) bool {
 type hostEntry struct {
 	unreachable error // why the directory above cannot be opened: ENOENT or ENOTDIR; else nil
 	exists      bool
-	open        bool // it is a directory with openMode, which st.Mode does not have
+	open        bool // the directory has openMode on disk; st.Mode is its mode without that
 	st          unix.Stat_t
 }
 
 func (p hostEntry) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// changed reports whether the file at a path changed since it was looked at.
+// changed reports whether the entry at a path is another one now, or its attributes or contents changed.
 func (p hostEntry) changed(now hostEntry) bool {
 	if p.exists != now.exists {
 		return true
@@ -140,7 +140,7 @@ func (p hostEntry) changed(now hostEntry) bool {
 		!p.isDir() && (a.Size != b.Size || a.Mtim != b.Mtim || a.Ctim != b.Ctim))
 }
 
-// dirOf opens the directory that has a path.
+// dirOf returns a descriptor of the directory that has a path as an entry. The next call may close it.
 func (h *host) dirOf(p *tree.Path) (int, error) {
 	if p == nil {
 		return h.root, nil
@@ -156,6 +156,7 @@ func nameOf(p *tree.Path) string {
 	return p.Name
 }
 
+// look returns the entry at a path. An absent entry is no error.
 func (h *host) look(p *tree.Path) (at hostEntry, err error) {
 	above := p
 	if p != nil {
@@ -167,7 +168,7 @@ func (h *host) look(p *tree.Path) (at hostEntry, err error) {
 		return hostEntry{unreachable: err}, nil
 	}
 	if err == nil {
-		err = h.opening(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
+		err = h.withOpenDir(dir, above, func() error { return unix.Fstatat(dir, nameOf(p), &at.st, unix.AT_SYMLINK_NOFOLLOW) })
 	}
 
 	switch {
@@ -223,7 +224,7 @@ func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
 	fd, err := h.open(p)
 	if err == nil {
 		dir := fd
-		err = h.opening(dir, p, func() (err error) {
+		err = h.withOpenDir(dir, p, func() (err error) {
 			fd, err = unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 			return err
 		})

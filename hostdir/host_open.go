@@ -11,31 +11,32 @@ import (
 
 // A program can give itself permission to change a directory that it owns, change its entries, and
 // restore the mode. An apply does the same while it reads and changes such a directory, which is
-// called open then. The mode of an open directory has S_ISUID, which has no meaning for
+// called open then. The mode of an open directory has S_ISUID, which has no effect on
 // directories, so that the next apply can close it if this one is killed.
 
 // openMode is added to the mode of a directory to open it.
-const openMode = unfinished | unix.S_ISUID
+const openMode = ownerAccess | unix.S_ISUID
 
+// An openedDir is a directory that this apply has opened, or found open.
 type openedDir struct {
 	fd   int    // O_PATH
 	mode uint32 // to restore
-	set  bool   // it has the mode of the workspace already
+	set  bool   // the directory has the mode of the workspace already
 }
 
 // closedMode returns the mode of a directory without openMode. known reports whether the base or
-// the workspace has the directory with that mode, which denies its owner something.
+// the workspace has the directory with the returned mode, which denies its owner an access.
 func (h *host) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
 	for _, st := range h.states {
 		n, err := st.Resolve(h.src, p.String())
-		if err == nil && n.Mode&unfinished != unfinished && (mode == n.Mode || mode == n.Mode|openMode) {
+		if err == nil && n.Mode&ownerAccess != ownerAccess && (mode == n.Mode || mode == n.Mode|openMode) {
 			return n.Mode, true
 		}
 	}
 	return mode, false
 }
 
-// openUp opens the directory with the path p, if the base or the workspace has it closed. It reports
+// openUp opens the directory with the path p, if its mode in the base or the workspace is closed. It reports
 // whether it changed the mode.
 func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 	var st unix.Stat_t
@@ -44,7 +45,7 @@ func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 	}
 
 	left := st.Mode&openMode == openMode
-	if !left && (os.Geteuid() == 0 || st.Mode&unfinished == unfinished) || !mayChmod(&st) {
+	if !left && (os.Geteuid() == 0 || st.Mode&ownerAccess == ownerAccess) || !mayChmod(&st) {
 		return false, nil
 	}
 
@@ -66,14 +67,15 @@ func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 	return true, unix.Chmod(procPath(fd), mode&0o7777|openMode)
 }
 
-// mayChmod reports whether the user may change the mode of a file and give it back.
+// mayChmod reports whether the user may change the mode of a file and restore it.
 func mayChmod(st *unix.Stat_t) bool {
 	uid := os.Geteuid()
 	return uid == 0 || st.Uid == uint32(uid) && (st.Mode&unix.S_ISGID == 0 || inGroup(int(st.Gid)))
 }
 
-// opening calls do, which uses a directory, and again after opening that, if it is closed.
-func (h *host) opening(dir int, p *tree.Path, do func() error) error {
+// withOpenDir calls do, which uses the directory dir. If the access is denied and the directory can be opened, it
+// opens the directory and calls do again.
+func (h *host) withOpenDir(dir int, p *tree.Path, do func() error) error {
 	err := do()
 	if !errors.Is(err, unix.EACCES) {
 		return err

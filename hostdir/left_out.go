@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// LeftOut are the paths of a directory whose contents cannot be read.
+// LeftOut counts the paths of a directory that were left out because they cannot be read.
 type LeftOut struct {
 	n     int
 	first []string
 	links []string // `.git` files that lead to a repository that does not name the directory
-	temps int      // of an apply that was interrupted
+	temps int      // temporary files of an interrupted apply
 }
 
 const namedPaths = 3
@@ -29,11 +29,11 @@ func (l *LeftOut) Add(_ string, reason error) {
 	}
 
 	if l.n++; l.n <= namedPaths {
-		l.first = append(l.first, reason.Error()) // it has the path
+		l.first = append(l.first, reason.Error()) // the text has the path
 	}
 }
 
-// Of describes what was left out of a directory, "" for nothing.
+// Of describes the paths that were left out of a directory, "" if there are none.
 func (l *LeftOut) Of(dir string) string {
 	var said []string
 	if l.n > 0 {

@@ -17,12 +17,12 @@ import (
 const lockPoll = 20 * time.Millisecond
 
 // A dirLock keeps other processes of this user from changing or reading a directory. It is a file
-// of the user's own, named by the device and the inode of the directory: everybody who can read
-// the directory itself could lock that.
+// in the user's state directory, named by the device and the inode of the directory. A lock of the
+// directory itself could be taken by every user who can read it.
 type dirLock struct{ file *os.File }
 
-// lockDir locks an open directory for LOCK_EX or LOCK_SH. It is nil if the user has no state
-// directory, or that has no locks. waiting, if set, is called once if another process has the lock.
+// lockDir locks an open directory for LOCK_EX or LOCK_SH. The lock is nil if the user has no state
+// directory, or its file system has no locks. waiting, if set, is called once if another process has the lock.
 func lockDir(ctx context.Context, fd, how int, waiting func()) (*dirLock, error) {
 	name, err := lockName(fd)
 	if err != nil {
@@ -39,7 +39,7 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (*dirLock, error)
 		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
 		case err == nil && l.named():
 			return l, nil
-		case err == nil || errors.Is(err, unix.EINTR): // it was removed at the end of another lock
+		case err == nil || errors.Is(err, unix.EINTR): // another process has released its lock, and removed the file
 			f.Close()
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
@@ -77,13 +77,13 @@ func lockName(fd int) (string, error) {
 	return filepath.Join(locks, fmt.Sprintf("%x-%x", st.Dev, st.Ino)), os.MkdirAll(locks, 0o700)
 }
 
-// named reports whether the file still has its name.
+// named reports whether the file of the lock was not removed.
 func (l *dirLock) named() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(l.file.Fd()), &st) == nil && st.Nlink > 0
 }
 
-// release ends the lock, which may be nil. The last one removes the file.
+// release ends the lock, which may be nil. The last process with the lock removes the file.
 func (l *dirLock) release() {
 	if l == nil {
 		return

@@ -29,18 +29,18 @@ type planner struct {
 	tree    *hostTree
 	merge   *threeway.Plan
 	repos   Repositories
-	files   map[*threeway.File]*hostFile
-	lost    map[fileKind][]*tree.Inode // see findLost
+	files   map[*threeway.File]*hostFile // the files of the directory that planned files keep
+	lost    map[fileKind][]*tree.Inode   // see findLost
 
-	steps   []*decision // in the order of paths, a directory before its entries
-	blocked []string
-	refused bool // a conflict is not decided
+	steps   []*decision // sorted by path, a directory before its entries
+	blocked []string    // paths in conflict that no rule decides, see isBlocked
+	refused bool        // there is a conflict without a rule that decides it
 }
 
-// A decision is a step, and the change of the workspace.
+// A decision is a step, with the workspace's change of the same path.
 type decision struct {
 	*step
-	made tree.Change // its After is nil for a path that the workspace does not have
+	made tree.Change // made.After is nil for a path that the workspace does not have
 }
 
 // planAll plans the changes from the base to the workspace.
@@ -71,9 +71,9 @@ func (pl *planner) planAll() error {
 	return pl.makeSteps()
 }
 
-// readChanged reads what the directory has at the paths of changes, and at the other names of their files.
+// readChanged reads the directory's entries at the paths of changes, and at the other names of their files.
 func (pl *planner) readChanged(changes []tree.Change) error {
-	// The names of the base come first, so that files keep their numbers.
+	// The names of the base come first, so that the files there keep their inode numbers.
 	if err := pl.readLinks(changes, pl.o.Base, func(c tree.Change) *tree.Inode { return c.Before }); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 	return nil
 }
 
-// readLinks reads the names that the files of changes have in a state.
+// readLinks reads the directory's entries at all names that the files of changes have in a state.
 func (pl *planner) readLinks(changes []tree.Change, st *tree.State, of func(tree.Change) *tree.Inode) error {
 	linked := make(map[uint64]bool)
 
@@ -130,7 +130,7 @@ func (pl *planner) readLinks(changes []tree.Change, st *tree.State, of func(tree
 	return nil
 }
 
-// chosenChanges returns the changes to apply.
+// chosenChanges returns the changes from the base to the workspace that are to be applied.
 func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	var changes, top []tree.Change
 	if err := tree.Diff(pl.ctx, pl.o.Source, pl.o.Base, pl.o.Now, tree.DiffOptions{}, func(c tree.Change) error {
@@ -150,10 +150,10 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	}
 	pl.res.LeftOut = topmost(left, changes)
 
-	stays := make(map[string]bool) // with all below
+	stays := make(map[string]bool) // directories that the directory keeps as they are, with all entries below
 	for _, c := range changes {
 		if dir, ok := threeway.WholeDir(c); ok && pl.o.ChoiceOf(c.Path.String()).Leave {
-			stays[dir] = true // no part of it is applied without the others
+			stays[dir] = true // such a directory is applied as a whole or not at all
 		}
 	}
 
@@ -164,7 +164,7 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 			continue
 		}
 		if c.After != nil && c.After.Type() == unix.S_IFSOCK {
-			pl.res.skip(c.Path, "sockets are not applied") // one is useless without its program
+			pl.res.skip(c.Path, "sockets are not applied") // a socket is useless without its program
 			continue
 		}
 
@@ -255,7 +255,7 @@ func (pl *planner) mergeLines(ctx context.Context, in threeway.Input, merged fun
 	return nil
 }
 
-// result has Applied say what is planned. It fails if that is not to be done.
+// result lists the planned changes in Applied. It fails if there are conflicts that no rule decides.
 func (pl *planner) result() error {
 	res := pl.res
 	if len(pl.blocked) > 0 {
@@ -289,7 +289,7 @@ func inSet(p *tree.Path, set map[string]bool) bool {
 	return false
 }
 
-// minor reports whether only the time and other names of a file differ.
+// minor reports whether only the modification time and other names of a file differ.
 func minor(c tree.Change) bool {
 	return c.Before != nil && c.After != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
 		(c.What&tree.Links == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)

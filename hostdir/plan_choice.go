@@ -9,17 +9,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Choice is what becomes of one path. The zero value applies its change.
+// A Choice says what to do with the change of one path. The zero value applies the change.
 type Choice struct {
-	Leave     bool          // the directory keeps what it has
-	Text      []byte        // if not nil, a file gets these bytes: a part of its change
-	Conflicts threeway.Rule // in place of that of ApplyOptions, if it is one that decides
-	Markers   bool          // lines that changed on both sides get conflict markers
-	Merge     bool          // of a git directory: commits that got a branch of their own are merged
+	Leave     bool          // the directory keeps its version
+	Text      []byte        // if not nil, the file gets these bytes: the result of a part of its change
+	Conflicts threeway.Rule // the rule for a conflict; if it is zero, ApplyOptions.Conflicts
+	Markers   bool          // write conflict markers around lines that changed on both sides
+	Merge     bool          // for a git directory: merge the commits that got a branch of their own
 }
 
-// ChooseDirs adds the choices for the directories of a plan to those for what is in them: a new
-// directory comes with what is applied in it, and one that is gone goes if nothing in it is left.
+// ChooseDirs adds choices for the directories of a plan, which follow from the choices for their entries: a new
+// directory is made if an entry in it is applied, and a deleted one is removed if no entry in it is left.
 func ChooseDirs(choices map[string]Choice, plan []Planned) {
 	applied, left := make(map[string]bool), make(map[string]bool)
 	for name, c := range choices {
@@ -40,13 +40,13 @@ func ChooseDirs(choices map[string]Choice, plan []Planned) {
 // Planned is a path that is to change.
 type Planned struct {
 	tree.Change
-	Conflict bool // the directory changed it, too
+	Conflict bool // the path changed in the directory, too
 	Blocked  bool // the directory's version cannot be replaced
-	Lines    bool // its lines can get conflict markers
+	Lines    bool // conflict markers can be written into it
 }
 
-// choose applies the choice for a path to its change, and reports whether the directory keeps what it
-// has. A change of a time is not chosen.
+// choose applies the choice for a path to its change, and reports whether the directory keeps its
+// version. Changes of times alone are always applied.
 func (pl *planner) choose(c *tree.Change) (leave bool, err error) {
 	if minor(*c) && c.What&tree.Links == 0 {
 		return false, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// noteConflicts lists the conflicts of the merge. A path with conflict markers is in conflict, and is
-// written nevertheless.
+// noteConflicts lists the conflicts of the merge. A file with conflict markers is listed too, and is
+// written.
 func (pl *planner) noteConflicts() error {
-	replaced := make(map[string]bool) // directories in conflict with a file: all in them is in conflict, too
+	replaced := make(map[string]bool) // directories in conflict with a file: their entries are not listed
 
 	for _, name := range pl.merge.Conflicts {
 		c, err := pl.changeOf(name)
@@ -54,7 +54,7 @@ func (pl *planner) noteConflicts() error {
 	return nil
 }
 
-// changeOf is the change of a path from the base to the workspace.
+// changeOf returns the change of a path from the base to the workspace.
 func (pl *planner) changeOf(name string) (c tree.Change, err error) {
 	if c, listed := pl.changes[name]; listed {
 		return c, nil
@@ -72,7 +72,7 @@ func (pl *planner) changeOf(name string) (c tree.Change, err error) {
 	return c, err
 }
 
-// markedLines returns a text with conflict markers for a file in conflict, nil if it has none.
+// markedLines returns the text with conflict markers of a file in conflict, nil if its lines do not conflict.
 func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 	has, err := pl.tree.at(c.Path.String())
 	if err != nil || has == nil || c.After == nil || !has.IsRegular() || !c.After.IsRegular() || max(has.Size(), c.After.Size()) > threeway.MaxMerged {
@@ -96,8 +96,8 @@ func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 	return marked, err
 }
 
-// isBlocked reports whether no rule may replace what the directory has at a path: a file in the place of
-// a directory above, or a directory with files that the base has not.
+// isBlocked reports whether no rule may replace the directory's version of a path: a file in the place of
+// a directory above, or a directory with files that the base does not have.
 func (pl *planner) isBlocked(c tree.Change) (bool, error) {
 	name := c.Path.String()
 	has, err := pl.tree.at(name)

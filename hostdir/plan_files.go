@@ -11,22 +11,22 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A hostFile is a file that gets a name or changes, and the file of the directory with its bytes. Names
-// and files are applied separately, as they are separate in Unix: a file whose bytes stay keeps its
-// inode, and names are links to it.
+// A hostFile connects a planned file with the file of the directory that has its bytes. Names
+// and files are applied separately, as in Unix: a file whose bytes stay keeps its
+// inode, and its names are links to the inode.
 type hostFile struct {
 	was *tree.Inode // the version that the directory has; nil for a new file
-	at  *tree.Path  // a path that it has in the directory; nil: it is written anew
+	at  *tree.Path  // a path of the file in the directory; nil if the file is written anew
 	id  fileID
-	// The writer's: the first step that wrote it, to which others link, and whether it has its attributes.
+	// The writer sets these: the first step that wrote the file, to which other names link, and whether the
 	first *step
 	set   bool
 }
 
 func (p hostEntry) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
 
-// findFiles finds the files of the directory with the bytes of planned files: first those that the plan
-// keeps, then those that lose a name, and then equal files of an earlier apply or another program.
+// findFiles finds the files of the directory that have the bytes of planned files: first the files that the plan
+// keeps, then files that lose a name, and then equal files that an earlier apply or another program wrote.
 func (pl *planner) findFiles(paths []string) error {
 	if err := pl.findLost(); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (pl *planner) findFiles(paths []string) error {
 	return nil
 }
 
-// useFile makes the file with an inode of the directory's tree that of the planned file at a path, if it has
-// the same bytes. Two files of the workspace are two here.
+// useFile connects the planned file at a path with a file of the directory, by its inode in the directory's tree,
+// if the two have the same bytes. Two files of the workspace never share one file of the directory.
 func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.Inode, taken map[fileID]bool) error {
 	same, err := tree.SameData(pl.o.Source, has, f.Node())
 	is, known := pl.tree.owners[has.Ino]
@@ -80,7 +80,7 @@ func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.
 		return err
 	}
 
-	// Another file of the plan may keep it.
+	// Another planned file may keep the file.
 	other, err := pl.merge.Keeper(has)
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.
 	return nil
 }
 
-// isLinked reports whether the workspace's file at a path has another name there that an inode of the
-// directory's tree has, too. After a refresh, the numbers of the two can differ.
+// isLinked reports whether the workspace's file at a path has another name that an inode of the
+// directory's tree has, too. After a refresh, the inode numbers in the two trees can differ.
 func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
 	n := pl.changes[at].After
 	if n == nil || n.Nlink < 2 {
@@ -129,8 +129,8 @@ func (pl *planner) findEqual(_ *threeway.File, at string) (*tree.Inode, error) {
 	return n, err
 }
 
-// findMoved returns the file of the directory that the workspace moved to a path: the base has it with
-// the same number. A refresh gives a file that it reads again another number; then it is an equal file
+// findMoved returns the file of the directory that the workspace moved to a path: the base has a file with
+// the same inode number. A refresh gives a file that it reads again another number. Then it is an equal file
 // that loses its name.
 func (pl *planner) findMoved(_ *threeway.File, at string) (*tree.Inode, error) {
 	n := pl.changes[at].After
@@ -167,11 +167,11 @@ func (pl *planner) hostInode(ino uint64) (*tree.Inode, error) {
 	return n, err
 }
 
-// isForeign reports whether a file belongs to another user. It is not new then, as only root can
+// isForeign reports whether a file belongs to another user. Such a file is not new, as only root can
 // make such a file.
 func isForeign(n *tree.Inode) bool { return os.Geteuid() != 0 && n.UID != uint32(os.Geteuid()) }
 
-// A fileKind is what the versions of a file before and after a refresh have in common.
+// A fileKind has the attributes that a file keeps when a refresh reads it again.
 type fileKind struct {
 	kind, uid, gid uint32
 	size, mtime    int64
@@ -179,7 +179,7 @@ type fileKind struct {
 
 func kindOf(n *tree.Inode) fileKind { return fileKind{n.Type(), n.UID, n.GID, n.Size(), n.Mtime} }
 
-// findLost finds the files of the base that lose a name and whose number the workspace does not
+// findLost finds the files of the base that lose a name and whose inode number the workspace does not
 // have.
 func (pl *planner) findLost() error {
 	for _, c := range pl.changes {
@@ -197,8 +197,8 @@ func (pl *planner) findLost() error {
 	return nil
 }
 
-// isTakenOver reports whether a step makes a file of the user's own out of one of another user that
-// has a new name: a directory, or a file whose bytes changed, too.
+// isTakenOver reports whether a step copies another user's file, which has a new name, to a file of
+// the user: a directory, or a file whose bytes changed, too.
 func (d *decision) isTakenOver() bool {
 	n, was := d.made.After, d.made.Before
 	if n == nil || !isForeign(n) || was != nil && was.UID == n.UID {

@@ -13,11 +13,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ignoreName is a file of a directory that names, as .gitignore does, what is not applied to it.
+// ignoreName is a file with patterns, as in .gitignore, of the paths that are not applied to its directory.
 const ignoreName = ".amberignore"
 
-// leftOut returns which changes are not applied: what .amberignore names, what amberfs wrote for
-// agents, and what leads to forks.
+// leftOut returns the paths whose changes are not applied: those that .amberignore names, files that amberfs wrote
+// for agents, and links to forks.
 func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 	left := make(map[string]bool)
 	var written []tree.Change
@@ -69,7 +69,7 @@ func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 	return left, nil
 }
 
-// leaveDirs adds to left the new directories above what is written there, if they have nothing else.
+// leaveDirs adds to left the new directories above the changes in written, if they have no other entries.
 func leaveDirs(left map[string]bool, written, changes []tree.Change) {
 	if len(written) == 0 {
 		return
@@ -119,7 +119,7 @@ func forkEntries(changes []tree.Change) map[string]bool {
 
 var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
 
-// leadsToFork reports whether a change is a link to a fork of the workspace, such as that to a
+// leadsToFork reports whether a change makes a link to a fork of the workspace, such as the link to a
 // worktree. The directory has no forks.
 func leadsToFork(c tree.Change) bool {
 	if c.After == nil || !c.After.IsSymlink() {
@@ -133,7 +133,7 @@ func leadsToFork(c tree.Change) bool {
 	return strings.HasPrefix(to, naming.ForksDir+"/")
 }
 
-// wroteForAgents reports whether a change of a file is one that amberfs made.
+// wroteForAgents reports whether amberfs itself made the change of a file, for an agent.
 func (pl *planner) wroteForAgents(c tree.Change) (bool, error) {
 	const most = 1 << 20
 	if pl.o.Wrote == nil || c.After == nil || !c.After.IsRegular() || c.After.Size() > most {

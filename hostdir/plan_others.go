@@ -19,9 +19,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// lookAround looks for what others have of the paths that are to change: mounts, programs that have a
-// file open or locked, and names outside of the directory. It fails for mounts, which the kernel lets
-// nobody replace or remove.
+// lookAround notes what else uses the paths that are to change: mounts, programs that have a
+// file open or locked, and names outside of the directory. It fails for mount points, which no
+// program can replace or remove.
 func (pl *planner) lookAround() error {
 	mounts, err := pl.mountPoints()
 	if err != nil {
@@ -88,7 +88,7 @@ func quotedList(paths []string) string {
 	return strings.Join(out, ", ")
 }
 
-// mountPoints returns the paths in the directory at which something is mounted.
+// mountPoints returns the mount points in the directory, relative to it.
 func (pl *planner) mountPoints() (map[string]bool, error) {
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(pl.host.path))
 	if err != nil {
@@ -105,8 +105,8 @@ func (pl *planner) mountPoints() (map[string]bool, error) {
 	return points, nil
 }
 
-// isLinkedOutside reports whether the new contents of a file part it from a hard link with a name
-// outside of the directory.
+// isLinkedOutside reports whether a file with new contents has a hard link
+// outside of the directory, which keeps the old contents.
 func (pl *planner) isLinkedOutside(s *step) bool {
 	c := s.change
 	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.What&tree.Data != 0 &&
@@ -115,8 +115,8 @@ func (pl *planner) isLinkedOutside(s *step) bool {
 
 const lockedBy, unknown = "locked by ", "another program"
 
-// usersOf describes which programs have files open or locked. Those of other users are only known to
-// root.
+// usersOf describes the programs that have files open or locked. Programs of other users are visible to
+// root only.
 func usersOf(files map[fileID]string) map[fileID]string {
 	out := make(map[fileID]string)
 	if len(files) == 0 {
@@ -130,17 +130,17 @@ func usersOf(files map[fileID]string) map[fileID]string {
 		names[filepath.Base(p)] = true
 	}
 
-	processes, _ := filepath.Glob("/proc/[0-9]*") // without /proc, nothing is known
+	processes, _ := filepath.Glob("/proc/[0-9]*") // without /proc, no program is found
 	for _, proc := range processes {
 		pid, err := strconv.Atoi(filepath.Base(proc))
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
 
-		fds, _ := os.ReadDir(proc + "/fd") // it ended, or is another user's
+		fds, _ := os.ReadDir(proc + "/fd") // it fails if the process ended, or is another user's
 		for _, fd := range fds {
 			at := proc + "/fd/" + fd.Name()
-			// The path costs less than the file, and cannot block.
+			// Reading the link is cheaper than stat, and cannot block.
 			var st unix.Stat_t
 			if target, err := os.Readlink(at); err != nil || !names[filepath.Base(target)] || unix.Stat(at, &st) != nil {
 				continue

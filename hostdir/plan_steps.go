@@ -25,7 +25,7 @@ func (pl *planner) makeSteps() error {
 		return err
 	}
 
-	// A path that the directory has already gets its time.
+	// A path with the planned version in the directory still gets its time.
 	conflicts := make(map[string]bool)
 	for _, p := range pl.merge.Conflicts {
 		conflicts[p] = true
@@ -65,7 +65,7 @@ func (pl *planner) makeSteps() error {
 	return nil
 }
 
-// changeAt is the change of a step for questions: they cannot read what a merge made.
+// changeAt returns the change of a step for questions, which cannot read the contents that a merge made.
 func (pl *planner) changeAt(d *decision) tree.Change {
 	if d.made.Before != nil || d.made.After != nil {
 		return d.made
@@ -80,7 +80,7 @@ func (pl *planner) changeAt(d *decision) tree.Change {
 	return c
 }
 
-// planStep plans a path that differs from the plan.
+// planStep decides the action for a path at which the directory differs from the plan.
 func (pl *planner) planStep(d *decision) error {
 	name := d.change.Path.String()
 	has, err := pl.tree.at(name)
@@ -95,7 +95,7 @@ func (pl *planner) planStep(d *decision) error {
 	d.change.Before, d.change.After = has, nil
 	if has != nil {
 		was := *has
-		was.Mtime = timeOf(d.seen.st.Mtim) // names that were read change the time in the tree
+		was.Mtime = timeOf(d.seen.st.Mtim) // in the tree, the names that were read have changed the time
 		d.change.Before = &was
 	}
 
@@ -113,7 +113,7 @@ func (pl *planner) planStep(d *decision) error {
 		d.file = pl.files[f]
 		d.action = write
 
-		// A file of another user is not new: a refresh gave it another number.
+		// A file of another user is not new: a refresh gave it another inode number.
 		if n := f.Node(); d.file.was == nil && has != nil && isForeign(n) && has.Type() == n.Type() && has.UID == n.UID && has.GID == n.GID {
 			d.file.was = has
 		}
@@ -140,8 +140,8 @@ func (pl *planner) planStep(d *decision) error {
 	return nil
 }
 
-// planNewName sets the time of a file of the directory that gets a name, if the workspace set it. A merge
-// does not look at times.
+// planNewName sets the time of a file of the directory that gets a further name, if the workspace set it. A merge
+// ignores times.
 func (pl *planner) planNewName(d *decision, f *threeway.File, n *tree.Inode) error {
 	made := d.made.After
 	if made == nil || made.IsDir() || f.Present() == nil {
@@ -164,7 +164,7 @@ func (pl *planner) planNewName(d *decision, f *threeway.File, n *tree.Inode) err
 	return nil
 }
 
-// compare sets what differs at a path that stays. n is its planned inode.
+// compare sets d.change.What for a path that both sides have. n is the planned inode.
 func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	has := d.change.Before
 	same, err := tree.SameData(pl.o.Source, has, n)
@@ -177,7 +177,7 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 		d.change.What |= tree.Data
 	}
 
-	// Another file has a number that no state has.
+	// An inode that replaces another file gets a number that no state has.
 	if was := f.Present(); was != nil && was.Ino == has.Ino && (d.file == nil || d.file.at == nil || d.file.id == d.seen.id()) {
 		n.Ino = has.Ino
 	} else if n.Ino == has.Ino {
@@ -193,7 +193,7 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	return nil
 }
 
-// planTime plans a path that is as it is to be, but for its time.
+// planTime plans a path that has the planned version in the directory, except for its time.
 func (pl *planner) planTime(d *decision) error {
 	has, err := pl.tree.at(d.change.Path.String())
 	if err != nil || has == nil || d.change.After == nil || has.IsDir() || d.change.After.IsDir() {

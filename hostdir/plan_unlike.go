@@ -11,14 +11,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// In the user namespace of an ordinary user's run, all files seem to be the user's. Most copies get
-// what is not seen of the original; those that were made in another way are named here.
+// In the user namespace of an ordinary user's run, all files seem to belong to the user. An apply restores
+// the owners, groups and ACLs of most copies. The copies for which it cannot are noted here.
 
-// A copyKind is what a copy has in common with its original.
+// A copyKind has the attributes that a copy has in common with its original.
 type copyKind struct {
-	mode  uint32 // of a directory, as the user saw it
+	mode  uint32 // of a directory, as the run showed it
 	size  int64  // of a regular file
-	mtime int64  // 0 for what was copied without its time
+	mtime int64  // 0 for a copy that did not get the time of the original
 }
 
 // noteUnlike notes the new files and directories that would have another group or other permissions if
@@ -69,8 +69,8 @@ func (pl *planner) noteUnlike() error {
 	})
 }
 
-// kindOfCopy returns the kind of a file if it may be a copy that lost something: one that got the
-// time of another, or one that its owner cannot write.
+// kindOfCopy returns the kind of a file, and whether it may be a copy that lost attributes: a file with the
+// time of another file, or one that its owner cannot write.
 func kindOfCopy(n *tree.Inode) (copyKind, bool) {
 	kind, timed := kindOfOriginal(n), n.Mtime < n.Btime
 	if !timed {
@@ -99,7 +99,7 @@ func seenMode(n *tree.Inode) uint32 {
 	return n.Mode&^unix.S_IRWXU | n.Mode&other<<owner
 }
 
-// unlike returns what a copy lacks of its original, "" for nothing.
+// unlike describes what a copy lacks of its original, "" if it lacks nothing.
 func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
 	unwritable := of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777
 	if n.Mtime != of.Mtime && !unwritable {

@@ -2,6 +2,7 @@ package hostdir
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,27 +27,27 @@ type ReadOptions struct {
 	// Exclude are directories that are not read, such as the store and the mount point. They
 	// may not exist.
 	Exclude []string
-	// Git, if set, has a git directory that is elsewhere read as if it were in the directory.
+	// Git, if set, finds git directories elsewhere, which are then read as if they were in the directory.
 	Git Git
-	// Whole reads what its owner may not read, see asOwner.
+	// Whole also reads files that deny their owner the access, see asOwner.
 	Whole bool
 	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
 
-	only *extent // the paths that are read; nil: all. The caller has the lock of the directory.
+	only *pathSet // the paths that are read; nil for all. If it is set, the caller has the lock of the directory.
 }
 
 // Read feeds a directory of the host to sink: files with their holes,
 // symbolic links as they are, hard links between files inside, FIFOs, sockets
 // and devices, owners, modes, times and extended attributes. No symbolic link
-// is followed, even if one is created meanwhile. A file that
+// is followed, even if one is created during the read. A file that
 // grows is read up to the size that it had; one that shrinks is an error.
 func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) error {
 	return newDirReader(ctx, sink, o).read(dir)
 }
 
 func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
-	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, git: o.Git, whole: o.Whole, stubs: o.Stubs, only: o.only, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
+	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
 		if err := unix.Stat(e, &st); err == nil {
@@ -58,20 +59,17 @@ func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirRead
 }
 
 func (d *dirReader) read(dir string) error {
-	d.deliver()
-	err := d.root(dir)
-	if derr := d.delivered(); derr != nil {
-		err = derr
-	}
-	if err != nil {
+	d.startDelivery()
+	err := d.readRoot(dir)
+	if err = cmp.Or(d.endDelivery(), err); err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
 
 	return nil
 }
 
-// NotThere reports whether a directory is empty, and another one than that from which a state was
-// read: what was mounted there is not.
+// NotThere reports whether a directory is empty, and is another directory than the one from which a state was
+// read: the file system that was mounted there is not mounted now.
 func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
 	root, err := before.Get(src, tree.RootIno)
 	if err != nil || root == nil || root.Dir.Len() == 0 {
@@ -92,46 +90,43 @@ func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
 	return at == 0 || at != root.Btime, nil
 }
 
-// fileID is what makes two names the same file.
+// A fileID identifies a file: two names with the same fileID are the same file.
 type fileID struct{ dev, ino uint64 }
 
 type dirReader struct {
 	*stream.Checker
 	*delivery
 	ctx     context.Context
-	git     Git
-	whole   bool
-	stubs   bool
+	o       ReadOptions
 	src     *tree.Source
-	before  *tree.State // see ReadChanges; nil: nothing
+	before  *tree.State // see ReadChanges; nil to read all entries
 	links   map[fileID]string
 	exclude map[fileID]bool
-	only    *extent
-	top     string         // without symbolic links, if git is set; else ""
+	top     string         // the directory without symbolic links, if git is set; else ""
 	buf     [64 << 10]byte // for the longest extended attribute
 }
 
-// applyWait is how long a directory is not read while another process has it locked.
+// applyWait is the longest time that a read waits for another process that has the directory locked.
 const applyWait = 30 * time.Second
 
-func (d *dirReader) root(dir string) error {
+func (d *dirReader) readRoot(dir string) error {
 	f, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	if err != nil {
 		return reason(err)
 	}
 	defer f.Close()
 
-	if d.git != nil {
+	if d.o.Git != nil {
 		if d.top, err = os.Readlink(procPath(int(f.Fd()))); err != nil {
 			return reason(err)
 		}
 	}
 
-	// Wait for the end of an apply, which would be read half done.
+	// Wait for the end of an apply, because a half applied directory must not be read.
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
 
-	if d.only == nil {
+	if d.o.only == nil {
 		lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
 		if err != nil && d.ctx.Err() != nil {
 			return d.ctx.Err()
@@ -166,13 +161,13 @@ func (d *dirReader) root(dir string) error {
 	return d.dir(".", opened, was)
 }
 
-// dir reads what is in an open directory, which was another one before.
+// dir reads the entries of an open directory. was is the directory in d.before, nil if it is new.
 func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
 	if f == nil {
-		return nil // a stub
+		return nil // a directory that cannot be read, and is copied without its entries
 	}
 
 	names, err := f.Readdirnames(-1)
@@ -181,7 +176,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	}
 
 	slices.Sort(names)
-	names = slices.DeleteFunc(names, func(name string) bool { return !d.only.has(path.Join(at, name)) || d.isLeft(at, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !d.o.only.has(path.Join(at, name)) || d.isLeftTemp(at, name) })
 	for _, name := range names {
 		then, err := d.beforeIn(was, name)
 		if err == nil {
@@ -192,11 +187,11 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 		}
 	}
 
-	return d.gone(at, was, names)
+	return d.addWhiteouts(at, was, names)
 }
 
-// isLeft reports whether a name is a temporary one, which an apply left that was killed.
-func (d *dirReader) isLeft(at, name string) bool {
+// isLeftTemp reports whether a name is a temporary name of an apply that was killed.
+func (d *dirReader) isLeftTemp(at, name string) bool {
 	if !anyTemp.MatchString(name) {
 		return false
 	}
@@ -216,7 +211,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was deleted meanwhile
+		return nil // it was deleted since the names were read
 	}
 	if err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
@@ -235,12 +230,12 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 
 	if name == ".git" && !isDir && d.top != "" {
 		if l := d.linkedIn(int(parent.Fd())); l != nil {
-			return d.linked(at, l, was)
+			return d.addLinked(at, l, was)
 		}
 	}
 
-	if isDir && was != nil && was.Mode&unfinished != unfinished && st.Mode == was.Mode|openMode {
-		st.Mode = was.Mode // what opened it was killed
+	if isDir && was != nil && was.Mode&ownerAccess != ownerAccess && st.Mode == was.Mode|openMode {
+		st.Mode = was.Mode // an apply that was killed has left it open, see host_open.go
 	}
 
 	same := was != nil && unchanged(was, fd, &st)
@@ -258,13 +253,13 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 
 	e, f, err := d.open(at, fd, &st)
 	if err != nil {
-		stub := d.stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
+		stub := d.o.Stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
 		if err = d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
 			return err
 		}
 
 		e.Data, e.Sparse, e.Parts = bytes.NewReader(nil), e.Size > 0, nil
-		e.Ctime = 0 // it is read the next time
+		e.Ctime = 0 // so that the next ReadChanges reads it again
 	}
 
 	if isDir && f != nil {
@@ -298,7 +293,8 @@ func timeOf(ts unix.Timespec) int64 {
 	return t
 }
 
-// open describes a file, of which fd has the path, and opens it if it is to be read.
+// open returns the entry of a file and, for a regular file or a directory, the file opened for reading. fd is
+// a descriptor (O_PATH) of the file.
 func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f *os.File, err error) {
 	kind := st.Mode & unix.S_IFMT
 	var xattrs []tree.Xattr
@@ -331,7 +327,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 		}
 
 		e.Data = io.LimitReader(stream.WithContext(d.ctx, f), st.Size)
-		if st.Blocks*512 < st.Size { // else it has no holes
+		if st.Blocks*512 < st.Size { // only then can it have holes
 			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
 				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, data)
 			}
@@ -341,7 +337,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 	return e, f, err
 }
 
-// openFile is os.Open without its five calls that find out that the file cannot be polled.
+// openFile is os.Open without its five system calls that find out that a file cannot be polled.
 func openFile(name string) (*os.File, error) {
 	for {
 		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -354,11 +350,11 @@ func openFile(name string) (*os.File, error) {
 	}
 }
 
-// asOwner does something with a file, of which fd has the path. Its owner may give himself the
-// rights that this needs: then the file gets its mode back at once, and st is what it is like now.
+// asOwner calls do, which accesses a file. fd is a descriptor (O_PATH) of it. If the access is denied, the owner
+// gets the needed permissions, do is called again, and the mode is restored at once. Then st is the new status.
 func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
 	err := do()
-	if !d.whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
+	if !d.o.Whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -372,7 +368,7 @@ func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() err
 	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
 }
 
-// readXattrs reads the extended attributes of the file at proc. buf is as long as one can be.
+// readXattrs reads the extended attributes of the file at proc. buf is long enough for the longest one.
 func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
 	n, err := unix.Listxattr(proc, buf)
 	if errors.Is(err, unix.ENOTSUP) {
@@ -401,8 +397,8 @@ func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
 	return xs, nil
 }
 
-// reason drops the path that the os package puts into its errors: it is one
-// that the user does not know.
+// reason removes the path that the os package adds to its errors, because it is a path in /proc
+// that users do not know.
 func reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -19,8 +19,8 @@ const (
 	smallSize  = 256 << 10 // bytes up to which a file is read ahead
 )
 
-// An ahead is an entry on its way to the sink.
-type ahead struct {
+// A queuedEntry is an entry that waits for the sink.
+type queuedEntry struct {
 	stream.Entry
 	file  *os.File      // closed after the sink has read it
 	ready chan struct{} // closed when Data can be read; nil: at once
@@ -28,14 +28,14 @@ type ahead struct {
 
 // delivery passes entries to the sink.
 type delivery struct {
-	queue   chan *ahead
-	readers chan struct{} // a semaphore of maxReaders
-	err     atomic.Pointer[error]
-	ended   chan struct{}
+	queue   chan *queuedEntry
+	readers chan struct{}         // a semaphore of maxReaders
+	err     atomic.Pointer[error] // the first error of the sink
+	ended   chan struct{}         // closed when the sink has all entries
 }
 
-func (d *dirReader) deliver() {
-	d.delivery = &delivery{queue: make(chan *ahead, maxAhead), readers: make(chan struct{}, maxReaders), ended: make(chan struct{})}
+func (d *dirReader) startDelivery() {
+	d.delivery = &delivery{queue: make(chan *queuedEntry, maxAhead), readers: make(chan struct{}, maxReaders), ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
 		for a := range d.queue {
@@ -59,26 +59,26 @@ func (d *dirReader) deliver() {
 	}()
 }
 
-// delivered returns when the sink has everything, and its first error.
-func (d *dirReader) delivered() error {
+// endDelivery waits until the sink has all entries, and returns the first error of the sink.
+func (d *dirReader) endDelivery() error {
 	close(d.queue)
 	<-d.ended
-	return d.failed()
+	return d.sinkError()
 }
 
-func (d *dirReader) failed() error {
+func (d *dirReader) sinkError() error {
 	if err := d.err.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// add queues an entry. It fails if the sink has failed by now.
+// add queues an entry. It returns the error of the sink, if the sink has failed before.
 func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 
-// addFile is add for an entry whose data comes from a file, which it closes.
+// addFile is add for an entry whose data comes from a file. The file is closed after the sink has read it.
 func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
-	a := &ahead{Entry: e, file: f}
+	a := &queuedEntry{Entry: e, file: f}
 
 	if f != nil && e.DataSize() <= smallSize {
 		a.ready = make(chan struct{})
@@ -89,16 +89,16 @@ func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
 			b := make([]byte, e.DataSize())
 			n, err := io.ReadFull(e.Data, b)
 			if a.Data = bytes.NewReader(b[:n]); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-				a.Data = io.MultiReader(a.Data, failing{err})
+				a.Data = io.MultiReader(a.Data, errorReader{err})
 			}
 		}()
 	}
 
 	d.queue <- a
-	return d.failed()
+	return d.sinkError()
 }
 
-// failing is the end of a file that cannot be read.
-type failing struct{ err error }
+// An errorReader stands for the rest of a file that cannot be read.
+type errorReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f errorReader) Read([]byte) (int, error) { return 0, f.err }

@@ -16,42 +16,42 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// ReadChanges feeds to sink what a directory has that a tree, which was read from it before,
-// has not: what is new or changed as in ReadDir, and a whiteout for what is gone. A file of
-// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read. Longer paths than maxPath
-// are skipped: they cannot be merged.
+// ReadChanges feeds to sink the differences between a tree that was read from a directory and the directory now:
+// new and changed entries as in Read, and whiteouts for entries that were deleted. A file of
+// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read.
+// Paths longer than stream.MaxPath are left out, because they cannot be merged.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink stream.Sink, o ReadOptions) error {
 	d := newDirReader(ctx, sink, o)
 	d.src, d.before = src, before
 	return d.read(dir)
 }
 
-// justNow is how old a file must be at least. What changed later may change again without
-// another time, so it is read again the next time.
-const justNow = 2 * time.Second
+// settleTime is how old the last change of a file must be. A file that changed later may change again with
+// the same change time, so the next ReadChanges reads it again.
+const settleTime = 2 * time.Second
 
 // inodeBits are the lowest bits of a time in nanoseconds that have a hash of the inode number
-// instead. They are a millisecond, which is less than justNow.
+// instead. They are a millisecond, which is less than settleTime.
 const inodeBits = 20
 
-// changeTime is the time of the last change of a file, with its inode number: two files that were
-// exchanged have another one.
+// changeTime returns the time of the last change of a file, with a hash of its inode number: two files that were
+// exchanged have other change times.
 func changeTime(st *unix.Stat_t) int64 {
 	const odd = 0x9e3779b97f4a7c15 // Fibonacci hashing
 	return timeOf(st.Ctim)&^(1<<inodeBits-1) | int64(st.Ino*odd>>(64-inodeBits))
 }
 
-// readTime is the changeTime of a file that is read now. If the file may change again without
-// another time, it is one that the file never has.
+// readTime returns the changeTime of a file that is read now. If the file may change again with the same
+// change time, it returns a time that the file never has.
 func readTime(st *unix.Stat_t) int64 {
 	at := changeTime(st)
-	if time.Since(time.Unix(0, timeOf(st.Ctim))) < justNow {
+	if time.Since(time.Unix(0, timeOf(st.Ctim))) < settleTime {
 		at ^= 1
 	}
 	return at
 }
 
-// birthTime is when an open file was created, 0 if its file system does not record it. It
+// birthTime returns when an open file was created, 0 if its file system does not record that. It
 // distinguishes a file from an earlier one with the same inode number.
 func birthTime(fd int) int64 {
 	var st unix.Statx_t
@@ -62,7 +62,7 @@ func birthTime(fd int) int64 {
 	return t
 }
 
-// unchanged reports whether a file is as the tree has it.
+// unchanged reports whether the status of a file equals the one in the tree.
 func unchanged(n *tree.Inode, fd int, st *unix.Stat_t) bool {
 	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == changeTime(st) &&
 		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(birthTime(fd), n.Mtime)
@@ -81,14 +81,14 @@ func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) 
 	return d.before.Get(d.src, e.Ino)
 }
 
-// gone feeds a whiteout for what is no longer in a directory. The names are sorted.
-func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
+// addWhiteouts feeds a whiteout for each entry of was that is not among names, the sorted names of the directory now.
+func (d *dirReader) addWhiteouts(at string, was *tree.Inode, names []string) error {
 	if was == nil || !was.IsDir() {
 		return nil
 	}
 	var gone []string
 	if err := was.Dir.List(d.src, 0, func(e tree.Dirent, _ uint64) bool {
-		if _, is := slices.BinarySearch(names, e.Name); !is && d.only.has(path.Join(at, e.Name)) {
+		if _, is := slices.BinarySearch(names, e.Name); !is && d.o.only.has(path.Join(at, e.Name)) {
 			gone = append(gone, e.Name)
 		}
 		return true
@@ -98,7 +98,7 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 
 	for _, name := range gone {
 		if len(path.Join(at, name)) > stream.MaxPath {
-			continue // it is not in the copy
+			continue // such a long path was not copied
 		}
 		if err := d.add(stream.Entry{Path: path.Join(at, name), Whiteout: true}); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (d *dirReader) gone(at string, was *tree.Inode, names []string) error {
 	return nil
 }
 
-// ChangedFile reports whether a change counts as a changed file, or is in a git directory. A time
+// ChangedFile reports whether a change counts as a changed file, or is in a git directory. A new time
 // alone is no change.
 func ChangedFile(c tree.Change) (file, inGit bool) {
 	is := c.After
@@ -123,5 +123,5 @@ func ChangedFile(c tree.Change) (file, inGit bool) {
 	return !inGit, inGit
 }
 
-// NothingApplied is the result of an apply without changes.
+// NothingApplied returns the result of an apply without changes.
 func NothingApplied(dir string) *Applied { return &Applied{Dir: dir, Paths: []graft.PathChange{}} }

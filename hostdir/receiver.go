@@ -11,10 +11,10 @@ import (
 // A Receiver is the directory that changes are applied to.
 type Receiver struct{ pl *planner }
 
-// Path is the path of the directory, without symbolic links.
+// Path returns the path of the directory, without symbolic links.
 func (r Receiver) Path() string { return r.pl.host.path }
 
-// Resolved returns where a directory in it is, without following symbolic links.
+// Resolved returns the absolute path of a directory in it. It follows no symbolic links.
 func (r Receiver) Resolved(p *tree.Path) (string, error) {
 	fd, err := r.pl.host.walk(p)
 	if err != nil {
@@ -24,13 +24,13 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 	return os.Readlink(procPath(fd))
 }
 
-// IsFile reports whether there is something other than a directory at a path.
+// IsFile reports whether an entry other than a directory is at a path.
 func (r Receiver) IsFile(p *tree.Path) bool {
 	at, err := r.pl.host.look(p)
 	return err == nil && at.exists && !at.isDir()
 }
 
-// IsBase reports whether the directory has the file of the base at a path, or as the base none.
+// IsBase reports whether the directory has the file of the base at a path, or both have none.
 func (r Receiver) IsBase(name string) bool {
 	p, err := tree.ParsePath(name)
 	if err != nil {

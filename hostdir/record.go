@@ -11,14 +11,14 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// An extent is a set of paths of a directory.
-type extent struct {
+// A pathSet is a set of paths in a directory.
+type pathSet struct {
 	all   bool
-	paths map[string]bool // true: with all paths below
+	paths map[string]bool // true if all paths below are in the set, too
 }
 
-// has reports whether a path is in the extent. A nil extent has all paths.
-func (x *extent) has(p string) bool {
+// has reports whether a path is in the set. A nil set has all paths.
+func (x *pathSet) has(p string) bool {
 	if x == nil || x.all {
 		return true
 	}
@@ -36,17 +36,17 @@ func (x *extent) has(p string) bool {
 }
 
 // add adds a path and the directories above it.
-func (x *extent) add(p string, below bool) {
+func (x *pathSet) add(p string, below bool) {
 	x.paths[p] = x.paths[p] || below
 	for p = path.Dir(p); p != "."; p = path.Dir(p) {
 		x.paths[p] = x.paths[p]
 	}
 }
 
-// extent returns the paths that the steps may change. If a file has several names, these are all paths:
-// the others may be anywhere.
-func (pl *planner) extent() *extent {
-	x := &extent{paths: make(map[string]bool)}
+// changedPaths returns the paths that the steps may change. If a file has several names, these are all paths,
+// because its other names may be anywhere.
+func (pl *planner) changedPaths() *pathSet {
+	x := &pathSet{paths: make(map[string]bool)}
 	for _, d := range pl.steps {
 		if d.change.Path == nil {
 			continue
@@ -63,14 +63,14 @@ func (pl *planner) extent() *extent {
 	return x
 }
 
-// record calls run between the two calls of Record.
-func (pl *planner) record(run func() error) error {
+// recordAround calls run between the two calls of Record.
+func (pl *planner) recordAround(run func() error) error {
 	if pl.o.Record == nil || len(pl.res.Paths)+len(pl.res.Git) == 0 {
 		return run()
 	}
 
 	o := pl.o.Read
-	o.only = pl.extent()
+	o.only = pl.changedPaths()
 	call := func(ctx context.Context, after bool) error {
 		return pl.o.Record(after, func(was *tree.State, sink stream.Sink) error {
 			return ReadChanges(ctx, pl.res.Dir, pl.o.Source, was, sink, o)
@@ -88,7 +88,8 @@ func (pl *planner) record(run func() error) error {
 	return errors.Join(err, call(context.WithoutCancel(pl.ctx), true))
 }
 
-// lookAgain takes over the new change times of files that only became readable, for a moment, to be read.
+// lookAgain updates the change times of files that were made readable for a moment, to be recorded:
+// for the writer, such a file has not changed.
 func (pl *planner) lookAgain() error {
 	for _, d := range pl.steps {
 		if !d.seen.exists || d.seen.st.Mode&unix.S_IRUSR != 0 {

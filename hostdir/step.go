@@ -2,71 +2,71 @@ package hostdir
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// A step is one path that differs: what is to be done there, and how far that is.
+// A step is the action for one path, and how far it has come.
 //
 // The planner decides the action, and the writer never changes it. The writer promises: if it is killed
-// at any moment, each path is as before or as it is to be, nothing that a person made is gone, and a
-// second run does the rest. So everything is written under temporary names, and a rename places it.
-// Until the first path is placed, nothing has changed. The name of a temporary file tells the next run
-// whether to remove it (see replacedName), and a file that is not the planned one is never replaced
+// at any moment, each path has its old or its new version, no file that only the directory has is lost, and a
+// second apply does the rest. So files are written under temporary names, and a rename places each.
+// Until the first path is placed, the directory has not changed. By the name of a temporary file, the next apply
+// knows whether to remove it (see replacedName). A file that changed since it was planned is never replaced
 // (see put). One exception: a file that only its owner could replace is overwritten (write_over.go), and
-// each of its bytes is then the old or the new one.
+// each of its bytes is the old or the new one if that is interrupted.
 //
 //	action      planned → staged                      → placed            → done
 //	keep        –                                                           its time is set
-//	attributes  the right to set them was looked for                        they are set
-//	write       the file is there by a temporary      it has its name     what it shares with other
-//	            name, or how says what is in its place                    names is set, too
-//	makeDir     as a file; its entries are made in it it has its name       its time is set
-//	remove      the right to remove was looked for                          it is gone
+//	attributes  the right to set them was checked                           they are set
+//	write       the file has a temporary name, or how it has its name     the attributes that it shares
+//	            says how it gets its bytes                                with other names are set, too
+//	makeDir     as for a file, with its entries       it has its name     its time is set
+//	remove      the right to remove it was checked                          it is removed
 //
 // No step goes back. An error or an end before placed discards what was staged.
 type step struct {
 	change tree.Change
 	seen   hostEntry // what the directory had at the path when it was planned
 	action action
-	file   *hostFile // nil for a directory, and for no file
+	file   *hostFile // nil for a directory, and for a path that is removed
 
 	state state
-	how   placing
-	temp  string     // the temporary name of what was staged, "" for none
-	from  *tree.Path // of moveName: where the file is
-	// source is the step of the path that from was first.
+	how   placement
+	temp  string     // the temporary name of the staged file, "" for none
+	from  *tree.Path // for moveName: the present path of the file
+	// source is, for moveName, the step of the path that from was at first.
 	source *step
 }
 
-// An action is what is done at one path.
+// An action is the kind of change of one path.
 type action uint8
 
 const (
-	keep       action = iota // it is as it is to be, but for its time
-	attributes               // a file or directory that stays gets others
+	keep       action = iota // the path has its planned version, except for its time
+	attributes               // a file or directory that stays gets other attributes
 	write                    // a file is written anew
 	makeDir
 	remove
 )
 
-// A state is how far a step is.
+// A state is how far a step has come.
 type state uint8
 
 const (
 	planned state = iota
 	staged
-	placed // the path is as it is to be, but for what files have in common
+	placed // the path has its new version, except for attributes that it shares with other names
 	done
 )
 
-// A placing is how a file gets to its path. It is decided when it is staged.
-type placing uint8
+// A placement is the way in which a file gets to its path. It is decided when the file is staged.
+type placement uint8
 
 const (
-	rename    placing = iota // from its temporary name
-	overwrite                // the bytes of the file there are replaced
-	moveName                 // a name that the file loses is renamed
-	stays                    // it is there: another name of it was overwritten
+	rename    placement = iota // from its temporary name
+	overwrite                  // the bytes of the file there are replaced
+	moveName                   // a name that the file loses is renamed to it
+	stays                      // the file is at the path already: another name of it was overwritten
 )
 
-// was is the version of the directory, nil for a new file. Attributes that it shares with change.After stay.
+// was returns the version of the directory, nil for a new file. Attributes that are equal in it and in change.After stay.
 func (s *step) was() *tree.Inode {
 	if s.file != nil {
 		return s.file.was

@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A textLog is a log of unsealed bytes over the log of a source. It has the texts that a plan made, and the
-// files of the directory, which it reads when a merge does.
+// A textLog adds contents to the log of a source: the texts that a plan makes, and the
+// files of the directory, which are read when the merge reads them. Each content has a payload below 0 in it.
 type textLog struct {
 	content.Log
 	host  *host
@@ -22,13 +22,13 @@ type textLog struct {
 	end   int64    // of texts
 	files []*tree.Path
 	open  *os.File // the file that was read last, nil for none
-	last  int64    // its payload
+	last  int64    // the payload of open
 }
 
-// storedText is the payload of texts. Those of files are lower. A journal has none below 0.
+// storedText is the payload of all texts. Files have lower ones. The log below has no payloads below 0.
 const storedText = -1
 
-// over returns the log over another one.
+// over sets the log below, and returns the textLog.
 func (l *textLog) over(below content.Log) content.Log {
 	l.Log = below
 	return l
@@ -42,7 +42,7 @@ func (l *textLog) close() {
 	}
 }
 
-// store stores a text.
+// store stores a text, and returns it as a content.
 func (l *textLog) store(_ context.Context, r io.Reader) (*content.Content, error) {
 	if l.texts == nil {
 		f, err := os.CreateTemp("", "amberfs-apply-*")
@@ -65,11 +65,11 @@ func (l *textLog) store(_ context.Context, r io.Reader) (*content.Content, error
 	return c, c.Write(nil, 0, n, at, storedText)
 }
 
-// ofFile returns the contents of a file of the directory, without its holes.
+// ofFile returns the content of a file of the directory, with its holes.
 func (l *textLog) ofFile(p *tree.Path, size int64) (*content.Content, error) {
 	l.files = append(l.files, p)
 	payload := storedText - int64(len(l.files))
-	parts := []content.Part{{N: size}} // all is data
+	parts := []content.Part{{N: size}} // without holes
 
 	f, err := l.file(payload)
 	if err == nil {
@@ -91,7 +91,7 @@ func (l *textLog) ofFile(p *tree.Path, size int64) (*content.Content, error) {
 	return c, c.Truncate(nil, size)
 }
 
-// file opens the file with a payload. The next call closes it.
+// file opens the file with a payload. The next call may close it.
 func (l *textLog) file(payload int64) (f *os.File, err error) {
 	if l.open != nil && l.last == payload {
 		return l.open, nil
@@ -119,5 +119,5 @@ func (l *textLog) ReadAt(p []byte, at, payload int64) error {
 		_, err = f.ReadAt(p, at)
 	}
 
-	return errs.Except(err, io.EOF) // it became shorter: the writer sees that it changed
+	return errs.Except(err, io.EOF) // the file became shorter: the writer finds that it changed
 }

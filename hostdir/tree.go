@@ -17,8 +17,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A hostTree is a directory as a tree, which a merge can read: the base, with what the directory has at
-// the paths that were read. The other paths are assumed to be as in the base.
+// A hostTree is a directory as a tree for the merge: the base, with the directory's entries at
+// the paths that were read. All other paths are assumed to be as in the base.
 type hostTree struct {
 	host      *host
 	src       *tree.Source
@@ -27,14 +27,14 @@ type hostTree struct {
 	ctx       context.Context
 
 	edit   *tree.Editor
-	places map[string]hostEntry // of the paths that were read
-	listed map[string]bool      // directories that were read with all below
-	owners map[uint64]hostFile  // where the files are that were read, by their numbers in the tree
-	number map[fileID]uint64    // of the files that were read
-	last   uint64               // number of a file that the base does not have; they count down
+	places map[string]hostEntry // the entries at the paths that were read
+	listed map[string]bool      // directories that were read with all entries below
+	owners map[uint64]hostFile  // the files that were read, by their inode numbers in the tree
+	number map[fileID]uint64    // the inode numbers in the tree of the files that were read
+	last   uint64               // the next inode number of a file that the base does not have; they count down
 }
 
-// hostEpoch is the epoch of changes to the tree of a directory. No state has it.
+// hostEpoch is the epoch of changes to a hostTree. No state of a store has it.
 const hostEpoch = math.MaxUint64 - 1
 
 func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) *hostTree {
@@ -47,7 +47,7 @@ func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) 
 // at returns the inode at a path, nil if there is none.
 func (h *hostTree) at(name string) (*tree.Inode, error) { return h.edit.State.At(h.src, name) }
 
-// read reads what the directory has at a path.
+// read reads the directory's entry at a path into the tree.
 func (h *hostTree) read(p *tree.Path) error {
 	name := p.String()
 	if _, done := h.places[name]; done {
@@ -81,7 +81,7 @@ func (h *hostTree) read(p *tree.Path) error {
 	return err
 }
 
-// readBelow reads a path and, if it is a directory, all below.
+// readBelow reads a path and, if it is a directory, all entries below.
 func (h *hostTree) readBelow(p *tree.Path) error {
 	if err := h.read(p); err != nil || h.listed[p.String()] || !h.places[p.String()].isDir() {
 		return err
@@ -90,7 +90,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 
 	entries, err := h.host.list(p)
 	if errors.Is(err, unix.EACCES) {
-		return nil // it counts as not changed since the base
+		return nil // the directory counts as unchanged since the base
 	}
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), h.host.temps) {
-			continue // it is swept
+			continue // a temporary name, which the writer sweeps
 		}
 		if err := h.readBelow(p.Entry(e.Name())); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	return h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
 }
 
-// remove removes what the tree has at a path, if it has something, and returns the directory with the path.
+// remove removes was, the inode at a path, if it is not nil. It returns the number of the directory with the path.
 func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err error) {
 	n, err := h.edit.State.Resolve(h.src, p.Dir.String())
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err err
 	return n.Ino, h.edit.Err()
 }
 
-// put gives a path the file that the directory has there. was is the inode that the tree has.
+// put adds the directory's entry at a path to the tree. was is the inode that the tree has there, or nil.
 func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	isDir := at.isDir()
 	if number, known := h.number[at.id()]; known && !isDir {
@@ -163,8 +163,8 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	return h.edit.Err()
 }
 
-// continues reports whether the file at a name of was has its number: no other file that was read has it
-// and, if there are several names, it has the same contents.
+// continues reports whether n, the file at a name of was, gets the inode number of was: no other file that was read
+// has it and, if was has several names, the contents are equal.
 func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
 	if was == nil || was.Type() != n.Type() {
 		return false, nil
@@ -175,7 +175,7 @@ func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
 	return tree.SameData(h.src, was, n)
 }
 
-// link gives a path a file that has another name.
+// link makes a path a further name of a file in the tree.
 func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
 	if was != nil && was.Ino == number {
 		return nil
@@ -189,7 +189,7 @@ func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
 	return h.edit.Err()
 }
 
-// inode describes what the directory has at a path. same is set if it equals was.
+// inode returns the directory's entry at a path as an inode. same reports whether it equals was.
 func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.Inode, same bool, err error) {
 	st := &at.st
 	n = &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Nlink: 1, Mtime: timeOf(st.Mtim)}
@@ -220,7 +220,7 @@ func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.I
 	return n, same, err
 }
 
-// keepOwner gives an inode the owner that the base or, without it, the workspace has, unless root applies:
+// keepOwner gives an inode the owner in the base or else in the workspace, unless root applies:
 // other users do not change owners.
 func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
 	if os.Geteuid() == 0 {
@@ -237,8 +237,8 @@ func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
 	return nil
 }
 
-// data sets the contents of a file that is no directory. They are those of the base or of the workspace if
-// they are equal.
+// data sets the contents of a file that is no directory. If they equal the contents in the base or in the
+// workspace, they are set to these, so that the merge need not compare bytes.
 func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 	switch n.Type() {
 	case unix.S_IFLNK:
@@ -273,7 +273,7 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 		}
 	}
 
-	if n.IsRegular() && h.texts.open == nil { // it may not be read: it has bytes that no other file has
+	if n.IsRegular() && h.texts.open == nil { // it cannot be read, and gets random bytes, which equal no other file's
 		n.Content, err = h.texts.store(h.ctx, strings.NewReader("\x00"+rand.Text()))
 		return err
 	}
@@ -286,21 +286,21 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 	return err
 }
 
-// sameData reports whether a file of the directory has the contents of an inode. A file that may not be read
-// has them if it has the same time.
+// sameData reports whether a file of the directory has the contents of an inode. A file that cannot be read
+// counts as equal if it has the same modification time.
 func (h *hostTree) sameData(n, v *tree.Inode) (bool, error) {
 	same, err := tree.SameData(h.src, n, v)
 	switch k := errs.ScriptKind(err); {
 	case errors.Is(err, unix.EACCES):
 		return n.Mtime == v.Mtime, nil
 	case err != nil && (k == errs.NotExist || k == errs.Damaged):
-		return false, nil // the file changed before the import had read it
+		return false, nil // the import could not read this version, because the file changed
 	}
 	return same, err
 }
 
-// halfWritten reports whether an apply was killed while it overwrote a file. Such a file counts as not
-// changed since the base.
+// halfWritten reports whether an apply was killed while it overwrote a file. Such a file counts as
+// unchanged since the base.
 func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) (bool, error) {
 	st := at.st
 	if os.Geteuid() == 0 || was == nil || is == nil || was.Ino != is.Ino || !is.IsRegular() ||
@@ -344,7 +344,7 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 	return true, nil
 }
 
-// hasOnly reports whether the directory has something below a path that the base has not.
+// hasOnly reports whether the directory has an entry below a path that the base does not have.
 func (h *hostTree) hasOnly(name string) (bool, error) {
 	only := false
 	err := h.edit.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
@@ -355,7 +355,7 @@ func (h *hostTree) hasOnly(name string) (bool, error) {
 	return only, err
 }
 
-// isInWay reports whether a file is in the place of a directory above a path.
+// isInWay reports whether a file is at the path of a directory above a path.
 func (h *hostTree) isInWay(name string) (bool, error) {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if n, err := h.at(dir); err != nil || n != nil {

@@ -13,21 +13,22 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A writer does what a planner decided. It needs no planner: steps are all that it knows.
+// A writer carries out the steps of a plan. It does not use the planner.
 type writer struct {
 	ctx   context.Context
-	o     ApplyOptions // Source, Base, Now, Prefetch and Progress
+	o     ApplyOptions // only Source, Base, Now, Undo, Prefetch and Progress are used
 	host  *host
 	res   *Applied
 	repos Repositories
 
-	steps   []*step                // in the order of paths, a directory before its entries
-	staged  []*step                // what is placed by a rename or an overwrite, in the order of staging
-	dirs    map[string]*touchedDir // in which names are made or removed
-	touched map[uint64]bool        // inodes of which this run made or removed a name; true: it changed the bytes, too
-	reached func(*step)            // for tests: called when a step has another state
+	steps   []*step                // sorted by path, a directory before its entries
+	staged  []*step                // the steps that a rename or an overwrite places, in the order of staging
+	dirs    map[string]*touchedDir // the directories in which names are made or removed, by path
+	touched map[uint64]bool        // inodes of which this apply made or removed a name; true if it changed the bytes, too
+	reached func(*step)            // for tests: called after each change of a step's state
 }
 
+// touch records that this apply makes or removes a name of an inode.
 func (w *writer) touch(ino uint64) {
 	if _, ok := w.touched[ino]; !ok {
 		w.touched[ino] = false
@@ -38,8 +39,8 @@ func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writ
 	return &writer{ctx: ctx, o: o, host: h, res: res, dirs: make(map[string]*touchedDir), touched: make(map[uint64]bool)}
 }
 
-// run writes everything under temporary names, and then renames it. It returns when that is on disk.
-// Until the last file is written, nothing has changed.
+// run stages all steps, and then places them. It returns when the directory is on disk.
+// Until all files are staged, the directory has not changed.
 func (w *writer) run() error {
 	defer w.discard()
 
@@ -96,8 +97,9 @@ func (w *writer) run() error {
 	return fmt.Errorf("%w; %d of %d changes were applied: run it again for the rest", err, w.res.Changed, len(all))
 }
 
+// stageAll stages all steps, in the order of paths.
 func (w *writer) stageAll() error {
-	// Other names of a file that is overwritten are links to it.
+	// Files that may be overwritten come first: their other names become links to them.
 	for _, s := range w.steps {
 		if f := s.file; f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
 			if err := w.stage(s); err != nil {
@@ -151,10 +153,10 @@ func (w *writer) stageAll() error {
 	return w.ctx.Err()
 }
 
-// commit gives what is staged its names. It is not interrupted. A file loses its old name after it
-// has the new one, except where the old name is in the way.
+// commit gives the staged files their names. It does not end with the context. A file loses its old name after it
+// has the new one, unless a file is to be placed at the old name.
 func (w *writer) commit() error {
-	room := make(map[string]bool) // directories that something else replaces
+	room := make(map[string]bool) // directories that a file replaces
 	for _, s := range w.steps {
 		room[s.change.Path.String()] = s.action == write && s.seen.isDir()
 	}
@@ -197,9 +199,9 @@ func (w *writer) commit() error {
 			if err := w.finishDir(s); err != nil {
 				return err
 			}
-			w.reach(s, done)
+			w.advance(s, done)
 
-		case s.action != keep: // a rename into it may have changed its time
+		case s.action != keep: // a rename into the new directory may have changed its time
 			if err := w.setTime(s); err != nil {
 				return err
 			}
@@ -213,8 +215,8 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// reach notes how far a step is.
-func (w *writer) reach(s *step, to state) {
+// advance sets the state of a step, unless the step has come further.
+func (w *writer) advance(s *step, to state) {
 	if s.action != keep && s.state < placed && to >= placed {
 		w.res.Paths = append(w.res.Paths, graft.PathChangeOf(graft.StepOf(s.change)))
 	}
@@ -225,11 +227,11 @@ func (w *writer) reach(s *step, to state) {
 	}
 }
 
-// check fails if a path is not what it was when it was planned. This run may have made or
+// check fails if the entry at a path changed since it was planned. This apply may have made or
 // removed another name of its file.
 func (w *writer) check(s *step) error {
 	if s.seen.unreachable != nil {
-		return nil // what is above it is new
+		return nil // this apply makes the directory above it
 	}
 	now, err := w.host.look(s.change.Path)
 	if err != nil {
@@ -242,7 +244,7 @@ func (w *writer) check(s *step) error {
 	return nil
 }
 
-// differs reports whether a file was changed, but for what this run did to it by another name.
+// differs reports whether a file changed since it was planned, except by this apply through another name.
 func (w *writer) differs(s *step, now hostEntry) bool {
 	if now.isDir() {
 		now.st.Mode, _ = w.host.closedMode(s.change.Path, now.st.Mode)
@@ -261,15 +263,15 @@ func (w *writer) differs(s *step, now hostEntry) bool {
 	return s.seen.changed(now)
 }
 
-// copiedUp reports whether this run has moved the file of a step to the upper layer of overlayfs, by
+// copiedUp reports whether this apply has moved the file of a step to the upper layer of overlayfs, by
 // another or by this name. Then a file of the lower layer with several names gets another inode.
 func (w *writer) copiedUp(s *step) bool {
 	_, touched := w.touched[s.seen.st.Ino]
 	return touched && w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1
 }
 
-// begin is check before the file of a step changes, or loses a name.
-func (w *writer) begin(s *step) error {
+// checkAndTouch is check, and touch for the file of a step that changes or loses a name.
+func (w *writer) checkAndTouch(s *step) error {
 	err := w.check(s)
 	if s.seen.exists {
 		w.touch(s.seen.st.Ino)
@@ -282,7 +284,7 @@ func (w *writer) remove(s *step) error {
 	if s.action != remove || s.state >= placed || !s.seen.exists {
 		return nil
 	}
-	if err := w.begin(s); err != nil {
+	if err := w.checkAndTouch(s); err != nil {
 		return err
 	}
 
@@ -297,13 +299,13 @@ func (w *writer) remove(s *step) error {
 		err = w.removeSeen(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
-		return nil // it has files that only the directory has
+		return nil // the directory has files that only the host has
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
 	}
 
-	w.reach(s, done)
+	w.advance(s, done)
 	w.host.forget()
 
 	return nil
@@ -312,9 +314,9 @@ func (w *writer) remove(s *step) error {
 // place renames the staged file of a step to its final name.
 func (w *writer) place(s *step) error {
 	if s.state >= placed {
-		return nil // with another one
+		return nil // move has placed it together with another file
 	}
-	if err := w.begin(s); err != nil {
+	if err := w.checkAndTouch(s); err != nil {
 		return err
 	}
 
@@ -342,7 +344,7 @@ func (w *writer) place(s *step) error {
 	s.temp = ""
 	delete(w.host.alias, p.String())
 	w.host.forget()
-	w.reach(s, placed)
+	w.advance(s, placed)
 
 	return nil
 }
@@ -363,10 +365,10 @@ func (w *writer) finish(s *step) error {
 			return nil
 		}
 		f.set = true
-		return w.setTime(s) // it is the same but for the time
+		return w.setTime(s) // only the time differs
 
 	case s.action == attributes || s.how == stays:
-		if err := w.begin(s); err != nil {
+		if err := w.checkAndTouch(s); err != nil {
 			return err
 		}
 		fallthrough
@@ -377,23 +379,23 @@ func (w *writer) finish(s *step) error {
 		}
 	}
 
-	w.reach(s, done)
+	w.advance(s, done)
 
 	return nil
 }
 
-// discard removes what was staged and has not got its name.
+// discard removes the staged files that have not got their names.
 func (w *writer) discard() {
 	for _, s := range slices.Backward(w.staged) {
 		dir, err := w.host.dirOf(s.change.Path)
 		switch {
 		case err != nil || s.temp == "":
-		case s.how == moveName: // it has no other name
+		case s.how == moveName: // the file has no other name, and is kept
 			if kept, err := setAside(dir, s.temp); err == nil {
 				w.res.skip(s.change.Path.Dir.Entry(kept), "the file from "+s.from.Short()+", which could not get its name")
 			}
 		default:
-			_ = removeBelow(dir, s.temp) // the next run tries again
+			_ = removeBelow(dir, s.temp) // if it fails, the next apply removes it
 		}
 	}
 

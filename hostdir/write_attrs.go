@@ -32,7 +32,7 @@ func (w *writer) mayChangeAttrs(s *step) error {
 	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
 }
 
-// onlyUserXattrs reports whether only extended attributes change that need no more than the right
+// onlyUserXattrs reports whether the only changes are of extended attributes user.*, which need just the right
 // to write the file.
 func (w *writer) onlyUserXattrs(s *step, was *tree.Inode) bool {
 	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
@@ -52,7 +52,7 @@ func inGroup(gid int) bool {
 func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
 	has, err := statAt(dir, name)
 	if err == nil {
-		err = own(dir, name, was, n, has)
+		err = setOwner(dir, name, was, n, has)
 	}
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func chmodIn(dir int, name string, mode uint32) error {
 	return unix.Chmod(procPath(fd), mode)
 }
 
-// own gives a file its owner and group. A new file of an ordinary user belongs to that user.
-func own(dir int, name string, was, n *tree.Inode, has hostEntry) error {
+// setOwner sets the owner and group of a file. A new file of an ordinary user stays the user's.
+func setOwner(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 	uid, gid, root := -1, -1, os.Geteuid() == 0
 	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
 		uid = int(n.UID)
@@ -109,7 +109,7 @@ func own(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 
 	err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	if !root && was == nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
-		return nil // it keeps the group that the directory gave it
+		return nil // the file keeps the group that it got from its directory
 	}
 
 	return err
@@ -131,7 +131,7 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has ho
 
 	names := threeway.ChangedXattrs(was, n)
 	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
-		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call does
+		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, so does the next call, which is reported
 	}
 
 	for _, name := range names {
@@ -151,14 +151,14 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has ho
 	return nil
 }
 
-// isAgain reports whether a file that a step writes replaces one of the same inode.
+// isAgain reports whether a file that a step writes replaces another version of the same file.
 func (w *writer) isAgain(s *step) bool {
 	n, was := s.change.After, s.file.was
 	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
 
-// setMtime sets the time of a file. A file of another user gets the present time, if it may be
-// written.
+// setMtime sets the modification time of a file. A file of another user gets the present time, if the user may
+// write it.
 func setMtime(dir int, name string, mtime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, filetime.Timespec(mtime)}
 	err := unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isApart reports whether a name of a file is one of another file now: overlayfs copied the names of
-// a file of its lower layer apart, when the first of them changed.
+// isApart reports whether a name of a file is a name of another file now: overlayfs copies each name of
+// a file of its lower layer to a file of its own, when the first of them changes.
 func (w *writer) isApart(s *step, f *hostFile) bool {
 	if f.at == nil || s.how == overwrite || !w.copiedUp(s) {
 		return false
@@ -18,7 +18,7 @@ func (w *writer) isApart(s *step, f *hostFile) bool {
 	return err == nil && terr == nil && !here.isFile(there)
 }
 
-// linkKept makes the name tmp a link to a file of the directory. Where that is not allowed, as for
+// linkKept makes the name tmp a link to a file of the directory. If that is not allowed, as for
 // another user's file, a name that the file loses is renamed later.
 func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
 	from, err := w.host.walk(f.at.Dir)
@@ -37,7 +37,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 		return false, err
 	}
 	if errors.Is(err, unix.EXDEV) || f.was == nil {
-		return false, nil // it is a file of its own
+		return false, nil // the name gets a file of its own
 	}
 
 	source := w.leaving(f)
@@ -51,7 +51,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 	return true, nil
 }
 
-// cannotLink reports whether a link is not possible there. Other errors, such as a full disk, may
+// cannotLink reports whether a link of the file is impossible. Other errors, such as a full disk, may
 // pass.
 func cannotLink(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
@@ -72,8 +72,8 @@ func (w *writer) isTaken(s *step) bool {
 	return slices.ContainsFunc(w.staged, func(other *step) bool { return other.source == s })
 }
 
-// moveAll renames files that cannot be linked, before other files get their old names. Those whose
-// new directory has a temporary name are renamed after it, unless their old name is needed.
+// moveAll renames files that cannot be linked, before other files get their old names. Files whose
+// new directory has a temporary name are renamed after the directory, unless another file needs their old name.
 func (w *writer) moveAll(replaced map[string]bool) error {
 	for _, s := range w.staged {
 		if s.how == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.After != nil) {
@@ -90,7 +90,7 @@ func (w *writer) moveAll(replaced map[string]bool) error {
 func (w *writer) move(s *step) error {
 	source := s.source
 	if source.seen.exists && source.state < placed {
-		if err := w.begin(source); err != nil {
+		if err := w.checkAndTouch(source); err != nil {
 			return err
 		}
 	}
@@ -113,17 +113,19 @@ func (w *writer) move(s *step) error {
 
 	switch {
 	case source.change.After == nil:
-		w.reach(source, placed)
+		w.advance(source, placed)
 	case other == nil:
 		source.seen = hostEntry{}
 	case other == source:
 		other.file.at = other.change.Path
-		w.reach(other, placed)
+		w.advance(other, placed)
 	}
 
 	return nil
 }
 
+// moveTo renames the file of a step from s.from to its path or, if a directory is there, to a temporary name. With
+// exchange, the file at the path gets the name s.from.
 func (w *writer) moveTo(s *step, exchange bool) error {
 	from, err := w.host.walk(s.from.Dir)
 	if err != nil {
@@ -140,7 +142,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
 	case s.seen.isDir():
-		temp := w.replacedName("", "") // it is never swept
+		temp := w.replacedName("", "") // such a name is never swept
 		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
 			s.temp = temp
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// If a new file replaced one of another user, or of a group that the user is not in, it would have
-// another owner. Such a file is overwritten instead, as the program in the workspace did. That is
+// If a new file replaced a file of another user, or of a group that the user is not in, it would have
+// another owner. Such a file is overwritten instead, as the program in the workspace did. An overwrite is
 // not atomic. If it is interrupted, each byte is the old or the new one, which the next apply
 // recognizes (halfWritten).
 
-// keepOwner has a file overwritten if what was staged for it has another owner or group than n.
+// keepOwner marks a file for an overwrite if the file that was staged for it has another owner or group than n.
 func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	has, err := statAt(dir, tmp)
 	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
@@ -40,14 +40,14 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	return nil
 }
 
-// markOverwrite has a file overwritten. Its other names stay links to it.
+// markOverwrite marks a file for an overwrite. Its other names stay links to it.
 func (w *writer) markOverwrite(s *step) {
 	s.how = overwrite
 	s.file.at, s.file.id = s.change.Path, s.seen.id()
 }
 
-// inPlace reports whether a file can only be overwritten: the user may write it, but put
-// nothing beside it.
+// inPlace reports whether a file can only be overwritten: the user may write it, but create
+// no file in its directory.
 func (w *writer) inPlace(s *step) bool {
 	c := s.change
 	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || w.host.isNew(c.Path.Dir) {
@@ -66,7 +66,7 @@ func lockedDir(dir int) bool {
 	return errors.Is(unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS), unix.EACCES)
 }
 
-// newContent returns a file with the content that a step writes: the staged one, or one without a name.
+// newContent returns a file with the content that a step writes: the staged file, or a temporary one without a name.
 func (w *writer) newContent(dir int, s *step) (*os.File, error) {
 	if s.temp != "" {
 		return openIn(dir, s.temp, unix.O_RDONLY)
@@ -119,7 +119,7 @@ func copyOver(to, from *os.File) error {
 
 	parts, _, err := dataOf(from, st.Size())
 	if err != nil || parts == nil {
-		parts = []content.Part{{N: st.Size()}} // all is data
+		parts = []content.Part{{N: st.Size()}} // without holes
 	}
 
 	at := int64(0)

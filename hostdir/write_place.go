@@ -14,13 +14,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A touchedDir is a directory in which names are made or removed. Its time before that is restored,
-// unless the workspace has another one. After an apply that was interrupted, nobody knows it: the
+// A touchedDir is a directory in which names are made or removed. Its former time is restored,
+// unless the workspace has another one. After an apply that was interrupted, that time is not known: the
 // directory gets the workspace's time if it has the same names.
 type touchedDir struct {
 	path        *tree.Path
 	time        *unix.Timespec // nil: it is not known
-	swept       bool           // what an earlier apply left was removed
+	swept       bool           // the files that an earlier apply left were removed
 	interrupted bool           // an earlier apply began to change it
 }
 
@@ -85,7 +85,7 @@ func (w *writer) completed(t *touchedDir) *tree.Inode {
 	return n
 }
 
-// put gives what is staged its name. It removes the file that had the name when the step was
+// put gives a staged file its name. It removes the file that had the name when the step was
 // planned. Another file, such as one that an editor has just saved, stays.
 func (w *writer) put(dir int, s *step) error {
 	name := s.change.Path.Name
@@ -117,7 +117,7 @@ func (w *writer) put(dir int, s *step) error {
 		if err = unlink(dir, s.temp, out); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-		err = nil // a file was created in it meanwhile
+		err = nil // a program has created a file in it
 	}
 
 	if err == nil {
@@ -138,7 +138,7 @@ func (w *writer) put(dir int, s *step) error {
 	return w.keptError(dir, kept, s, err)
 }
 
-// exchange exchanges what is staged with what has its name. The temporary name identifies both, for
+// exchange exchanges a staged file with the file that has its name. The temporary name identifies both, for
 // sweep.
 func (w *writer) exchange(dir int, s *step) (ours hostEntry, err error) {
 	if ours, err = statAt(dir, s.temp); err != nil {
@@ -147,7 +147,7 @@ func (w *writer) exchange(dir int, s *step) (ours hostEntry, err error) {
 
 	key := ours.key()
 	if s.how == moveName {
-		key = "" // it has no other name, so it is never swept
+		key = "" // the file has no other name, so it must never be swept
 	}
 
 	temp := w.replacedName(key, w.host.seenKey(s.seen))
@@ -163,7 +163,7 @@ func (w *writer) exchange(dir int, s *step) (ours hostEntry, err error) {
 	return ours, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
 }
 
-// putOver is put where a file system cannot exchange names.
+// putOver is put for a file system that cannot exchange names.
 func (w *writer) putOver(dir int, s *step) error {
 	if s.seen.isDir() != s.change.After.IsDir() {
 		if err := unlink(dir, s.change.Path.Name, s.seen); err != nil {
@@ -187,7 +187,7 @@ func unlink(dir int, name string, what hostEntry) error {
 	return unix.Unlinkat(dir, name, 0)
 }
 
-// removeSeen removes a file. If another file has its name by now, that stays.
+// removeSeen removes the file that a step has seen. Another file that has its name now stays.
 func (w *writer) removeSeen(dir int, s *step) error {
 	name := s.change.Path.Name
 	temp, err := w.moveOut(dir, s)
@@ -257,7 +257,7 @@ func (w *writer) changedMeanwhile(s *step) error {
 	return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), w.res.Dir)
 }
 
-// mayTouch fails if the system would refuse to replace, change or remove what is at a path.
+// mayTouch fails if the system would refuse to replace, change or remove the file at a path.
 func (w *writer) mayTouch(s *step) error {
 	if !s.seen.exists {
 		return nil

@@ -165,7 +165,7 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 	s = &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
 	s.seen, err = h.look(s.change.Path)
 	must.OK(t, err)
-	must.OK(t, w.begin(s))
+	must.OK(t, w.checkAndTouch(s))
 	switch how {
 	case "not":
 	case "in place":

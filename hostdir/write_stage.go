@@ -15,22 +15,23 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// unfinished are the permissions that a directory has at least until its entries are complete.
-const unfinished = 0o700
+// ownerAccess are the permissions that a directory has, besides others, until its entries are complete.
+const ownerAccess = 0o700
 
-// stage creates what a step needs under a temporary name.
+// stage prepares a step, unless it is prepared already.
 func (w *writer) stage(s *step) error {
 	if s.action == keep || s.state != planned {
 		return nil
 	}
 	err := w.prepare(s)
 	if err == nil {
-		w.reach(s, staged)
+		w.advance(s, staged)
 	}
 
 	return err
 }
 
+// prepare checks whether a step is allowed, and creates its file or directory under a temporary name.
 func (w *writer) prepare(s *step) error {
 	c := s.change
 	if err := w.mayTouch(s); err != nil {
@@ -59,7 +60,7 @@ func (w *writer) prepare(s *step) error {
 	case s.action == makeDir && w.isUnread(c):
 		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case s.action == makeDir:
-		return w.stageDir(s, c.After.Mode&0o777|unfinished)
+		return w.stageDir(s, c.After.Mode&0o777|ownerAccess)
 	case w.inPlace(s):
 		w.markOverwrite(s)
 		s.file.first = s
@@ -78,7 +79,7 @@ func (w *writer) prepare(s *step) error {
 	return nil
 }
 
-// isUnread reports whether a new directory is one of another user that was moved, and whose contents
+// isUnread reports whether a new directory is another user's directory that was moved, and whose entries
 // could not be read: they exist only in the directory of the host. A copy without contents has no change
 // time, so it got the modification time.
 func (w *writer) isUnread(c tree.Change) bool {
@@ -89,8 +90,8 @@ func (w *writer) isUnread(c tree.Change) bool {
 	return err == nil && was.IsDir() && was.Btime == c.After.Btime && was.Ctime == was.Mtime
 }
 
-// beside returns where a path is written first: under a temporary name in its directory or, if that
-// is new itself, under its own name.
+// beside returns the directory and the name with which a path is written first: a temporary name or, if the directory
+// is new itself, the path's own name.
 func (w *writer) beside(s *step) (dir int, name string, err error) {
 	p := s.change.Path
 	if w.host.isNew(p.Dir) {
@@ -125,8 +126,8 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 	if err == nil {
 		err = unix.Mkdirat(dir, name, mode)
 	}
-	if at, lerr := statAt(dir, name); err == nil && lerr == nil && at.st.Mode&unfinished != unfinished {
-		err = chmodIn(dir, name, mode) // a default ACL removed a part of it
+	if at, lerr := statAt(dir, name); err == nil && lerr == nil && at.st.Mode&ownerAccess != ownerAccess {
+		err = chmodIn(dir, name, mode) // a default ACL has removed some of the permissions
 	}
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
@@ -212,7 +213,7 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 		}
 		if err == nil || !cannotLink(err) {
 			return err
-		} // else it is a file of its own
+		} // else the name gets a file of its own
 	}
 
 	f.first = s
@@ -249,15 +250,10 @@ func (w *writer) writeFile(dir int, tmp string, s *step) error {
 	return errors.Join(reason(w.fill(f, s)), f.Close())
 }
 
-// fill writes the content of a step into a new file.
+// fill writes the content of a step into a new file. It does not keep holes that are smaller than a block, of which
+// there may be millions.
 func (w *writer) fill(f *os.File, s *step) error {
-	return w.copyData(f, s.change.After.Content)
-}
-
-// copyData writes the data of a file, without holes that are smaller than a block, of which there may
-// be millions.
-func (w *writer) copyData(f *os.File, c *content.Content) error {
-	src := w.o.Source.Files
+	c, src := s.change.After.Content, w.o.Source.Files
 	r := c.Reader(src)
 
 	for end := int64(0); end < c.Size(); {
@@ -295,8 +291,8 @@ func (w *writer) finishDir(s *step) error {
 	}
 
 	n := *c.After
-	if !s.seen.isDir() && n.Mode&unfinished != unfinished {
-		n.Mode |= openMode // files in it may get their names later
+	if !s.seen.isDir() && n.Mode&ownerAccess != ownerAccess {
+		n.Mode |= openMode // until all files in it have their names
 	}
 
 	dir, name, err := w.entry(s)

@@ -19,20 +19,20 @@ const tempPrefix = ".amberfs-apply-"
 
 var anyTemp = regexp.MustCompile(`^\.amberfs-apply-[0-9a-f]+-`)
 
-// ErrInterrupted is why the temporary names of an apply that was killed are not read.
+// ErrInterrupted is the reason why the temporary files of an apply that was killed are not read.
 var ErrInterrupted = errors.New("an apply was interrupted")
 
-// tempName is a name that nothing has, for what this apply makes.
+// tempName returns a new temporary name for a file that this apply makes.
 func (w *writer) tempName() string { return w.host.temps + strings.ToLower(rand.Text()) }
 
-// replacedName is a temporary name for a file that another one replaces. It has the keys of the staged
-// file and of the one that was seen at the place, so that sweep can tell whether a file is one of the
+// replacedName returns a temporary name for a file that another one replaces. It has the keys of the staged
+// file and of the file that the step has seen at the path, so that sweep can tell whether a file is one of the
 // two.
 func (w *writer) replacedName(ours, seen string) string {
 	return w.host.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
 }
 
-// key identifies a file in its present version.
+// key returns a text that identifies a file in its present version.
 func (p hostEntry) key() string {
 	if !p.exists || p.isDir() {
 		return fmt.Sprintf("%x", p.st.Ino)
@@ -49,7 +49,7 @@ func (h *host) seenKey(p hostEntry) string {
 	return p.key()
 }
 
-// sweep removes from a directory what a killed apply left there. Only with the lock it is certain
+// sweep removes the temporary files of a killed apply from a directory. Only with the lock it is certain
 // that no other apply is under way.
 func (w *writer) sweep(p *tree.Path) error {
 	t := w.touchedDir(p)
@@ -72,7 +72,7 @@ func (w *writer) sweep(p *tree.Path) error {
 
 	entries, err := w.host.list(p)
 	if errors.Is(err, unix.EACCES) {
-		return nil // it can be written, but not listed
+		return nil // the directory can be written, but not listed
 	}
 
 	for _, e := range entries {
@@ -90,10 +90,10 @@ func (w *writer) sweep(p *tree.Path) error {
 	return err
 }
 
-// sweepOne removes what an apply staged or replaced. Anything else is another program's file, whose
+// sweepOne removes a file that an apply staged or replaced. Any other file is another program's, whose
 // name an apply took before it was killed. It is kept.
 //
-// What is removed may be another name of a file that stays, whose change time changes with that.
+// The removed name may be one of several of a file, whose change time changes with that.
 func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	at, err := statAt(dir, name)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	return err
 }
 
-// touchBelow notes the files with several names of which removeBelow removes one.
+// touchBelow touches the files of which removeBelow will remove a name.
 func (w *writer) touchBelow(dir int, name string, at hostEntry) error {
 	w.touch(at.st.Ino)
 	if !at.isDir() {
@@ -138,8 +138,8 @@ func (w *writer) touchBelow(dir int, name string, at hostEntry) error {
 	})
 }
 
-// sweepAbove cleans up around a path at which nothing is left to do: a killed apply may have renamed
-// its file, but neither removed what it replaced nor closed the directory.
+// sweepAbove cleans up in the directory of a path that keeps its file: a killed apply may have renamed
+// the file, but neither removed the replaced one nor closed the directory.
 func (w *writer) sweepAbove(s *step) error {
 	if s.seen.open {
 		if err := w.openDir(s); err != nil {
@@ -157,7 +157,7 @@ func (w *writer) sweepAbove(s *step) error {
 	return err
 }
 
-// enter opens a directory in which names change, and cleans up there.
+// enter returns a descriptor of a directory in which names change, opens the directory, and sweeps it.
 func (w *writer) enter(p *tree.Path) (dir int, err error) {
 	if dir, err = w.host.open(p); err == nil {
 		_, err = w.host.openUp(dir, p)
@@ -169,8 +169,8 @@ func (w *writer) enter(p *tree.Path) (dir int, err error) {
 	return dir, err
 }
 
-// isThere reports whether the directory has the file of a step already, as after an apply that was
-// interrupted.
+// isThere reports whether an earlier apply, which was interrupted, has placed the file of a step
+// already.
 func (s *step) isThere() bool {
 	c := s.change
 	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
@@ -185,7 +185,7 @@ func setAside(dir int, temp string) (string, error) {
 	return kept, nil
 }
 
-// openDir opens the directory of a step if it is closed. One that is open is closed at the end.
+// openDir opens the directory of a step if it is closed. host.closeUp closes it at the end.
 func (w *writer) openDir(s *step) error {
 	dir, err := w.host.walk(s.change.Path)
 	if err == nil {

@@ -2,8 +2,14 @@ package gitbridge
 
 import (
 	"cmp"
+	"context"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestApplyGitKept: what is neither a ref nor the index is taken as a whole, or left and said.
@@ -70,6 +76,11 @@ func TestApplyGitKept(t *testing.T) {
 			make: mk, run: `git commit -q --allow-empty -m run; for i in 1 2; do git maintenance run --quiet --task=loose-objects; git prune-packed; done; ls .git/objects/pack | grep -q ^loose`,
 			check: `git log --format=%s; git fsck --strict`, want: "run\n1",
 		},
+		"the branch that is checked out here is removed there, and another one moved here": {
+			make: mk + `git checkout -q -b other`, run: `git checkout -q main; echo r >r; git add r; git commit -qm run; git branch -D other`,
+			meanwhile: `git update-ref refs/heads/main $(git commit-tree -p HEAD -m mine HEAD^{tree})`,
+			check:     `git branch --show-current; git status -s; git log -1 --format=%s`, want: "other\n1", said: "other stays: it is checked out",
+		},
 		"a new working tree": {
 			make: mk, run: `git worktree add -q inner -b inner`, check: `git worktree list | wc -l; git status -s`, want: "2\n?? inner/",
 		},
@@ -82,6 +93,32 @@ func TestApplyGitKept(t *testing.T) {
 			r.want(c.check, c.want)
 		})
 	}
+}
+
+// TestApplyGitCalls: an apply of a commit does not have git look at the files that it leaves as they are, and
+// those that it brings are known to git afterwards.
+func TestApplyGitCalls(t *testing.T) {
+	isolate(t)
+	r := newRig(t, "dir", mk)
+	r.shell(r.run, `echo x >x; echo y >a; git add .; git commit -qm run`)
+
+	const most = 16
+	var calls []string
+	_, err := r.apply(hostdir.ApplyOptions{Git: HostGit{func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+		calls = append(calls, strings.Join(args, " "))
+		return gitRunner(ctx, dir, env, stdin, args...)
+	}}})
+	must.OK(t, err)
+
+	for _, all := range []string{"status", "update-index -q --refresh"} {
+		if slices.ContainsFunc(calls, func(c string) bool { return strings.Contains(c, all) }) {
+			t.Errorf("git looks at all files: %s", all)
+		}
+	}
+	if len(calls) > most {
+		t.Errorf("%d calls of git:\n%s", len(calls), strings.Join(calls, "\n"))
+	}
+	r.want(`git diff-files --name-only; git status -s`, "")
 }
 
 // A gitCase is what is made in a directory, what a run of it and a person do then, and what the

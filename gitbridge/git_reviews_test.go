@@ -95,6 +95,15 @@ func TestMergeGit(t *testing.T) {
 		"merged, a conflict decided": {how: "merge", join: true, rule: threeway.TakeTheirs, run: `echo r >a; git commit -qam fork`, dir: `echo d >a; git commit -qam mine`, check: `git status -s; cat a; git log -1 --format=%s`, want: "r\nMerge branch 'amberfs/r/main'"},
 		"theirs, links that they did not change": {how: "merge", rule: threeway.TakeTheirs, make: `ln -s a l; ln -s a m; git add .; git commit -qm links`,
 			run: `echo r >a; git commit -qam fork`, dir: `rm l m; echo m >m; ln -sf a c; git commit -qam mine`, check: `git status -s; readlink l m; cat c`, want: "a\na\nc"},
+		"a directory there of what is not committed, and a file here": {how: "merge", run: `git rm -q a; git commit -qm fork; mkdir a; echo in >a/in`, dir: `git bisect start`,
+			conflicts: "a a/in", check: `git status -s; cat a`, want: "a"},
+		"such a directory, theirs": {how: "merge", rule: threeway.TakeTheirs, run: `git rm -q a; git commit -qm fork; mkdir a; echo in >a/in`, dir: `git bisect start`,
+			check: `cat a/in; git status -s`, want: "in\n D a"},
+		"amended there, taken back here, and HEAD is elsewhere": {how: "merge", rule: threeway.TakeTheirs, make: `echo 2 >>a; git commit -qam 2`,
+			run: `git commit -q --amend -m fork; git checkout -q --detach; git commit -q --allow-empty -m detached`, dir: `git reset -q --hard HEAD~1`,
+			check: `git log -1 --format=%s main; git for-each-ref --format='%(contents:subject)' | sort`, want: "1\n1\ndetached\nfork"},
+		"unstaged there, and a merge in progress here": {how: "refresh", make: `git checkout -q -b side; echo side >a; git commit -qam side; git checkout -q main; echo main >a; git commit -qam main; echo s >s; git add s`,
+			run: `git reset -q s; git merge -q side || true; git add s`, dir: `git reset -q s`, check: `git status -s`, want: "UU a\nA  s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &histories{t: t, rig: newRig(t, "dir", mk+`git config user.name a; git config user.email a@a; `+c.make), join: c.join}

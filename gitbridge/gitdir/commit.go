@@ -191,5 +191,11 @@ func (p *Plan) Refresh(ctx context.Context) {
 	if len(p.index.delta) == 0 || p.m.Ours.Work == "" || unix.Stat(p.m.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	_, _ = p.receiver.atWork(ctx, "update-index", "-q", "--refresh") // git does it again
+
+	args := []string{"add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul"}
+	const few = 1000 // git compares each with all paths
+	if len(p.index.stale) > few {
+		args = []string{"update-index", "-q", "--refresh"}
+	}
+	_, _ = p.receiver.atWork(ctx, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // git does it again
 }

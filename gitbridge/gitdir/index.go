@@ -81,18 +81,20 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 // smudged returns an index without the sizes of those files that were changed in the second in which
 // the index was written, or later. git compares the contents of such files, as they may have changed
 // again without another time or size; it knows them by the time of the index, which a new index has not.
-func smudged(index []byte, idLen int, written int64) []byte {
+// It also returns the paths of these files.
+func smudged(index []byte, idLen int, written int64) (out []byte, all []string) {
 	const size = 36 // where an entry has it
-	out := bytes.Clone(index)
+	out = bytes.Clone(index)
 	version, count := binary.BigEndian.Uint32(index[4:]), int(binary.BigEndian.Uint32(index[8:]))
 	at, before := 12, ""
 
 	for range count {
 		e, n, err := parseEntry(index[at:], idLen, version, before)
 		if err != nil {
-			return out // git says what is wrong
+			return out, nil // git says what is wrong
 		}
 		if e.Mtime/1e9 >= written/1e9 {
+			all = append(all, e.Path)
 			binary.BigEndian.PutUint32(out[at+size:], 0)
 		}
 
@@ -109,7 +111,7 @@ func smudged(index []byte, idLen int, written int64) []byte {
 		}
 	}
 
-	return out
+	return out, all
 }
 
 // Flags of an entry.

@@ -361,7 +361,7 @@ func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
 			continue
 		}
 
-		id, err := p.receiver.atWork(ctx, "hash-object", "--", at)
+		id, err := p.receiver.atWork(ctx, nil, "hash-object", "--", at)
 		dirty[at] = err != nil || c[1] == nil || strings.TrimSpace(string(id)) != c[1].ID
 	}
 
@@ -370,7 +370,7 @@ func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
 
 // status returns the files of the working tree with changes that are not committed.
 func (r receiver) status(ctx context.Context) (map[string]bool, error) {
-	out, err := r.atWork(ctx, "status", "--porcelain", "-z", "--no-renames", "-uall", "--ignore-submodules=dirty")
+	out, err := r.atWork(ctx, nil, "status", "--porcelain", "-z", "--no-renames", "-uall", "--ignore-submodules=dirty")
 	dirty := make(map[string]bool)
 	for entry := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		if len(entry) > 3 {

@@ -121,7 +121,7 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 
 	for name, b := range t.files {
 		if p.files[name] = b; name == dir+"/index" && len(t.entries) > 0 {
-			p.files[name] = smudged(b, s.theirs.idLen, t.indexMtime)
+			p.files[name], _ = smudged(b, s.theirs.idLen, t.indexMtime)
 		}
 		if below(name, dir+"/index", dir+"/logs") {
 			continue

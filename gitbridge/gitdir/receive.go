@@ -121,8 +121,8 @@ func (r receiver) present(ctx context.Context, ids []string) (out []string, err 
 }
 
 // atWork calls git in the working tree of the receiving repository.
-func (r receiver) atWork(ctx context.Context, args ...string) ([]byte, error) {
-	return r.call(ctx, r.repo.Work, nil, nil, append([]string{"--git-dir=" + r.repo.Dir, "--work-tree=" + r.repo.Work}, args...)...)
+func (r receiver) atWork(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+	return r.call(ctx, r.repo.Work, []string{"GIT_LITERAL_PATHSPECS=1"}, stdin, append([]string{"--git-dir=" + r.repo.Dir, "--work-tree=" + r.repo.Work}, args...)...)
 }
 
 // replaceFile gives a file other bytes, and its permissions.

@@ -160,6 +160,10 @@ func (p *refPlan) say(format string, args ...any) {
 }
 
 func (p *refPlan) update(name, old, to string) {
+	if i := slices.IndexFunc(p.updates, func(u update) bool { return u.name == name }); i >= 0 {
+		p.updates[i].new = to // git moves a ref once
+		return
+	}
 	p.updates = append(p.updates, update{name, old, to})
 }
 
@@ -304,9 +308,12 @@ func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 // keepHead keeps the branch that HEAD is at, unless it becomes the commit that the files of theirs
 // belong to. As for git, nothing moves HEAD while work is in progress, unless that becomes theirs, too.
 func (p *refPlan) keepHead(ctx context.Context) {
-	is, to := p.ours.resolve(p.ours.head), p.newHead()
 	busy := p.ours.progress() != "" && !p.ours.sameWork(p.theirs) && !p.takesWork()
-	if to == is && (p.head == "" || !busy) || to == p.theirs.resolve(p.theirs.head) && to != "" && !busy {
+	fits := func() bool {
+		is, to := p.ours.resolve(p.ours.head), p.newHead()
+		return to == is && (p.head == "" || !busy) || to == p.theirs.resolve(p.theirs.head) && to != "" && !busy
+	}
+	if fits() {
 		return
 	}
 
@@ -320,26 +327,34 @@ func (p *refPlan) keepHead(ctx context.Context) {
 	}
 
 	name := strings.TrimPrefix(cmp.Or(p.head, p.ours.head), "ref: ")
+	p.keepBranch(ctx, name, busy)
 
-	for _, u := range slices.Clone(p.updates) {
-		if u.name != name || u.old == "" {
-			continue
-		}
-		p.updates = slices.DeleteFunc(p.updates, func(o update) bool { return o == u })
-		short := strings.TrimPrefix(name, branches)
-		if busy {
-			p.say("%s stays: %s is in progress", short, p.ours.progress())
-		} else {
-			p.say("%s stays: it is checked out", short)
-		}
-		if u.new != "" && !p.git.contains(ctx, u.old, u.new) {
-			p.park(ctx, short, u.new)
+	if p.head != "" && p.newHead() != "" && name != p.head {
+		p.head = "" // the branch has other files than theirs
+		p.say("HEAD stays: %s is at another commit here", strings.TrimPrefix(name, branches))
+		if !fits() {
+			p.keepBranch(ctx, strings.TrimPrefix(p.ours.head, "ref: "), busy)
 		}
 	}
+}
 
-	if short := strings.TrimPrefix(name, branches); p.head != "" && p.newHead() != "" && short != p.head {
-		p.head = "" // the branch has other files than theirs
-		p.say("HEAD stays: %s is at another commit here", short)
+// keepBranch leaves a branch that is checked out where it is.
+func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
+	i := slices.IndexFunc(p.updates, func(u update) bool { return u.name == name && u.old != "" })
+	if i < 0 {
+		return
+	}
+	u := p.updates[i]
+	p.updates = slices.Delete(p.updates, i, i+1)
+
+	short, why := strings.TrimPrefix(name, branches), "it is checked out"
+	if busy {
+		why = p.ours.progress() + " is in progress"
+	}
+	p.say("%s stays: %s", short, why)
+
+	if u.new != "" && !p.git.contains(ctx, u.old, u.new) {
+		p.park(ctx, short, u.new)
 	}
 }
 

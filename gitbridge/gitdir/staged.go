@@ -19,6 +19,7 @@ type indexPlan struct {
 	git   *scratchRepo
 	heads heads
 	delta []IndexEntry // Mode 0 removes a path
+	stale []string     // paths whose files the new index does not know
 }
 
 // heads are the commits of HEAD: of the base, of theirs, and of the receiving side before and after.
@@ -139,6 +140,9 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
 		}
 	}
 
+	if p.ours.progress() != "" { // what is in progress needs what is staged
+		return nil
+	}
 	for at, b := range base { // what theirs has unstaged
 		_, still := theirs[at]
 		o, ourStaged := ours[at]
@@ -345,7 +349,8 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	_ = os.Remove(at) // of an earlier try
 
 	if len(p.ours.index) > 0 {
-		index := smudged(p.ours.index, p.ours.idLen, p.ours.indexMtime)
+		var index []byte
+		index, p.stale = smudged(p.ours.index, p.ours.idLen, p.ours.indexMtime)
 		if err := os.WriteFile(at, index, 0o600); err != nil {
 			return nil, err
 		}
@@ -362,6 +367,7 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 		}
 	}
 
+	p.stale = slices.DeleteFunc(p.stale, func(at string) bool { return done[at] })
 	for _, e := range p.delta {
 		if e.Mode == 0 {
 			continue
@@ -369,6 +375,8 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 		fmt.Fprintf(&info, "%o %s %d\t%s\x00", e.Mode, e.ID, e.Stage, e.Path)
 		if e.Skip {
 			fmt.Fprintf(&skip, "%s\x00", e.Path)
+		} else {
+			p.stale = append(p.stale, e.Path)
 		}
 	}
 

@@ -130,7 +130,9 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	w := newWriter(ctx, host, o, pl.res)
 	w.repos = pl.repos
 	for _, d := range pl.steps {
-		w.steps = append(w.steps, d.step)
+		if !d.carried {
+			w.steps = append(w.steps, d.step)
+		}
 	}
 
 	return pl.res, pl.recordAround(w.run)

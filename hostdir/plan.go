@@ -41,6 +41,8 @@ type planner struct {
 type decision struct {
 	*step
 	made tree.Change // made.After is nil for a path that the workspace does not have
+	// carried means that a directory at or above the path is moved, so the path needs no step of its own.
+	carried bool
 }
 
 // planAll plans the changes from the base to the workspace.

@@ -201,7 +201,7 @@ func (pl *planner) findLost() error {
 // the user: a directory, or a file whose bytes changed, too.
 func (d *decision) isTakenOver() bool {
 	n, was := d.made.After, d.made.Before
-	if n == nil || !isForeign(n) || was != nil && was.UID == n.UID {
+	if n == nil || d.carried || d.action == moveDir || !isForeign(n) || was != nil && was.UID == n.UID {
 		return false
 	}
 	return n.IsDir() || n.Mode&unix.S_IFMT != 0 && d.file != nil && d.file.at == nil

@@ -44,7 +44,7 @@ func (pl *planner) makeSteps() error {
 			return err
 		}
 
-		d := &decision{&step{seen: pl.tree.places[name], change: pl.changes[name]}, pl.changes[name]}
+		d := &decision{step: &step{seen: pl.tree.places[name], change: pl.changes[name]}, made: pl.changes[name]}
 		d.change.Path = p
 
 		if _, differ := differs[name]; differ {
@@ -61,6 +61,8 @@ func (pl *planner) makeSteps() error {
 		}
 		pl.steps = append(pl.steps, d)
 	}
+
+	pl.moveDirs()
 
 	return nil
 }

@@ -18,6 +18,7 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 //	write       the file has a temporary name, or how it has its name     the attributes that it shares
 //	            says how it gets its bytes                                with other names are set, too
 //	makeDir     as for a file, with its entries       it has its name     its time is set
+//	moveDir     the right to rename was checked       it has its name
 //	remove      the right to remove it was checked                          it is removed
 //
 // No step goes back. An error or an end before placed discards what was staged.
@@ -30,7 +31,7 @@ type step struct {
 	state state
 	how   placement
 	temp  string     // the temporary name of the staged file, "" for none
-	from  *tree.Path // for moveName: the present path of the file
+	from  *tree.Path // for moveName and moveDir: the present path of the file or directory
 	// source is, for moveName, the step of the path that from was at first.
 	source *step
 }
@@ -43,6 +44,7 @@ const (
 	attributes               // a file or directory that stays gets other attributes
 	write                    // a file is written anew
 	makeDir
+	moveDir // another user's directory is renamed
 	remove
 )
 

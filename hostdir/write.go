@@ -201,7 +201,7 @@ func (w *writer) commit() error {
 			}
 			w.advance(s, done)
 
-		case s.action != keep: // a rename into the new directory may have changed its time
+		case s.action == makeDir: // a rename into the new directory may have changed its time
 			if err := w.setTime(s); err != nil {
 				return err
 			}
@@ -324,6 +324,8 @@ func (w *writer) place(s *step) error {
 	dir, err := w.host.dirOf(p)
 	switch {
 	case err != nil:
+	case s.action == moveDir:
+		err = w.moveDir(s)
 	case s.how == moveName && s.temp == "":
 		if err = w.move(s); err == nil && s.temp != "" {
 			return nil // it gets its name after the directory there was removed

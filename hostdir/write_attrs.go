@@ -29,7 +29,7 @@ func (w *writer) mayChangeAttrs(s *step) error {
 		return nil
 	}
 
-	return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM)
+	return byHand(fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM))
 }
 
 // onlyUserXattrs reports whether the only changes are of extended attributes user.*, which need just the right

@@ -160,3 +160,23 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 
 	return err
 }
+
+// mayMoveDir fails if a directory cannot be renamed. One that gets another parent must be writable itself.
+func (w *writer) mayMoveDir(s *step) error {
+	err := errors.Join(w.mayTouch(s.source), w.mayChange(s.from), w.mayChange(s.change.Path))
+	if err == nil && s.from.Dir.String() != s.change.Path.Dir.String() {
+		err = w.mayChange(s.from.Entry("."))
+	}
+	if err == nil {
+		w.staged = append(w.staged, s)
+	}
+
+	return err
+}
+
+func (w *writer) moveDir(s *step) error {
+	if err := w.checkAndTouch(s.source); err != nil {
+		return err
+	}
+	return w.moveTo(s, false)
+}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -46,8 +47,11 @@ func (w *writer) prepare(s *step) error {
 			return err
 		}
 	}
-	if s.action == remove {
+	switch s.action {
+	case remove:
 		return w.mayChange(c.Path)
+	case moveDir:
+		return w.mayMoveDir(s)
 	}
 
 	if s.seen.unreachable != nil {
@@ -85,6 +89,9 @@ func (w *writer) prepare(s *step) error {
 func (w *writer) isUnread(c tree.Change) bool {
 	if c.Before != nil || !isForeign(c.After) {
 		return false
+	}
+	if c.After.Ctime == c.After.Mtime {
+		return true
 	}
 	was, err := w.o.Base.Get(w.o.Source, c.After.Ino)
 	return err == nil && was.IsDir() && was.Btime == c.After.Btime && was.Ctime == was.Mtime
@@ -164,10 +171,15 @@ func (w *writer) mayChange(p *tree.Path) error {
 		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
-		return fmt.Errorf("removing %q: %w", p.Short(), err)
+		return byHand(fmt.Errorf("removing %q: %w", p.Short(), err))
 	}
 
 	return nil
+}
+
+// byHand says what a person can do where the system refuses a change.
+func byHand(err error) error {
+	return errs.Fail(errs.ScriptKind(err), "%w", err).WithHint("do it yourself, or leave it out by %s, and apply again", ignoreName)
 }
 
 // removeBelow removes a file, or a directory with all that is in it.

@@ -90,7 +90,7 @@ func (w *writer) isUnread(c tree.Change) bool {
 	if c.Before != nil || !isForeign(c.After) {
 		return false
 	}
-	if c.After.Ctime == c.After.Mtime {
+	if w.o.Undo && c.After.Ctime == c.After.Mtime {
 		return true
 	}
 	was, err := w.o.Base.Get(w.o.Source, c.After.Ino)

@@ -270,6 +270,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 	}
 	rare := [][]edit{ // histories that random ones seldom are
 		{{"a", "create", "a", "a", 0}, {"b", "create", "b", "a", 0}, {"a", "ln", "b", "c", 0}},
+		{{"a", "mkdir", "d", "a", 0}, {"b", "create", "a", "a", 0}, {"a", "mv", "a", "d/a", 0}},
 	}
 	total := map[string]int{}
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
@@ -395,6 +396,11 @@ func TestUndoByAgainstModel(t *testing.T) {
 			return
 		}
 		spread(byOthers, moves)
+		for p := range maps.Clone(byOthers) { // a directory stays for what stays in it
+			for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+				byOthers[dir] = true
+			}
+		}
 		conflicts := maps.Clone(byOthers)
 		spread(conflicts, slices.Concat(moves, links))
 		present := full.state(rt)

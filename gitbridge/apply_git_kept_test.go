@@ -81,6 +81,10 @@ func TestApplyGitKept(t *testing.T) {
 			meanwhile: `git update-ref refs/heads/main $(git commit-tree -p HEAD -m mine HEAD^{tree})`,
 			check:     `git branch --show-current; git status -s; git log -1 --format=%s`, want: "other\n1", said: "other stays: it is checked out",
 		},
+		"stashes of both": {
+			make: mk + `echo 0 >a; git stash -q`, run: `for i in 1 2; do echo r$i >a; git stash -q; done; git branch new`, meanwhile: `echo d >a; git stash -q`,
+			check: `git for-each-ref --format='%(refname:short)'; git stash list | wc -l; git show amberfs/r/stash:a amberfs/r/stash-2:a`, want: "amberfs/r/stash\namberfs/r/stash-2\nmain\nnew\nstash\n2\nr2\nr1",
+		},
 		"a new working tree": {
 			make: mk, run: `git worktree add -q inner -b inner`, check: `git worktree list | wc -l; git status -s`, want: "2\n?? inner/",
 		},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"io"
+	"path"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -96,8 +97,8 @@ func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
 	return marked, err
 }
 
-// isBlocked reports whether no rule may replace the directory's version of a path: a file in the place of
-// a directory above, or a directory with files that the base does not have.
+// isBlocked reports whether no rule may replace the directory's version of a path: a file that the base
+// does not have in the place of a directory, or a directory with files that the base does not have.
 func (pl *planner) isBlocked(c tree.Change) (bool, error) {
 	name := c.Path.String()
 	has, err := pl.tree.at(name)
@@ -108,5 +109,8 @@ func (pl *planner) isBlocked(c tree.Change) (bool, error) {
 		return pl.tree.hasOnly(name)
 	}
 
+	if c.After == nil || !c.After.IsDir() {
+		name = path.Dir(name)
+	}
 	return pl.tree.isInWay(name)
 }

@@ -355,11 +355,14 @@ func (h *hostTree) hasOnly(name string) (bool, error) {
 	return only, err
 }
 
-// isInWay reports whether a file is at the path of a directory above a path.
-func (h *hostTree) isInWay(name string) (bool, error) {
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if n, err := h.at(dir); err != nil || n != nil {
-			return n != nil && !n.IsDir(), err
+// isInWay reports whether a file that the base does not have is at the path of a directory, or above it.
+func (h *hostTree) isInWay(dir string) (bool, error) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if n, err := h.at(dir); err != nil || n != nil && n.IsDir() {
+			return false, err
+		} else if n != nil {
+			was, err := h.base.At(h.src, dir)
+			return was == nil || was.IsDir(), err
 		}
 	}
 	return false, nil

@@ -250,23 +250,33 @@ func (p *refPlan) stash(ctx context.Context, work *workPlan) {
 	}
 
 	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
-	base, theirs := log(p.m.Base), log(p.m.Theirs)
-	switch {
-	case b == t && bytes.Equal(base, theirs) || o == t:
-	case o != b:
-		p.say("the stash stays as it is: both sides have changed it")
-		if t != "" && t != b {
-			p.tips = append(p.tips, t)
-			p.say("%s has theirs", p.park(ctx, "stash", t))
-		}
+	base, ours, theirs := log(p.m.Base), log(p.m.Ours), log(p.m.Theirs)
+	if b == t && bytes.Equal(base, theirs) || o == t {
+		return
+	}
 
-	default:
+	var ids []string
+	for l := range strings.Lines(string(theirs)) {
+		if _, rest, ok := strings.Cut(l, " "); ok && len(rest) > 2*p.theirs.idLen {
+			ids = append(ids, rest[:2*p.theirs.idLen])
+		}
+	}
+
+	if !slices.Contains(ids, t) {
+		ids = append(ids, t)
+	}
+	p.tips = append(p.tips, ids...)
+
+	if o == b {
 		p.update(stash, o, t)
 		work.files["logs/"+stash] = theirs
-		for l := range strings.Lines(string(theirs)) {
-			if _, rest, ok := strings.Cut(l, " "); ok && len(rest) > 2*p.theirs.idLen {
-				p.tips = append(p.tips, rest[:2*p.theirs.idLen])
-			}
+		return
+	}
+
+	p.say("the stash stays as it is: both sides have changed it")
+	for _, id := range slices.Backward(ids) {
+		if id != "" && id != b && !bytes.Contains(base, []byte(id)) && !bytes.Contains(ours, []byte(id)) {
+			p.say("%s has one of theirs", p.park(ctx, "stash", id))
 		}
 	}
 }

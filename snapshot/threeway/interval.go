@@ -317,6 +317,12 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	}
 
 	free, err := t.parents(p)
+	if err == nil && !free {
+		if err = t.fileAbove(p); err == nil {
+			free, err = t.parents(p)
+		}
+	}
+
 	switch {
 	case err != nil:
 		return err

@@ -132,6 +132,21 @@ func (t *intervalMerge) parents(at string) (bool, error) {
 	return free, err
 }
 
+// fileAbove adds a conflict for the file that is in the place of a directory above a path. If the rule takes
+// theirs, the file goes.
+func (t *intervalMerge) fileAbove(at string) error {
+	dir := path.Dir(at)
+	f, err := t.fileAfter(dir)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return t.fileAbove(dir)
+	}
+
+	return t.conflict(dir, func() error { t.set(dir, nil); return nil })
+}
+
 // commit puts the changes of the interval into the plan.
 func (t *intervalMerge) commit() {
 	t.committed = true

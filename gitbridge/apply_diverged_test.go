@@ -103,6 +103,28 @@ func TestApplyMergeKilled(t *testing.T) {
 	}
 }
 
+// TestApplyHeadKilled: an apply that moves HEAD away from a branch that moves, too, and brings work in progress,
+// is completed by the next one, at whichever call of git it failed or was killed.
+func TestApplyHeadKilled(t *testing.T) {
+	isolate(t)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	for _, kill := range []bool{false, true} {
+		ended := true
+		for n := 2; ended; n += 2 {
+			r := newRig(t, "dir", mk)
+			r.shell(r.run, `echo r >a; git commit -qam run; git checkout -q --detach; echo d >d; git add d; git commit -qm detached; git bisect start; git bisect bad; git bisect good HEAD~1`)
+			h := &histories{t: t, rig: r}
+			h.interrupt(n, kill)
+			ended = !strings.Contains(h.did[0], `""`)
+
+			if _, err := r.apply(hostdir.ApplyOptions{}); err != nil {
+				t.Fatalf("after call %d of git (%s): %v", n, h.did, err)
+			}
+			r.want(`git status -s; git log -1 --format=%s; git log -1 --format=%s main; git bisect log | grep -c ^git; git fsck --strict --no-dangling`, "detached\nrun\n3")
+		}
+	}
+}
+
 // TestApplyGitFails: an apply of which git fails at any call, and at all calls from then on, does not take that
 // for an answer: it changes no file that it would not have changed.
 func TestApplyGitFails(t *testing.T) {

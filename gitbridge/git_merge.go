@@ -135,7 +135,7 @@ func (g *gitMerge) plan(r *repoMerge, changes []tree.Change) (files []tree.Chang
 	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.sameInode && was.Ino != now.Ino}
 	if !hadOne {
 		m.Base = nil
-	} else if same, err := gitdir.Same(base, theirs); err != nil || same {
+	} else if same, err := m.Same(); err != nil || same {
 		return filesIn(at, changes, m, to), err
 	}
 

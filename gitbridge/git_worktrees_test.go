@@ -23,6 +23,8 @@ func TestGoneWorktree(t *testing.T) {
 		"removed there": {run: remove, dir: `echo x >x`, check: `ls; git worktree list | wc -l`, want: "a\nb\nc\nx\n1"},
 		"detached commits on both sides": {run: `git -C inner checkout -q --detach; ` + commit, dir: `cd inner; git commit -q --allow-empty -m mine`, said: "amberfs/r/inner has the commits of the working tree inner",
 			check: `git log -1 --format=%s amberfs/r/inner; git -C inner log -1 --format=%s`, want: "work\nmine"},
+		"its branch stays here": {run: `cd inner; echo r >r; git add r; git commit -q --amend -m run; rm ../.git/logs/refs/heads/inner`, said: "the working tree inner stays as it is here",
+			check: `git -C inner status -s; git log -1 --format=%s amberfs/r/inner`, want: "?? r\nrun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "dir", mk+`mkdir .git/info; echo inner >.git/info/exclude; git worktree add -q inner -b inner; git -C inner status -s`)

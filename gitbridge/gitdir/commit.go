@@ -75,7 +75,8 @@ func (p *Plan) Commit(ctx context.Context) error {
 	}
 
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
-		if lock.renamed && len(now) > 0 {
+		is, rerr := read(r)
+		if lock.renamed && len(now) > 0 && rerr == nil && is.resolve(is.head) != p.index.heads.to {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
 			err = errors.Join(err, replaceFile(at, now), os.Chtimes(at, written, written))
 		}

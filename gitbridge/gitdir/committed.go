@@ -36,9 +36,10 @@ func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) boo
 		return nil, err
 	}
 
-	has, sparse := byPath(p.theirs.entries), p.takesSparse()
+	sparse := p.takesSparse()
 	return func(at string, f *File) bool {
-		if e := has[at]; e != nil && e.Skip && f == nil {
+		e := p.theirs.entry(at)
+		if e != nil && e.Skip && f == nil {
 			return !sparse
 		}
 		if _, is := staged[at]; is {
@@ -48,7 +49,7 @@ func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) boo
 			return false
 		}
 
-		return has[at].is(f, p.theirs.idLen)
+		return e.is(f, p.theirs.idLen)
 	}, nil
 }
 

@@ -23,9 +23,8 @@ func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) 
 		return nil, nil
 	}
 	moved, err := p.moved(ctx)
-	theirs := byPath(p.theirs.entries)
 	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
-		return !p.refs.preferred && asBase(at, !theirs[at].is(p.m.TheirFile(at), p.ours.idLen))
+		return !p.refs.preferred && asBase(at, !p.theirs.entry(at).is(p.m.TheirFile(at), p.ours.idLen))
 	})
 	if err != nil || len(moved) == 0 {
 		return nil, err
@@ -43,9 +42,10 @@ func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, e
 		return p.receiver.status(ctx)
 	}
 
-	has, differ := byPath(p.ours.entries), make(map[string]bool)
+	differ := make(map[string]bool)
 	for at, e := range entries {
-		differ[at] = !equal(e, has[at]) || e != nil && !e.hasObject() || !has[at].is(p.m.OurFile(at), p.ours.idLen)
+		has := p.ours.entry(at)
+		differ[at] = !equal(e, has) || e != nil && !e.hasObject() || !has.is(p.m.OurFile(at), p.ours.idLen)
 	}
 
 	return differ, nil

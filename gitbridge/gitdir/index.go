@@ -59,6 +59,9 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 		if err != nil {
 			return nil, err
 		}
+		if e.Path < before {
+			return nil, fmt.Errorf("%w: it is not in order", errIndex)
+		}
 		if rest, before = rest[n:], e.Path; !e.intent {
 			out = append(out, e)
 		}

@@ -315,10 +315,8 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 		return "", err
 	}
 
-	theirs := byPath(p.theirs.entries)
-
 	for _, at := range slices.Sorted(maps.Keys(m.changed)) {
-		e, f := theirs[at], p.m.TheirFile(at)
+		e, f := p.theirs.entry(at), p.m.TheirFile(at)
 		_, isStaged := there[at]
 		switch to := m.changed[at][1]; {
 		case dirty[at]:
@@ -336,11 +334,11 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 // dirty returns those files that a merge changes, and that are neither as they are committed nor as the
 // merge has them.
 func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
-	dirty, has := make(map[string]bool), byPath(p.ours.entries)
+	dirty := make(map[string]bool)
 	if p.m.OurFile != nil {
 		for at, c := range m.changed {
 			f := p.m.OurFile(at)
-			dirty[at] = !c[0].is(f, p.ours.idLen) && !has[at].is(f, p.ours.idLen) && !c[1].is(f, p.ours.idLen)
+			dirty[at] = !c[0].is(f, p.ours.idLen) && !p.ours.entry(at).is(f, p.ours.idLen) && !c[1].is(f, p.ours.idLen)
 		}
 		return dirty, nil
 	}

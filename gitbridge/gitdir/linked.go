@@ -87,7 +87,7 @@ func (p *Plan) takeTrees(ctx context.Context) {
 			p.Stay = append(p.Stay, id)
 			refs.parkHead(ctx, id, t)
 		case b.same(t) || o.same(t):
-		case linked || !b.same(o):
+		case linked || !b.same(o) || t != nil && refs.valueOf(t.head) != t.commit: // the index belongs to that commit
 			refs.say("the working tree %s stays as it is here", id)
 			refs.parkHead(ctx, id, t)
 		default:

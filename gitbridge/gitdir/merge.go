@@ -38,6 +38,8 @@ type Merge struct {
 	Undo bool
 	// Another: theirs is another repository in the place of the base.
 	Another bool
+
+	base, theirs *state // as they were read
 }
 
 // A Plan is what a merge does to the receiving repository.
@@ -92,22 +94,34 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	return p, err
 }
 
+// Same reports whether theirs says the same as the base in all that git keeps there but objects and logs.
+func (m *Merge) Same() (bool, error) {
+	err := m.read()
+	return err == nil && m.base != nil && m.base.same(m.theirs), err
+}
+
+// read reads the states of the others.
+func (m *Merge) read() (err error) {
+	if m.theirs == nil {
+		m.theirs, err = read(m.Theirs)
+	}
+	if m.base == nil && m.Base != nil && err == nil {
+		m.base, err = read(m.Base)
+	}
+	return err
+}
+
 // plan decides what the merge does.
 func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	m := p.m
-	if p.theirs, err = read(m.Theirs); err != nil {
+	if err := m.read(); err != nil {
 		return err
 	}
 
+	p.theirs = m.theirs
 	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.Another {
-		if p.base, err = read(m.Base); err != nil {
-			return err
-		}
-		if p.base.same(p.theirs) {
-			return nil
-		}
+		p.base = m.base
 	}
-
 	if p.ours, err = read(m.Ours); err != nil {
 		return err
 	}
@@ -116,6 +130,9 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	}
 	if p.ours.idLen != p.theirs.idLen {
 		return fmt.Errorf("%w: their object ids have another format", ErrKind)
+	}
+	if !m.Another && p.ours.same(p.theirs) {
+		return nil
 	}
 	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package gitdir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,63 +46,67 @@ func (r receiver) write(name string, data []byte) error {
 	return replaceFile(at, data)
 }
 
-// moveRefs moves the refs if they still have their old values, and HEAD.
+// moveRefs moves the refs if they still have their old values, and HEAD. The branch that HEAD leaves moves
+// after it, so that after a kill HEAD is where it was, or where it is to be.
 func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
-	zero := strings.Repeat("0", 2*p.ours.idLen)
 	message := "amberfs: from " + refName(p.m.Name)
-	if p.head != "" && p.ours.isID(p.ours.head) && p.ours.isID(p.head) {
-		if _, err := r.git(ctx, nil, nil, "update-ref", "-m", message, "--no-deref", "HEAD", p.head, p.ours.head); err != nil {
-			return refError(err)
+	left := strings.TrimPrefix(p.ours.head, "ref: ")
+	steps := make([]string, 3) // a branch may go for the directory of another one
+
+	for _, u := range p.updates {
+		zero := strings.Repeat("0", 2*p.ours.idLen)
+		switch {
+		case u.name == stash && u.new != "":
+			if err := r.write(stash, []byte(u.new+"\n")); err != nil {
+				return err
+			}
+		case u.new == "":
+			steps[0] += fmt.Sprintf("delete %s %s\n", u.name, u.old)
+		case u.name == left && p.head != "":
+			steps[2] += fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, zero))
+		default:
+			steps[1] += fmt.Sprintf("update %s %s %s\n", u.name, u.new, cmp.Or(u.old, zero))
 		}
-		p.head = ""
 	}
 
-	for _, gone := range []bool{false, true} { // a branch may go for the directory of another one
-		var lines strings.Builder
-		for _, u := range p.updates {
-			if u.name == stash && u.new != "" {
-				if err := r.write(stash, []byte(u.new+"\n")); err != nil {
-					return err
-				}
-				continue
-			}
-			if (u.new == "") == gone {
-				continue
-			}
-
-			switch {
-			case u.new == "":
-				fmt.Fprintf(&lines, "delete %s %s\n", u.name, u.old)
-			case u.old == "":
-				fmt.Fprintf(&lines, "update %s %s %s\n", u.name, u.new, zero)
-			default:
-				fmt.Fprintf(&lines, "update %s %s %s\n", u.name, u.new, u.old)
+	for i, lines := range steps {
+		if i == len(steps)-1 {
+			if err := r.moveHead(ctx, p, message); err != nil {
+				return err
 			}
 		}
-		if lines.Len() == 0 {
+		if lines == "" {
 			continue
 		}
-		if _, err := r.git(ctx, nil, strings.NewReader("option no-deref\n"+lines.String()), "update-ref", "-m", message, "--no-deref", "--stdin"); err != nil {
+		if _, err := r.git(ctx, nil, strings.NewReader("option no-deref\n"+lines), "update-ref", "-m", message, "--no-deref", "--stdin"); err != nil {
 			return refError(err)
 		}
 	}
 
+	return nil
+}
+
+// moveHead moves HEAD, and refs that lead to others.
+func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) error {
 	for name, target := range p.symrefs {
 		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
 			return refError(err)
 		}
 	}
-
-	if target, ok := strings.CutPrefix(p.head, "ref: "); ok {
-		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, "HEAD", target); err != nil {
-			return refError(err)
-		}
-	} else if p.head != "" {
-		if _, err := r.git(ctx, nil, nil, "update-ref", "-m", message, "--no-deref", "HEAD", p.head); err != nil {
-			return refError(err)
-		}
+	if p.head == "" {
+		return nil
 	}
 
+	args := []string{"update-ref", "-m", message, "--no-deref", "HEAD", p.head}
+	if target, ok := strings.CutPrefix(p.head, "ref: "); ok {
+		args = []string{"symbolic-ref", "-m", message, "HEAD", target}
+	} else if p.ours.isID(p.ours.head) {
+		args = append(args, p.ours.head)
+	}
+
+	if _, err := r.git(ctx, nil, nil, args...); err != nil {
+		return refError(err)
+	}
 	return nil
 }
 

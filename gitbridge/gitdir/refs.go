@@ -369,8 +369,10 @@ func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 }
 
 // newHead is the commit of HEAD after the merge.
-func (p *refPlan) newHead() string {
-	value := cmp.Or(p.head, p.ours.head)
+func (p *refPlan) newHead() string { return p.valueOf(cmp.Or(p.head, p.ours.head)) }
+
+// valueOf is the object that a value of HEAD or of a ref leads to after the updates, "" for none.
+func (p *refPlan) valueOf(value string) string {
 	for range 5 {
 		name, ok := strings.CutPrefix(value, "ref: ")
 		if !ok {

@@ -3,7 +3,6 @@ package gitdir
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -44,7 +43,7 @@ func (p *indexPlan) decide(ctx context.Context) error {
 		return err
 	}
 
-	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && (b.sameWork(o) || o.sameWork(t)) {
+	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && p.hasNoOther() {
 		p.delta = differ(o.entries, t.entries)
 		return nil
 	}
@@ -55,23 +54,22 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	}
 
 	wanted := make(paths)
-	has := byPath(o.entries)
 	for at, change := range moved {
 		wanted[at] = change[1]
-		if e := has[at]; e != nil && change[1] != nil && e.same(*change[1]) {
+		if e := o.entry(at); e != nil && change[1] != nil && e.same(*change[1]) {
 			delete(wanted, at)
 		}
 	}
 
-	if err := p.stagedBy(ctx, wanted, has); err != nil {
+	if err := p.stagedBy(ctx, wanted); err != nil {
 		return err
 	}
 
-	theirs, sparse := byPath(t.entries), p.takesSparse()
-	for at, e := range theirs {
-		if now := has[at]; sparse && now != nil && now.Skip != e.Skip {
-			if _, decided := wanted[at]; !decided {
-				wanted[at] = now
+	sparse := p.takesSparse()
+	for _, e := range t.entries {
+		if now := o.entry(e.Path); sparse && now != nil && now.Skip != e.Skip {
+			if _, decided := wanted[e.Path]; !decided {
+				wanted[e.Path] = now
 			}
 		}
 	}
@@ -81,10 +79,11 @@ func (p *indexPlan) decide(ctx context.Context) error {
 
 		if e != nil {
 			n = *e
-			if now := has[at]; now != nil {
+			now := o.entry(at)
+			if now != nil {
 				n.Skip = now.Skip
 			}
-			if then := theirs[at]; then != nil && (sparse || has[at] == nil) {
+			if then := t.entry(at); then != nil && (sparse || now == nil) {
 				n.Skip = then.Skip
 			}
 		}
@@ -103,7 +102,7 @@ func (p *indexPlan) takesSparse() bool {
 }
 
 // stagedBy adds what theirs has staged, or has unstaged, since the base.
-func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
+func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 	theirs, err := p.staged(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
 		return err
@@ -126,7 +125,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted, has paths) error {
 
 	fits := func(at string) bool { // HEAD has at a path what theirs staged its change over
 		_, differs := apart[at]
-		return !differs && !blocked(at, has, wanted)
+		return !differs && !p.ours.blocked(at, wanted)
 	}
 
 	for at, t := range theirs {
@@ -175,57 +174,61 @@ func equal(a, b *IndexEntry) bool {
 }
 
 // blocked reports whether a path lies below a file of the index, or is a directory in it.
-func blocked(at string, has, wanted paths) bool {
+func (s *state) blocked(at string, wanted paths) bool {
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
-		if e, ok := wanted[dir]; ok && e != nil || !ok && has[dir] != nil {
+		if e, ok := wanted[dir]; ok && e != nil || !ok && s.entry(dir) != nil {
 			return true
 		}
 	}
 
-	for name := range has {
-		if strings.HasPrefix(name, at+"/") {
-			return true
-		}
-	}
-
-	return false
+	i, _ := slices.BinarySearchFunc(s.entries, at+"/", IndexEntry.compare)
+	return i < len(s.entries) && strings.HasPrefix(s.entries[i].Path, at+"/")
 }
 
-func byPath(entries []IndexEntry) paths {
-	out := make(paths, len(entries))
-	for i := range entries {
-		out[entries[i].Path] = &entries[i]
+func (e IndexEntry) compare(at string) int { return strings.Compare(e.Path, at) }
+
+// entry returns the entry of a path in the index, nil for none.
+func (s *state) entry(at string) *IndexEntry {
+	i, ok := slices.BinarySearchFunc(s.entries, at, IndexEntry.compare)
+	if !ok {
+		return nil
 	}
-	return out
+	return &s.entries[i]
 }
 
 // differ returns the entries that make one index another one: all of each path that differs, or one that
 // removes it.
 func differ(from, to []IndexEntry) (out []IndexEntry) {
-	was, is := stages(from), stages(to)
-	all := maps.Clone(was)
-	maps.Copy(all, is)
+	for len(from)+len(to) > 0 {
+		at := ""
+		if len(to) == 0 || len(from) > 0 && from[0].Path < to[0].Path {
+			at = from[0].Path
+		} else {
+			at = to[0].Path
+		}
 
-	for _, at := range slices.Sorted(maps.Keys(all)) {
+		was, is := stages(&from, at), stages(&to, at)
 		switch {
-		case slices.EqualFunc(was[at], is[at], IndexEntry.same):
-		case len(is[at]) == 0:
+		case slices.EqualFunc(was, is, IndexEntry.same):
+		case len(is) == 0:
 			out = append(out, IndexEntry{Path: at})
 		default:
-			out = append(out, is[at]...)
+			out = append(out, is...)
 		}
 	}
 
 	return out
 }
 
-// stages are the entries of an index by their paths: several of a path in conflict.
-func stages(entries []IndexEntry) map[string][]IndexEntry {
-	out := make(map[string][]IndexEntry)
-	for _, e := range entries {
-		out[e.Path] = append(out[e.Path], e)
+// stages takes the entries of a path, several of one in conflict, from the beginning of an index.
+func stages(entries *[]IndexEntry, at string) []IndexEntry {
+	n := 0
+	for n < len(*entries) && (*entries)[n].Path == at {
+		n++
 	}
-	return out
+	all := (*entries)[:n]
+	*entries = (*entries)[n:]
+	return all
 }
 
 // readSplit reads the indexes that are split.
@@ -298,9 +301,9 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 		return nil, err
 	}
 
-	all, has := make(paths), byPath(s.entries)
+	all := make(paths)
 	for at, change := range parseRaw(out) {
-		if change[1] == nil || has[at] != nil { // else it is one of git add -N
+		if change[1] == nil || s.entry(at) != nil { // else it is one of git add -N
 			all[at] = change[1]
 		}
 	}

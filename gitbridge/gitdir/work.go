@@ -58,7 +58,25 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 
 // takesWork reports whether the receiving side gets the work in progress of theirs, if it gets their HEAD.
 func (s sides) takesWork() bool {
-	return s.base.sameWork(s.ours) && !s.base.sameWork(s.theirs) && (s.ours.sameIndex(s.base) || !s.theirs.unmerged())
+	return s.hasNoOther() && !s.base.sameWork(s.theirs) && (s.ours.sameIndex(s.base) || s.ours.sameIndex(s.theirs) || !s.theirs.unmerged())
+}
+
+// hasNoOther reports whether each part of the work in progress of the receiving side is as in the base, or as
+// theirs, such as after a merge that was killed.
+func (s sides) hasNoOther() bool {
+	for _, of := range []*state{s.base, s.ours, s.theirs} {
+		for name := range of.unfinished {
+			if is := s.ours.unfinished[name]; !bytes.Equal(is, s.base.unfinished[name]) && !bytes.Equal(is, s.theirs.unfinished[name]) {
+				return false
+			}
+		}
+		for name := range of.refs {
+			if is := s.ours.refs[name]; Private(name) && is != s.base.refs[name] && is != s.theirs.refs[name] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // takeRerere takes what rerere has recorded, or leaves it.

@@ -84,7 +84,7 @@ func (s *Service) resumeRemove(_ context.Context, _ *Request, a Remove) (Removed
 	if len(a.Names) != 1 {
 		return Removed{}, errUnknown
 	}
-	return Removed(a), nil
+	return Removed{Names: a.Names}, nil
 }
 
 func (s *Service) resumeDeleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {

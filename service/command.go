@@ -166,16 +166,21 @@ func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
 	return Revert{Path: naming.BytePath(a.Name)}, nil
 }
 
-// callUndo undoes the last restore or the turns of an agent, unless an actor is named.
+// callUndo undoes an operation, by default the last one, or the turns of an agent, unless an actor is named.
 func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
 	turn, err := strconv.Atoi(g.Flags["turn"])
-	if g.Has("turn") && (err != nil || turn < 1 || g.Has("by")) {
-		return nil, errs.Fail(errs.Invalid, "--turn takes a number of `amberfs list --turns`, and no --by")
+	if g.Has("turn") && (err != nil || turn < 1 || g.Has("by") || g.Has("op")) {
+		return nil, errs.Fail(errs.Invalid, "--turn takes a number of `amberfs list --turns`, and no --by or --op")
+	}
+
+	number, err := strconv.ParseUint(g.Flags["op"], 10, 64)
+	if g.Has("op") && (err != nil || number < 1 || g.Has("by") || g.Has("keep")) {
+		return nil, errs.Fail(errs.Invalid, "--op takes a number of `amberfs ops`, and no --by or --keep")
 	}
 
 	if a.By == "" {
 		for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
-			if g.Has(flag) {
+			if g.Has(flag) && (number == 0 || flag == "since") {
 				return nil, errs.Fail(errs.Invalid, "--%s needs --by", flag)
 			}
 		}
@@ -183,16 +188,21 @@ func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
 			return nil, errs.Fail(errs.Invalid, "amberfs undo takes no arguments").WithHint("see `amberfs help undo`")
 		}
 	}
-	if g.Has("by") {
+	switch {
+	case g.Has("by"):
 		return a, nil
+	case turn > 0:
+		return snapshot.RestoreOptions{Name: TurnName(uint64(turn)), Keep: a.Keep, DryRun: a.DryRun}, nil
+	case len(a.Keep) > 0:
+		return UndoRestore(a.Keep, a.DryRun), nil
 	}
 
-	name := "undo"
-	if turn > 0 {
-		name = TurnName(uint64(turn))
-	}
+	return UndoOp{Number: number, Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun}, nil
+}
 
-	return snapshot.RestoreOptions{Name: name, Keep: a.Keep, DryRun: a.DryRun}, nil
+// UndoRestore returns the restore that undoes the last change of the files of a workspace.
+func UndoRestore(keep []naming.BytePath, dryRun bool) snapshot.RestoreOptions {
+	return snapshot.RestoreOptions{Name: "undo", Keep: keep, DryRun: dryRun}
 }
 
 // callFork deletes a fork if --delete or --discard is given.

@@ -85,12 +85,12 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 			return DeletedFork{}, err
 		}
 	}
-	if a.Discard {
+	if a.Discard && a.Forget {
 		return DeletedFork{Name: a.Name}, r.Workspace.Forks().Discard(a.Name, r.Caller)
 	}
 
-	last, err := r.Workspace.Forks().End(a.Name, r.Caller)
-	return DeletedFork{Name: a.Name, Snapshot: last.Name}, err
+	last, until, err := r.Workspace.Forks().Remove(a.Name, a.Discard, r.Caller)
+	return DeletedFork{a.Name, last.Name, until}, err
 }
 
 // maxForkChanges is the most changes that are counted in a fork.

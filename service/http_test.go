@@ -69,7 +69,7 @@ func TestHTTP(t *testing.T) {
 		{"POST", "/v1/rename-fork", `{"from":"try","to":"other"}`, 200, `"path":"/mnt/.forks/other"`},
 		{"POST", "/v1/rename-fork", `{"from":"try","to":"more"}`, 404, `"kind":"not-found"`},
 		{"POST", "/v1/delete-fork", `{"name":"other"}`, 200, `"snapshot":"other"`},
-		{"POST", "/v1/remove", `{"names":["other","other"]}`, 200, `{"names":["other"]}`},
+		{"POST", "/v1/remove", `{"names":["other","other"]}`, 200, `{"names":["other"],"kept":"`},
 		{"POST", "/v1/set-policy", `{"patch":{"manual_limit":3}}`, 200, `"manual_limit":3`},
 		{"POST", "/v1/set-policy", `{"patch":{"manual_limit":"3"}}`, 400, `manual_limit must be a whole number, not a string`},
 		{"POST", "/v1/history", `{"path":"f"}`, 200, `"action":"created"`},

@@ -2,33 +2,99 @@ package service
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // OpApply is the name of an apply to a directory in a list of operations.
-const OpApply = "apply"
+const OpApply = catalogue.OpApply
 
 // ops lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
 // host.
 func (s *Service) ops(_ context.Context, r *Request, a ListOps) (OpList, error) {
 	out := OpList{Ops: []OpState{}}
+	kept := r.Workspace.Ops().KeptUntil()
 	for _, op := range slices.Backward(r.Workspace.Ops().List()) {
-		st := OpState{Number: op.Number, Name: op.Name, Of: op.Of, At: op.At, Actor: op.Actor, Command: op.Command, UID: op.UID, Undone: op.Undone}
-		if op.Apply != nil && !r.Caller.Direct {
-			st.Of = ""
-		}
-		st.Interrupted = op.Apply != nil && op.Apply.After == ""
-
+		st := opState(r, op)
+		st.Kept = kept[op.Number]
 		if out.Ops = append(out.Ops, st); len(out.Ops) == a.Limit {
 			break
 		}
 	}
 
 	return out, nil
+}
+
+func opState(r *Request, op catalogue.Op) OpState {
+	st := OpState{
+		Number: op.Number, Name: op.Name, Of: op.Of, To: op.To, At: op.At, Actor: op.Actor, Command: op.Command, UID: op.UID,
+		Edit: op.Before != 0, Undoes: op.Undoes, Undone: op.Undone, Interrupted: op.Apply != nil && op.Apply.After == "",
+	}
+	if op.Apply != nil && !r.Caller.Direct {
+		st.Of = ""
+	}
+
+	return st
+}
+
+// undoOp undoes one operation.
+func (s *Service) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
+	known, err := r.Workspace.Ops().Named(a.Number)
+	if err != nil {
+		return UndoneOp{}, err
+	}
+	if known.Name == catalogue.OpPolicy {
+		if err := s.admit(ctx, r, &Op{Name: "set-policy", Access: Own}, nil); err != nil {
+			return UndoneOp{}, err
+		}
+	}
+
+	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{
+		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun,
+		Merge: gitbridge.MergeConfigs(r.textMerger(s).Merge), Caller: r.Caller, List: r.list(s),
+	})
+	res.Paths = emptyIfNil(res.Paths)
+	done := UndoneOp{MergeResult: res, Op: opState(r, op)}
+	if errors.Is(err, threeway.ErrConflict) {
+		e := errs.Fail(errs.Conflict, "%s changed since operation %d; nothing was changed", plural(len(res.Conflicts), "path", "paths"), a.Number).
+			WithHint("%s", threeway.DecideHint("decide with --ours, which keeps what is there, or --theirs", res.Conflicts))
+		e.Result = done
+		return done, e
+	}
+
+	return done, staleDecision(err)
+}
+
+// undoneOpLines is the text of an undo of an operation.
+func undoneOpLines(done *UndoneOp) string {
+	what := strings.TrimSpace(fmt.Sprintf("operation %d: %s %s", done.Op.Number, done.Op.Name, gitquote.Readable(done.Op.Of)))
+	if done.Op.Edit {
+		paths, inGit := WithoutGit(done.Paths)
+		return ChangedText("undid", "would undo", done.DryRun, what, done.Changed, done.Changed, paths, inGit)
+	}
+	if done.DryRun {
+		return "would undo " + what + "\n"
+	}
+	return "undid " + what + "\n"
+}
+
+// keptLine says until when undo can have something back.
+func keptLine(until time.Time) string {
+	if until.IsZero() {
+		return ""
+	}
+	return "amberfs undo brings it back until " + until.Format(time.DateTime) + "\n"
 }
 
 // recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.

@@ -57,9 +57,13 @@ actors do not count for each other.`,
 			About: "Undo what one actor changed and keep what all others changed. If others changed the same lines later, the paths are listed and nothing is changed.",
 			Args:  "by since paths keep ours theirs dry_run"}},
 		Commands: []Command{{Group: "Snapshots:",
-			Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --by ACTOR [--since T] [--ours|--theirs|--prefer SIDE] [PATH]...]",
-			Short: "Undo the last restore, an agent's turns, or what one actor changed",
-			Long: `Restores the state before the last restore. A second undo undoes the first.
+			Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --op N | --by ACTOR [--since T] [--ours|--theirs|--prefer SIDE] [PATH]...]",
+			Short: "Undo the last operation, an agent's turns, or what one actor changed",
+			Long: `Undoes the last operation of "amberfs ops". If that is a restore, a merge or an import,
+a second undo undoes the first. Deleted snapshots and forks come back for a day
+(undo_seconds of the policy).
+
+--op N undoes the operation N, and keeps what changed since.
 
 --turn N restores the state before that turn of "amberfs list --turns".
 
@@ -71,6 +75,7 @@ nothing is changed. PATHs limit the undo.`,
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"turn=", "", "restore the state before the turn `N`"},
+				{"op=", "", "undo the operation `N` of \"amberfs ops\""},
 				{"dry-run", "n", "only print what would change"},
 				{"by", "", "undo what `ACTOR` changed"},
 				{"since", "", "only changes since `T`: a snapshot, 2h, 7d, or a date"},
@@ -83,7 +88,7 @@ nothing is changed. PATHs limit the undo.`,
 		Tools: []Tool{{Names: [3]string{"snapshot_blame"}, Title: "Blame a file",
 			About: "Show for each line of a file its snapshot, actors, command, time and number.", Args: "path"}},
 		Commands: []Command{{Group: "Snapshots:", Use: "blame PATH", Short: "Show which change each line of a file came with",
-			Long: `Prints for each line of PATH, separated by tabs: the first snapshot with it, the actors
+			Long: `Prints for each line of PATH: the first snapshot with it, the actors
 that changed the file then, their last command, its time, the line's number and its
 text. "now" is the present state, "base" what the workspace began with.`,
 			Example: "  amberfs blame src/parse.go", Args: "path", Pager: true}}}, (*Service).blame),
@@ -92,15 +97,19 @@ text. "now" is the present state, "base" what the workspace began with.`,
 		Text:  Rows(actorRows),
 		Commands: []Command{{Group: "Snapshots:", Use: "actors", Short: "List the actors that changed the workspace",
 			Long: `Lists the actors that changed the workspace, the last one first: name, number of
-snapshots with its changes, first and last time, separated by tabs.`}}}, (*Service).actors),
+snapshots with its changes, first and last time.`}}}, (*Service).actors),
 	op(Op{Name: "ops", Cost: Allocates, Charges: Lists, Access: Owner,
-		About: "Lists the applies of the workspace to directories, newest first.",
+		About: "Lists the operations that changed what users see, newest first.",
 		Text:  Rows(opRows), Pages: true, JSON: "ops",
-		Commands: []Command{{Group: "Snapshots:", Use: "ops [-n N]", Short: "List the applies to directories",
-			Long: `Lists applies, the newest first: number, time, operation, directory, who asked for
-it, and whether it was undone. "amberfs apply --undo" undoes the last one.`,
+		Commands: []Command{{Group: "Snapshots:", Use: "ops [-n N]", Short: "List the operations that can be undone",
+			Long: `Lists restores, merges, imports, applies, deletions, renames and changes of the policy,
+newest first: number, time, operation, its object, who asked for it, and whether it was
+undone.`,
 			Example: "  amberfs ops",
 			Flags:   []Flag{{"limit", "n", "at most `N`"}}}}}, (*Service).ops),
+	op(Op{Name: "undo-op", Effect: Destroys, Cost: Allocates, Charges: Lists | Texts | Gits, Access: Owner, Mutates: true,
+		About: "Undoes one operation, and keeps what changed since.",
+		Text:  Lines(undoneOpLines)}, (*Service).undoOp),
 	op(Op{Name: "history", Cost: Allocates, Charges: Lists, Access: Owner,
 		About: "Lists the snapshots in which a path was created, modified or deleted.",
 		Text:  Rows(historyRows), Pages: true,
@@ -108,7 +117,7 @@ it, and whether it was undone. "amberfs apply --undo" undoes the last one.`,
 			About: "List the snapshots in which a path was created, modified or deleted, newest first.", Args: "path all"}},
 		Commands: []Command{{Group: "Snapshots:", Use: "history PATH", Short: "List the snapshots in which a path changed",
 			Long: `Lists the snapshots in which PATH was created, modified or deleted, newest first:
-action, snapshot, time, size and message, separated by tabs. "now" means that PATH
+action, snapshot, time, size and message. "now" means that PATH
 changed since the newest snapshot.`,
 			Example: "  amberfs history src/parse.go", Args: "path", Pager: true,
 			Flags: []Flag{{"all", "a", "also list snapshots in which it did not change"}}}}}, (*Service).history),

@@ -31,7 +31,7 @@ var forkOps = []*Op{
 			Args: "[snapshot] name", Takes: "perhaps a SNAPSHOT, and a NAME", Call: calling(callFork),
 			Flags: []Flag{
 				{"delete=", "d", "delete the fork NAME; its last state becomes a snapshot"},
-				{"discard=", "", "delete the fork NAME and keep nothing"},
+				{"discard=", "", "delete the fork NAME without a snapshot"},
 				{"force=", "", "with --delete or --discard, also if programs run in it"},
 				{"ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d"},
 				{"as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME"},
@@ -43,7 +43,7 @@ var forkOps = []*Op{
 			About: "List the forks: name, base, time, snapshots, changed files and time to live."}},
 		Commands: []Command{{Group: "Forks:", Use: "forks", Short: "List forks",
 			Long: `Lists the forks: name, base, age, last actor, snapshots, changed files and the remaining
-time to live, separated by tabs.`,
+time to live.`,
 			Example: "  amberfs forks"}}}, (*Service).forks),
 	op(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
 		May:   (*Service).mayFork,
@@ -87,14 +87,13 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 			Args:  "fork ours theirs resolve merge keep dry_run"}},
 		Commands: []Command{{Group: "Forks:", Use: "merge FORK [--keep PATH]... [--ours|--theirs|--prefer SIDE] [--merge] [--dry-run]", Aliases: []string{"promote"}, Short: "Bring a fork's changes into the workspace",
 			Long: `Merges what the fork changed since its base into its parent. Text that both changed is
-merged by lines. Conflicts are listed, and nothing is changed. --ours (--prefer workspace)
-keeps what the workspace has, and --theirs (--prefer fork) takes what the fork has.
+merged by lines. Conflicts are listed, and nothing is changed.
 
 A branch of git that moved on both sides stays, and amberfs/FORK/BRANCH gets the commits of
 the fork. --merge merges them, as "git merge" does. At a terminal, merge asks about branches
 and conflicts.
 
-"amberfs undo" undoes the merge. The fork stays.`,
+The fork stays.`,
 			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", Prefer: [2]string{"workspace", "fork"},
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},

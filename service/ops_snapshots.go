@@ -37,7 +37,7 @@ it survives a power cut, and prints its id.`,
 			About: "List the snapshots, newest first: name, id, time and description.", Args: "limit since kind labels"}},
 		Commands: []Command{{Group: "Snapshots:", Use: "list [FLAG]...", Aliases: []string{"ls"}, Short: "List snapshots, newest first",
 			Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
-id ("-" until it is stored), time and message, separated by tabs.
+id ("-" until it is stored), time and message.
 
 --turns lists turns: number, time, AGENT/SESSION, the agent's id of the message, prompt.`,
 			Pager: true, Call: calling(callList),
@@ -84,8 +84,9 @@ an id, latest, undo or base.`,
 		Tools: []Tool{{Names: [3]string{"snapshot_delete", "snapshots_delete"}, Title: "Delete a snapshot",
 			About: "Delete a snapshot. Contents that only this snapshot has are lost.", Args: "name=names"}},
 		Commands: []Command{{Group: "Snapshots:", Use: "rm NAME...", Short: "Delete snapshots",
-			Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. Their space is
-freed in the background, or at once by "amberfs gc".`,
+			Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. "amberfs undo"
+brings them back for a day (undo_seconds of the policy). Then their space is freed, or at
+once by "amberfs gc --all".`,
 			Example: "  amberfs rm v1 v2", Args: "names..."}}}, (*Service).remove),
 	op(Op{Name: "compact", Effect: Destroys, Cost: Compares, Access: Change, Mutates: true,
 		About: "Replaces several snapshots by one that contains all of their files, each in its newest version. Pinned snapshots stay.",
@@ -131,8 +132,8 @@ If one name is unknown, nothing changes.`,
 			Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME, and removes newer
 files.
 
-"amberfs undo" undoes it. Open files and shells stay usable. Files restored by PATH get
-the present time as mtime, so that build tools rebuild them.
+Open files and shells stay usable. Files restored by PATH get the present time as mtime, so
+that build tools rebuild them.
 
 A restore of the whole workspace includes .git: later commits leave their branch.
 restore_keeps in the policy is a --keep for every such restore.

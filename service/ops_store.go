@@ -80,10 +80,11 @@ freeze. A crash or an upgrade of the daemon ends a freeze, and then thaw fails.`
 			}
 			return fmt.Sprintf("freed %s (%d objects)\n", BytesText(c.Bytes), c.Objects)
 		}),
-		Commands: []Command{{Group: "The store:", Use: "gc", Short: "Free space that nothing needs",
-			Long: `Frees the disk space that no snapshot and no workspace needs. It also runs in the
-background, and works on a full disk.`,
-			Example: "  amberfs gc"}}}, (*Service).gc),
+		Commands: []Command{{Group: "The store:", Use: "gc [--all]", Short: "Free space that nothing needs",
+			Long: `Frees the disk space that no snapshot, no workspace and no undo needs. It also runs in
+the background, and works on a full disk.`,
+			Example: "  amberfs gc",
+			Flags:   []Flag{{"all", "a", "also what only undo needs"}}}}}, (*Service).gc),
 	op(Op{Name: "verify", Cost: Compares, Access: Govern,
 		About: "Reads and checks everything in the store."}, (*Service).verify),
 	op(Op{Name: "umount", Effect: Destroys, Cost: Cheap, Access: Socket,

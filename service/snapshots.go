@@ -234,8 +234,8 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 }
 
 func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
-	names, err := r.Workspace.Snapshots().DeleteAll(a.Names, r.Caller)
-	return Removed{Names: names}, err
+	names, until, err := r.Workspace.Snapshots().Remove(a.Names, r.Caller)
+	return Removed{names, until}, err
 }
 
 func (s *Service) compact(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {

@@ -106,7 +106,13 @@ func (s *Service) checkPushRemote(r *Request, name string) error {
 	return nil
 }
 
-func (s *Service) gc(ctx context.Context, r *Request, _ GC) (Collected, error) {
+func (s *Service) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
+	if a.All {
+		if err := s.Store.ForgetAll(); err != nil {
+			return Collected{}, err
+		}
+	}
+
 	done, err := s.Store.GC(ctx, byteProgress("collecting", r.progress))
 	if err != nil {
 		return Collected{}, err

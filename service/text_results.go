@@ -166,6 +166,8 @@ func opRows(l *OpList) [][]string {
 	return each(l.Ops, "no operations", func(o OpState) []string {
 		state := ""
 		switch {
+		case o.Undoes > 0 && !o.Undone:
+			state = fmt.Sprintf("undid %d", o.Undoes)
 		case o.Undone:
 			state = "undone"
 		case o.Interrupted:
@@ -173,7 +175,7 @@ func opRows(l *OpList) [][]string {
 		}
 
 		who := cmp.Or(o.Actor, o.Command, fmt.Sprintf("uid:%d", o.UID))
-		return []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.Readable(o.Of), "-"), gitquote.Readable(who), state}
+		return []string{strconv.FormatUint(o.Number, 10), humanize.Time(o.At), o.Name, cmp.Or(gitquote.Readable(strings.TrimSpace(o.Of+" "+o.To)), "-"), gitquote.Readable(who), state}
 	})
 }
 
@@ -232,7 +234,7 @@ func differences(text *string) string {
 }
 
 func removedLines(done *Removed) string {
-	return lines("snapshot %s deleted\n", done.Names)
+	return lines("snapshot %s deleted\n", done.Names) + keptLine(done.Kept)
 }
 
 func pinnedLines(done *Pinned) string {
@@ -280,10 +282,14 @@ func pushedLines(l *PushedList) (text string) {
 }
 
 func deletedForkLine(done *DeletedFork) string {
-	if done.Snapshot == "" {
-		return fmt.Sprintf("fork %s deleted; nothing was kept\n", done.Name)
+	text := fmt.Sprintf("fork %s deleted", done.Name)
+	switch {
+	case done.Snapshot != "":
+		text += "; its last state is the snapshot " + done.Snapshot
+	case done.Kept.IsZero():
+		text += "; nothing was kept"
 	}
-	return fmt.Sprintf("fork %s deleted; its last state is the snapshot %s\n", done.Name, done.Snapshot)
+	return text + "\n" + keptLine(done.Kept)
 }
 
 func restoredLines(r *snapshot.RestoreResult) string {

@@ -64,7 +64,10 @@ type Remove struct {
 	Names []string `json:"names" jsonschema:"the snapshots"`
 }
 
-type Removed Remove
+type Removed struct {
+	Names []string  `json:"names" jsonschema:"the snapshots"`
+	Kept  time.Time `json:"kept,omitzero" jsonschema:"until when this can be undone"`
+}
 
 type DU struct {
 	Names []string `json:"names,omitempty" jsonschema:"the snapshots; if empty, all snapshots and forks"`
@@ -236,28 +239,6 @@ type Log struct {
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
 }
 
-type ListOps struct {
-	Limit int `json:"limit,omitempty" jsonschema:"at most this many; 0: all"`
-}
-
-// OpList is the result of ListOps, newest first.
-type OpList struct {
-	Ops []OpState `json:"ops"`
-}
-
-// OpState is an operation that changed what users see.
-type OpState struct {
-	Number      uint64    `json:"number" jsonschema:"the number for undo-op"`
-	Name        string    `json:"name" jsonschema:"the operation: restore, merge, import, refresh, undo-by, apply, remove, compact, rename, delete-fork, rename-fork, set-policy"`
-	Of          string    `json:"of,omitempty" jsonschema:"the snapshots, the fork, the actor or the directory"`
-	At          time.Time `json:"at"`
-	Actor       string    `json:"actor,omitempty" jsonschema:"who asked for it"`
-	Command     string    `json:"command,omitempty" jsonschema:"the program that asked for it"`
-	UID         uint32    `json:"uid"`
-	Undone      bool      `json:"undone,omitempty"`
-	Interrupted bool      `json:"interrupted,omitempty" jsonschema:"an apply that was killed"`
-}
-
 type Forked struct {
 	Name     string `json:"name"`
 	Snapshot string `json:"snapshot,omitempty"`
@@ -272,6 +253,7 @@ type RenameFork Rename
 type DeleteFork struct {
 	Name    string `json:"name" jsonschema:"the fork"`
 	Discard bool   `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state, and delete the forks in it"`
+	Forget  bool   `json:"forget,omitempty" jsonschema:"keep nothing by which this can be undone"`
 	Force   bool   `json:"force,omitempty" jsonschema:"also if programs have it as root or working directory"`
 	// Rmdir is set for rmdir(2), which succeeds for working directories.
 	Rmdir bool `json:"-"`
@@ -293,8 +275,9 @@ type Claimed struct {
 func (c *Claimed) PathOf() *string { return &c.Path }
 
 type DeletedFork struct {
-	Name     string `json:"name"`
-	Snapshot string `json:"snapshot" jsonschema:"the snapshot of its last state"`
+	Name     string    `json:"name"`
+	Snapshot string    `json:"snapshot" jsonschema:"the snapshot of its last state"`
+	Kept     time.Time `json:"kept,omitzero" jsonschema:"until when this can be undone"`
 }
 
 type Forks struct{}
@@ -411,7 +394,9 @@ type Thawed struct {
 	Thawed bool `json:"thawed"`
 }
 
-type GC struct{}
+type GC struct {
+	All bool `json:"all,omitempty" jsonschema:"also what only an undo of operations needs"`
+}
 
 type Collected struct {
 	Objects int64 `json:"objects" jsonschema:"number of deleted objects"`

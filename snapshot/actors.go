@@ -101,7 +101,7 @@ func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error
 		return err
 	}
 
-	s.captured = append(s.captured, events.Event{Workspace: view, Action: "captured", From: r.Name})
+	s.unsent = append(s.unsent, events.Event{Workspace: view, Action: "captured", From: r.Name})
 	s.keep.Signal.Up()
 
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -88,6 +89,11 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	}
 
 	for _, view := range e.Removed {
+		if _, ok := s.workspaces[view]; ok {
+			s.unsent = append(s.unsent, events.Event{Workspace: view, Action: "ended"})
+			s.keep.Signal.Up()
+		}
+
 		delete(s.workspaces, view)
 		s.meter.Remove(view)
 		s.mem.Remove(view)

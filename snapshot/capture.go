@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -180,25 +181,38 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 // DeleteAll removes all of the named snapshots, or none after an error, and returns their names.
 // Forks that were made from them are not affected.
 func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error) {
+	removed, _, err := ss.deleteAll(names, false, c)
+	return removed, err
+}
+
+// Remove is DeleteAll as an operation of a user. It can be undone until a time; zero for not at all.
+func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, until time.Time, err error) {
+	return ss.deleteAll(names, true, c)
+}
+
+func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (removed []string, until time.Time, err error) {
 	s := ss.w.store
-	var removed []string
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r, names, err := s.cat.NewDelete(ss.w.ws, names, c, s.opt.Now())
 		if err != nil {
 			return err
+		}
+		if keep {
+			r.Op = ss.w.newOp(catalogue.OpRemove, strings.Join(names, " "), c)
+			until = ss.w.keepRemoved(r.Op, r.Views)
 		}
 
 		removed = names
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	for _, name := range removed {
 		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
 	}
 
-	return removed, nil
+	return removed, until, nil
 }
 
 // Rename gives the snapshot a, which Find would return, the name b.
@@ -212,6 +226,8 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		}
 
 		old = r.Was
+		r.Op = ss.w.newOp(catalogue.OpRename, old, c)
+		r.Op.To, r.Op.View = b, r.View
 		return s.commit(tx, r, c)
 	})
 	if err != nil {

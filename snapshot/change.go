@@ -24,6 +24,8 @@ type change struct {
 	reads  []uint32 // views of other workspaces whose changes block until the edit ends
 	caller actors.Caller
 	list   *budget.Charge // see RestoreOptions.List
+	name   string         // of the operation
+	undoes uint64         // the number of the operation that it undoes
 	from   string         // name of the snapshot, fork, actor or directory with the new contents
 
 	now      *tree.State // the present state, which plan reads
@@ -45,7 +47,7 @@ type changePlan struct {
 	kept    []string       // paths that differ and stay as they are
 	message string         // message of the snapshot of the state before
 	after   *CaptureOptions
-	undoes  *catalogue.Undone
+	undone  *catalogue.Undone
 	check   func() error // called with the lock held before the change is published; may be nil
 
 	conflicts    []string
@@ -273,7 +275,21 @@ func (c *change) describe(tx *live.Tx) error {
 		after = &i
 	}
 
-	return c.w.store.cat.Describe(&c.record, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undoes)
+	cat := c.w.store.cat
+	if err := cat.Describe(&c.record, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undone); err != nil {
+		return err
+	}
+
+	op := c.w.newOp(c.name, c.from, c.caller)
+	op.Before, op.Undoes, c.record.Op = c.record.Pre.View, c.undoes, op
+	if !cat.MayKeep(c.w.ws, nil, nil) {
+		return nil
+	}
+
+	view, err := tx.NewView()
+	op.Kept = []uint32{view}
+
+	return err
 }
 
 // report notifies the kernel, and emits events for the snapshots before and after and for each

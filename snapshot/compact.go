@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -82,6 +83,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err != nil {
 			return err
 		}
+		r.Op = ss.w.newOp(catalogue.OpCompact, strings.Join(removed, " "), o.Caller)
+		r.Op.To, r.Op.Left = o.Name, r.Snapshot.View
+		ss.w.keepRemoved(r.Op, r.Gone)
 		if err := s.commit(tx, r, o.Caller); err != nil {
 			return err
 		}

@@ -172,6 +172,10 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		if err != nil {
 			return err
 		}
+
+		r.Op = fs.w.newOp(catalogue.OpRenameFork, a, c)
+		r.Op.To, r.Op.View = b, r.View
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {

@@ -15,21 +15,34 @@ import (
 // End removes a fork. Its last state becomes a snapshot of this
 // workspace, whose description is returned.
 func (fs Forks) End(name string, c actors.Caller) (info.Info, error) {
-	return fs.endFork(name, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
-		if err := fs.w.store.cat.MayEnd(fs.w.ws, f, c, fs.w.store.opt.Now()); err != nil {
-			return nil, err
-		}
-		return fs.newEndRecord(tx, f, c)
-	})
+	last, _, err := fs.remove(name, false, false, c)
+	return last, err
 }
 
 // Discard removes a fork and the forks in it, without snapshots of their last states. Only the
 // policy of this workspace can forbid it, so a program in the fork cannot prevent it.
 func (fs Forks) Discard(name string, c actors.Caller) error {
-	_, err := fs.endFork(name, c, func(_ *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
-		return fs.w.store.cat.NewDiscard(fs.w.ws, f, c, fs.w.store.opt.Now())
-	})
+	_, _, err := fs.remove(name, true, false, c)
 	return err
+}
+
+// Remove is End, or with discard set Discard, as an operation of a user. It can be undone until a time; zero
+// for not at all.
+func (fs Forks) Remove(name string, discard bool, c actors.Caller) (last info.Info, until time.Time, err error) {
+	return fs.remove(name, discard, true, c)
+}
+
+func (fs Forks) remove(name string, discard, keep bool, c actors.Caller) (last info.Info, until time.Time, err error) {
+	s := fs.w.store
+	return fs.endFork(name, keep, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
+		if discard {
+			return s.cat.NewDiscard(fs.w.ws, f, c, s.opt.Now())
+		}
+		if err := s.cat.MayEnd(fs.w.ws, f, c, s.opt.Now()); err != nil {
+			return nil, err
+		}
+		return fs.newEndRecord(tx, f, c)
+	})
 }
 
 // expire ends the forks that have expired. It returns the time at which the next fork expires, or
@@ -50,7 +63,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	})
 
 	for _, name := range over {
-		_, err := fs.endFork(name, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
+		_, _, err := fs.endFork(name, false, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 			if f.Expires == nil || !now.After(*f.Expires) || !f.Discard && len(f.Forks) > 0 {
 				return nil, errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
 			}
@@ -65,11 +78,12 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 }
 
 // endFork commits the record that the function record makes for a fork. It returns the snapshot of
-// the fork's last state, or a zero Info if the record has none.
-func (fs Forks) endFork(name string, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (info.Info, error) {
+// the fork's last state, or a zero Info if the record has none. With keep set it is an operation of a user,
+// which can be undone until a time.
+func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	err = s.forest.Update(true, func(tx *live.Tx) error {
 		f, err := fs.w.ws.ForkNamed(name)
 		if err != nil {
 			return err
@@ -77,25 +91,29 @@ func (fs Forks) endFork(name string, c actors.Caller, record func(*live.Tx, *cat
 		if r, err = record(tx, f); err != nil {
 			return err
 		}
+		if keep {
+			r.Op = fs.w.newOp(catalogue.OpEndFork, name, c)
+			if s.cat.MayKeep(fs.w.ws, nil, f) {
+				r.Op.Kept, until = []uint32{f.View}, fs.w.keptUntil(r.Op)
+			}
+			if r.Last != nil {
+				r.Op.Left = r.Last.View
+			}
+		}
 
 		return s.commit(tx, r, c)
 	})
 	if err != nil {
-		return info.Info{}, err
+		return last, time.Time{}, err
 	}
 
-	var last info.Info
 	if r.Last != nil {
 		last = r.Last.Seen()
 		s.emit(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
 	}
 
 	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
-	for _, view := range append(r.Inside, r.View) {
-		s.emit(events.Event{Workspace: view, Action: "ended"}, c)
-	}
-
-	return last, nil
+	return last, until, nil
 }
 
 // newEndRecord returns the record that ends a fork and makes a snapshot of its last state, except

@@ -63,7 +63,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 
 	release()
 
-	c, err := w.change(ctx, change{caller: o.Caller}, func(c *change) error {
+	c, err := w.change(ctx, change{name: "import", caller: o.Caller, from: prefix}, func(c *change) error {
 		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.Top}
 		c.message = "before import"

@@ -23,23 +23,23 @@ func (s entries) takeChanged() (views []uint32) {
 }
 
 // workspacesForPolicies yields the workspaces with the given views, or all if views is nil. Before
-// that it emits the events of captureBetweenActors.
+// that it emits the unsent events.
 func (s entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace] {
-	var captured []events.Event
+	var unsent []events.Event
 	var all []*Workspace
 	s.withLock(func(*live.Tx) {
-		captured, s.captured = s.captured, nil
+		unsent, s.unsent = s.unsent, nil
 		if views == nil {
-			all = slices.Collect(maps.Values(s.workspaces))
+			all = slices.DeleteFunc(slices.Collect(maps.Values(s.workspaces)), func(w *Workspace) bool { return w.ws.Ended != 0 })
 		}
 
 		for _, view := range views {
-			if w, ok := s.workspaces[view]; ok {
+			if w, ok := s.workspaces[view]; ok && w.ws.Ended == 0 {
 				all = append(all, w)
 			}
 		}
 	})
-	for _, e := range captured {
+	for _, e := range unsent {
 		s.emit(e, actors.Caller{})
 	}
 
@@ -50,7 +50,7 @@ func (s entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace
 				n := tx.Changed(w.ws.View)
 				out = policy.Workspace{
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Records: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
-					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.Forks().expire,
+					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
 						return err
@@ -86,4 +86,19 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	}
 
 	return nil
+}
+
+// expire ends the forks that have expired, and removes what is kept for the undo of old operations. It returns
+// the time of the next one, or next if that is earlier.
+func (w *Workspace) expire(now, next time.Time) (time.Time, error) {
+	kept := time.Duration(w.store.Main().Policy().UndoSeconds) * time.Second
+	first, err := w.Ops().forget(now.Add(-kept))
+	if err != nil {
+		return next, err
+	}
+	if !first.IsZero() && first.Add(kept).Before(next) {
+		next = first.Add(kept)
+	}
+
+	return w.Forks().expire(now, next)
 }

@@ -73,7 +73,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		return res, err
 	}
 
-	order := change{caller: o.Caller, list: o.List, from: o.Fork, reads: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
+	order := change{name: "merge", caller: o.Caller, list: o.List, from: o.Fork, reads: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
 	c, err := fs.w.change(ctx, order, func(c *change) error {
 		in, err := fs.sides(f, c)
 		if err != nil {

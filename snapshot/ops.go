@@ -1,12 +1,21 @@
 package snapshot
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Ops are the operations of a workspace that changed what users see.
@@ -31,6 +40,189 @@ func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
 	return out, err
 }
 
+// maxOpText is the most bytes of the names in an operation.
+const maxOpText = 500
+
+// newOp describes an operation. The caller holds the lock of the forest.
+func (w *Workspace) newOp(name, of string, c actors.Caller) *catalogue.Op {
+	of = strings.ToValidUTF8(of[:min(len(of), maxOpText)], "")
+	return &catalogue.Op{Number: w.ws.NextOp(), Name: name, Of: of, At: w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
+}
+
+// keepRemoved makes an operation keep the snapshots that it removes, if the policy and the limits allow that.
+// It returns until when. The caller holds the lock of the forest.
+func (w *Workspace) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
+	cat := w.store.cat
+	snaps := make([]*catalogue.Snapshot, len(views))
+	for i, view := range views {
+		snaps[i] = cat.Snapshots[view]
+	}
+	if !cat.MayKeep(w.ws, snaps, nil) {
+		return time.Time{}
+	}
+
+	op.Kept = views
+
+	return w.keptUntil(op)
+}
+
+// keptUntil returns until when an operation can be undone that keeps something. The caller holds the lock of
+// the forest.
+func (w *Workspace) keptUntil(op *catalogue.Op) time.Time {
+	kept := w.store.cat.Workspaces[live.MainView].Policy.UndoSeconds
+	return op.At.Add(time.Duration(kept) * time.Second)
+}
+
+// KeptUntil returns until when operations can be undone of which something is kept, by their numbers.
+func (ops Ops) KeptUntil() map[uint64]time.Time {
+	all := make(map[uint64]time.Time)
+	ops.w.withReadLock(func() {
+		for i := range ops.w.ws.Ops {
+			if op := &ops.w.ws.Ops[i]; len(op.Kept) > 0 {
+				all[op.Number] = ops.w.keptUntil(op)
+			}
+		}
+	})
+
+	return all
+}
+
+// Undo undoes an operation other than an apply, and keeps what changed since. o has the rule for conflicts of
+// an edit: a restore, a merge, a refresh, an import or an undo of an actor.
+func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op catalogue.Op, res MergeResult, err error) {
+	s, w := ops.w.store, ops.w
+	w.withReadLock(func() {
+		var known *catalogue.Op
+		if known, err = s.cat.ToUndo(w.ws, number); err == nil {
+			op = *known
+		}
+	})
+	if err != nil {
+		return op, res, err
+	}
+	if op.Before != 0 {
+		res, err = ops.undoEdit(ctx, op, o)
+		return op, res, err
+	}
+
+	res.DryRun = o.DryRun
+	var left *catalogue.Snapshot // the snapshot that the operation left, and that the undo removes
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		undo := w.newOp("", "", o.Caller)
+		undo.Undoes = number
+		r, err := s.cat.NewUndo(w.ws, *undo, o.Caller, s.opt.Now())
+		if err != nil || o.DryRun {
+			return err
+		}
+
+		left = s.cat.Snapshots[op.Left]
+		err = s.commit(tx, r, o.Caller)
+		if left != nil && s.cat.Snapshots[op.Left] == left {
+			left = nil
+		}
+
+		return err
+	})
+	if err != nil || o.DryRun {
+		return op, res, err
+	}
+
+	ops.reportUndo(op, o.Caller)
+	if left != nil {
+		s.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: left.Name}, o.Caller)
+	}
+
+	return op, res, s.Sync()
+}
+
+// reportUndo emits the events of an undo.
+func (ops Ops) reportUndo(op catalogue.Op, c actors.Caller) {
+	e := events.Event{Workspace: ops.w.ws.View}
+	switch op.Name {
+	case catalogue.OpRename:
+		e.Action, e.From, e.Detail = "renamed-snapshot", op.To, op.Of
+	case catalogue.OpRenameFork:
+		e.Action, e.From, e.Detail = "renamed-fork", op.To, op.Of
+	case catalogue.OpPolicy:
+		e.Action = "policy"
+	case catalogue.OpEndFork:
+		e.Action, e.Detail = "forked", op.Of
+	default:
+		e.Action, e.From = "returned", op.Of
+	}
+
+	ops.w.store.emit(e, c)
+}
+
+// undoEdit merges the change from the state after an edit to the state before into the workspace.
+func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (MergeResult, error) {
+	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
+	if err != nil {
+		return MergeResult{}, err
+	}
+
+	s, w := ops.w.store, ops.w
+	order := change{name: catalogue.OpUndo, undoes: op.Number, caller: o.Caller, list: o.List, from: op.Name + " " + op.Of, Changes: Changes{DryRun: o.DryRun}}
+	c, err := w.change(ctx, order, func(c *change) error {
+		var states [2]*tree.State
+		err := s.forest.Update(true, func(*live.Tx) (err error) {
+			if _, err := s.cat.ToUndo(w.ws, op.Number); err != nil {
+				return err
+			}
+			for i, view := range []uint32{op.Kept[0], op.Before} {
+				if states[i], err = s.cat.Snapshots[view].Tree(s.src); err != nil {
+					return err
+				}
+				c.holdState(states[i])
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+
+		c.message = fmt.Sprintf("before undo of operation %d", op.Number)
+		c.graft = live.Graft{Options: graft.Options{Source: states[1], View: op.Before}}
+		c.check = func() error {
+			_, err := s.cat.ToUndo(w.ws, op.Number)
+			return err
+		}
+
+		return o.plan(ctx, c, states[0], rule)
+	})
+
+	return c.mergeResult(), err
+}
+
+// forget removes what operations before a time keep. It returns the time of the first operation that still
+// keeps something, zero for none.
+func (ops Ops) forget(before time.Time) (first time.Time, err error) {
+	s, w := ops.w.store, ops.w
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		var r *catalogue.ForgetOps
+		if r, first = w.ws.NewForgetOps(before); r == nil {
+			return nil
+		}
+		return s.commit(tx, r, actors.Caller{})
+	})
+
+	return first, err
+}
+
+// ForgetAll removes what operations of all workspaces keep, so that a gc frees its space.
+func (s *Store) ForgetAll() error {
+	var all []*Workspace
+	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.workspaces)) })
+
+	for _, w := range all {
+		if _, err := w.Ops().forget(s.opt.Now().Add(time.Second)); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // BeginApply adds an apply to a directory, and returns its number when that is on disk.
 func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number uint64, err error) {
 	s := ops.w.store
@@ -40,11 +232,11 @@ func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number
 			return err
 		}
 
-		a.Dir, number = w.Dir, w.NextOp()
-		r := &catalogue.LogOp{WS: w.View, Op: catalogue.Op{
-			Number: number, Name: "apply", Of: to, At: s.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID, Apply: &a,
-		}}
-		return s.commit(tx, r, c)
+		a.Dir = w.Dir
+		op := ops.w.newOp(catalogue.OpApply, "", c)
+		op.Of, op.Apply, number = to, &a, op.Number
+
+		return s.commit(tx, &catalogue.LogOp{WS: w.View, Op: *op}, c)
 	})
 	if err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -22,6 +23,10 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		}
 
 		p = r.Policy
+		if err := r.Describe(w.ws, w.newOp(catalogue.OpPolicy, "", c)); err != nil {
+			return err
+		}
+
 		return s.commit(tx, r, c)
 	})
 	if err != nil {

@@ -65,7 +65,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	defer release()
 	defer d.w.store.Hold(now)()
 
-	order := change{caller: o.Caller, list: o.List, from: "directory", Changes: Changes{DryRun: o.DryRun}}
+	order := change{name: "refresh", caller: o.Caller, list: o.List, from: "directory", Changes: Changes{DryRun: o.DryRun}}
 	c, err := d.w.change(ctx, order, func(c *change) error {
 		id, _ := now.ID()
 		c.message, c.record.Dir = "before refresh", id.String()

@@ -57,7 +57,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	}
 	defer w.store.Hold(to.State)()
 
-	order := change{caller: o.Caller, list: o.List, from: to.Snapshot, Changes: Changes{DryRun: o.DryRun}}
+	order := change{name: "restore", caller: o.Caller, list: o.List, from: to.Snapshot, Changes: Changes{DryRun: o.DryRun}}
 	c, err := w.change(ctx, order, func(c *change) (err error) {
 		if o.Edit == nil {
 			c.steps, err = to.Steps(ctx, w.store.src, c.now, o.List)

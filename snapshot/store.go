@@ -110,7 +110,7 @@ type core struct {
 	forest     *live.Forest
 	cat        *catalogue.Catalogue  // guarded by the lock of forest
 	workspaces map[uint32]*Workspace // by view; one for each workspace of cat
-	captured   []events.Event        // not emitted yet: snapshots of captureBetweenActors
+	unsent     []events.Event        // not emitted yet: snapshots of captureBetweenActors, and removed workspaces
 	lost       repair.Lost           // data that a salvage could not read
 	hooks      hooks
 	metrics    *info.Recorder
@@ -218,7 +218,9 @@ func (s *Store) Main() *Workspace {
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	s.withReadLock(func(*live.Tx) {
-		w, ok = s.workspaces[view]
+		if w, ok = s.workspaces[view]; ok && w.ws.Ended != 0 {
+			w, ok = nil, false // kept for undo
+		}
 	})
 	return w, ok
 }
@@ -241,7 +243,9 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 		if sn, ok := s.cat.Snapshots[view]; ok {
 			view = sn.WS
 		}
-		w = s.workspaces[view]
+		if w = s.workspaces[view]; w != nil && w.ws.Ended != 0 {
+			w = nil // kept for undo
+		}
 	})
 	return w
 }
@@ -270,7 +274,14 @@ func (s *core) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(
 func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint(ctx) }
 
 // GC frees the disk space of unreferenced objects. It does not block writers, captures and seals.
-// While it waits for an import, it does not block checkpoints and verifications either.
+// While it waits for an import, it does not block checkpoints and verifications either. What is kept for undo is
+// referenced, unless the disk is nearly full: then it is removed first.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
+	if free, err := s.Free(); err == nil && free < fewBytes {
+		if err := s.ForgetAll(); err != nil {
+			return cas.GCResult{}, err
+		}
+	}
+
 	return s.gc.Run(ctx, progress)
 }

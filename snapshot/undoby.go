@@ -56,7 +56,7 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	}
 
 	start := time.Now()
-	order := change{caller: o.Caller, list: o.List, from: o.By, Changes: Changes{DryRun: o.DryRun}}
+	order := change{name: "undo-by", caller: o.Caller, list: o.List, from: o.By, Changes: Changes{DryRun: o.DryRun}}
 	c, err := ss.w.change(ctx, order, func(c *change) error { return u.planChange(ctx, c) })
 	if c.Undo != "" {
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
@@ -176,7 +176,7 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 	c.graft.Options = graft.Options{Source: deepest, View: u.w.ws.View, Touch: true}
 	c.message = "before undo of " + u.o.By
 	c.after = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.o.By}
-	c.undoes = &catalogue.Undone{By: u.o.By, Since: u.since}
+	c.undone = &catalogue.Undone{By: u.o.By, Since: u.since}
 	c.kept = slices.Sorted(maps.Keys(u.kept))
 	c.check = func() error {
 		for _, i := range u.list {

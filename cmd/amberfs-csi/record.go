@@ -171,7 +171,7 @@ func (d *driver) remove(ctx context.Context, r *record) error {
 }
 
 func (d *driver) discard(ctx context.Context, id string) error {
-	return unless(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true}, nil))
+	return unless(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
 }
 
 // page returns the records of a kind from a token on, and the token of the next page.

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // undoApply undoes the last apply of a run or, in a mount and without a run, of the workspace.
@@ -63,4 +66,51 @@ func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, nu
 	}
 
 	return r.Unapplied(ctx, c)
+}
+
+// undoOp undoes an operation, or the last one if the number is 0. An edit of the workspace that was the last
+// operation is undone by a restore, and an apply by this process.
+func (a *app) undoOp(ctx context.Context, p locate.Location, req service.UndoOp, g *service.Given) error {
+	var l service.OpList
+	if err := a.ask(ctx, p, service.ListOps{}, &l); err != nil {
+		return err
+	}
+
+	i := slices.IndexFunc(l.Ops, func(op service.OpState) bool {
+		if req.Number == 0 {
+			return !op.Undone && (op.Undoes == 0 || op.Edit)
+		}
+		return op.Number == req.Number
+	})
+
+	var args any = req
+	switch {
+	case i < 0 && req.Number > 0: // the daemon reports it
+	case i < 0 || req.Number == 0 && l.Ops[i].Edit:
+		args = service.UndoRestore(nil, req.DryRun)
+	default:
+		if req.Number = l.Ops[i].Number; l.Ops[i].Name == service.OpApply {
+			return a.undoApplyIn(ctx, p, req)
+		}
+		args = req
+	}
+
+	return a.showOp(ctx, p, args, &service.Command{}, g)
+}
+
+// undoApplyIn undoes an apply of a workspace.
+func (a *app) undoApplyIn(ctx context.Context, p locate.Location, req service.UndoOp) error {
+	rule, err := threeway.RuleOf(req.Ours, req.Theirs)
+	if err != nil {
+		return err
+	}
+
+	c, err := a.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	r := &runs.Run{Name: strings.Join(p.Workspace, "-")}
+	return a.undoApplyOf(ctx, c, r, req.Number, askInApply, hostdir.ApplyOptions{Conflicts: rule, DryRun: req.DryRun})
 }

@@ -37,8 +37,7 @@ Outside of a mount, apply writes a run of DIR ("amberfs help runs"): NAME or the
 that is kept. DIR is by default the working directory.
 
 Text that also changed in DIR is merged by lines. Conflicts are listed, and then nothing
-is changed. --ours (--prefer dir) keeps what DIR has, and --theirs (--prefer run) takes what the
-run or workspace has.
+is changed.
 
 A branch of git that moved on both sides stays, and amberfs/RUN/BRANCH gets the commits of
 the run. --merge merges them, as "git merge" does. --theirs has it the other way round.
@@ -53,9 +52,9 @@ applies them too.
 Symbolic links in DIR are not followed. One apply at a time changes DIR, and the others
 wait. Run an interrupted apply again to complete it.
 
-With --undo, the argument is a run. Its last apply, also one that was interrupted, is undone
-while the run is kept: DIR gets what it had before. What changed in DIR since is kept, or
-listed as a conflict. --ours keeps what DIR has, and --theirs takes what it had.`,
+With --undo, the argument is a run. DIR gets what it had before the run's last apply, also
+an interrupted one, while the run is kept. Later changes stay, or conflict: --theirs takes
+what DIR had.`,
 		Example: `  amberfs apply
   amberfs apply --run project-1 --dry-run
   amberfs apply ~/project before-lunch --theirs

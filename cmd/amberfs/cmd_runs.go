@@ -26,7 +26,7 @@ func runsCommand(a *app) *cobra.Command {
 		Use:   "runs [--all]",
 		Short: "List the runs of directories",
 		Long: `Lists what "amberfs run" keeps: name, directory, age, state (running, kept or applied),
-changed files and unshared bytes, separated by tabs.
+changed files and unshared bytes.
 
 The runs of a directory share a copy of it, which has a line of its own (state copy, and
 the size of the whole store). The copy goes with the last run.

@@ -196,7 +196,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 		branch = r.Branch(ctx, name)
 	}
 	if w, err = r.Add(ctx, name, branch, head, link); err != nil {
-		err = errors.Join(err, a.ask(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true}, nil))
+		err = errors.Join(err, a.ask(context.WithoutCancel(ctx), p, service.DeleteFork{Name: name, Discard: true, Forget: true}, nil))
 	}
 
 	return w, err

@@ -89,6 +89,10 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 				p.Workspace = append(slices.Clone(p.Workspace), fork)
 			}
 
+			if undo, ok := args.(service.UndoOp); ok {
+				return a.undoOp(cmd.Context(), p, undo, given)
+			}
+
 			return a.orPath(a.showOp(cmd.Context(), p, args, c, given), c, given)
 		},
 	}

@@ -84,7 +84,7 @@ func (a *app) discardForks(ctx context.Context, argv []string) error {
 	failed := a.askHere(ctx, service.Forks{}, &l)
 	for _, f := range l.Forks {
 		if strings.HasPrefix(f.Name, argv[1]) && !kept[f.Name] {
-			failed = errors.Join(failed, a.askHere(ctx, service.DeleteFork{Name: f.Name, Discard: true, Force: true}, nil))
+			failed = errors.Join(failed, a.askHere(ctx, service.DeleteFork{Name: f.Name, Discard: true, Forget: true, Force: true}, nil))
 		}
 	}
 
@@ -103,7 +103,7 @@ func (f *searchForks) new(ctx context.Context, number, from string) (string, err
 
 // discard is done even if the command is interrupted.
 func (f *searchForks) discard(ctx context.Context, name string) error {
-	return f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
+	return f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Forget: true, Force: true}, nil)
 }
 
 func (f *searchForks) run(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {

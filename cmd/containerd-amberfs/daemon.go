@@ -72,7 +72,7 @@ func (d daemon) fork(ctx context.Context, name, from string) error {
 }
 
 func (d daemon) discard(ctx context.Context, name string) error {
-	err := d.do(ctx, "", service.DeleteFork{Name: name, Discard: true}, nil)
+	err := d.do(ctx, "", service.DeleteFork{Name: name, Discard: true, Forget: true}, nil)
 	if is(err, errs.NotExist) {
 		return nil
 	}

@@ -27,6 +27,8 @@ const (
 	TypePull
 	TypeLease
 	TypeLogOp
+	TypeForgetOps
+	TypeReturn
 )
 
 // A Record is one change of the catalogue.
@@ -50,6 +52,8 @@ var newRecord = map[Type]func() Record{
 	TypePull:       func() Record { return &Pull{} },
 	TypeLease:      func() Record { return &Lease{} },
 	TypeLogOp:      func() Record { return &LogOp{} },
+	TypeForgetOps:  func() Record { return &ForgetOps{} },
+	TypeReturn:     func() Record { return &Return{} },
 }
 
 // Decode returns the record of a type with a payload in JSON.
@@ -72,6 +76,7 @@ type Views interface {
 	NewView() (uint32, error)                           // returns an unused view number
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
+	EndView(view uint32, ended bool)              // makes the nodes of a view stale, or not stale again
 	SetCounters(ino uint64, view uint32)          // raises the next inode and view numbers to at least these
 	Actors(view uint32) []*actors.Set             // of the present interval
 	ActorNames(view uint32) []string              // the names of the actors in Actors
@@ -171,7 +176,9 @@ func (a *applyRun) addSnapshot(sn *Snapshot) {
 func (a *applyRun) remove(removed ...*Snapshot) {
 	for _, s := range removed {
 		if a.Snapshots[s.View] == s {
-			a.Bytes.Take(s.Bytes)
+			if !a.Hidden(s) {
+				a.Bytes.Take(s.Bytes)
+			}
 			a.Removed = append(a.Removed, s.View)
 		}
 

@@ -137,6 +137,7 @@ func (r *Bookmark) apply(a *applyRun) error {
 // Delete removes snapshots.
 type Delete struct {
 	Views []uint32 `json:"views"`
+	Op    *Op      `json:"op,omitempty"` // of a user
 }
 
 func (*Delete) Type() Type { return TypeDelete }
@@ -199,13 +200,26 @@ func (r *Delete) apply(a *applyRun) error {
 		}
 	}
 
-	if len(snaps) > 0 {
-		a.passOnChanges(snaps)
+	if len(snaps) == 0 {
+		return nil
+	}
+
+	a.passOnChanges(snaps)
+	w, ok := a.Workspaces[snaps[0].WS]
+	if !ok || r.Op == nil {
+		a.remove(snaps...)
+		a.Garbage = true
+		return nil
+	}
+
+	if len(r.Op.Kept) > 0 {
+		a.hide(w, snaps)
+	} else {
 		a.remove(snaps...)
 		a.Garbage = true
 	}
 
-	return nil
+	return a.logOp(w, r.Op)
 }
 
 // Rename gives a snapshot another name.
@@ -215,6 +229,7 @@ type Rename struct {
 	// that ran during the rename may have written it.
 	Was  string `json:"was,omitempty"`
 	Name string `json:"name"`
+	Op   *Op    `json:"op,omitempty"`
 }
 
 func (*Rename) Type() Type { return TypeRename }
@@ -255,6 +270,9 @@ func (r *Rename) apply(a *applyRun) error {
 	}
 
 	a.Touch(sn.View)
+	if w, ok := a.Workspaces[sn.WS]; ok {
+		return a.logOp(w, r.Op)
+	}
 
 	return nil
 }
@@ -283,6 +301,7 @@ func (r *Amend) apply(a *applyRun) error {
 type Policy struct {
 	WS     uint32        `json:"ws"`
 	Policy policy.Policy `json:"policy"`
+	Op     *Op           `json:"op,omitempty"`
 }
 
 func (*Policy) Type() Type { return TypePolicy }
@@ -325,5 +344,5 @@ func (r *Policy) apply(a *applyRun) error {
 	a.TouchWorkspace(w)
 	a.Rules = true
 
-	return nil
+	return a.logOp(w, r.Op)
 }

@@ -28,7 +28,7 @@ type Catalogue struct {
 	// Altered are the views of workspaces whose Changes or ForkChanges grew, or that ended, since
 	// the policies were last applied.
 	Altered map[uint32]bool
-	Bytes   Sum // the sizes of all snapshots' files
+	Bytes   Sum // the sizes of the files of all snapshots that are not hidden
 	// Roots are trees to which journal records since the last checkpoint refer.
 	Roots []Root
 }
@@ -47,7 +47,7 @@ type Workspace struct {
 	Changes          uint64                // counts changes of the record and of its snapshots' records
 	ForkChanges      uint64                // counts changes of the forks below: new ones, ends, expiry times
 	StoredChanges    actors.Changes        // the changes of the present interval before the last checkpoint
-	ended            bool                  // removed from the catalogue
+	kept             map[uint32]bool       // the views in Op.Kept of its operations
 	Restored         []RestoreResult       // the last restores, oldest first
 }
 
@@ -108,7 +108,11 @@ func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 
 // AddWorkspace adds the workspace of a record.
 func (c *Catalogue) AddWorkspace(r WorkspaceRecord) *Workspace {
-	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace)}
+	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace), kept: make(map[uint32]bool)}
+	for i := range w.Ops {
+		w.keep(&w.Ops[i])
+	}
+
 	w.StoredChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
 	c.Workspaces[r.View] = w
 	return w
@@ -123,7 +127,7 @@ func (c *Catalogue) AddMain() *Workspace {
 // to their parents and sorts snapshots.
 func (c *Catalogue) Link() {
 	for _, w := range c.Workspaces {
-		if p := c.Parent(w); p != nil {
+		if p := c.Parent(w); p != nil && w.Ended != w.View {
 			p.Forks[w.Name] = w
 		}
 		w.Snapshots.Sort()
@@ -151,7 +155,7 @@ func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
 
 // Alive returns an ErrNoFork error if the workspace is a fork that has ended.
 func (w *Workspace) Alive() error {
-	if w.ended {
+	if w.Ended != 0 {
 		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.Name)
 	}
 	return nil
@@ -230,11 +234,15 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 		c.Unsealed[s.View] = s
 	}
 
-	c.Bytes.Add(s.Bytes)
+	hidden := c.Hidden(s)
+	if !hidden {
+		c.Bytes.Add(s.Bytes)
+	}
+
 	c.Touch(s.View)
 	w, ok := c.Workspaces[s.WS]
-	if !ok || s.View == w.Before {
-		return false // a bookmark has no sequence number, and only a checkpoint seals it
+	if !ok || s.View == w.Before || hidden {
+		return false // only a checkpoint seals a bookmark, and what is kept for undo
 	}
 	if s.Seq >= w.NextSeq {
 		w.NextSeq = s.Seq + 1

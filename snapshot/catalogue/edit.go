@@ -42,6 +42,7 @@ type Edit struct {
 	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next one
 	// answers the request with it.
 	Answer *EditAnswer `json:"answer,omitempty"`
+	Op     *Op         `json:"op,omitempty"` // set with Pre; it keeps the state after
 }
 
 // An EditAnswer is the result of an edit.
@@ -109,6 +110,10 @@ func (r *Edit) apply(a *applyRun) error {
 	a.PutEdited(r)
 	st := w.Freeze(a)
 	a.Roots = append(a.Roots, Root{State: st})
+	if err := r.logOp(a, w, st); err != nil {
+		return err
+	}
+
 	if r.Post.Name != "" {
 		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes
 		if err := (&Capture{SnapshotRecord: r.Post}).apply(a); err != nil {
@@ -132,6 +137,20 @@ func (r *Edit) apply(a *applyRun) error {
 	}
 
 	return nil
+}
+
+// logOp adds the operation, which keeps the states before and after the edit.
+func (r *Edit) logOp(a *applyRun, w *Workspace, st *tree.State) error {
+	if r.Op == nil {
+		return nil
+	}
+	if err := a.logOp(w, r.Op); err != nil || len(r.Op.Kept) == 0 {
+		return err
+	}
+
+	return a.addState(SnapshotRecord{View: r.Op.Kept[0], WS: w.View, Info: info.Info{
+		Name: "after", Kind: info.KindAuto, Created: r.Op.At, Files: st.Inodes - 1, Bytes: st.Bytes,
+	}}, st, actors.Changes{})
 }
 
 // Begin makes a sealed tree the state and the base of a workspace, and removes its snapshots.
@@ -174,6 +193,12 @@ func (r *Begin) apply(a *applyRun) error {
 	a.AddView(r.WS, st)
 	st = w.Freeze(a)
 
+	for i := range w.Ops {
+		if err := a.forget(w, &w.Ops[i]); err != nil {
+			return err
+		}
+	}
+
 	a.remove(a.WithBase(w)...)
 	w.NextSeq, w.Undo, w.Head = 1, 0, ""
 	w.endInterval(a)
@@ -190,6 +215,7 @@ type Pull struct {
 	Of []uint32 `json:"of,omitempty"`
 	// Gone are the views of Of that are deleted afterwards.
 	Gone []uint32 `json:"gone,omitempty"`
+	Op   *Op      `json:"op,omitempty"` // of a compaction
 }
 
 func (*Pull) Type() Type { return TypePull }
@@ -302,5 +328,5 @@ func (r *Pull) apply(a *applyRun) error {
 	a.Roots = append(a.Roots, sn.Root())
 	a.addSnapshot(sn)
 
-	return (&Delete{Views: r.Gone}).apply(a)
+	return (&Delete{r.Gone, r.Op}).apply(a)
 }

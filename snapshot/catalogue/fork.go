@@ -199,6 +199,7 @@ func (a *applyRun) touchForks(f *Workspace) {
 type RenameFork struct {
 	View uint32 `json:"view"`
 	Name string `json:"name"`
+	Op   *Op    `json:"op,omitempty"` // of the parent
 }
 
 func (*RenameFork) Type() Type { return TypeRenameFork }
@@ -233,6 +234,9 @@ func (r *RenameFork) apply(a *applyRun) error {
 
 	f.Name = r.Name
 	a.TouchWorkspace(f)
+	if p := a.Parent(f); p != nil {
+		return a.logOp(p, r.Op)
+	}
 
 	return nil
 }
@@ -247,6 +251,9 @@ type EndFork struct {
 	// Inside are the views of the forks below, which are removed first: each comes after the forks
 	// below it.
 	Inside []uint32 `json:"inside,omitempty"`
+	// Op is the operation of the parent. If it keeps the fork, the fork and the forks below stay in the
+	// catalogue.
+	Op *Op `json:"op,omitempty"`
 }
 
 func (*EndFork) Type() Type { return TypeEndFork }
@@ -335,9 +342,12 @@ func (w *Workspace) freeName(name string) string {
 }
 
 func (r *EndFork) apply(a *applyRun) error {
-	for _, view := range r.Inside {
-		if err := (&EndFork{View: view}).apply(a); err != nil {
-			return err
+	kept := r.Op != nil && len(r.Op.Kept) > 0
+	if !kept {
+		for _, view := range r.Inside {
+			if err := (&EndFork{View: view}).apply(a); err != nil {
+				return err
+			}
 		}
 	}
 
@@ -348,6 +358,37 @@ func (r *EndFork) apply(a *applyRun) error {
 	if err := r.addLastStates(a, f); err != nil {
 		return err
 	}
+
+	parent := a.Parent(f)
+	a.touchForks(f)
+	if parent != nil && parent.Forks[f.Name] == f {
+		delete(parent.Forks, f.Name)
+	}
+
+	if kept {
+		f.Family(func(in *Workspace) {
+			in.Ended = f.View
+			a.EndView(in.View, true)
+			a.TouchWorkspace(in)
+		})
+	} else if err := r.remove(a, f); err != nil {
+		return err
+	}
+	if parent == nil {
+		return nil
+	}
+
+	return a.logOp(parent, r.Op)
+}
+
+// remove removes a fork with its snapshots.
+func (r *EndFork) remove(a *applyRun, f *Workspace) error {
+	for i := range f.Ops {
+		if err := a.forget(f, &f.Ops[i]); err != nil {
+			return err
+		}
+	}
+
 	if r.Last == nil {
 		a.Own += max(0, f.Present(a).Bytes-a.baseBytes(f))
 	}
@@ -361,14 +402,9 @@ func (r *EndFork) apply(a *applyRun) error {
 
 	a.DropView(f.View)
 	delete(a.Workspaces, f.View)
-	f.ended = true
+	f.Ended = f.View
 	a.Altered[f.View] = true
 	a.Removed = append(a.Removed, f.View)
-	a.touchForks(f)
-	if parent := a.Parent(f); parent != nil {
-		delete(parent.Forks, f.Name)
-	}
-
 	a.Dirty[Key(Workspaces, f.View)] = f.View
 	a.Garbage = true
 

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -9,17 +10,43 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
+// The names of operations other than edits of the workspace.
+const (
+	OpApply      = "apply"
+	OpRemove     = "remove"
+	OpCompact    = "compact"
+	OpRename     = "rename"
+	OpRenameFork = "rename-fork"
+	OpEndFork    = "delete-fork"
+	OpPolicy     = "set-policy"
+	OpUndo       = "undo-op"
+)
+
 // An Op is an operation of a workspace that changed what users see.
 type Op struct {
 	Number  uint64    `json:"number"` // from 1, in the order of the operations of the workspace
 	Name    string    `json:"name"`   // of the operation
 	Of      string    `json:"of,omitempty"`
+	To      string    `json:"to,omitempty"` // the new name, of a rename
 	At      time.Time `json:"at"`
 	Actor   string    `json:"actor,omitempty"`
 	Command string    `json:"command,omitempty"`
 	UID     uint32    `json:"uid"`
 	Undone  bool      `json:"undone,omitempty"`
-	Apply   *Apply    `json:"apply,omitempty"`
+	Undoes  uint64    `json:"undoes,omitempty"` // the number of the operation that it undid
+
+	// Kept are the views of snapshots and forks that exist only so that the operation can be undone: the
+	// removed ones, or the state after an edit. They are in no list.
+	Kept   []uint32 `json:"kept,omitempty"`
+	Before uint32   `json:"before,omitempty"` // the view of the snapshot before an edit
+	View   uint32   `json:"view,omitempty"`   // the view of the snapshot or fork that was renamed
+	Left   uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left
+
+	// Set and Was are patches with the fields of the policy that changed: the new and the old values.
+	Set json.RawMessage `json:"set,omitempty"`
+	Was json.RawMessage `json:"was,omitempty"`
+
+	Apply *Apply `json:"apply,omitempty"`
 }
 
 // An Apply is an apply of the workspace to Op.Of, a directory of the host. The states are ids.
@@ -33,7 +60,7 @@ type Apply struct {
 	Now    string `json:"now"` // the state of the workspace that was applied
 }
 
-// ids returns the states that the operation needs to be undone.
+// ids returns the states that the undo of an apply needs.
 func (o *Op) ids() (out []string) {
 	if a := o.Apply; a != nil {
 		out = append(out, a.Dir, a.Before, a.After, a.Now)
@@ -50,7 +77,7 @@ func (r *WorkspaceRecord) OpIDs() (out []string) {
 }
 
 // maxOps is the most operations that a workspace remembers.
-const maxOps = 1000
+const maxOps = 200
 
 // ErrNoOp means that an operation does not exist.
 var ErrNoOp = errs.New(errs.NotExist, "no such operation")
@@ -73,7 +100,7 @@ func (w *Workspace) NextOp() uint64 {
 	return w.Ops[len(w.Ops)-1].Number + 1
 }
 
-// LogOp adds an operation to a workspace, or replaces the one with its number.
+// LogOp adds an apply to a workspace, or replaces the operation with its number.
 type LogOp struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`
@@ -105,7 +132,9 @@ func (r *LogOp) apply(a *applyRun) error {
 	case err == nil:
 		*known = r.Op
 	default:
-		w.Ops = append(w.Ops[max(0, len(w.Ops)-maxOps+1):], r.Op)
+		if err := a.logOp(w, &r.Op); err != nil {
+			return err
+		}
 	}
 	if r.Back {
 		w.Dir = r.Op.Apply.Dir
@@ -114,4 +143,187 @@ func (r *LogOp) apply(a *applyRun) error {
 	a.TouchWorkspace(w)
 
 	return nil
+}
+
+// logOp adds an operation to a workspace, and marks the one that it undid. Beyond maxOps, the oldest is
+// forgotten. A nil op was not ordered by a user.
+func (a *applyRun) logOp(w *Workspace, op *Op) error {
+	if op == nil {
+		return nil
+	}
+
+	if undone, err := w.Op(op.Undoes); err == nil {
+		undone.Undone = true
+		if err := a.forget(w, undone); err != nil {
+			return err
+		}
+	}
+
+	if len(w.Ops) >= maxOps {
+		if err := a.forget(w, &w.Ops[0]); err != nil {
+			return err
+		}
+		w.Ops = slices.Delete(w.Ops, 0, 1)
+	}
+
+	w.Ops = append(w.Ops, *op)
+	w.keep(op)
+	a.TouchWorkspace(w)
+
+	return nil
+}
+
+// keep adds the views that an operation keeps to w.kept.
+func (w *Workspace) keep(op *Op) {
+	for _, view := range op.Kept {
+		w.kept[view] = true
+	}
+}
+
+// hide takes snapshots out of the list of their workspace, which an operation keeps.
+func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
+	for _, sn := range snaps {
+		a.Bytes.Take(sn.Bytes)
+		a.Dirty[Key(Snapshots, sn.View)] = sn.View
+	}
+
+	w.Snapshots.Remove(slices.Clone(snaps), 0, 0)
+}
+
+// Hidden reports whether a snapshot is in no list: it is kept for the undo of an operation.
+func (c *Catalogue) Hidden(sn *Snapshot) bool {
+	w, ok := c.Workspaces[sn.WS]
+	return ok && w.kept[sn.View]
+}
+
+// forget removes the snapshots and the fork that an operation of w keeps.
+func (a *applyRun) forget(w *Workspace, o *Op) error {
+	for _, view := range o.Kept {
+		if sn, ok := a.Snapshots[view]; ok {
+			a.Own += sn.UniqueBytes
+			a.remove(sn)
+		}
+		if f, ok := a.Workspaces[view]; ok {
+			if err := f.newDiscard().apply(a); err != nil {
+				return err
+			}
+		}
+
+		delete(w.kept, view)
+		a.Garbage = true
+	}
+
+	o.Kept = nil
+	a.TouchWorkspace(w)
+
+	return nil
+}
+
+// ForgetOps removes what the operations of a workspace before a time keep, so that they cannot be undone any
+// more.
+type ForgetOps struct {
+	WS     uint32    `json:"ws"`
+	Before time.Time `json:"before"`
+}
+
+func (*ForgetOps) Type() Type { return TypeForgetOps }
+
+// NewForgetOps returns the record that removes what operations before a time keep, nil for nothing. next is
+// the time of the first operation that keeps anything afterwards, zero for none.
+func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time) {
+	for i := range w.Ops {
+		o := &w.Ops[i]
+		switch {
+		case len(o.Kept) == 0:
+		case o.At.Before(before):
+			r = &ForgetOps{w.View, before}
+		default:
+			return r, o.At
+		}
+	}
+	return r, time.Time{}
+}
+
+func (r *ForgetOps) apply(a *applyRun) error {
+	w, ok := a.Workspaces[r.WS]
+	if !ok {
+		return nil
+	}
+
+	for i := range w.Ops {
+		if o := &w.Ops[i]; o.At.Before(r.Before) {
+			if err := a.forget(w, o); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// The most snapshots and forks that a workspace, or a fork of main with the forks in it, keeps for undo, and
+// the most bytes of their messages and labels.
+const (
+	maxKept     = 10_000
+	maxKeptText = 1 << 20
+)
+
+// MayKeep reports whether an operation of w may keep snapshots and a fork, which is nil for none, in order to
+// be undone. A fork with a limit of bytes keeps nothing, because what it deletes must free bytes.
+func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bool {
+	by := c.keeper(w)
+	rules := by.Policy
+	if by.Fork {
+		rules = c.Parent(by).Policy
+	}
+	if rules.UndoSeconds == 0 || by.Fork && (rules.Forks.UnsharedBytes > 0 || by.Policy.UnsharedBytes > 0) {
+		return false
+	}
+
+	var n int
+	var text int64
+	count := func(snaps ...*Snapshot) {
+		n += len(snaps)
+		for _, sn := range snaps {
+			text += sn.text()
+		}
+	}
+	countFork := func(f *Workspace) {
+		f.Family(func(in *Workspace) {
+			n++
+			count(in.Snapshots.All()...)
+		})
+	}
+
+	count(snaps...)
+	if fork != nil {
+		countFork(fork)
+	}
+
+	for _, in := range c.Workspaces {
+		if len(in.kept) == 0 || c.keeper(in) != by {
+			continue
+		}
+		for view := range in.kept {
+			if sn, ok := c.Snapshots[view]; ok {
+				count(sn)
+			} else if f, ok := c.Workspaces[view]; ok {
+				countFork(f)
+			}
+		}
+	}
+
+	return n <= maxKept && text <= maxKeptText
+}
+
+// keeper returns the workspace to which what w keeps is charged: main, or the fork of main that w is in. A
+// fork that has ended is charged to the workspace that keeps it.
+func (c *Catalogue) keeper(w *Workspace) *Workspace {
+	for w.Ended != 0 {
+		w = c.Parent(c.Workspaces[w.Ended])
+	}
+	if !w.Fork {
+		return w
+	}
+	return c.Uppermost(w)
 }

@@ -101,6 +101,9 @@ type WorkspaceRecord struct {
 	// root.
 	Orphans *Partly `json:"orphans,omitempty"`
 	Ops     []Op    `json:"ops,omitempty"` // the last operations, oldest first
+	// Ended is set for a fork that has ended and is kept for undo: the view of the fork that ended, this
+	// one or one above it.
+	Ended uint32 `json:"ended,omitempty"`
 }
 
 // Partly is a state of which some files could not be sealed at a checkpoint.

@@ -26,10 +26,11 @@ type views struct {
 	trees   map[uint32]*tree.State
 	changed map[uint32]uint64
 	actors  map[uint32][]*actors.Set
+	ended   map[uint32]bool
 }
 
 func newViews() *views {
-	return &views{1, 1, map[uint32]*tree.State{}, map[uint32]uint64{}, map[uint32][]*actors.Set{}}
+	return &views{1, 1, map[uint32]*tree.State{}, map[uint32]uint64{}, map[uint32][]*actors.Set{}, map[uint32]bool{}}
 }
 
 func treeOf(inodes int64) *tree.State {
@@ -58,6 +59,12 @@ func (v *views) DropView(view uint32) {
 	delete(v.trees, view)
 	delete(v.changed, view)
 	delete(v.actors, view)
+	delete(v.ended, view)
+}
+func (v *views) EndView(view uint32, ended bool) {
+	if v.ended[view] = true; !ended {
+		delete(v.ended, view)
+	}
 }
 func (v *views) SetCounters(ino uint64, view uint32) {
 	v.inodes, v.next = max(v.inodes, ino), max(v.next, view)
@@ -163,6 +170,7 @@ func (s *store) stored(t *testing.T) *store {
 	again := &store{Catalogue: New(), views: newViews(), effects: slices.Clone(s.effects)}
 	again.views.next, again.views.inodes = s.views.next, s.views.inodes
 	again.views.changed, again.views.actors = maps.Clone(s.changed), maps.Clone(s.actors)
+	again.ended = maps.Clone(s.ended)
 	for view, w := range s.Workspaces {
 		again.AddWorkspace(recoded(t, w.Stored(s.trees[view])))
 		again.trees[view] = s.trees[view].Clone()
@@ -215,14 +223,14 @@ func (s *store) text() string {
 		st, _ := s.Tree(sn)
 		out = append(out, sn.Record(), sn.Undoes, sn.Dir, sn.Claim, len(sn.Changes.Sets), st.Inodes)
 	}
-	out = append(out, s.Bytes, s.views.next, s.views.inodes, s.effects)
+	out = append(out, s.Bytes, s.views.next, s.views.inodes, s.ended, s.effects)
 	b, _ := json.MarshalIndent(out, "", " ")
 	return string(b)
 }
 
 // random makes one more record that the present state allows, or a change; nil if it does not.
 func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
-	all := slices.Sorted(maps.Keys(s.Workspaces))
+	all := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Workspaces)), func(view uint32) bool { return s.Workspaces[view].Ended != 0 })
 	w := s.Workspaces[all[rnd.IntN(len(all))]]
 	now := birth.Add(time.Duration(n) * time.Minute)
 	name := fmt.Sprint("n", rnd.IntN(12))
@@ -239,7 +247,10 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 			some = append(some, sn.Name)
 		}
 	}
-	switch k := rnd.IntN(14); {
+	op := func(name string, kept ...uint32) *Op {
+		return &Op{Number: w.NextOp(), Name: name, Of: name, At: now, UID: 7, Kept: kept[:len(kept)*min(1, n%3)]}
+	}
+	switch k := rnd.IntN(18); {
 	case k < 2:
 		return s.NewCapture(s.views, w, of(info.KindManual))
 	case k == 2:
@@ -248,7 +259,13 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		if w.Snapshots.Len() > 0 && rnd.IntN(2) == 0 {
 			r.Restored = w.Snapshots.All()[rnd.IntN(w.Snapshots.Len())].View
 		}
-		return r, s.Describe(r, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
+		err := s.Describe(r, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
+		r.Op = op("restore", 0)
+		r.Op.Before = r.Pre.View
+		for i := range r.Op.Kept {
+			r.Op.Kept[i], _ = s.NewView()
+		}
+		return r, err
 	case k == 3:
 		r := &Fork{Name: name, Claim: name, Expires: &now, Discard: n%7 == 0}
 		from := []string{"", "base", "latest"}[rnd.IntN(3)]
@@ -257,25 +274,48 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 		return r, s.NewFork(s.views, w, from, r)
 	case k == 4 && fork != nil && rnd.IntN(2) == 0:
-		return s.NewDiscard(w, fork, actors.Caller{}, now)
+		r, err := s.NewDiscard(w, fork, actors.Caller{}, now)
+		r.Op = op(OpEndFork, fork.View)
+		return r, err
 	case k == 4 && fork != nil:
 		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
 			return nil, err
 		}
-		return s.NewEnd(w, s.views, fork, s.Catalogue.Snapshots[fork.Before], of(""))
+		r, err := s.NewEnd(w, s.views, fork, s.Catalogue.Snapshots[fork.Before], of(""))
+		if r.Op = op(OpEndFork, fork.View); r.Last != nil {
+			r.Op.Left = r.Last.View
+		}
+		return r, err
 	case k == 5 && fork != nil:
-		return w.NewRenameFork(fork.Name, name)
+		r, err := w.NewRenameFork(fork.Name, name)
+		if err == nil {
+			r.Op = op(OpRenameFork)
+			r.Op.To, r.Op.Of, r.Op.View = name, fork.Name, fork.View
+		}
+		return r, err
 	case k == 6 && len(some) > 0:
 		r, _, err := s.NewDelete(w, some, actors.Caller{}, now)
+		if err == nil && n%4 > 0 {
+			r.Op = op(OpRemove, r.Views...)
+		}
 		return r, err
 	case k == 7 && len(some) > 0:
-		return s.NewRename(w, some[0], name, actors.Caller{Direct: true})
+		r, err := s.NewRename(w, some[0], name, actors.Caller{Direct: true})
+		if err == nil {
+			r.Op = op(OpRename)
+			r.Op.To, r.Op.Of, r.Op.View = name, some[0], r.View
+		}
+		return r, err
 	case k == 8 && len(some) > 0:
 		r := w.Snapshots.Named(some[0]).Record()
 		r.Pinned, r.Labels = n%5 == 0, map[string]string{"k": name}
 		return &Amend{SnapshotRecord{View: r.View, WS: r.WS, Info: r.Info}}, nil
 	case k == 9:
-		return w.NewPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
+		r, err := w.NewPolicy(fmt.Appendf(nil, `{"manual_limit":%d}`, 20+rnd.IntN(9)), actors.Caller{Direct: true})
+		if err == nil {
+			err = r.Describe(w, op(OpPolicy))
+		}
+		return r, err
 	case k == 10 && rnd.IntN(20) == 0:
 		return w.NewBegin(s.views, cas.Hash{byte(n), 9}, info.Info{Created: now})
 	case k == 10:
@@ -284,6 +324,8 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		i := of(info.KindManual)
 		i.Name, i.ID = name, cas.Hash{1, byte(n)}.String()
 		r, _, _, err := s.NewCompacted(s.views, w, i, treeOf(5), 80, named(w, some))
+		r.Op = op(OpCompact, r.Gone...)
+		r.Op.Left = r.Snapshot.View
 		return r, err
 	case k == 11 && w.MayPull(of("")) == nil:
 		r := NewPull(of(""), cas.Hash{3, byte(n)}, treeOf(4), uint64(n))
@@ -293,10 +335,19 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	case k == 13:
 		id := cas.Hash{4, byte(n)}.String()
 		op := Op{Number: w.NextOp(), Name: "apply", Of: "/d", At: now, Apply: &Apply{Own: n%2 == 0, Dir: w.Dir, Before: id, Now: id}}
-		if len(w.Ops) > 0 && n%3 != 0 {
-			op.Number = w.Ops[rnd.IntN(len(w.Ops))].Number
+		if last := len(w.Ops) - 1; last >= 0 && n%3 != 0 && w.Ops[last].Apply != nil {
+			op.Number = w.Ops[last].Number
 		}
 		return &LogOp{WS: w.View, Op: op, Drop: n%7 == 0, Back: n%5 == 0}, nil
+	case k == 14 && n%5 == 0:
+		r, _ := w.NewForgetOps(now.Add(-30 * time.Minute))
+		return r, nil
+	case k >= 14 && len(w.Ops) > 0:
+		undo := op("")
+		undo.Undoes = w.Ops[rnd.IntN(len(w.Ops))].Number
+		if o, err := s.ToUndo(w, undo.Undoes); err == nil && o.Before == 0 {
+			return s.NewUndo(w, *undo, actors.Caller{Direct: true}, now)
+		}
 	}
 	return nil, nil
 }

@@ -141,10 +141,7 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 		}
 
 		for _, sn := range f.Snapshots.All() {
-			if sn.Text == 0 {
-				sn.Text = textBytes(sn.Message, sn.Labels)
-			}
-			text += sn.Text
+			text += sn.text()
 		}
 	})
 	if limits.Snapshots > 0 && n >= limits.Snapshots {
@@ -155,6 +152,14 @@ func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 	}
 
 	return nil
+}
+
+// text returns the size of the message and the labels of a snapshot.
+func (s *Snapshot) text() int64 {
+	if s.Text == 0 {
+		s.Text = textBytes(s.Message, s.Labels)
+	}
+	return s.Text
 }
 
 // textBytes returns the size of a message and of labels in JSON.

@@ -169,7 +169,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 	for view, sn := range p.Catalogue.Snapshots {
 		w := p.Catalogue.Workspaces[sn.WS]
 		o := by(w)
-		if w == ws && view != w.Base && view != w.Before && (len(names) == 0 || asked[sn]) {
+		if w == ws && view != w.Base && view != w.Before && !p.Catalogue.Hidden(sn) && (len(names) == 0 || asked[sn]) {
 			o = &owner{UsedBy: info.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 

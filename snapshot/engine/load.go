@@ -111,6 +111,7 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 		}
 
 		tx.AddView(w.View, st)
+		tx.EndView(w.View, w.Ended != 0)
 		l.loadActors(tx, w)
 		if stored {
 			tx.Changes().Unchanged(live.ForCheckpoint, w.View)

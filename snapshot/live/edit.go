@@ -55,7 +55,7 @@ func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, e
 func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
 	v, ok := f.mu.views[id]
 	switch {
-	case !ok:
+	case !ok || v.ended:
 		return nil, errs.Stale
 	case v.readOnly:
 		return nil, ErrTooHeavy

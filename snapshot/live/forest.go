@@ -120,6 +120,7 @@ type view struct {
 	touched  *changed.Mark // of trees.changed
 	edited   chan struct{} // closed at the end of an edit for which changes wait; else nil
 	readOnly bool          // read-only, see SetReadOnly
+	ended    bool          // its nodes are stale, see Tx.EndView
 	before   []*tree.State // old states of edits between Tx.Apply and End, see Edit.keepHeldInodes
 
 	attribution attribution
@@ -259,9 +260,15 @@ func (t *trees) reading(fn func() error) error {
 // power cut.
 func (t *trees) Sync() error { return t.log.Sync() }
 
+// served returns the writable view of a node. The caller holds the forest's lock, at least for reading.
+func (t *trees) served(id NodeID) (v *view, ok bool) {
+	v, ok = t.mu.views[id.View()]
+	return v, ok && !v.ended
+}
+
 // writable returns the view of a node that is changed next. The caller holds the forest's lock.
 func (t *trees) writable(id NodeID) (*view, error) {
-	v, ok := t.mu.views[id.View()]
+	v, ok := t.served(id)
 	if ok && v.readOnly {
 		return nil, ErrTooHeavy
 	}
@@ -288,7 +295,7 @@ func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 
 // inode returns the inode of a node for reading. The caller holds the forest's lock, at least for reading.
 func (t *trees) inode(id NodeID) (*tree.Inode, error) {
-	if v, ok := t.mu.views[id.View()]; ok {
+	if v, ok := t.served(id); ok {
 		return v.inode(id.Ino())
 	}
 
@@ -312,7 +319,7 @@ func (v *view) inode(ino uint64) (*tree.Inode, error) {
 
 // stateOf returns the state of a node's view. The caller holds the forest's lock.
 func (t *trees) stateOf(id NodeID) (*tree.State, error) {
-	if v, ok := t.mu.views[id.View()]; ok {
+	if v, ok := t.served(id); ok {
 		return v.state, nil
 	}
 	return t.readView(t.src, id.View())

@@ -123,6 +123,9 @@ func (tx *Tx) DropView(id uint32) {
 	tx.f.changed.Remove(id)
 }
 
+// EndView makes operations on the nodes of a writable view fail with errs.Stale, or makes them possible again.
+func (tx *Tx) EndView(id uint32, ended bool) { tx.f.mu.views[id].ended = ended }
+
 // Readers of Changes.
 const (
 	// ForCheckpoint has the views whose state, orphans or actors may differ from the last checkpoint.

@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
+	"reflect"
 	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/strictjson"
@@ -45,6 +47,9 @@ type Policy struct {
 	// UnsharedBytes is the limit for the fork of main that has this policy, including the forks in
 	// it. 0: only the limit of Forks. It cannot be changed through the mount.
 	UnsharedBytes int64 `json:"unshared_bytes"`
+	// UndoSeconds is how long deleted snapshots, ended forks, and the states after restores, merges and imports
+	// are kept, so that these can be undone. 0: not at all. Only the policy of main is used.
+	UndoSeconds int64 `json:"undo_seconds"`
 	// RestoreKeeps are paths below the root, such as .git, that restores of the whole
 	// workspace leave as they are.
 	RestoreKeeps []string `json:"restore_keeps"`
@@ -90,6 +95,7 @@ func Default() Policy {
 	}
 	return Policy{
 		IntervalSeconds: 300, Keep: keep, Delete: "anyone",
+		UndoSeconds:  int64(day / time.Second),
 		RestoreKeeps: []string{},
 		// With these limits the list of a fork's snapshots fits into the memory of the control files
 		// of one fork, and the messages and labels of some hundred forks fit into the catalogue.
@@ -162,6 +168,48 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	return Parse(merged)
 }
 
+// Difference returns the patch that makes p the policy to.
+func (p Policy) Difference(to Policy) (json.RawMessage, error) {
+	var docs [2]map[string]any
+	for i, side := range []Policy{p, to} {
+		b, err := json.Marshal(side)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(b, &docs[i]); err != nil {
+			return nil, err
+		}
+	}
+
+	patch := difference(docs[0], docs[1])
+	for name, value := range patch {
+		was, ok := docs[0][name].(map[string]any)
+		if fields, isMap := value.(map[string]any); ok && isMap {
+			patch[name] = difference(was, fields)
+		}
+	}
+
+	return json.Marshal(patch)
+}
+
+// difference returns the fields of to that differ, and null for each field that only from has.
+func difference(from, to map[string]any) map[string]any {
+	patch := make(map[string]any)
+	for name := range from {
+		if _, ok := to[name]; !ok {
+			patch[name] = nil
+		}
+	}
+
+	for name, value := range to {
+		if !reflect.DeepEqual(from[name], value) {
+			patch[name] = value
+		}
+	}
+
+	return patch
+}
+
 // mergePatch is MergePatch of RFC 7396, section 2.
 func mergePatch(target, patch any) any {
 	change, ok := patch.(map[string]any)
@@ -202,7 +250,7 @@ func (p *Policy) Check() error {
 	for name, v := range map[string]int64{
 		"push.interval_seconds": p.Push.IntervalSeconds,
 		"interval_seconds":      p.IntervalSeconds, "quiet_seconds": p.QuietSeconds, "expire_seconds": p.ExpireSeconds,
-		"min_age_seconds": p.MinAgeSeconds, "manual_limit": int64(p.ManualLimit), "byte_limit": p.ByteLimit,
+		"min_age_seconds": p.MinAgeSeconds, "undo_seconds": p.UndoSeconds, "manual_limit": int64(p.ManualLimit), "byte_limit": p.ByteLimit,
 		"forks.snapshots": int64(p.Forks.Snapshots), "forks.text_bytes": p.Forks.TextBytes,
 		"unshared_bytes": p.UnsharedBytes, "forks.unshared_bytes": p.Forks.UnsharedBytes, "forks.renderings": int64(p.Forks.Renderings),
 	} {

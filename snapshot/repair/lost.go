@@ -72,7 +72,7 @@ func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (o
 		if w, ok := cat.Workspaces[sn.WS]; ok {
 			st, _ := sn.Tree(src) // nil if it cannot be read
 			at := Affected{Workspace: w.Name, Snapshot: sn.Name}
-			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before})
+			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before || cat.Hidden(sn)})
 		}
 	}
 

@@ -102,7 +102,7 @@ func requests(remote, archive string) []request {
 		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"restore-hunk", `{"name":"v1","path":"f","id":"HUNK","dry_run":true}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
 		{"blame", `{"path":"f"}`}, {"actors", `{}`}, {"undo-by", `{"by":"unknown","dry_run":true}`},
 		{"restore", `{"name":"v1","dry_run":true}`}, {"restore", `{"name":"v1"}`}, {"revert", `{"path":"f","name":"undo"}`},
-		{"events", `{}`}, {"image", `{}`}, {"layer", `{"name":"v1"}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`},
+		{"events", `{}`}, {"image", `{}`}, {"layer", `{"name":"v1"}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`}, {"undo-op", `{"number":2,"dry_run":true}`},
 		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`}, {"changes", `{"a":".forks/two/.snapshots/base","b":".forks/mine","lines":true}`},
 		{"conflict", `{"fork":"two","path":"f"}`}, {"merge", `{"fork":"two"}`}, {"delete-fork", `{"name":"two"}`}, {"delete-fork", `{"name":"mine","discard":true}`},
 		{"actor", `{"name":"tests/api"}`}, {"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},

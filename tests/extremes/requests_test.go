@@ -45,6 +45,7 @@ func requests() map[string][]map[string]any {
 	}
 	add("restore", args{"name": "first", "dry_run": true}, args{"name": "first"}, args{"name": "second"})
 	add("undo-by", args{"by": "unknown", "dry_run": true}, args{"by": "root", "dry_run": true})
+	add("undo-op", args{"number": 1, "dry_run": true}, args{"number": 1, "theirs": true})
 	add("merge", args{"fork": "inner", "dry_run": true})
 	add("compact", args{"names": []string{"first", "second"}, "name": "both"}) // at last: it deletes them
 	add("events", args{"limit": 10000})

@@ -165,6 +165,8 @@ class DeleteForkArgs(TypedDict, total=False):
     discard: bool
     # also if programs have it as root or working directory
     force: bool
+    # keep nothing by which this can be undone
+    forget: bool
     # the fork
     name: str
 
@@ -261,7 +263,8 @@ class FreezeArgs(TypedDict, total=False):
 
 
 class GcArgs(TypedDict, total=False):
-    pass
+    # also what only an undo of operations needs
+    all: bool
 
 
 class GcRemoteArgs(TypedDict, total=False):
@@ -552,6 +555,17 @@ class UndoByArgs(TypedDict, total=False):
     theirs: bool
 
 
+class UndoOpArgs(TypedDict, total=False):
+    # change nothing, and return what would change
+    dry_run: bool
+    # the number of the operation in ops
+    number: int
+    # leave paths in conflict as they are
+    ours: bool
+    # make paths in conflict what they were before the operation
+    theirs: bool
+
+
 class UndoneApplyArgs(TypedDict, total=False):
     # of the apply that was undone
     number: int
@@ -751,6 +765,8 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedFork:
+    # until when this can be undone
+    kept: datetime | None = field(default=None)
     name: str
     # the snapshot of its last state
     snapshot: str
@@ -1074,15 +1090,23 @@ class OpState:
     at: datetime
     # the program that asked for it
     command: str | None = field(default=None)
+    # it changed files of the workspace
+    edit: bool | None = field(default=None)
     # an apply that was killed
     interrupted: bool | None = field(default=None)
-    # the operation: restore, merge, import, refresh, undo-by, apply, remove, compact, rename, delete-fork, rename-fork, set-policy
+    # until when it can be undone, if it needs anything for that
+    kept: datetime | None = field(default=None)
+    # the operation: restore, merge, import, refresh, undo-by, undo-op, apply, remove, compact, rename, delete-fork, rename-fork, set-policy
     name: str
     # the number for undo-op
     number: int
-    # the snapshots, the fork, the actor or the directory
+    # the snapshots, the fork, the actor, the directory or the fields
     of: str | None = field(default=None)
+    # the new name, of a rename
+    to: str | None = field(default=None)
     uid: int
+    # the number of the operation that it undid
+    undoes: int | None = field(default=None)
     undone: bool | None = field(default=None)
 
 
@@ -1170,6 +1194,7 @@ class Policy:
     push: Push
     quiet_seconds: int
     restore_keeps: list[str]
+    undo_seconds: int
     unshared_bytes: int
 
 
@@ -1326,6 +1351,8 @@ class RemoteState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
+    # until when this can be undone
+    kept: datetime | None = field(default=None)
     # the snapshots
     names: list[str]
 
@@ -1534,6 +1561,22 @@ class UndoneBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UndoneOp:
+    changed: int
+    # paths that changed on both sides in ways that do not merge
+    conflicts: list[str] | None = field(default=None)
+    dry_run: bool | None = field(default=None)
+    # what happened to git directories
+    git: list[Repository] | None = field(default=None)
+    # more changed than paths names
+    more: bool | None = field(default=None)
+    op: OpState
+    paths: list[PathChange]
+    # the snapshot of the state before
+    undo: str | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unmounted:
     mountpoint: str
     pid: int
@@ -1633,6 +1676,7 @@ OPERATIONS: dict[str, Operation] = {
     "trust-remote": Operation(Remote, ""),
     "umount": Operation(Unmounted, ""),
     "undo-by": Operation(UndoneBy, ""),
+    "undo-op": Operation(UndoneOp, ""),
     "undone-apply": Operation(Nothing, ""),
     "verify": Operation(Report, ""),
     "verify-remote": Operation(VerifiedRemote, ""),

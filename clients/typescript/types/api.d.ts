@@ -263,11 +263,15 @@ export interface DeleteForkArgs {
   discard?: boolean
   /** also if programs have it as root or working directory */
   force?: boolean
+  /** keep nothing by which this can be undone */
+  forget?: boolean
   /** the fork */
   name: string
 }
 
 export interface DeletedFork {
+  /** until when this can be undone */
+  kept?: string
   name: string
   /** the snapshot of its last state */
   snapshot: string
@@ -495,6 +499,8 @@ export interface Frozen {
 }
 
 export interface GcArgs {
+  /** also what only an undo of operations needs */
+  all?: boolean
 }
 
 export interface GcRemoteArgs {
@@ -741,15 +747,23 @@ export interface OpState {
   at: string
   /** the program that asked for it */
   command?: string
+  /** it changed files of the workspace */
+  edit?: boolean
   /** an apply that was killed */
   interrupted?: boolean
-  /** the operation: restore, merge, import, refresh, undo-by, apply, remove, compact, rename, delete-fork, rename-fork, set-policy */
+  /** until when it can be undone, if it needs anything for that */
+  kept?: string
+  /** the operation: restore, merge, import, refresh, undo-by, undo-op, apply, remove, compact, rename, delete-fork, rename-fork, set-policy */
   name: string
   /** the number for undo-op */
   number: number
-  /** the snapshots, the fork, the actor or the directory */
+  /** the snapshots, the fork, the actor, the directory or the fields */
   of?: string
+  /** the new name, of a rename */
+  to?: string
   uid: number
+  /** the number of the operation that it undid */
+  undoes?: number
   undone?: boolean
 }
 
@@ -853,6 +867,7 @@ export interface Policy {
   push: Push
   quiet_seconds: number
   restore_keeps: string[]
+  undo_seconds: number
   unshared_bytes: number
 }
 
@@ -1045,6 +1060,8 @@ export interface RemoveRemoteArgs {
 }
 
 export interface Removed {
+  /** until when this can be undone */
+  kept?: string
   /** the snapshots */
   names: string[]
 }
@@ -1346,6 +1363,17 @@ export interface UndoByArgs {
   theirs?: boolean
 }
 
+export interface UndoOpArgs {
+  /** change nothing, and return what would change */
+  dry_run?: boolean
+  /** the number of the operation in ops */
+  number: number
+  /** leave paths in conflict as they are */
+  ours?: boolean
+  /** make paths in conflict what they were before the operation */
+  theirs?: boolean
+}
+
 export interface UndoneApplyArgs {
   /** of the apply that was undone */
   number: number
@@ -1368,6 +1396,21 @@ export interface UndoneBy {
   paths: PathChange[]
   /** paths that others changed between the same two snapshots: they are in conflict, and with theirs these changes are undone, too */
   shared?: string[]
+  /** the snapshot of the state before */
+  undo?: string
+}
+
+export interface UndoneOp {
+  changed: number
+  /** paths that changed on both sides in ways that do not merge */
+  conflicts?: string[]
+  dry_run?: boolean
+  /** what happened to git directories */
+  git?: Repository[]
+  /** more changed than paths names */
+  more?: boolean
+  op: OpState
+  paths: PathChange[]
   /** the snapshot of the state before */
   undo?: string
 }
@@ -1478,7 +1521,7 @@ export interface Operations {
   "open": { args: OpenArgs; result: AsyncIterable<Opened> }
   /** Keeps the objects of the workspace's base and of a snapshot, or of now, readable while the answer is read */
   "open-changes": { args: OpenChangesArgs; result: AsyncIterable<OpenedChanges> }
-  /** Lists the applies of the workspace to directories, newest first */
+  /** Lists the operations that changed what users see, newest first */
   "ops": { args: OpsArgs; result: OpList }
   /** Protects snapshots from deletion, or ends the protection */
   "pin": { args: PinArgs; result: Pinned }
@@ -1530,6 +1573,8 @@ export interface Operations {
   "umount": { args: UmountArgs; result: Unmounted }
   /** Undoes what one actor changed and keeps the changes of all others */
   "undo-by": { args: UndoByArgs; result: UndoneBy }
+  /** Undoes one operation, and keeps what changed since */
+  "undo-op": { args: UndoOpArgs; result: UndoneOp }
   /** Records that an apply to a directory was undone */
   "undone-apply": { args: UndoneApplyArgs; result: Nothing }
   /** Reads and checks everything in the store */

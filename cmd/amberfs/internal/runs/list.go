@@ -133,7 +133,7 @@ func (r *Run) expired(now time.Time) bool {
 
 // Delete deletes the fork of a run, and gives back the name. The caller has checked that no program is in the run.
 func Delete(ctx context.Context, main *client.Client, store, name string) error {
-	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true}, client.Exchange{}, nil); err != nil {
+	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Exchange{}, nil); err != nil {
 		return err
 	}
 	GiveBack(store, name)

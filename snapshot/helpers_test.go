@@ -43,3 +43,6 @@ func (s *Store) GCWithoutCheckpoint() { s.ckpt.GCWork = -1 }
 
 // SealThrough has seals read objects from elsewhere, with a cache of a few bytes.
 func (s *Store) SealThrough(o content.ObjectStore) { s.seal.Source = tree.NewSource(o, s.log, 1) }
+
+// ApplyPolicies applies the policies of all workspaces once.
+func (s *Store) ApplyPolicies() { s.keep.Round() }

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
@@ -305,6 +306,13 @@ type Policy struct {
 }
 
 func (*Policy) Type() Type { return TypePolicy }
+
+// UnmarshalJSON sets the default of a rule that earlier versions did not write.
+func (r *Policy) UnmarshalJSON(b []byte) error {
+	type record Policy
+	r.Policy.UndoSeconds = policy.Default().UndoSeconds
+	return json.Unmarshal(b, (*record)(r))
+}
 
 // NewPolicy returns the record of a change of the policy. patch is a JSON merge patch.
 func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {

@@ -106,6 +106,13 @@ type WorkspaceRecord struct {
 	Ended uint32 `json:"ended,omitempty"`
 }
 
+// UnmarshalJSON sets the default of a rule that earlier versions did not write.
+func (r *WorkspaceRecord) UnmarshalJSON(b []byte) error {
+	type record WorkspaceRecord
+	r.Policy.UndoSeconds = policy.Default().UndoSeconds
+	return json.Unmarshal(b, (*record)(r))
+}
+
 // Partly is a state of which some files could not be sealed at a checkpoint.
 type Partly struct {
 	State cas.Hash   `json:"state"`           // the state in which these files are empty

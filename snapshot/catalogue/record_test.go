@@ -30,3 +30,16 @@ func TestStaleNames(t *testing.T) {
 		}
 	}
 }
+
+// TestOldPolicy: the policies of stores of earlier programs say nothing of undo, and can say that it is off.
+func TestOldPolicy(t *testing.T) {
+	for text, want := range map[string]int64{`{"policy":{}}`: 86400, `{"policy":{"undo_seconds":0}}`: 0} {
+		var w WorkspaceRecord
+		must.OK(t, json.Unmarshal([]byte(text), &w))
+		r, err := Decode(TypePolicy, []byte(text))
+		must.OK(t, err)
+		if p := r.(*Policy).Policy; w.Policy.UndoSeconds != want || p.UndoSeconds != want {
+			t.Errorf("%s: %d and %d, want %d", text, w.Policy.UndoSeconds, p.UndoSeconds, want)
+		}
+	}
+}

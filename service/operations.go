@@ -67,10 +67,8 @@ func (s *Service) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, e
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}
 	if errors.Is(err, threeway.ErrConflict) {
-		e := errs.Fail(errs.Conflict, "%s changed since operation %d; nothing was changed", plural(len(res.Conflicts), "path", "paths"), a.Number).
-			WithHint("%s", threeway.DecideHint("decide with --ours, which keeps what is there, or --theirs", res.Conflicts))
-		e.Result = done
-		return done, e
+		return done, errs.Fail(errs.Conflict, "%s changed since operation %d; nothing was changed", plural(len(res.Conflicts), "path", "paths"), a.Number).
+			WithHint("%s", threeway.DecideHint("decide with --ours, which keeps what is there, or --theirs", res.Conflicts)).WithResult(done)
 	}
 
 	return done, staleDecision(err)
@@ -94,7 +92,7 @@ func keptLine(until time.Time) string {
 	if until.IsZero() {
 		return ""
 	}
-	return "amberfs undo brings it back until " + until.Format(time.DateTime) + "\n"
+	return "amberfs undo restores it until " + until.Format(time.DateTime) + "\n"
 }
 
 // recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.

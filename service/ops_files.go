@@ -60,7 +60,7 @@ actors do not count for each other.`,
 			Use:   "undo [--keep PATH]... [--dry-run] [--turn N | --op N | --by ACTOR [--since T] [--ours|--theirs|--prefer SIDE] [PATH]...]",
 			Short: "Undo the last operation, an agent's turns, or what one actor changed",
 			Long: `Undoes the last operation of "amberfs ops". If that is a restore, a merge or an import,
-a second undo undoes the first. Deleted snapshots and forks come back for a day
+a second undo undoes the first. Deleted snapshots and forks are restored for a day
 (undo_seconds of the policy).
 
 --op N undoes the operation N, and keeps what changed since.

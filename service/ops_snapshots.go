@@ -85,7 +85,7 @@ an id, latest, undo or base.`,
 			About: "Delete a snapshot. Contents that only this snapshot has are lost.", Args: "name=names"}},
 		Commands: []Command{{Group: "Snapshots:", Use: "rm NAME...", Short: "Delete snapshots",
 			Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. "amberfs undo"
-brings them back for a day (undo_seconds of the policy). Then their space is freed, or at
+restores them for a day (undo_seconds of the policy). Then their space is freed, or at
 once by "amberfs gc --all".`,
 			Example: "  amberfs rm v1 v2", Args: "names..."}}}, (*Service).remove),
 	op(Op{Name: "compact", Effect: Destroys, Cost: Compares, Access: Change, Mutates: true,

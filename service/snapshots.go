@@ -234,6 +234,11 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 }
 
 func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
+	if a.Forget {
+		names, err := r.Workspace.Snapshots().DeleteAll(a.Names, r.Caller)
+		return Removed{Names: names}, err
+	}
+
 	names, until, err := r.Workspace.Snapshots().Remove(a.Names, r.Caller)
 	return Removed{names, until}, err
 }

@@ -61,7 +61,8 @@ type Rename struct {
 }
 
 type Remove struct {
-	Names []string `json:"names" jsonschema:"the snapshots"`
+	Names  []string `json:"names" jsonschema:"the snapshots"`
+	Forget bool     `json:"forget,omitempty" jsonschema:"keep nothing by which this can be undone"`
 }
 
 type Removed struct {

@@ -45,7 +45,10 @@ const maxOpText = 500
 
 // newOp describes an operation. The caller holds the lock of the forest.
 func (w *Workspace) newOp(name, of string, c actors.Caller) *catalogue.Op {
-	of = strings.ToValidUTF8(of[:min(len(of), maxOpText)], "")
+	if len(of) > maxOpText {
+		of = strings.ToValidUTF8(of[:maxOpText], "") + "…"
+	}
+
 	return &catalogue.Op{Number: w.ws.NextOp(), Name: name, Of: of, At: w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
 }
 

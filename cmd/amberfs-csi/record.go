@@ -149,7 +149,7 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 		return nil
 	}
 
-	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: names}, nil))
+	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: names, Forget: true}, nil))
 }
 
 // remove deletes a fork with all that is in it, then its record, and the credentials that nothing

@@ -136,5 +136,5 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 	}
 
 	// The fork needs no name in main for what it began with.
-	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}}, nil))
+	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
 }

@@ -66,7 +66,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, cfg.Exclude...)
 		}
 		if err == nil {
-			err = c.Do(ctx, service.Remove{Names: []string{state}}, client.Exchange{}, nil)
+			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Exchange{}, nil)
 		}
 		if err != nil && errs.ScriptKind(err) != errs.NotExist { // it ended before the first one
 			return err

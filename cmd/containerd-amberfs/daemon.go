@@ -91,7 +91,7 @@ func (d daemon) capture(ctx context.Context, fork, name string) error {
 	if err := d.do(ctx, fork, service.Pin{Names: names}, nil); err != nil {
 		return err
 	}
-	if err := d.do(ctx, fork, service.Remove{Names: names}, nil); err != nil {
+	if err := d.do(ctx, fork, service.Remove{Names: names, Forget: true}, nil); err != nil {
 		return err
 	}
 

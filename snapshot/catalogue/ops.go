@@ -40,7 +40,7 @@ type Op struct {
 	Kept   []uint32 `json:"kept,omitempty"`
 	Before uint32   `json:"before,omitempty"` // the view of the snapshot before an edit
 	View   uint32   `json:"view,omitempty"`   // the view of the snapshot or fork that was renamed
-	Left   uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left
+	Left   uint32   `json:"left,omitempty"`   // the view of the snapshot that a compaction or the end of a fork left, or that their undo removed
 
 	// Set and Was are patches with the fields of the policy that changed: the new and the old values.
 	Set json.RawMessage `json:"set,omitempty"`

@@ -84,6 +84,10 @@ func (c *Catalogue) NewUndo(w *Workspace, op Op, by actors.Caller, now time.Time
 	}
 
 	op.Name, op.Of, op.To = OpUndo, fmt.Sprintf("%s %s", o.Name, o.Of), ""
+	if left, ok := c.Snapshots[o.Left]; ok && o.Left != 0 && !c.Hidden(left) && w.mayDelete(left, by, now) == nil {
+		op.Left = o.Left // the undo removes it
+	}
+
 	r := &Return{w.View, op}
 	if o.Name != OpEndFork {
 		return r, w.mayRename(by)
@@ -103,6 +107,10 @@ const maxPatchText = 200
 func (r *Policy) Describe(w *Workspace, op *Op) (err error) {
 	if op.Set, err = w.Policy.Difference(r.Policy); err != nil {
 		return err
+	}
+
+	if string(op.Set) == "{}" {
+		return nil
 	}
 
 	op.Of, r.Op = string(op.Set[:min(len(op.Set), maxPatchText)]), op
@@ -141,8 +149,8 @@ func (r *Return) apply(a *applyRun) error {
 	}
 
 	w.Snapshots.Sort()
-	if left, ok := a.Snapshots[o.Left]; ok && o.Left != 0 && !left.Pinned && !a.Hidden(left) {
-		if err := (&Delete{Views: []uint32{o.Left}}).apply(a); err != nil {
+	if r.Op.Left != 0 {
+		if err := (&Delete{Views: []uint32{r.Op.Left}}).apply(a); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ var Actions = []Action{
 	{Restored, "a restore or merge changed a path", "the snapshot or fork", "created, modified or deleted"},
 	{Captured, "a snapshot was taken", "the snapshot", ""},
 	{"removed", "a snapshot was deleted", "the snapshot", ""},
-	{"returned", "an undo brought deleted snapshots back", "the snapshots", ""},
+	{"returned", "an undo restored deleted snapshots", "the snapshots", ""},
 	{"expired", "a snapshot was deleted by the policy", "the snapshot", ""},
 	{"renamed-snapshot", "a snapshot was renamed", "the old name", "the new name"},
 	{"forked", "a fork was created", "the snapshot", "the fork"},

@@ -88,7 +88,7 @@ async function all() {
   assert.equal((await c.do("workspace_status", { workspace: "right/deep" })).workspace, "deep");
   await c.fails("workspace_status", { workspace: "none" }, /no such fork: none/);
   await c.fails("workspace_status", { workspace: "../x" }, /name/);
-  assert.match((await c.do("fork_delete", { name: "right", discard: true })).text, /undo brings it back/);
+  assert.match((await c.do("fork_delete", { name: "right", discard: true })).text, /undo restores it/);
   await c.fails("fork_create", { name: "x", from: "s1" }, /unknown argument "from": the arguments are name, snapshot, ttl, workspace/);
   await c.fails("fork_create", { name: 1 }, /the argument name must be a string, not a number/);
   await c.fails("fork_create", {}, /the argument name is missing/);

@@ -409,6 +409,8 @@ class RemotesArgs(TypedDict, total=False):
 
 
 class RemoveArgs(TypedDict, total=False):
+    # keep nothing by which this can be undone
+    forget: bool
     # the snapshots
     names: list[str]
 

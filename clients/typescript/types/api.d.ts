@@ -1043,6 +1043,8 @@ export interface RemotesArgs {
 }
 
 export interface RemoveArgs {
+  /** keep nothing by which this can be undone */
+  forget?: boolean
   /** the snapshots */
   names: string[]
 }

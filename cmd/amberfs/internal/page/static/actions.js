@@ -197,7 +197,7 @@ export async function markRun({ name, changed, run }, state) {
 export async function endFork(name, discard) {
   const f = store.forks.find((x) => x.name === name);
   const changed = f ? `It has ${count(f.changed, "changed file")}${f.more ? " or more" : ""}. ` : "";
-  const lost = discard ? "All will be lost: no snapshot is kept. This cannot be undone." : "Its last state will be kept as a snapshot.";
+  const lost = discard ? "No snapshot is kept. `amberfs undo` restores it for a day." : "Its last state will be kept as a snapshot.";
   if (!await sure(discard ? "Discard" : "End", name, changed + lost, discard ? "danger" : "primary")) return;
   page.leaving = name;
   const { snapshot } = await call("delete-fork", { name, discard }, main);

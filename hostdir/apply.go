@@ -39,6 +39,8 @@ type ApplyOptions struct {
 	Own bool
 	// Everything also applies the paths that .amberignore names, and the files that amberfs wrote for agents.
 	Everything bool
+	// Hidden are paths of the directory that the workspace does not have. It keeps them as they are.
+	Hidden Hidden
 	// Wrote returns, for a path at which amberfs writes for agents, a function that reports whether
 	// a file there changed by that alone; nil for other paths.
 	Wrote func(path string) func(was, is []byte) bool
@@ -65,6 +67,7 @@ type Applied struct {
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []stream.Omission  `json:"skipped,omitempty"`
 	LeftOut   []string           `json:"left_out,omitempty"` // the paths that ApplyOptions.Everything applies, and links to forks
+	Hidden    []string           `json:"hidden,omitempty"`   // paths of the workspace that are hidden paths of the directory
 	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs or names share, and what copies lack
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute

@@ -146,6 +146,11 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 		return nil, err
 	}
 
+	changes, err := pl.withoutHidden(changes)
+	if err != nil {
+		return nil, fmt.Errorf("looking for hidden paths: %w", err)
+	}
+
 	left, err := pl.leftOut(changes)
 	if err != nil {
 		return nil, err
@@ -216,6 +221,9 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(pl.repos.Merged)) {
+		if pl.o.Hidden.Paths.Hides(name, false) {
+			continue
+		}
 		if err := pl.readNamed(name, pl.tree.read); err != nil {
 			return out, err
 		}

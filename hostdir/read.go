@@ -27,6 +27,8 @@ type ReadOptions struct {
 	// Exclude are directories that are not read, such as the store and the mount point. They
 	// may not exist.
 	Exclude []string
+	// Hidden are not read either.
+	Hidden Hidden
 	// Git, if set, finds git directories elsewhere, which are then read as if they were in the directory.
 	Git Git
 	// Whole also reads files that deny their owner the access, see asOwner.
@@ -47,14 +49,8 @@ func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) erro
 }
 
 func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
-	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
-	for _, e := range o.Exclude {
-		var st unix.Stat_t
-		if err := unix.Stat(e, &st); err == nil {
-			d.exclude[fileID{st.Dev, st.Ino}] = true
-		}
-	}
-
+	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, links: make(map[fileID]string), exclude: excluded(o.Exclude)}
+	d.hidden.Hidden = o.Hidden
 	return d
 }
 
@@ -102,6 +98,7 @@ type dirReader struct {
 	before  *tree.State // see ReadChanges; nil to read all entries
 	links   map[fileID]string
 	exclude map[fileID]bool
+	hidden  hiddenFiles
 	top     string         // the directory without symbolic links, if git is set; else ""
 	buf     [64 << 10]byte // for the longest extended attribute
 }
@@ -116,6 +113,9 @@ func (d *dirReader) readRoot(dir string) error {
 	}
 	defer f.Close()
 
+	if d.hidden, err = d.hidden.in(d.ctx, procPath(int(f.Fd())), d.exclude); err != nil {
+		return err
+	}
 	if d.o.Git != nil {
 		if d.top, err = os.Readlink(procPath(int(f.Fd()))); err != nil {
 			return reason(err)
@@ -226,6 +226,12 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	id, isDir := fileID{st.Dev, st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && d.exclude[id] {
 		return nil
+	}
+	if d.hidden.has(at, &st) {
+		if was != nil || !d.hidden.Empty {
+			return nil
+		}
+		return d.addHidden(at, &st)
 	}
 
 	if name == ".git" && !isDir && d.top != "" {

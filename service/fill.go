@@ -15,6 +15,7 @@ import (
 // FillOptions are the options of Fill.
 type FillOptions struct {
 	Exclude []string // directories
+	Hidden  hostdir.Hidden
 	Show    func(Progress)
 	// Skip is called for each path that cannot be read and is left out of the copy.
 	Skip func(path string, reason error)
@@ -31,7 +32,7 @@ func (o FillOptions) dirOptions() hostdir.ReadOptions {
 		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
 			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
-		Exclude: o.Exclude, Git: gitbridge.HostGit{}, Whole: true, Stubs: o.Stubs,
+		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, Whole: true, Stubs: o.Stubs,
 	}
 }
 

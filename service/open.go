@@ -75,7 +75,8 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 		now = named.state
 	}
 
-	return sendAndWait(ctx, r, OpenedChanges{Base: idOf(base), Now: idOf(now)})
+	rules := r.Workspace.Policy()
+	return sendAndWait(ctx, r, OpenedChanges{Base: idOf(base), Now: idOf(now), Hide: rules.Hide, HideEmpty: rules.HideEmpty})
 }
 
 // waitStored waits until a snapshot has its id. The caller releases the snapshot.
@@ -128,7 +129,8 @@ func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None
 	}
 
 	// Of an apply that was killed, the directory has a part of the state that was applied.
-	opened := OpenedChanges{Base: cmp.Or(op.Apply.After, op.Apply.Now), Now: op.Apply.Before}
+	rules := r.Workspace.Policy()
+	opened := OpenedChanges{Base: cmp.Or(op.Apply.After, op.Apply.Now), Now: op.Apply.Before, Hide: rules.Hide, HideEmpty: rules.HideEmpty}
 	for _, id := range []string{opened.Base, opened.Now} {
 		release, err := s.holdID(id)
 		if err != nil {

@@ -18,7 +18,7 @@ var forkOps = []*Op{
 			{Names: [3]string{"", "", "restore"}, Title: "Restore",
 				About: "Create a new workspace from a ref. The present one stays as it is.", Args: "name snapshot"},
 		},
-		Commands: []Command{{Group: "Forks:", Use: "fork [[FORK/]SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--as ACTOR]", Short: "Create or delete a fork",
+		Commands: []Command{{Group: "Forks:", Use: "fork [[FORK/]SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h] [--hide PATH]... [--read-only PATH]... [--as ACTOR]", Short: "Create or delete a fork",
 			Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
 .forks/NAME. Neither side sees the other's writes.
 
@@ -34,6 +34,9 @@ var forkOps = []*Op{
 				{"discard=", "", "delete the fork NAME without a snapshot"},
 				{"force=", "", "with --delete or --discard, also if programs run in it"},
 				{"ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d"},
+				{"hide", "", "a `PATH`, or a pattern as in .gitignore, that the fork does not have; repeatable"},
+				{"hide-empty", "", "hidden files and directories exist, and are empty"},
+				{"read-only", "", "a `PATH` that cannot be changed in the fork; repeatable"},
 				{"as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME"},
 			}}}}, (*Service).fork),
 	op(Op{Name: "forks", Cost: Compares,

@@ -299,7 +299,15 @@ func restoredLines(r *snapshot.RestoreResult) string {
 
 func mergedLines(done *snapshot.PromoteResult) string {
 	paths, inGit := WithoutGit(done.Paths)
-	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git)
+	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git) + HiddenText(done.Hidden)
+}
+
+// HiddenText describes what a fork or a run has at hidden paths, in a line; "" for nothing.
+func HiddenText(paths []string) string {
+	if len(paths) == 0 {
+		return ""
+	}
+	return "hidden paths, which stay as they are: " + gitquote.List(paths) + "\n"
 }
 
 // WithoutGit returns the paths outside of .git directories, and the number of the others.

@@ -51,6 +51,7 @@ type changePlan struct {
 	check   func() error // called with the lock held before the change is published; may be nil
 
 	conflicts    []string
+	hidden       []string // see MergeResult.Hidden
 	repositories []threeway.Repository
 }
 
@@ -343,5 +344,5 @@ func (c *change) usePlan(p *threeway.Plan, steps []graft.Step) (err error) {
 }
 
 func (c *change) mergeResult() MergeResult {
-	return MergeResult{c.conflicts, c.repositories, c.Changes}
+	return MergeResult{c.conflicts, c.repositories, c.hidden, c.Changes}
 }

@@ -34,6 +34,13 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 
 	p.claim = o.Name
 
+	if from, resumed := fs.claimed(o); !resumed {
+		if err := fs.hide(&p, from); err != nil {
+			return ClaimResult{}, err
+		}
+		defer p.release()
+	}
+
 	var got ClaimResult
 	s, start := fs.w.store, time.Now()
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
@@ -62,6 +69,18 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	}
 
 	return got, nil
+}
+
+// claimed returns the snapshot from which a claim makes a fork, or that the fork exists.
+func (fs Forks) claimed(o ForkOptions) (from string, resumed bool) {
+	from = o.Snapshot
+	fs.w.withReadLock(func() {
+		_, resumed = fs.w.ws.Forks[o.Name]
+		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
+			from = last.Name
+		}
+	})
+	return from, resumed
 }
 
 // Left returns the snapshot of the last state of an ended fork with a label.

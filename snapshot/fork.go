@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -38,6 +39,10 @@ type ForkOptions struct {
 	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
 	// Discard ends the fork without a snapshot of its last state, also when it expires.
 	Discard bool `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
+	// Hide, HideEmpty and ReadOnly are added to those of the policy of the parent.
+	Hide      []string `json:"hide,omitempty" jsonschema:"patterns, as in .gitignore, of paths that the fork does not have"`
+	HideEmpty bool     `json:"hide_empty,omitempty" jsonschema:"hidden files and directories exist, and are empty"`
+	ReadOnly  []string `json:"read_only,omitempty" jsonschema:"paths that cannot be changed in the fork, with all below them"`
 	// Newer makes a claim begin with Snapshot, even if an ended fork of the label left a last
 	// state in this store.
 	Newer  bool          `json:"-"`
@@ -50,6 +55,7 @@ type forkPlan struct {
 	claim        string            // the label of a claim, "" for New
 	expires      *time.Time        // from TTL
 	placeholders []naming.BytePath // not part of a fork of the present state, see Workspace.placeholders
+	hiding                         // the states without hidden paths
 }
 
 // plan checks the options.
@@ -69,8 +75,10 @@ func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
 		p.expires = &end
 	}
 
-	p.placeholders, err = fs.w.placeholders(o.Caller)
-	return p, err
+	if p.placeholders, err = fs.w.placeholders(o.Caller); err != nil {
+		return p, err
+	}
+	return p, fs.restrict(&p)
 }
 
 // New makes a fork that is equal to a snapshot, or to the present state. The time does not depend
@@ -83,6 +91,11 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 	var fork *Workspace
 	start := time.Now()
+	if err := fs.hide(&p, p.Snapshot); err != nil {
+		return nil, err
+	}
+	defer p.release()
+
 	err = fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
 		fork, err = fs.makeFork(tx, p)
 		return err
@@ -112,6 +125,12 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	}
 	if r.Now {
 		r.Placeholders = o.placeholders
+	}
+	if r.Restricted = o.restricted; o.matcher != nil {
+		if o.state == "" || o.of != o.Snapshot {
+			return nil, errs.New(errs.Busy, "busy: another state of %s is its last one now; do it again", o.Name)
+		}
+		r.State, r.Dir = o.state, o.dir
 	}
 
 	err := s.commit(tx, r, o.Caller)

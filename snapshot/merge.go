@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/content"
@@ -39,6 +40,7 @@ type MergeOptions struct {
 	// FromDirectory: see threeway.Sides.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
+	Hidden        *hide.Matcher  `json:"-"` // set by Merge and Refresh: the paths that the workspace keeps as they are
 	List          *budget.Charge `json:"-"` // see RestoreOptions
 }
 
@@ -47,6 +49,7 @@ type MergeOptions struct {
 type MergeResult struct {
 	Conflicts []string              `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
 	Git       []threeway.Repository `json:"git,omitempty" jsonschema:"what happened to git directories"`
+	Hidden    []string              `json:"hidden,omitempty" jsonschema:"paths that the fork created at hidden paths, which stay in the fork"`
 	Changes
 }
 
@@ -80,6 +83,8 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 			return err
 		}
 
+		rules := f.Policy()
+		o.Hidden = rules.Hidden()
 		c.message, c.check = "before merge of "+f.ws.Name, f.ws.Alive
 		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, By: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
@@ -144,7 +149,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	rules := func(path string) threeway.Rule {
-		if slices.ContainsFunc(keep, func(k string) bool { return naming.Under(path, k) }) {
+		if o.Hidden.Hides(path, true) || slices.ContainsFunc(keep, func(k string) bool { return naming.Under(path, k) }) {
 			return threeway.KeepOurs
 		}
 		return cmp.Or(o.Resolve[path], rule)
@@ -163,6 +168,15 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	all, kept := graft.DropKept(all, keep)
-	c.graft.Exact, c.graft.KeepFull = exact && len(kept) == 0, len(kept) > 0
+	all = slices.DeleteFunc(all, func(s graft.Step) bool {
+		hidden := s.Path != nil && o.Hidden.Hides(s.Path.String(), true)
+		if hidden && (s.Path.Dir == nil || !o.Hidden.Hides(s.Path.Dir.String(), true)) {
+			c.hidden = append(c.hidden, s.Path.Short())
+		}
+		return hidden
+	})
+
+	left := len(kept)+len(c.hidden) > 0
+	c.graft.Exact, c.graft.KeepFull = exact && !left, left
 	return c.usePlan(p, all)
 }

@@ -3,10 +3,8 @@ package snapshot
 import (
 	"context"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -19,34 +17,7 @@ func (w *Workspace) Directory() Directory { return Directory{w} }
 // Held returns the state of the directory when it was last read for this workspace. The state is
 // sealed, and held until release is called. A new fork has the state of its parent.
 func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), err error) {
-	s := d.w.store
-	err = s.forest.Update(true, func(*live.Tx) error {
-		if d.w.ws.Dir == "" {
-			return nil
-		}
-		h, err := cas.ParseHash(d.w.ws.Dir)
-		if err != nil {
-			return err
-		}
-		if st, err = tree.Load(s.src, h); err != nil {
-			return err
-		}
-
-		release = s.Hold(st)
-
-		return nil
-	})
-	if err != nil || st != nil {
-		return st, release, err
-	}
-
-	// The directory was only read to fill main, so its state is the base of main.
-	main := s.Main()
-	if _, err := main.Snapshots().WaitSealed(ctx, "base"); err != nil {
-		return nil, nil, err
-	}
-
-	return main.Held("base")
+	return d.w.store.directory(ctx, func() string { return d.w.ws.Dir })
 }
 
 // Refresh merges the changes of the directory since it was last read into the workspace. now is the
@@ -65,6 +36,8 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	defer release()
 	defer d.w.store.Hold(now)()
 
+	rules := d.w.Policy()
+	o.Hidden = rules.Hidden()
 	order := change{name: "refresh", caller: o.Caller, list: o.List, from: "directory", Changes: Changes{DryRun: o.DryRun}}
 	c, err := d.w.change(ctx, order, func(c *change) error {
 		id, _ := now.ID()

@@ -300,6 +300,7 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 	if len(done.LeftOut) > 0 {
 		text += question.LeftOut(done.LeftOut, a.verbose) + "\n"
 	}
+	text += service.HiddenText(done.Hidden)
 	for _, p := range done.Executes {
 		text += question.Careful(string(p)) + "\n"
 	}

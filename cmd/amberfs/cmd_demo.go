@@ -33,7 +33,7 @@ interrupted.`,
 			}
 
 			c := sandbox.Config{Command: []string{"/bin/sh", "-c", demoScript, "demo", program, pause}}
-			return a.run(cmd, c, "", "", "")
+			return a.run(cmd, c, &restrictions{}, "", "", "")
 		},
 	}
 }

@@ -93,7 +93,7 @@ func notItself(p locate.Location, dir string) error {
 }
 
 func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) error {
-	done, err := a.refreshSettled(ctx, c, "the workspace", dir, store, req)
+	done, err := a.refreshSettled(ctx, c, "the workspace", dir, store, req, runs.Less{})
 	if err != nil && len(done.Conflicts) > 0 {
 		return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
 	}
@@ -108,24 +108,24 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 }
 
 // refreshSettled is refresh of ours, which asks about conflicts.
-func (a *app) refreshSettled(ctx context.Context, c *client.Client, ours, dir, store string, req service.Refresh) (done service.Refreshed, err error) {
+func (a *app) refreshSettled(ctx context.Context, c *client.Client, ours, dir, store string, req service.Refresh, less runs.Less) (done service.Refreshed, err error) {
 	req.RefuseDiverged = a.settles() && !req.DryRun
 	err = a.settle(ctx, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		req.Resolve = rules
 		var err error
-		done, err = a.refresh(ctx, c, dir, store, req)
+		done, err = a.refresh(ctx, c, dir, store, req, less)
 		return &done.MergeResult, err
 	})
 
 	return done, err
 }
 
-// refresh sends what changed in a directory, but for exclude, to a workspace.
-func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, exclude ...string) (service.Refreshed, error) {
+// refresh sends what changed in a directory to a workspace.
+func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, less runs.Less) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
 
-	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, exclude...)
+	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, less)
 	bar.done()
 	if text := left.Of(quote(dir)); text != "" && !req.DryRun { // else it was said when they were read
 		a.note("%s", text)

@@ -20,19 +20,19 @@ import (
 
 func runCommand(a *app) *cobra.Command {
 	var (
-		c        sandbox.Config
-		from     string
-		k        = kept{a: a}
-		options  []string
-		readOnly bool
-		discard  bool
-		anew     bool
-		resume   bool
-		also     []string
+		c       sandbox.Config
+		from    string
+		x       restrictions
+		k       = kept{a: a, restrict: &x}
+		options []string
+		discard bool
+		anew    bool
+		resume  bool
+		also    []string
 	)
 
 	cmd := &cobra.Command{
-		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--also DIR[:ro]]... [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
+		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--also DIR[:ro]]... [--hide PATH]... [--read-only [PATH]]... [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
 		Long: `Runs COMMAND in a copy of DIR that appears at DIR's path, for COMMAND only. DIR itself
 does not change. It needs neither root nor fusermount3.
@@ -43,6 +43,11 @@ apply or remove it ("amberfs help runs").
 With --also, another directory is in the run, at its own path. At the end, there is one
 question and one apply for all: nothing is changed unless all can be. DIR:ro can only be
 read.
+
+--hide and the lines of .amberhide in DIR name, as .gitignore does, what does not exist for
+COMMAND: by none of its names, in no snapshot. What COMMAND creates there stays in the
+run, and DIR keeps its own. Git shows what is committed. --hide=empty beside them leaves
+hidden files and directories there, without contents.
 
 --resume merges what changed in DIR since into the run first ("amberfs help refresh"). A
 new run copies only what changed in DIR since the last one, and shares its data.
@@ -71,6 +76,7 @@ The exit status is that of COMMAND. Processes that it leaves running are killed.
 other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
   amberfs run --from app --also lib --also ~/docs:ro --apply -- claude
+  amberfs run --from . --hide .env --hide '*.pem' --read-only vendor -- claude
   amberfs run --resume -- claude
   amberfs run --from . --discard -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
@@ -95,6 +101,7 @@ other commands work inside.`,
 				return errs.Fail(errs.Invalid, "%w", err)
 			}
 
+			readOnly := x.whole()
 			c.Options.ReadOnly = c.Options.ReadOnly || readOnly
 			for _, n := range []struct {
 				name  string
@@ -139,6 +146,9 @@ other commands work inside.`,
 			if err := k.addAlso(also); err != nil {
 				return err
 			}
+			if resume && x.hides() {
+				return errs.Fail(errs.Invalid, "--hide needs a new run, not --resume")
+			}
 			if resume {
 				return a.resumeRun(cmd.Context(), &k, c, from, store)
 			}
@@ -158,6 +168,10 @@ other commands work inside.`,
 
 			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
 			if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
+				root, _ := p.Root()
+				if _, err := x.set(&c, root); err != nil {
+					return err
+				}
 				return a.runHere(cmd.Context(), p, c, remote)
 			}
 
@@ -168,7 +182,7 @@ other commands work inside.`,
 				a.noteOnlyRoot("no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 			}
 
-			return a.run(cmd, c, from, remote, k.apply)
+			return a.run(cmd, c, &x, from, remote, k.apply)
 		},
 	}
 
@@ -193,13 +207,15 @@ other commands work inside.`,
 	addPrefer(cmd, &k.sides.Ours, &k.sides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&c.Report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")
+	cmd.Flags().StringArrayVar(&x.hide, "hide", nil, "`PATH` in DIR, or a pattern as in .gitignore, does not exist for COMMAND")
+	cmd.Flags().StringArrayVar(&x.readOnly, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
+	cmd.Flags().Lookup("read-only").NoOptDefVal = wholeWorkspace
 	addOptions(cmd, &options)
 
 	return cmd
 }
 
-func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply string) error {
+func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, remote, apply string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -239,9 +255,19 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if c.Temp != "" {
 		cfg.Exclude = []string{c.Temp}
 	}
-	_, s, err := a.makeStore(cmd.Context(), &cfg, mounts)
+	if cfg.Hidden, err = x.set(&c, from); err == nil && from != "" {
+		c.Hide, cfg.Hidden, err = a.findHidden(cmd.Context(), from, c.Hide, cfg.Hidden, cfg.Exclude...)
+	}
 	if err != nil {
 		return err
+	}
+
+	made, s, err := a.makeStore(cmd.Context(), &cfg, mounts)
+	if err != nil {
+		return err
+	}
+	if !made && c.Fork == "" && len(c.Hide) > 0 {
+		return errs.Fail(errs.Exist, "the store %s exists, and its workspace has what is to be hidden", quote(c.Store)).WithHint("run in a fork of it, with --fork NAME, or leave out STORE")
 	}
 
 	a.noteRepository(from)

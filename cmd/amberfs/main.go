@@ -47,7 +47,7 @@ func main() {
 
 func runApp(a *app, argv []string) int {
 	root := newRoot(a)
-	a.argv = asMountHelper(root, argv)
+	a.argv = readOnlyPaths(asMountHelper(root, argv))
 	root.SetArgs(a.argv)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()

@@ -72,10 +72,13 @@ func (a *app) askIn(ctx context.Context, p locate.Location, fork string, args, r
 // snapshot if it is named, and registers the actor.
 func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config, from string) error {
 	if c.Fork != "" {
-		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from}, nil)
+		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from, Hide: c.Hide, HideEmpty: c.HideEmpty, ReadOnly: c.ReadOnly}, nil)
 		if err != nil && errs.ScriptKind(err) != errs.Exist {
 			return err
 		}
+	}
+	if err := a.restrict(ctx, p, c); err != nil {
+		return err
 	}
 	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
 		return errs.Fail(errs.Exist, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")

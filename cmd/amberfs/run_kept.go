@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
@@ -36,6 +38,10 @@ type kept struct {
 	empty   bool            // no run is left in the store
 	also    []*kept         // its runs of other directories
 	reads   []string        // other directories, which are only read
+
+	restrict *restrictions        // of the command line, for all directories
+	forked   snapshot.ForkOptions // the restrictions of this directory
+	hidden   hostdir.Hidden
 }
 
 // all returns the run of each directory, with k's own first.
@@ -53,12 +59,12 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 		}
 	}
 	for _, m := range k.also {
-		m.command = k.command
+		m.command, m.restrict = k.command, k.restrict
 		if err := m.fill(ctx); err != nil {
 			return err
 		}
 	}
-	if err := k.apart(); err != nil {
+	if err := errors.Join(k.restrict.allUsed(), k.apart()); err != nil {
 		return err
 	}
 
@@ -112,7 +118,14 @@ func (k *kept) fill(ctx context.Context) error {
 
 	root = locate.Resolve(mounts, root)
 	k.store = runs.Store(root, mounts, k.dir)
-	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Exclude: []string{root}, Version: versionText()}
+	if k.forked, k.hidden, err = k.restrict.in(k.dir); err == nil && !k.resume {
+		k.forked.Hide, k.hidden, err = a.findHidden(ctx, k.dir, k.forked.Hide, k.hidden, root)
+	}
+	if err != nil {
+		return err
+	}
+
+	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Hidden: k.hidden, Exclude: []string{root}, Version: versionText()}
 	k.filled, _, err = a.makeStore(ctx, &cfg, mounts)
 	if errs.ScriptKind(err) == errs.NoSpace {
 		return errs.Fail(errs.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
@@ -186,7 +199,7 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 	}
 
 	k.noteEarlier(ctx, main, all)
-	c.Fork = k.name
+	c.Fork, c.ReadOnly = k.name, k.forked.ReadOnly
 	if err := k.mark(ctx, service.RunRunning); err != nil {
 		return err
 	}
@@ -204,7 +217,7 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 	}
 
 	if !k.filled {
-		if _, err := k.a.refresh(ctx, main, k.dir, k.store, service.Refresh{Theirs: true}); err != nil {
+		if _, err := k.a.refresh(ctx, main, k.dir, k.store, service.Refresh{Theirs: true}, runs.Less{Hidden: k.hidden}); err != nil {
 			return err
 		}
 	}
@@ -219,7 +232,8 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 		}
 
 		if owner == "" {
-			err = main.Do(ctx, snapshot.ForkOptions{Name: k.name}, client.Exchange{}, nil)
+			k.forked.Name = k.name
+			err = main.Do(ctx, k.forked, client.Exchange{}, nil)
 			if err != nil && errs.ScriptKind(err) != errs.Exist {
 				runs.GiveBack(k.store, k.name)
 			}
@@ -273,7 +287,10 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	}
 	defer fork.Close()
 
-	done, err := k.a.refreshSettled(ctx, fork, "the run", k.dir, k.store, k.sides)
+	if err := k.hiddenBefore(ctx, fork); err != nil {
+		return err
+	}
+	done, err := k.a.refreshSettled(ctx, fork, "the run", k.dir, k.store, k.sides, runs.Less{Hidden: k.hidden})
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {

@@ -63,7 +63,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 	if !made {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
 		if err == nil {
-			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, cfg.Exclude...)
+			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude})
 		}
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Exchange{}, nil)

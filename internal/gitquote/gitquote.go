@@ -121,3 +121,19 @@ func (w jsonWriter) Write(doc []byte) (int, error) {
 	}
 	return len(doc), nil
 }
+
+// List lists the first names for people, and counts the others.
+func List(names []string) string {
+	const most = 5
+	var shown []string
+	for _, name := range names[:min(len(names), most)] {
+		shown = append(shown, Readable(name))
+	}
+
+	text := strings.Join(shown, ", ")
+	if more := len(names) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+
+	return text
+}

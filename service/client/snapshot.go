@@ -13,6 +13,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -62,6 +64,8 @@ type Changes struct {
 	Base, Now *tree.State
 	// Undo is set if the changes undo an apply.
 	Undo bool
+	// Hidden are the paths of the directory that the workspace does not have.
+	Hidden hostdir.Hidden
 	*objectReader
 }
 
@@ -87,7 +91,11 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 		return nil, err
 	}
 
-	ch := &Changes{Undo: args.Undo != 0, objectReader: r}
+	ch := &Changes{Undo: args.Undo != 0, Hidden: hostdir.Hidden{Empty: opened.HideEmpty}, objectReader: r}
+	if ch.Hidden.Paths, err = hide.New(opened.Hide); err != nil {
+		r.Close()
+		return nil, err
+	}
 	if ch.Base, err = r.load(opened.Base); err != nil {
 		r.Close()
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -337,6 +338,13 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 		return nil, errs.New(errs.Invalid, "malformed request: policy: unshared_bytes can be set for forks only; forks.unshared_bytes is the limit of each")
 	case !by.Direct:
 		return nil, errs.New(errs.Protected, "protected: unshared_bytes cannot be changed through the mount; use `amberfs policy`")
+	}
+
+	switch hides := !slices.Equal(p.Hide, w.Policy.Hide) || p.HideEmpty != w.Policy.HideEmpty; {
+	case hides && w.Fork:
+		return nil, errs.New(errs.Invalid, "malformed request: policy: a fork keeps the hide and hide_empty with which it was created; create another with `amberfs fork --hide`")
+	case (hides || !slices.Equal(p.ReadOnly, w.Policy.ReadOnly)) && !by.Direct:
+		return nil, errs.New(errs.Protected, "protected: hide, hide_empty and read_only cannot be changed through the mount; use `amberfs policy`")
 	}
 
 	return &Policy{WS: w.View, Policy: p}, nil

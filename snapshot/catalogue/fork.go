@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -32,6 +33,20 @@ type Fork struct {
 	Discard bool `json:"discard,omitempty"`
 	// Placeholders are left out of the parent's present state, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
+
+	// Restricted is set if the fork has restrictions that its parent does not have.
+	Restricted *Restrictions `json:"restricted,omitempty"`
+	// State is the id of what the fork starts from without hidden paths, "" if no path is hidden.
+	// Dir is the WorkspaceRecord.Dir without them.
+	State string `json:"state,omitempty"`
+	Dir   string `json:"dir,omitempty"`
+}
+
+// Restrictions are fields of the policy of a fork that its creation sets.
+type Restrictions struct {
+	Hide      []string `json:"hide,omitempty"`
+	HideEmpty bool     `json:"hide_empty,omitempty"`
+	ReadOnly  []string `json:"read_only,omitempty"`
 }
 
 func (*Fork) Type() Type { return TypeFork }
@@ -118,6 +133,10 @@ func (r *Fork) apply(a *applyRun) error {
 	a.SetCounters(0, r.View+1)
 	rules := parent.Policy
 	rules.UnsharedBytes = 0
+	if x := r.Restricted; x != nil {
+		rules.Hide, rules.HideEmpty, rules.ReadOnly = x.Hide, x.HideEmpty, x.ReadOnly
+	}
+
 	w := a.AddWorkspace(WorkspaceRecord{
 		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: rules, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 		Discard: r.Discard,
@@ -134,6 +153,17 @@ func (r *Fork) apply(a *applyRun) error {
 
 // start returns the state that the fork starts from, and its directory, see WorkspaceRecord.Dir.
 func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
+	if r.State != "" {
+		id, err := cas.ParseHash(r.State)
+		if err != nil {
+			return nil, "", err
+		}
+
+		a.Roots = append(a.Roots, Root{ID: id})
+		st, _, err = a.Pushed(id)
+		return st, r.Dir, err
+	}
+
 	if r.Now {
 		st = parent.Freeze(a)
 		if len(r.Placeholders) > 0 {

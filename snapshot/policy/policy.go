@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/internal/strictjson"
 )
 
@@ -53,6 +54,14 @@ type Policy struct {
 	// RestoreKeeps are paths below the root, such as .git, that restores of the whole
 	// workspace leave as they are.
 	RestoreKeeps []string `json:"restore_keeps"`
+	// Hide are patterns, as in .gitignore, of paths that forks of the workspace do not have. A fork
+	// gets its patterns when it is created, and keeps them.
+	Hide []string `json:"hide,omitempty"`
+	// HideEmpty makes hidden files and directories empty, instead of leaving them out.
+	HideEmpty bool `json:"hide_empty,omitempty"`
+	// ReadOnly are paths below the root that cannot be changed, with all below them. It cannot be
+	// changed through the mount.
+	ReadOnly []string `json:"read_only,omitempty"`
 	// Push sends snapshots of main to a remote. Only the policy of main is used.
 	Push Push `json:"push"`
 }
@@ -262,15 +271,32 @@ func (p *Policy) Check() error {
 		}
 	}
 
-	for _, k := range p.RestoreKeeps {
-		if k == "" || path.IsAbs(k) || path.Clean(k) != k || k == "." || k == ".." || strings.HasPrefix(k, "../") {
-			return refuse("restore_keeps has %q, which is not a path below the root", k)
-		}
+	if _, err := hide.New(p.Hide); err != nil {
+		return refuse("hide: %w", err)
+	}
+	if err := errors.Join(checkPaths("restore_keeps", p.RestoreKeeps), checkPaths("read_only", p.ReadOnly)); err != nil {
+		return err
 	}
 
 	if b, err := json.Marshal(p); err != nil || len(b) > MaxBytes {
-		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps", len(b), MaxBytes))
+		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps, hide and read_only", len(b), MaxBytes))
 	}
 
 	return p.Keep.check()
+}
+
+// checkPaths returns an error if a field has a path that is not below the root.
+func checkPaths(field string, paths []string) error {
+	for _, k := range paths {
+		if k == "" || path.IsAbs(k) || path.Clean(k) != k || k == "." || k == ".." || strings.HasPrefix(k, "../") {
+			return refuse("%s has %q, which is not a path below the root", field, k)
+		}
+	}
+	return nil
+}
+
+// Hidden returns the matcher of the paths that a fork with the policy does not have.
+func (p *Policy) Hidden() *hide.Matcher {
+	m, _ := hide.New(p.Hide) // Check refuses malformed patterns
+	return m
 }

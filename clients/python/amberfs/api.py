@@ -245,8 +245,14 @@ class ForkArgs(TypedDict, total=False):
     as_: str
     # keep no snapshot of its last state when it ends
     discard: bool
+    # patterns, as in .gitignore, of paths that the fork does not have
+    hide: list[str]
+    # hidden files and directories exist, and are empty
+    hide_empty: bool
     # the name of the fork
     name: str
+    # paths that cannot be changed in the fork, with all below them
+    read_only: list[str]
     # the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state
     snapshot: str
     # delete the fork after this time: 30m, 1h, 7d
@@ -1125,6 +1131,10 @@ class Opened:
 class OpenedChanges:
     # hash of the state object of the directory
     base: str
+    # patterns of paths of the directory that the workspace does not have
+    hide: list[str] | None = field(default=None)
+    # the workspace has hidden files and directories, without their contents
+    hide_empty: bool | None = field(default=None)
     # hash of the state object of the snapshot
     now: str
 
@@ -1188,6 +1198,8 @@ class Policy:
     delete: str
     expire_seconds: int
     forks: ForkLimits
+    hide: list[str] | None = field(default=None)
+    hide_empty: bool | None = field(default=None)
     interval_seconds: int
     keep: Keep
     manual_limit: int
@@ -1195,6 +1207,7 @@ class Policy:
     protect: bool
     push: Push
     quiet_seconds: int
+    read_only: list[str] | None = field(default=None)
     restore_keeps: list[str]
     undo_seconds: int
     unshared_bytes: int
@@ -1209,6 +1222,8 @@ class PromoteResult:
     fork: str
     # what happened to git directories
     git: list[Repository] | None = field(default=None)
+    # paths that the fork created at hidden paths, which stay in the fork
+    hidden: list[str] | None = field(default=None)
     # more changed than paths names
     more: bool | None = field(default=None)
     paths: list[PathChange]
@@ -1549,6 +1564,8 @@ class UndoneBy:
     dry_run: bool | None = field(default=None)
     # what happened to git directories
     git: list[Repository] | None = field(default=None)
+    # paths that the fork created at hidden paths, which stay in the fork
+    hidden: list[str] | None = field(default=None)
     # paths with changes of the actor that were left as they are
     kept: list[str] | None = field(default=None)
     # the actor has changed more since; these changes stay

@@ -430,8 +430,14 @@ export interface ForkArgs {
   as?: string
   /** keep no snapshot of its last state when it ends */
   discard?: boolean
+  /** patterns, as in .gitignore, of paths that the fork does not have */
+  hide?: string[]
+  /** hidden files and directories exist, and are empty */
+  hide_empty?: boolean
   /** the name of the fork */
   name: string
+  /** paths that cannot be changed in the fork, with all below them */
+  read_only?: string[]
   /** the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state */
   snapshot?: string
   /** delete the fork after this time: 30m, 1h, 7d */
@@ -790,6 +796,10 @@ export interface Opened {
 export interface OpenedChanges {
   /** hash of the state object of the directory */
   base: string
+  /** patterns of paths of the directory that the workspace does not have */
+  hide?: string[]
+  /** the workspace has hidden files and directories, without their contents */
+  hide_empty?: boolean
   /** hash of the state object of the snapshot */
   now: string
 }
@@ -859,6 +869,8 @@ export interface Policy {
   delete: string
   expire_seconds: number
   forks: ForkLimits
+  hide?: string[]
+  hide_empty?: boolean
   interval_seconds: number
   keep: Keep
   manual_limit: number
@@ -866,6 +878,7 @@ export interface Policy {
   protect: boolean
   push: Push
   quiet_seconds: number
+  read_only?: string[]
   restore_keeps: string[]
   undo_seconds: number
   unshared_bytes: number
@@ -882,6 +895,8 @@ export interface PromoteResult {
   fork: string
   /** what happened to git directories */
   git?: Repository[]
+  /** paths that the fork created at hidden paths, which stay in the fork */
+  hidden?: string[]
   /** more changed than paths names */
   more?: boolean
   paths: PathChange[]
@@ -1389,6 +1404,8 @@ export interface UndoneBy {
   dry_run?: boolean
   /** what happened to git directories */
   git?: Repository[]
+  /** paths that the fork created at hidden paths, which stay in the fork */
+  hidden?: string[]
   /** paths with changes of the actor that were left as they are */
   kept?: string[]
   /** the actor has changed more since; these changes stay */

@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
@@ -26,16 +27,17 @@ type Config struct {
 	Store      string
 	Mountpoint string
 	Options    mountopt.Options
-	From       string       // the directory of which a new store is a copy; "" for an empty store
-	Exclude    []string     // directories below From that are not copied. If there are any, the store may be below From
-	Relink     bool         // symbolic links into From become relative in the copy
-	Shared     bool         // the daemon was started by `run` in a mount namespace of its own, and ends with its last user
-	Groups     []uint       // supplementary groups of the user, if the daemon is in a user namespace that maps only one id; else nil
-	Remote     string       // URL@SNAPSHOT, the remote snapshot with which a new store begins; "" for none
-	OrEmpty    bool         // a new store begins empty if the remote has no such snapshot
-	Version    string       // version of the program
-	LogTo      io.Writer    // also gets the log; nil for none
-	Keeper     *keeper.Link // the keeper that started this daemon; nil if none did
+	From       string         // the directory of which a new store is a copy; "" for an empty store
+	Exclude    []string       // directories below From that are not copied. If there are any, the store may be below From
+	Hidden     hostdir.Hidden // paths below From that are not copied
+	Relink     bool           // symbolic links into From become relative in the copy
+	Shared     bool           // the daemon was started by `run` in a mount namespace of its own, and ends with its last user
+	Groups     []uint         // supplementary groups of the user, if the daemon is in a user namespace that maps only one id; else nil
+	Remote     string         // URL@SNAPSHOT, the remote snapshot with which a new store begins; "" for none
+	OrEmpty    bool           // a new store begins empty if the remote has no such snapshot
+	Version    string         // version of the program
+	LogTo      io.Writer      // also gets the log; nil for none
+	Keeper     *keeper.Link   // the keeper that started this daemon; nil if none did
 }
 
 // closeTime bounds the time that Close of the store spends on work that the next mount can

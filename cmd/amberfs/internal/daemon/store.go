@@ -116,7 +116,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	}
 
 	var left hostdir.LeftOut
-	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
+	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the same path as the directory
 		o.Found, o.Relink = st.note, cfg.Relink
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/stream"
@@ -54,6 +55,7 @@ type Question struct {
 	groups  []group
 	dirs    []hostdir.Planned // see groupChanges
 	leftOut []string          // paths that apply leaves out
+	hidden  []string          // see hostdir.Applied.Hidden
 	notes   []stream.Omission
 	in      *bufio.Reader
 
@@ -85,7 +87,7 @@ func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *h
 	}
 
 	q.groups = withRepos(q.groups, plan.Git)
-	q.leftOut, q.notes = plan.LeftOut, plan.Notes
+	q.leftOut, q.hidden, q.notes = plan.LeftOut, plan.Hidden, plan.Notes
 	return q
 }
 
@@ -141,6 +143,7 @@ func (q *Question) Print(ctx context.Context) error {
 	if len(q.leftOut) > 0 {
 		fmt.Fprintln(q.t.Out, LeftOut(q.leftOut, q.t.Verbose))
 	}
+	fmt.Fprint(q.t.Out, service.HiddenText(q.hidden))
 
 	for i, n := range q.notes {
 		if i == maxPrinted && !q.t.Verbose {

@@ -94,8 +94,9 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 
 	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
+	o.Hidden, o.Read = ch.Hidden, readOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
-		o.Record, o.Read = recorder(ctx, ch, dir, o.Own), readOptions(dir, ch.Store())
+		o.Record = recorder(ctx, ch, dir, o.Own)
 		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths
 	}
 
@@ -164,7 +165,7 @@ func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 // present state. With all, it is marked as applied. The next refresh reports paths in conflict.
 // c is connected with the run.
 func (r *Run) Applied(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
-	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show)
+	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show, Less{})
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
 	} else if err != nil {

@@ -15,20 +15,26 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Refresh sends what changed in a directory, without exclude, to a workspace of the store that was
-// filled from the directory. If another process refreshes the workspace at the same time, Refresh repeats.
-func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), exclude ...string) (
+// Less has the paths that a refresh does not read.
+type Less struct {
+	Exclude []string
+	Hidden  hostdir.Hidden // without Paths, the hidden paths of the workspace
+}
+
+// Refresh sends what changed in a directory to a workspace of the store that was filled from the
+// directory. If another process refreshes the workspace at the same time, Refresh repeats.
+func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), less Less) (
 	done service.Refreshed, left hostdir.LeftOut, err error) {
 	for range 5 {
 		left = hostdir.LeftOut{}
-		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, exclude); errs.ScriptKind(err) != errs.Busy {
+		if done, err = refresh(ctx, c, dir, store, req, show, left.Add, less); errs.ScriptKind(err) != errs.Busy {
 			break
 		}
 	}
 	return done, left, err
 }
 
-func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), exclude []string) (
+func refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), skip func(string, error), less Less) (
 	done service.Refreshed, err error) {
 	ch, err := c.Changes(ctx, "base") // only ch.Base is needed
 	if err != nil {
@@ -42,8 +48,11 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 
 	id, _ := ch.Base.ID()
 	req.Base = id.String()
-	o := readOptions(dir, store)
-	o.Exclude = append(o.Exclude, exclude...)
+	if less.Hidden.Paths == nil {
+		less.Hidden = ch.Hidden
+	}
+	o := readOptions(dir, store, less.Hidden)
+	o.Exclude = append(o.Exclude, less.Exclude...)
 	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -56,8 +65,8 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 }
 
 // readOptions returns the options with which a directory is read for a store.
-func readOptions(dir, store string) hostdir.ReadOptions {
-	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Git: gitbridge.HostGit{}, Whole: true}
+func readOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
+	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, Whole: true}
 	_, o.Stubs = Dir(store)
 	return o
 }

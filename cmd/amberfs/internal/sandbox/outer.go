@@ -44,6 +44,10 @@ type Config struct {
 	Image      *info.Image // of the fork, with Root; it may be nil
 	Also       []Also      // with InPlace: other directories in the run
 
+	Hide      []string // see policy.Policy
+	HideEmpty bool
+	ReadOnly  []string
+
 	// Outer sets the fields below.
 	UserNS bool   // the namespaces include one for users
 	Shared string // the mount point of the daemon that serves Store

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/hide"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+// hideName is a file of a directory with patterns, as in .gitignore, of what runs of it do not have.
+const hideName = ".amberhide"
+
+// hideEmpty is the value of --hide with which hidden paths exist, and are empty.
+const hideEmpty = "empty"
+
+// wholeWorkspace is the value of --read-only without a path.
+const wholeWorkspace = "/"
+
+// restrictions are what a run does not have, and what cannot be changed in it.
+type restrictions struct {
+	hide     []string // values of --hide
+	readOnly []string // values of --read-only
+
+	inside, outside []string // absolute paths that were found in a directory, or not
+}
+
+// whole reports whether nothing can be changed.
+func (x *restrictions) whole() bool { return slices.Contains(x.readOnly, wholeWorkspace) }
+
+func (x *restrictions) hides() bool { return len(x.hide) > 0 }
+
+// in returns the restrictions of a directory, also those of its .amberhide. The paths of the command line
+// are relative to it, unless they begin with "/", "./" or "../". Without a directory they are relative to the
+// root of the workspace.
+func (x *restrictions) in(dir string) (o snapshot.ForkOptions, h hostdir.Hidden, err error) {
+	if o.Hide, err = hideLines(dir); err != nil {
+		return o, h, err
+	}
+
+	for _, p := range x.readOnly {
+		at, ok, err := x.below(dir, p)
+		if err != nil {
+			return o, h, err
+		}
+		if ok && p != wholeWorkspace {
+			o.ReadOnly = append(o.ReadOnly, filepath.Clean(at))
+		}
+	}
+
+	for _, p := range x.hide {
+		if p == hideEmpty {
+			o.HideEmpty = true
+			continue
+		}
+
+		at, ok, err := x.below(dir, p)
+		if err != nil {
+			return o, h, err
+		}
+		if at != p {
+			at = hide.Literal(at)
+		}
+		if ok {
+			o.Hide = append(o.Hide, at)
+		}
+	}
+
+	h.Empty = o.HideEmpty
+	if h.Paths, err = hide.New(o.Hide); err != nil {
+		return o, h, errs.Fail(errs.Invalid, "--hide or %s: %w", hideName, err)
+	}
+
+	return o, h, nil
+}
+
+// set sets the restrictions of a run, see in.
+func (x *restrictions) set(c *sandbox.Config, dir string) (hostdir.Hidden, error) {
+	o, h, err := x.in(dir)
+	c.Hide, c.HideEmpty, c.ReadOnly = o.Hide, o.HideEmpty, o.ReadOnly
+	return h, errors.Join(err, x.allUsed())
+}
+
+// below returns a path of the command line relative to a directory, and whether it is below it.
+func (x *restrictions) below(dir, p string) (rel string, ok bool, err error) {
+	if !filepath.IsAbs(p) && !strings.HasPrefix(p, "./") && !strings.HasPrefix(p, "../") {
+		return p, true, nil
+	}
+	if dir == "" {
+		return strings.TrimPrefix(path.Clean("/"+p), "/"), true, nil
+	}
+
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return "", false, err
+	}
+	abs, err := filepath.Abs(p)
+	if err != nil {
+		return "", false, err
+	}
+
+	// The path itself may be a symbolic link.
+	abs = filepath.Join(locate.Resolve(mounts, filepath.Dir(abs)), filepath.Base(abs))
+	if rel, err = filepath.Rel(dir, abs); err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
+		x.outside = append(x.outside, p)
+		return p, false, nil
+	}
+
+	x.inside = append(x.inside, p)
+	return rel, true, nil
+}
+
+// allUsed fails if a path of the command line is in none of the directories.
+func (x *restrictions) allUsed() error {
+	for _, p := range x.outside {
+		if p != wholeWorkspace && !slices.Contains(x.inside, p) {
+			return errs.Fail(errs.Invalid, "%s is not in the directory of the run", quote(p))
+		}
+	}
+	return nil
+}
+
+// hideLines returns the patterns in .amberhide of a directory.
+func hideLines(dir string) (lines []string, err error) {
+	if dir == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, hideName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && len(text) > policy.MaxBytes/2 {
+		err = errs.New(errs.TooBig, "it has %d bytes", len(text))
+	}
+	if err != nil {
+		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", filepath.Join(dir, hideName), err)
+	}
+
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\r\n")
+		if strings.TrimSpace(line) != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+
+	return lines, nil
+}
+
+// findHidden finds the hidden paths of a directory for a new run. Other names of hidden files are hidden, too,
+// by additional patterns. It prints which paths are hidden, and which of them git shows.
+func (a *app) findHidden(ctx context.Context, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
+	if h.Paths == nil {
+		return patterns, h, nil
+	}
+	found, links, err := hostdir.FindHidden(ctx, dir, h, exclude)
+	if err != nil {
+		return nil, h, errs.Fail(errs.ScriptKind(err), "cannot look for hidden paths: %w", err)
+	}
+
+	for _, name := range links {
+		patterns = append(patterns, hide.Literal(name))
+	}
+	if h.Paths, err = hide.New(patterns); err != nil {
+		return nil, h, err
+	}
+
+	if found = append(found, links...); len(found) == 0 {
+		a.note("hidden in the run: nothing, %s has no such path", quote(dir))
+		return patterns, h, nil
+	}
+
+	a.note("hidden in the run: %s", gitquote.List(found))
+	if committed := committed(ctx, dir, found); len(committed) > 0 {
+		a.note("committed, so git shows it: %s", gitquote.List(committed))
+	}
+
+	return patterns, h, nil
+}
+
+// committed returns which of the paths git has. They are at most as many as one command can have.
+func committed(ctx context.Context, dir string, paths []string) []string {
+	const most = 500
+	args := []string{"--literal-pathspecs", "ls-files", "-z", "--cached", "--"}
+	out, err := gitbridge.Git(ctx, dir, append(args, paths[:min(len(paths), most)]...)...)
+	if err != nil || out == "" {
+		return nil // the directory has no repository
+	}
+
+	files := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		return !slices.ContainsFunc(files, func(f string) bool { return naming.Under(f, p) })
+	})
+}
+
+// hiddenBefore adds what the run hides to what .amberhide hides now: a refresh brings neither.
+func (k *kept) hiddenBefore(ctx context.Context, fork *client.Client) error {
+	var has policy.Policy
+	if err := fork.Do(ctx, service.Policy{}, client.Exchange{}, &has); err != nil {
+		return err
+	}
+
+	for _, line := range k.forked.Hide {
+		if !slices.Contains(has.Hide, line) {
+			k.a.note("%s is newer than the run %s, which keeps what it has of these paths", filepath.Join(k.dir, hideName), k.name)
+			break
+		}
+	}
+
+	var err error
+	k.hidden.Empty = has.HideEmpty
+	k.hidden.Paths, err = hide.New(append(has.Hide, k.forked.Hide...))
+	return err
+}
+
+// restrict makes the restrictions of a run count in a workspace that exists.
+func (a *app) restrict(ctx context.Context, p locate.Location, c *sandbox.Config) error {
+	if len(c.Hide)+len(c.ReadOnly) == 0 {
+		return nil
+	}
+
+	var has policy.Policy
+	if err := a.askIn(ctx, p, c.Fork, service.Policy{}, &has); err != nil {
+		return err
+	}
+
+	patch := make(map[string]any)
+	for _, ro := range c.ReadOnly {
+		if !slices.Contains(has.ReadOnly, ro) {
+			has.ReadOnly = append(has.ReadOnly, ro)
+			patch["read_only"] = has.ReadOnly
+		}
+	}
+
+	if slices.ContainsFunc(c.Hide, func(pattern string) bool { return !slices.Contains(has.Hide, pattern) }) {
+		if c.Fork != "" {
+			return errs.Fail(errs.Exist, "the fork %s exists, and other paths are hidden in it", c.Fork).WithHint("choose another name")
+		}
+		patch["hide"], patch["hide_empty"] = c.Hide, c.HideEmpty
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+
+	b, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	return a.askIn(ctx, p, c.Fork, service.SetPolicy{Patch: b}, nil)
+}
+
+// readOnlyPaths has the flag --read-only of run take the path behind it. Without a path it is about the
+// whole workspace, also before the STORE of the command.
+func readOnlyPaths(argv []string) []string {
+	if firstWord(argv) != "run" {
+		return argv
+	}
+
+	var out []string
+	for i := 0; i < len(argv); i++ {
+		if argv[i] == "--" {
+			return append(out, argv[i:]...)
+		}
+
+		if argv[i] == "--read-only" && i+1 < len(argv) && !strings.HasPrefix(argv[i+1], "-") && !isStore(argv[i+1]) {
+			out = append(out, "--read-only="+argv[i+1])
+			i++
+			continue
+		}
+
+		out = append(out, argv[i])
+	}
+
+	return out
+}
+
+func isStore(name string) bool {
+	_, err := os.Lstat(filepath.Join(name, "format"))
+	return err == nil
+}

@@ -1,0 +1,177 @@
+// Package hide matches the paths that a workspace does not have. The patterns are those of .gitignore.
+package hide
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// A Matcher matches paths with patterns, of which the last one that matches decides. A nil Matcher
+// matches no path.
+type Matcher struct {
+	patterns []pattern
+}
+
+type pattern struct {
+	segments []string // for path.Match; "**" matches any number of names
+	not      bool     // a path that matches is not hidden
+	dir      bool     // only directories match
+}
+
+// anyNames is the segment of a pattern that matches any number of names.
+const anyNames = "**"
+
+// New returns the Matcher of the lines of a file such as .gitignore, nil if no line has a pattern. A
+// malformed pattern is an error.
+func New(lines []string) (*Matcher, error) {
+	m := &Matcher{}
+
+	for _, line := range lines {
+		line = trimSpaces(strings.TrimSuffix(line, "\r"))
+		if line == "" || line[0] == '#' {
+			continue
+		}
+
+		p, err := parse(line)
+		if err != nil {
+			return nil, err
+		}
+		m.patterns = append(m.patterns, p)
+	}
+
+	if len(m.patterns) == 0 {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// trimSpaces removes the spaces at the end of a line that no backslash precedes.
+func trimSpaces(line string) string {
+	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+func parse(line string) (p pattern, err error) {
+	text := line
+	text, p.not = strings.CutPrefix(text, "!")
+	text, p.dir = strings.CutSuffix(text, "/")
+	anchored := strings.Contains(text, "/")
+	text = strings.TrimPrefix(text, "/")
+
+	p.segments = strings.Split(text, "/")
+	if !anchored {
+		p.segments = append([]string{anyNames}, p.segments...)
+	}
+
+	for i, segment := range p.segments {
+		if segment == anyNames {
+			continue
+		}
+		if segment == "" || segment == "." || segment == ".." || strings.Contains(segment, "[:") || strings.Contains(segment, "\x00") {
+			return p, refuse(line)
+		}
+
+		p.segments[i] = withCaret(segment)
+		if _, err := path.Match(p.segments[i], "x"); err != nil {
+			return p, refuse(line)
+		}
+	}
+
+	return p, nil
+}
+
+func refuse(line string) error {
+	return errs.New(errs.Invalid, "%q is no pattern of paths below the root, as .gitignore has them", line)
+}
+
+// withCaret replaces the "!" that negates a class of characters by the "^" of path.Match.
+func withCaret(segment string) string {
+	b := []byte(segment)
+	for i := 0; i+1 < len(b); i++ {
+		if b[i] == '\\' {
+			i++
+		} else if b[i] == '[' && b[i+1] == '!' {
+			b[i+1] = '^'
+		}
+	}
+	return string(b)
+}
+
+// Match reports whether a path is hidden. The path is relative to the root, and no directory above it is
+// hidden.
+func (m *Matcher) Match(name string, isDir bool) bool {
+	if m == nil {
+		return false
+	}
+	names := strings.Split(name, "/")
+
+	for _, p := range slices.Backward(m.patterns) {
+		if (isDir || !p.dir) && match(p.segments, names) {
+			return !p.not
+		}
+	}
+
+	return false
+}
+
+// Hides reports whether a path, or a directory above it, is hidden.
+func (m *Matcher) Hides(name string, isDir bool) bool {
+	if m == nil {
+		return false
+	}
+	for i := range name {
+		if name[i] == '/' && m.Match(name[:i], true) {
+			return true
+		}
+	}
+	return m.Match(name, isDir)
+}
+
+// match reports whether segments match all names.
+func match(segments, names []string) bool {
+	for len(segments) > 0 {
+		if segments[0] == anyNames {
+			rest := segments[1:]
+			if len(rest) == 0 {
+				return len(names) > 0 // "dir/**" matches what is in dir
+			}
+			for i := range names {
+				if match(rest, names[i:]) {
+					return true
+				}
+			}
+			return false
+		}
+
+		if len(names) == 0 {
+			return false
+		}
+		if ok, _ := path.Match(segments[0], names[0]); !ok {
+			return false
+		}
+		segments, names = segments[1:], names[1:]
+	}
+
+	return len(names) == 0
+}
+
+// special are the characters that a pattern has to escape.
+const special = `*?[\!# `
+
+// Literal returns the pattern that matches one path only.
+func Literal(name string) string {
+	var b strings.Builder
+	b.WriteByte('/')
+	for i := range len(name) {
+		if strings.IndexByte(special, name[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String()
+}

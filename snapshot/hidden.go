@@ -1,0 +1,270 @@
+package snapshot
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/hide"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A fork with hidden paths begins with states from which these paths were removed, so that no view,
+// snapshot or difference of the fork can have them. What programs create at these paths later belongs to
+// the fork.
+
+// hiding has the hidden paths of a new fork, and the ids of the states without them.
+type hiding struct {
+	restricted *catalogue.Restrictions // nil: those of the parent
+	matcher    *hide.Matcher           // of the paths that the parent has and the fork does not have
+	of         string                  // ForkOptions.Snapshot of state
+	state, dir string
+	releases   []func()
+}
+
+func (h *hiding) release() {
+	for _, release := range h.releases {
+		release()
+	}
+}
+
+// restrict sets the restrictions of a new fork: those of its parent and of the options.
+func (fs Forks) restrict(p *forkPlan) (err error) {
+	parent := fs.w.Policy()
+	rules := parent
+	rules.Hide = slices.Concat(parent.Hide, p.Hide)
+	rules.ReadOnly = slices.Concat(parent.ReadOnly, p.ReadOnly)
+	rules.HideEmpty = parent.HideEmpty || p.HideEmpty
+	if err := rules.Check(); err != nil {
+		return err
+	}
+
+	removed := rules.Hide
+	if fs.w.ws.Fork {
+		removed = p.Hide // what the parent has at its own hidden paths was created there
+	}
+	if p.matcher, err = hide.New(removed); err != nil {
+		return err
+	}
+	if len(rules.Hide)+len(rules.ReadOnly) > 0 {
+		p.restricted = &catalogue.Restrictions{Hide: rules.Hide, HideEmpty: rules.HideEmpty, ReadOnly: rules.ReadOnly}
+	}
+
+	return nil
+}
+
+// hide makes the states without hidden paths that a new fork begins with. They are protected from gc
+// until release is called.
+func (fs Forks) hide(p *forkPlan, from string) error {
+	if p.matcher == nil {
+		return nil
+	}
+	s := fs.w.store
+	defer s.Importing()()
+
+	st, dir, err := fs.startOf(p, from)
+	if err != nil {
+		return err
+	}
+	if p.state, err = fs.without(p, st); err != nil {
+		return err
+	}
+
+	// The files of the directory are hidden too, with all names that they have there.
+	was, release, err := s.directory(context.Background(), func() string { return dir })
+	if err != nil {
+		return err
+	}
+	p.releases = append(p.releases, release)
+	if p.dir, err = fs.without(p, was); err != nil {
+		return err
+	}
+
+	p.of = from
+	return s.cas.Commit()
+}
+
+// startOf returns the state that a new fork starts from, see catalogue.Fork, and the id of its directory.
+func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, err error) {
+	s := fs.w.store
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		r := &catalogue.Fork{Name: p.Name}
+		if err := s.cat.NewFork(&applier{Tx: tx, s: s}, fs.w.ws, from, r); err != nil {
+			return err
+		}
+
+		switch {
+		case r.Now:
+			dir = fs.w.ws.Dir
+			if st, err = tx.Capture(fs.w.ws.View); err == nil {
+				st = tx.Without(st, catalogue.Paths(p.placeholders))
+			}
+		case r.Of != 0:
+			dir = s.cat.Workspaces[r.Of].Dir
+			st, err = tx.Capture(r.Of)
+		default:
+			dir = s.cat.Snapshots[r.From].Dir
+			st, err = s.cat.Snapshots[r.From].Tree(s.src)
+		}
+		if err != nil {
+			return err
+		}
+
+		p.releases = append(p.releases, s.Hold(st))
+
+		return nil
+	})
+	return st, dir, err
+}
+
+// directory returns the state of the directory with an id, see WorkspaceRecord.Dir. It is held until
+// release is called. id is called with the lock held.
+func (s *Store) directory(ctx context.Context, id func() string) (st *tree.State, release func(), err error) {
+	err = s.forest.Update(true, func(*live.Tx) error {
+		text := id()
+		if text == "" {
+			return nil
+		}
+		h, err := cas.ParseHash(text)
+		if err != nil {
+			return err
+		}
+		if st, err = tree.Load(s.src, h); err == nil {
+			release = s.Hold(st)
+		}
+
+		return err
+	})
+	if err != nil || st != nil {
+		return st, release, err
+	}
+
+	// The directory was only read to fill main, so its state is the base of main.
+	main := s.Main()
+	if _, err := main.Snapshots().WaitSealed(ctx, "base"); err != nil {
+		return nil, nil, err
+	}
+
+	return main.Held("base")
+}
+
+// without seals a copy of a state without the hidden paths, and returns its id.
+func (fs Forks) without(p *forkPlan, st *tree.State) (id string, err error) {
+	s := fs.w.store
+	paths, err := hiddenPaths(context.Background(), s.src, st, p.matcher)
+	if err != nil {
+		return "", err
+	}
+
+	for _, name := range paths {
+		if all := &p.restricted.Hide; !p.matcher.Hides(name, false) && !slices.Contains(*all, hide.Literal(name)) {
+			*all = append(*all, hide.Literal(name))
+		}
+	}
+
+	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Epoch()}
+	for _, name := range paths {
+		if err := remove(e, name, p.restricted.HideEmpty); err != nil {
+			return "", err
+		}
+	}
+
+	p.releases = append(p.releases, s.Hold(e.State))
+	h, err := s.seal.InTurn(context.Background(), fs.w.ws.View, e.State)
+
+	return h.String(), err
+}
+
+// hiddenPaths returns the paths of a state that a matcher hides, without those below others, and all other
+// names of hidden files.
+func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.Matcher) (paths []string, err error) {
+	dir := ""               // the last hidden directory
+	var links []*tree.Inode // hidden files with several names
+
+	err = st.Walk(ctx, src, func(at *tree.Path, n *tree.Inode) error {
+		if at == nil {
+			return nil
+		}
+
+		name := at.String()
+		if below := dir != "" && strings.HasPrefix(name, dir+"/"); !below {
+			if !m.Match(name, n.IsDir()) {
+				return nil
+			}
+			if paths = append(paths, name); n.IsDir() {
+				dir = name
+			}
+		}
+
+		if !n.IsDir() && len(n.Links) > 1 {
+			links = append(links, n)
+		}
+
+		return nil
+	})
+
+	for _, n := range links {
+		names, perr := st.Paths(src, n)
+		if err == nil {
+			err = perr
+		}
+		for _, name := range names {
+			if !m.Hides(name, false) && !slices.Contains(paths, name) {
+				paths = append(paths, name)
+			}
+		}
+	}
+
+	return paths, err
+}
+
+// remove removes a path. With empty, a file or directory stays, and is empty. The times of directories do
+// not change.
+func remove(e *tree.Editor, name string, empty bool) error {
+	at, err := tree.ParsePath(name)
+	if err != nil {
+		return err
+	}
+	n, err := e.State.At(e.Source, name)
+	if err != nil || n == nil {
+		return err
+	}
+
+	up := ""
+	if at.Dir != nil {
+		up = at.Dir.String()
+	}
+	above, err := e.State.At(e.Source, up)
+	if err != nil {
+		return err
+	}
+
+	dir, names := e.Own(above.Ino), []string{at.Name}
+	switch {
+	case empty && n.IsRegular():
+		n = e.Own(n.Ino)
+		e.State.Bytes -= n.FileSize()
+		n.Content, n.Xattrs = nil, nil
+		return e.Err()
+
+	case empty && n.IsDir():
+		dir, names = e.Own(n.Ino), nil
+		if err := n.Dir.List(e.Source, 0, func(d tree.Dirent, _ uint64) bool {
+			names = append(names, d.Name)
+			return true
+		}); err != nil {
+			return err
+		}
+	}
+
+	mtime, ctime := dir.Mtime, dir.Ctime
+	for _, name := range names {
+		e.RemoveAll(dir.Ino, name, func(uint64, string, *tree.Inode, bool) {})
+	}
+	dir.Mtime, dir.Ctime = mtime, ctime
+
+	return e.Err()
+}

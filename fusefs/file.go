@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"cmp"
+	"errors"
 	"math/bits"
 	"time"
 
@@ -74,6 +75,9 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
 	a, privileged := fs.hasSetID(id, kill)
 	n, err := forest.Write(id, data, int64(in.Offset), kill)
+	if errors.Is(err, live.ErrProtected) && in.WriteFlags&fuse.WRITE_CACHE != 0 {
+		fs.notify.dropWritten(id)
+	}
 	if err != nil {
 		return 0, fs.status("write", id, err)
 	}

@@ -151,6 +151,11 @@ func (n *notifier) DropPages(id live.NodeID) {
 	waitFor(n.enqueue(&n.pages, func() { n.send(invalPages(id, 0)) }), pageWait)
 }
 
+// dropWritten has the kernel drop the pages of a file that it could not write back.
+func (n *notifier) dropWritten(id live.NodeID) {
+	n.enqueue(&n.pages, func() { n.send(invalPages(id, 0)) })
+}
+
 // DropTail drops the cached pages of a control node from a byte on, before it
 // returns. It must not be called for a request that has locked a page of the
 // node; only a write locks pages.

@@ -83,6 +83,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.Made {
 		entries{s}.addWorkspace(ws)
+		t.Protect(ws.View, ws.Policy.ReadOnly)
 	}
 	for _, sn := range e.Seal {
 		s.seal.Push(sn)
@@ -105,6 +106,10 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	}
 
 	if e.Rules {
+		for _, ws := range s.cat.Workspaces {
+			t.Protect(ws.View, ws.Policy.ReadOnly)
+		}
+
 		s.keep.Signal.Up()
 		entries{s}.refreshLimits()
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"sync"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -111,6 +113,9 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	stop()
 
 	c.steps = graft.OwnRoot(c.steps)
+	if err := c.mayChange(ctx); err != nil {
+		return err
+	}
 	c.Changed, c.Paths, c.More = graft.ListChanges(c.steps)
 	if c.DryRun || len(c.steps) == 0 && c.overlay == nil && c.record.Dir == "" {
 		return nil
@@ -131,6 +136,36 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 
 	c.edit.End()
 	c.report()
+
+	return nil
+}
+
+// mayChange returns live.ErrProtected if the change is at a read-only path. Only a refresh changes those.
+func (c *change) mayChange(ctx context.Context) error {
+	readOnly := c.w.Policy().ReadOnly
+	if len(readOnly) == 0 || c.record.Dir != "" {
+		return nil
+	}
+
+	check := func(step *graft.Step, prefix string) error {
+		p := path.Join(prefix, step.Path.String())
+		for _, r := range readOnly {
+			above := step.WasDir && !step.IsDir && naming.Under(r, p)
+			if above || naming.Under(p, r) && !graft.Trivial(step) {
+				return fmt.Errorf("%s: %w", p, live.ErrProtected)
+			}
+		}
+		return nil
+	}
+
+	if c.overlay != nil {
+		return c.overlay.Walk(ctx, c.w.store.src, func(step *graft.Step) error { return check(step, c.overlay.Prefix) })
+	}
+	for i := range c.steps {
+		if err := check(&c.steps[i], ""); err != nil {
+			return err
+		}
+	}
 
 	return nil
 }

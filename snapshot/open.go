@@ -225,6 +225,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 		err := load.Load(tx)
 		for _, w := range s.cat.Workspaces {
 			entries{s.Store}.addWorkspace(w)
+			tx.Protect(w.View, w.Policy.ReadOnly)
 		}
 
 		return err

@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -10,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -117,6 +120,16 @@ func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *g
 		if len(to.Paths) == 0 {
 			to.Keep = append(keep, w.ws.Policy.RestoreKeeps...)
 		}
+		to.Keep = append(to.Keep, w.ws.Policy.ReadOnly...)
+		for _, p := range to.Paths {
+			if slices.ContainsFunc(w.ws.Policy.ReadOnly, func(r string) bool { return naming.Under(p, r) }) {
+				err = fmt.Errorf("%s: %w", p, live.ErrProtected)
+			}
+		}
+		if err != nil {
+			return
+		}
+
 		if err = w.ws.Alive(); err != nil {
 			return
 		}

@@ -93,7 +93,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (u *actorUndo, err error) {
 		return nil, err
 	}
 	if len(u.paths) == 0 {
-		u.w.withReadLock(func() { keep = append(keep, u.w.ws.Policy.RestoreKeeps...) })
+		u.w.withReadLock(func() { keep = slices.Concat(keep, u.w.ws.Policy.RestoreKeeps, u.w.ws.Policy.ReadOnly) })
 	}
 	for _, k := range keep {
 		u.keep[k] = true

@@ -17,6 +17,9 @@ func (v *view) commit(r *record, data []byte) error {
 	v.touched.Change()
 
 	// Nothing is visible or journaled before Append, so the change can still fail.
+	if err := v.mayChange(r); err != nil {
+		return err
+	}
 	if err := v.attribute(r); err != nil {
 		return err
 	}

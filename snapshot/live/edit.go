@@ -142,6 +142,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	}
 
 	v.state = e.to.State
+	v.protection.edited()
 	f.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
 	f.sawIno(e.to.Next - 1)

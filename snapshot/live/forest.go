@@ -124,6 +124,7 @@ type view struct {
 	before   []*tree.State // old states of edits between Tx.Apply and End, see Edit.keepHeldInodes
 
 	attribution attribution
+	protection  protection
 
 	// beneath are orphans on which a file system is mounted, by the names that they had.
 	beneath map[tree.Link]uint64

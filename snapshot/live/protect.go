@@ -1,0 +1,160 @@
+package live
+
+import (
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// ErrProtected means that a path is read-only in its workspace.
+var ErrProtected = errs.New(errs.ReadOnly, "read_only in the policy of the workspace names this path, or one above it")
+
+// protection are the read-only paths of a view. They and the files and directories below them cannot be
+// changed, also by other names of the files. The directories above them cannot be renamed, and nothing can
+// be moved there. So these answers stay the same until the next edit, and known can keep them.
+type protection struct {
+	root  *protected            // of the root of the view; nil: no path is read-only
+	known map[uint64]*protected // by inode number
+}
+
+// protected describes the read-only paths at and below a path.
+type protected struct {
+	all   bool // the path is read-only
+	below map[string]*protected
+}
+
+var unprotected = &protected{}
+
+// maxKnown limits protection.known.
+const maxKnown = 1 << 16
+
+// Protect sets the read-only paths of a view, if it exists.
+func (tx *Tx) Protect(view uint32, paths []string) {
+	v, ok := tx.f.mu.views[view]
+	if !ok {
+		return
+	}
+
+	v.protection = protection{}
+	if len(paths) == 0 {
+		return
+	}
+
+	v.protection.root = &protected{}
+	for _, p := range paths {
+		at := v.protection.root
+		for name := range strings.SplitSeq(p, "/") {
+			next := at.below[name]
+			if next == nil {
+				next = &protected{}
+				if at.below == nil {
+					at.below = make(map[string]*protected)
+				}
+				at.below[name] = next
+			}
+			at = next
+		}
+		at.all = true
+	}
+}
+
+// edited forgets what an edit may have changed.
+func (p *protection) edited() { p.known = nil }
+
+// at returns the read-only paths at and below a name in a directory.
+func (p *protected) at(name string) *protected {
+	switch next := p.below[name]; {
+	case p.all:
+		return p
+	case next != nil:
+		return next
+	}
+	return unprotected
+}
+
+// protectedAt returns the read-only paths at and below an inode.
+func (v *view) protectedAt(ino uint64) (*protected, error) {
+	p := &v.protection
+	if ino == RootIno {
+		return p.root, nil
+	}
+	if known := p.known[ino]; known != nil {
+		return known, nil
+	}
+
+	n, err := v.inode(ino)
+	if err != nil {
+		return nil, err
+	}
+
+	found := unprotected
+	for _, link := range n.Links {
+		above, err := v.protectedAt(link.Parent)
+		if err != nil {
+			return nil, err
+		}
+		if at := above.at(link.Name); at.all || n.IsDir() {
+			found = at
+		}
+		if found.all {
+			break
+		}
+	}
+
+	if p.known == nil || len(p.known) >= maxKnown {
+		p.known = make(map[uint64]*protected)
+	}
+	p.known[ino] = found
+
+	return found, nil
+}
+
+// mayChange returns ErrProtected if a record changes a read-only path.
+func (v *view) mayChange(r *record) error {
+	if v.protection.root == nil {
+		return nil
+	}
+
+	switch r.kind {
+	case recCreate:
+		if r.name == "" {
+			return v.mayChangeInode(r.parent)
+		}
+		return v.mayChangeName(r.parent, r.name, false)
+	case recUnlink:
+		return v.mayChangeName(r.parent, r.name, false)
+	case recLink:
+		if err := v.mayChangeName(r.parent, r.name, false); err != nil {
+			return err
+		}
+		return v.mayChangeInode(r.ino)
+	case recRename:
+		if err := v.mayChangeName(r.parent, r.name, true); err != nil {
+			return err
+		}
+		return v.mayChangeName(r.parent2, r.name2, true)
+	}
+
+	return v.mayChangeInode(r.ino)
+}
+
+func (v *view) mayChangeInode(ino uint64) error {
+	at, err := v.protectedAt(ino)
+	if err == nil && at.all {
+		err = ErrProtected
+	}
+	return err
+}
+
+// mayChangeName is mayChange for a name in a directory. A name that is moved, or replaced by another one, may
+// not lead to a read-only path.
+func (v *view) mayChangeName(parent uint64, name string, moved bool) error {
+	above, err := v.protectedAt(parent)
+	if err != nil {
+		return err
+	}
+	if at := above.at(name); at.all || moved && len(at.below) > 0 {
+		return ErrProtected
+	}
+	return nil
+}

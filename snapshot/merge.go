@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -168,13 +169,17 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	all, kept := graft.DropKept(all, keep)
-	all = slices.DeleteFunc(all, func(s graft.Step) bool {
-		hidden := s.Path != nil && o.Hidden.Hides(s.Path.String(), true)
-		if hidden && (s.Path.Dir == nil || !o.Hidden.Hides(s.Path.Dir.String(), true)) {
-			c.hidden = append(c.hidden, s.Path.Short())
+	hidden := make(map[string]bool)
+	hides := func(name string) bool {
+		top, is := o.Hidden.Top(name)
+		if is {
+			hidden[top] = true
 		}
-		return hidden
-	})
+		return is
+	}
+	p.Conflicts = slices.DeleteFunc(p.Conflicts, hides)
+	all = slices.DeleteFunc(all, func(s graft.Step) bool { return s.Path != nil && hides(s.Path.String()) })
+	c.hidden = slices.Sorted(maps.Keys(hidden))
 
 	left := len(kept)+len(c.hidden) > 0
 	c.graft.Exact, c.graft.KeepFull = exact && !left, left

@@ -124,12 +124,21 @@ func (m *Matcher) Hides(name string, isDir bool) bool {
 	if m == nil {
 		return false
 	}
+	top, _ := m.Top(name)
+	return top != name || m.Match(name, isDir)
+}
+
+// Top returns the highest hidden path at or above a path of a directory or file, if there is one.
+func (m *Matcher) Top(name string) (string, bool) {
+	if m == nil {
+		return "", false
+	}
 	for i := range name {
 		if name[i] == '/' && m.Match(name[:i], true) {
-			return true
+			return name[:i], true
 		}
 	}
-	return m.Match(name, isDir)
+	return name, m.Match(name, true)
 }
 
 // match reports whether segments match all names.

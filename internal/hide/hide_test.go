@@ -33,7 +33,7 @@ func TestLikeGit(t *testing.T) {
 	for _, lines := range [][]string{
 		{".env"}, {"/.env"}, {"a/.env"}, {"*.pem"}, {"id_*"}, {"secrets/"}, {"secrets"}, {"/secrets/"}, {"secrets/*", "!secrets/x"}, {"*.p??"}, {"key.p[eu]*"}, {"key.p[!e]*"},
 		{"a/**"}, {"**/b"}, {"a/**/e"}, {"**/foo/bar"}, {"foo/bar"}, {"doc/*.txt"}, {"doc/**/*.txt"}, {`\[x\]`}, {"[x]"}, {`\!not`}, {`\#hash`}, {"#hash"}, {"with space   "}, {`end\ `},
-		{".env*", "!.env.local"}, {"!.env"}, {"*", "!a"}, {"", "   "}, {"x\r"}, {`back\\slash`}, {"a*"}, {"**"}, {"a/b/"},
+		{".env*", "!.env.local"}, {"!.env"}, {"*", "!a"}, {"", "   "}, {"x\r"}, {`back\\slash`}, {"a*"}, {"x", "!x/"}, {"**"}, {"a/b/"},
 	} {
 		must.OK(t, os.WriteFile(filepath.Join(dir, ".git/info/exclude"), []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 		m, err := New(lines)

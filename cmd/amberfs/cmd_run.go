@@ -271,6 +271,10 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, r
 	}
 
 	a.noteRepository(from)
+	if from != "" {
+		a.noteSecrets(from, cfg.Hidden)
+	}
+
 	p := locate.Location{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
 	var left bool // some changes were left
 	var notApplied error

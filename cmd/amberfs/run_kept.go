@@ -135,6 +135,10 @@ func (k *kept) fill(ctx context.Context) error {
 	}
 
 	a.noteRepository(k.dir)
+	if !k.resume {
+		a.noteSecrets(k.dir, k.hidden)
+	}
+
 	return nil
 }
 

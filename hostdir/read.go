@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// ReadOptions select what is read of a directory.
+// ReadOptions select the entries of a directory that are read.
 type ReadOptions struct {
 	stream.Options
 	// Exclude are directories that are not read, such as the store and the mount point. They
@@ -203,7 +203,7 @@ func (d *dirReader) isLeftTemp(at, name string) bool {
 }
 
 // entry reads one name of an open directory. It finds the file once, without following a
-// link, and reads that file even if the name is replaced meanwhile.
+// link, and reads that file even if another file gets the name.
 func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
 	fd := -1
 	err := d.asOwner(int(parent.Fd()), &unix.Stat_t{}, unix.S_IXUSR, func() (err error) {

@@ -21,7 +21,7 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 //	moveDir     the right to rename was checked       it has its name
 //	remove      the right to remove it was checked                          it is removed
 //
-// No step goes back. An error or an end before placed discards what was staged.
+// A state is never left for an earlier one. After an error before placed, the staged file is removed.
 type step struct {
 	change tree.Change
 	seen   hostEntry // what the directory had at the path when it was planned

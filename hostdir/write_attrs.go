@@ -48,7 +48,7 @@ func inGroup(gid int) bool {
 }
 
 // setAttrs gives a file its owner, extended attributes, permissions and time: all of them if was is
-// nil, for a new file, else those that changed since was.
+// nil, for a new file, else the attributes that differ from was.
 func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
 	has, err := statAt(dir, name)
 	if err == nil {

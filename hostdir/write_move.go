@@ -40,7 +40,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 		return false, nil // the name gets a file of its own
 	}
 
-	source := w.leaving(f)
+	source := w.leavingStep(f)
 	if source == nil {
 		return false, nil
 	}
@@ -57,8 +57,8 @@ func cannotLink(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// leaving returns the first step that takes a name from a file, nil if there is none.
-func (w *writer) leaving(f *hostFile) *step {
+// leavingStep returns the first step that takes a name from a file, nil if no step does.
+func (w *writer) leavingStep(f *hostFile) *step {
 	for _, s := range w.steps {
 		if s.action > attributes && s.how != stays && s.seen.exists && s.seen.id() == f.id && !w.isTaken(s) {
 			return s

@@ -72,7 +72,7 @@ func (w *writer) prepare(s *step) error {
 		return nil
 	}
 
-	dir, name, err := w.beside(s)
+	dir, name, err := w.stagedName(s)
 	if err == nil {
 		err = w.write(dir, name, s)
 	}
@@ -97,9 +97,9 @@ func (w *writer) isUnread(c tree.Change) bool {
 	return err == nil && was.IsDir() && was.Btime == c.After.Btime && was.Ctime == was.Mtime
 }
 
-// beside returns the directory and the name with which a path is written first: a temporary name or, if the directory
+// stagedName returns the directory and the name under which a path is written first: a temporary name or, if the directory
 // is new itself, the path's own name.
-func (w *writer) beside(s *step) (dir int, name string, err error) {
+func (w *writer) stagedName(s *step) (dir int, name string, err error) {
 	p := s.change.Path
 	if w.host.isNew(p.Dir) {
 		dir, err = w.host.dirOf(p)
@@ -116,7 +116,7 @@ func (w *writer) beside(s *step) (dir int, name string, err error) {
 	return dir, s.temp, nil
 }
 
-// unstage undoes beside.
+// unstage undoes stagedName.
 func (w *writer) unstage(s *step) {
 	s.temp = ""
 	w.staged = slices.DeleteFunc(w.staged, func(x *step) bool { return x == s })
@@ -129,7 +129,7 @@ func (w *writer) entry(s *step) (dir int, name string, err error) {
 }
 
 func (w *writer) stageDir(s *step, mode uint32) error {
-	dir, name, err := w.beside(s)
+	dir, name, err := w.stagedName(s)
 	if err == nil {
 		err = unix.Mkdirat(dir, name, mode)
 	}

@@ -60,10 +60,5 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 		return err
 	}
 
-	return s.Main().Begin(st, daemonCaller())
-}
-
-// daemonCaller is this process as a caller.
-func daemonCaller() actors.Caller {
-	return actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())}
+	return s.Main().Begin(st, actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// app is what the commands share: the global flags and where output goes.
+// app has the global flags and the outputs, which all commands share.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	out            *output // what stdout is, also with -q or a pager
+	out            *output // the standard output, also while stdout is discarded (-q) or goes to a pager
 
 	argv []string // the command line, without the program
 
@@ -29,8 +29,8 @@ type app struct {
 	json    bool   // --json
 	quiet   bool   // -q
 	verbose bool   // -v
-	command string // what the user ran
-	started bool   // the command line was understood
+	command string // the user's command line, for the event log
+	started bool   // the command line was parsed, and the command runs
 
 	closePager func() // nil without a pager
 	screen     *screen
@@ -42,10 +42,10 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{stdin: stdin, stdout: out, out: out, stderr: newOutput(stderr, s), screen: s}
 }
 
-// cwd is the absolute path of the directory whose workspace the command is about.
+// cwd returns the absolute path of the directory whose workspace the command uses.
 func (a *app) cwd() (string, error) { return a.abs(a.dir) }
 
-// abs makes a path outside of the workspace absolute. -C does not apply to it.
+// abs makes a path absolute, relative to the working directory and not to -C.
 func (a *app) abs(p string) (string, error) {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p), nil
@@ -108,20 +108,21 @@ func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, erro
 }
 
 func (a *app) openHere(ctx context.Context) (p locate.Location, c *client.Client, err error) {
-	if p, err = a.location(); err == nil {
-		c, err = a.open(ctx, p)
+	if p, err = a.location(); err != nil {
+		return p, nil, err
 	}
+	c, err = a.open(ctx, p)
 	return p, c, err
 }
 
-// ask calls the operation of args in the workspace of a place, and shows the progress.
+// ask calls the operation of args in the workspace of a location, and shows the progress.
 func (a *app) ask(ctx context.Context, p locate.Location, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return a.exchange(ctx, p, args, client.Exchange{Progress: bar.show}, result)
 }
 
-// exchange is ask with streams.
+// exchange is ask with the streams in x, and shows no progress of its own.
 func (a *app) exchange(ctx context.Context, p locate.Location, args any, x client.Exchange, result any) error {
 	c, err := a.open(ctx, p)
 	if err != nil {
@@ -146,7 +147,7 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 	return a.ask(ctx, p, args, result)
 }
 
-// showOp asks for the operation of args in the workspace of a place, and prints its result as the rows
+// showOp calls the operation of args in the workspace of a location, and prints its result as the rows
 // of the operation and of the command say.
 func (a *app) showOp(ctx context.Context, p locate.Location, args any, c *service.Command, g *service.Given) error {
 	o := service.OpOf(args)
@@ -200,7 +201,7 @@ func (a *app) showText(ctx context.Context, p locate.Location, args any) error {
 	out := &diffWriter{a: a, bar: bar}
 	if err := a.exchange(ctx, p, args, client.Exchange{Out: out}, nil); err != nil {
 		if out.refused {
-			return nil // the reader of the output had enough
+			return nil // the reader of the output, such as the pager, has ended
 		}
 		return err
 	}
@@ -215,7 +216,7 @@ func (a *app) showText(ctx context.Context, p locate.Location, args any) error {
 	return nil
 }
 
-// showEvents prints the events that an operation returns, until the user ends it if it follows them.
+// showEvents prints the events that an operation returns. If it follows them, it runs until the user ends it.
 func (a *app) showEvents(ctx context.Context, p locate.Location, args any, follows bool) error {
 	if !follows {
 		a.usePager()
@@ -229,7 +230,7 @@ func (a *app) showEvents(ctx context.Context, p locate.Location, args any, follo
 	return err
 }
 
-// printResult prints the text form of a call's result, to which it gets a pointer.
+// printResult prints the text form of a call's result. result is a pointer to it.
 func (a *app) printResult(form service.Form, args, result any) {
 	if !a.verbose {
 		service.Shorten(result, maxPrinted)
@@ -245,21 +246,19 @@ func (a *app) printResult(form service.Form, args, result any) {
 	}
 }
 
-// deadMount explains a mount whose daemon does not answer.
+// deadMount returns the error for a mount whose daemon does not answer.
 func deadMount(p locate.Location, cause error) error {
 	if _, err := os.Lstat(filepath.Join(p.Store, "format")); err != nil {
 		return errs.Fail(errs.NotExist, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
 	}
 
-	e := errs.Fail(errs.NotExist, "the daemon of the mount at %s is not running", p.Mount.Mountpoint).
-		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint))
-	e.Err = cause
-	return e
+	return errs.Fail(errs.NotExist, "the daemon of the mount at %s is not running", p.Mount.Mountpoint).
+		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint)).WithCause(cause)
 }
 
-// forkAt is where a caller at p sees a fork whose path the daemon knows: a run is mounted
-// elsewhere than the workspace that it is a fork of.
+// forkAt returns the path at which a caller at p sees a fork. path is the one that the daemon knows: a run is mounted
+// at another path than the workspace that it is a fork of.
 func forkAt(p locate.Location, path string) string {
 	if root, ok := p.Root(); ok {
 		return filepath.Join(root, naming.ForksDir, filepath.Base(path))
@@ -267,7 +266,7 @@ func forkAt(p locate.Location, path string) string {
 	return path
 }
 
-// relPath makes a path relative to the root of the workspace, which itself is ".".
+// relPath makes a path relative to the root of the workspace. The root is ".".
 func relPath(p locate.Location, arg string) (naming.BytePath, error) {
 	if arg == "" {
 		return "", errs.Fail(errs.Invalid, "a PATH is empty")

@@ -14,8 +14,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// applyParts applies a run of several directories. All is planned before anything is changed: a conflict in
-// one directory leaves all as they are. It prints the result with show, and reports whether some changes were
+// applyParts applies a run of several directories. It plans all applies before it changes a directory: a conflict in
+// one directory leaves all unchanged. It prints the result with show, and reports whether some changes were
 // left.
 func (a *app) applyParts(ctx context.Context, parts runParts, ask asking, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
 	questions, err := a.planParts(ctx, parts, ask, o)
@@ -67,7 +67,7 @@ func (a *app) applyParts(ctx context.Context, parts runParts, ask asking, o host
 	return left, nil
 }
 
-// planParts plans the apply of each part. Conflicts are an error, unless a person is asked about them.
+// planParts plans the apply of each part. Conflicts are an error, unless the user is asked about them.
 func (a *app) planParts(ctx context.Context, parts runParts, ask asking, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
 	var conflicts []string
 	for _, p := range parts {
@@ -93,7 +93,7 @@ func (a *app) planParts(ctx context.Context, parts runParts, ask asking, o hostd
 	return questions, nil
 }
 
-// askParts shows what is planned for each directory, and asks once for all.
+// askParts shows the plan for each directory, and asks once for all directories.
 func (a *app) askParts(ctx context.Context, questions []*question.Question) (yes bool, err error) {
 	for _, q := range questions {
 		if q.Empty() {
@@ -127,7 +127,7 @@ func dirsOf(parts runParts) string {
 	return strings.Join(dirs, ", ")
 }
 
-// onMembers opens the runs of the other directories of a run, and calls fn with all.
+// onMembers opens the runs of members, the other directories of a run, and calls fn with parts and these.
 func (a *app) onMembers(ctx context.Context, members []runs.Member, parts runParts, fn func(runParts) error) error {
 	if len(members) == 0 {
 		return fn(parts)

@@ -38,7 +38,7 @@ func (a *app) undoApply(ctx context.Context, run string, ask asking, o hostdir.A
 	return a.undoApplyOf(ctx, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o)
 }
 
-// undoApplyOf undoes the apply with a number, or the last one. r has no store if it is no run.
+// undoApplyOf undoes the apply with a number, or the last one for 0. r has no store if the workspace is not a run.
 func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, number uint64, ask asking, o hostdir.ApplyOptions) error {
 	what := "the workspace"
 	if r.Store != "" {

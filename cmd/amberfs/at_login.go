@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +10,11 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // mountAtLogin writes a unit of the user's systemd that mounts a store at each login, and
-// returns its name. It is enabled by a link, which needs no systemd that runs.
+// returns its name. It enables the unit by a link, which works without a running systemd.
 func mountAtLogin(cfg daemon.Config) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -41,18 +41,14 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 		line + " -- " + unitWord(cfg.Store) + " " + unitWord(cfg.Mountpoint) + "\nRestart=on-failure\nOOMPolicy=continue\n\n[Install]\nWantedBy=default.target\n"
 	dir := filepath.Join(config, "systemd/user")
 	wants := filepath.Join(dir, "default.target.wants")
-	err = os.MkdirAll(wants, 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644)
+	if err := os.MkdirAll(wants, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644); err != nil {
+		return "", err
 	}
 
-	if err == nil {
-		if err = os.Symlink("../"+name, filepath.Join(wants, name)); errors.Is(err, os.ErrExist) {
-			err = nil
-		}
-	}
-
-	return name, err
+	return name, errs.Except(os.Symlink("../"+name, filepath.Join(wants, name)), os.ErrExist)
 }
 
 // unitWord quotes a word of a command line for systemd.

@@ -29,7 +29,7 @@ type bisection struct {
 
 	votes    []map[verdict]int // of each state
 	verdicts []verdict
-	rounds   int // without that of the ends
+	rounds   int // without round 0
 }
 
 // errEnds is returned if the first state is not good, or the last one not bad.
@@ -72,7 +72,7 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 	}
 }
 
-// ends returns the first bad state that is behind a good one, and that good one. If
+// ends returns the first bad state after a good one, and that good one. If
 // verdicts contradict each other, the first change counts.
 func (b *bisection) ends() (lastGood, firstBad int) {
 	firstBad = 1 + slices.Index(b.verdicts[1:], bad)
@@ -85,8 +85,8 @@ func (b *bisection) ends() (lastGood, firstBad int) {
 	return lastGood, firstBad
 }
 
-// choose picks up to Jobs states between two that were not tested, such that they divide
-// the rest evenly. Beside skipped states the nearest one stands for a place.
+// choose returns up to Jobs untested states between two states, such that they divide
+// the interval evenly. If the state at a point of division was tested, it takes the nearest untested one.
 func (b *bisection) choose(lastGood, firstBad int) (out []int) {
 	var open []int
 	for i := lastGood + 1; i < firstBad; i++ {
@@ -111,7 +111,7 @@ func (b *bisection) choose(lastGood, firstBad int) (out []int) {
 	return out
 }
 
-// round tests states at once.
+// round tests states in parallel.
 func (b *bisection) round(ctx context.Context, tries []int, tests int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Jobs)
@@ -133,7 +133,7 @@ func (b *bisection) round(ctx context.Context, tries []int, tests int) error {
 	return nil
 }
 
-// vote tests one state until it has so many verdicts, or most of them are certain.
+// vote tests one state until it has as many verdicts as tests, or until more tests cannot change the majority.
 func (b *bisection) vote(ctx context.Context, i, tests int) (verdict, error) {
 	if b.votes[i] == nil {
 		b.votes[i] = map[verdict]int{}

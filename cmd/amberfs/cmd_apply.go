@@ -173,25 +173,25 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 	})
 }
 
-// applied notes in a run that it was applied to its directory.
+// applied records in a run that it was applied to its directory, see runs.Run.Applied.
 func (a *app) applied(ctx context.Context, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return r.Applied(ctx, c, done, all, bar.show)
 }
 
-// asking is whether an apply asks, and which command does.
+// asking says whether an apply asks the user, and in which command.
 type asking int
 
 const (
 	askNever asking = iota
 	askInApply
-	askInRun  // with a STORE
-	askOfKept // of a run, which can be removed
+	askInRun  // after a run with a STORE
+	askOfKept // after a run of a directory, which the question can remove
 )
 
-// applyChanges applies changes to a directory. It returns the question, if it asked. done is
-// nil if nothing was applied.
+// applyChanges applies changes to a directory. q is the question, nil if it did not ask. done is
+// nil if no changes were applied.
 func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask asking, o hostdir.ApplyOptions) (
 	q *question.Question, done *hostdir.Applied, err error) {
 	if ask != askNever {
@@ -201,7 +201,7 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 		}
 	}
 
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // before, it may be for a pager
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // during the question, SIGINT may be for a pager
 	defer stop()
 
 	if done, err = a.apply(ctx, ch, dir, o); err != nil {
@@ -210,20 +210,20 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 
 	said := done.Skipped
 	if ask == askNever {
-		said = append(said, done.Notes...) // else the question had them
+		said = append(said, done.Notes...) // the question has printed them otherwise
 	}
 	for _, s := range said {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
 	if ask != askNever && !a.json {
-		done.Paths, done.Executes = nil, nil // they were listed
+		done.Paths, done.Executes = nil, nil // the question has listed them
 	}
 
 	return q, done, nil
 }
 
-// askApply shows what an apply would change and asks for it. It reports whether anything
-// is to be applied, and sets what in o.
+// askApply shows what an apply would change, and asks which changes to apply. It reports whether any
+// are to be applied, and puts the answers into o.
 func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question is about the merges
@@ -277,7 +277,7 @@ func (a *app) printConflicts(done *hostdir.Applied, err error) error {
 	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
 		return err
 	}
-	return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) }) // none if it was partial
+	return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) }) // a partial apply has no conflicts
 }
 
 func (a *app) printPaths(paths []string) {
@@ -286,10 +286,10 @@ func (a *app) printPaths(paths []string) {
 	}
 }
 
-// appliedLines is the result of an apply, a path a line.
+// appliedLines returns the result of an apply as text, with a line for each path.
 func (a *app) appliedLines(done *hostdir.Applied) string {
 	paths, inGit := a.withoutGit(done.Paths)
-	if len(done.Paths) == 0 && done.Changed > 0 { // all was shown before the question
+	if len(done.Paths) == 0 && done.Changed > 0 { // the question has listed the paths
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
 	}
 
@@ -311,8 +311,8 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 	return text
 }
 
-// withoutGit leaves out what is below a .git directory, and counts it, unless all is
-// to be printed.
+// withoutGit returns the paths outside of .git directories, and the number of the others. With -v it returns
+// all paths.
 func (a *app) withoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	if a.verbose {
 		return paths, 0
@@ -325,36 +325,35 @@ const (
 	applyYes = "yes"
 )
 
-// applyValue is the value of --apply. Its value is never a word of its own, as that of a bool.
+// applyValue is the flag --apply. As for a bool, its value follows after "=", and never as the next word.
 type applyValue string
 
 func (v *applyValue) String() string     { return string(*v) }
 func (v *applyValue) Type() string       { return "bool" }
 func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
 
-// applyRun applies what the program of a run changed to a directory. If ask is set, it asks
-// before. It reports whether the user left some of it. The daemon of c serves meanwhile.
+// applyRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
+// reports whether the user left some of the changes. The daemon of c serves the store until applyRun returns.
 func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
-	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command})
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
+	err = client.With(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}, func(conn *client.Client) error {
+		ch, err := conn.Changes(ctx, "")
+		if err != nil {
+			return err
+		}
+		defer ch.Close()
 
-	ch, err := conn.Changes(ctx, "")
-	if err != nil {
-		return false, err
-	}
-	defer ch.Close()
-
-	q, _, err := a.applyAtEnd(ctx, ch, dir, c.Fork, ask)
-	return q != nil && q.Left, err
+		q, _, err := a.applyAtEnd(ctx, ch, dir, c.Fork, ask)
+		left = q != nil && q.Left
+		return err
+	})
+	return left, err
 }
 
-// applyAtEnd is applyChanges when the program of a run has ended: stdout was the program's.
+// applyAtEnd is applyChanges after the end of a run's program. The standard output was the program's, so the result
+// goes to the standard error, unless it is JSON.
 func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask asking) (q *question.Question, done *hostdir.Applied, err error) {
 	q, done, err = a.applyChanges(ctx, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
@@ -362,7 +361,7 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 	}
 
 	if done != nil && a.json {
-		_ = a.printJSON(done) // an error of the output is found at the end
+		_ = a.printJSON(done) // finish reports an error of the output
 	} else if done != nil {
 		a.say(strings.TrimSuffix(a.appliedLines(done), "\n"))
 	}
@@ -370,8 +369,8 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 	return q, done, err
 }
 
-// applyFrom applies what changed up to a snapshot, or up to now for "". It reports whether
-// the user left some of it.
+// applyFrom applies the changes up to a snapshot, or up to now for "". It reports whether
+// the user left some of them.
 func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask asking, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
@@ -383,7 +382,7 @@ func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string,
 	return done, q != nil && q.Left, err
 }
 
-// noteKept prints where the changes of a run are kept, or those that were not applied.
+// noteKept prints where the changes of a run are kept; with left, the rest of them.
 func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
 	if left {
@@ -398,7 +397,7 @@ func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 	a.say(text)
 }
 
-// applyLine is the command that applies a workspace of a store to a directory.
+// applyLine returns the command that applies a workspace of a store to a directory.
 func applyLine(store, fork, dir, snapshot string) string {
 	line := "amberfs run "
 	if fork != "" {
@@ -408,7 +407,7 @@ func applyLine(store, fork, dir, snapshot string) string {
 	return strings.TrimRight(line+" "+snapshot, " ")
 }
 
-// word quotes a path for a shell.
+// word returns a path as a word for a shell, quoted if needed.
 func word(s string) string {
 	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%") == "" {
 		return s

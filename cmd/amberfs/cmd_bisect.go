@@ -53,7 +53,7 @@ func (r bisectRound) text() string {
 	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), plural(r.Left, "snapshot", "snapshots"))
 }
 
-type bisected struct {
+type bisectResult struct {
 	FirstBad *info.Info           `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
 	Now      bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
 	LastGood string               `json:"last_good"`
@@ -96,7 +96,7 @@ up to 127 is bad, and 128 and above ends the search.
 
 			done, err := a.bisect(cmd.Context(), p, req, func(r bisectRound) {
 				if a.json {
-					_ = a.printJSON(r) // an error of the output is found at the end
+					_ = a.printJSON(r) // finish reports an error of the output
 				} else {
 					a.printf("%s\n", r.text())
 				}
@@ -126,7 +126,7 @@ up to 127 is bad, and 128 and above ends the search.
 	return cmd
 }
 
-// bisectStates are good, the snapshots between, and bad, by time. The name of the present
+// bisectStates returns the snapshots from good to bad, sorted by time. The name of the present
 // state is "".
 func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.Info, error) {
 	var good info.Info
@@ -148,7 +148,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	}
 
 	states := slices.DeleteFunc(l.Snapshots, func(i info.Info) bool {
-		// Those of forks and remotes are of other time lines.
+		// Snapshots of forks and remotes belong to other time lines.
 		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == info.KindFork || i.Kind == info.KindPull
 	})
 	slices.SortFunc(states, func(x, y info.Info) int { return cmp.Compare(x.Seq, y.Seq) })
@@ -156,8 +156,8 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }
 
-// bisect searches; each is called after each round.
-func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
+// bisect runs a bisection of snapshots. It calls each after each round.
+func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each func(bisectRound)) (_ *bisectResult, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs, r.Repeat)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each 
 
 	name := func(i int) string { return cmp.Or(states[i].Name, "now") }
 	var runs atomic.Int64
-	statuses := make([]int, len(states)) // of the last run
+	statuses := make([]int, len(states)) // the exit status of the last run for each state
 	var out *os.File
 	if a.verbose {
 		out = os.Stderr
@@ -193,7 +193,7 @@ func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each 
 
 		status, err := f.run(limited, fork, out, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
 		if errors.Is(err, context.DeadlineExceeded) {
-			status, err = 1, nil // it took too long
+			status, err = 1, nil // a timeout counts as bad
 		}
 		if err := errors.Join(err, f.discard(ctx, fork)); err != nil {
 			return "", err
@@ -234,7 +234,7 @@ func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each 
 	}
 
 	first := &states[firstBad]
-	done := &bisected{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
+	done := &bisectResult{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
 	if done.Now {
 		done.FirstBad = nil
 	}
@@ -251,7 +251,7 @@ func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each 
 	return done, nil
 }
 
-func bisectedText(b *bisected) string {
+func bisectedText(b *bisectResult) string {
 	var t strings.Builder
 	name, to, fields := "now", "", ""
 	if !b.Now {

@@ -40,7 +40,7 @@ type exploreArgs struct {
 	Log      string   `json:"log,omitempty" jsonschema:"directory for the output of each attempt"`
 }
 
-// attempt is one fork and what became of it.
+// An attempt is one fork, and the result of the command in it.
 type attempt struct {
 	Attempt int      `json:"attempt"`
 	Fork    string   `json:"fork" jsonschema:"empty if it was discarded"`
@@ -56,7 +56,7 @@ type attempt struct {
 	log   *os.File
 }
 
-type explored struct {
+type exploreResult struct {
 	Attempts  []*attempt `json:"attempts"`
 	Merged    int        `json:"merged,omitempty" jsonschema:"the attempt that was merged"`
 	Changed   int        `json:"changed,omitempty" jsonschema:"number of files that the merge changed"`
@@ -100,7 +100,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
 			done, err := a.explore(cmd.Context(), p, req, func(all []*attempt, ended *attempt) {
 				if a.json && ended != nil {
-					_ = a.printJSON(ended) // an error of the output is found at the end
+					_ = a.printJSON(ended) // finish reports an error of the output
 				} else if live {
 					var text string
 					width, height := sizeOf(a.stderr)
@@ -140,9 +140,9 @@ func (r exploreArgs) check() error {
 
 var errPassed = errors.New("another attempt passed")
 
-// explore runs the attempts. each is called five times a second, and with each attempt
+// explore runs the attempts. It calls each five times a second, and with each attempt
 // that has ended.
-func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *explored, err error) {
+func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *exploreResult, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.check()); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 		return nil, err
 	}
 
-	done := &explored{}
+	done := &exploreResult{}
 
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
@@ -226,7 +226,7 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 	}
 
 	for _, t := range done.Attempts {
-		if t != best || failed == nil { // else a person decides
+		if t != best || failed == nil { // the user decides about the best one if its merge failed
 			if err := f.discard(ctx, t.Fork); err != nil {
 				return done, err
 			}
@@ -237,19 +237,19 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 	return done, failed
 }
 
-// stays keeps the fork of an attempt, with a snapshot that has the result.
+// stays keeps the fork of an attempt, and takes a snapshot with the result in it.
 func (f *searchForks) stays(ctx context.Context, t *attempt) error {
 	f.keep(t.Fork)
 	result := snapshot.CaptureOptions{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
 	return f.a.askIn(ctx, f.p, t.Fork, result, nil)
 }
 
-// attempts runs all of them and returns the one to merge, nil if none passed.
+// attempts runs all attempts, and returns the one to merge, nil if none passed.
 func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	changes := make(chan func()) // what is shown changes on this goroutine only
+	changes := make(chan func()) // all changes of attempts run on this goroutine, which also shows them
 	go func() {
 		defer close(changes)
 
@@ -277,7 +277,7 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 			})
 		}
 
-		_ = group.Wait() // the context has the error
+		_ = group.Wait() // the cause of ctx is the error
 	}()
 
 	for tick := time.Tick(time.Second / 5); ; {
@@ -297,8 +297,8 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 	}
 }
 
-// attempt runs the command, the check and the score, and returns the state that the
-// attempt ends in.
+// attempt runs the command, the check and the score of an attempt, and returns its final state. It calls show with
+// each state before that.
 func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -327,7 +327,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 	}
 
 	if passed && r.Score != "" {
-		from, _ := t.log.Seek(0, io.SeekCurrent) // a file
+		from, _ := t.log.Seek(0, io.SeekCurrent) // it does not fail for a file
 		if status, ran := run("scoring", "sh", "-c", strings.ReplaceAll(r.Score, "{}", number)); ran {
 			text := lastLine(t.log, from)
 			score, notNumber := strconv.ParseFloat(text, 64)
@@ -350,7 +350,7 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 	return "failed", err
 }
 
-// lastLine is the last line of an output behind some position; "" if it cannot be read.
+// lastLine returns the last line of an output after an offset, "" if it cannot be read.
 func lastLine(log *os.File, from int64) string {
 	if st, err := log.Stat(); err == nil {
 		from = max(from, st.Size()-500)
@@ -360,7 +360,7 @@ func lastLine(log *os.File, from int64) string {
 	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
 
-func exploredText(e *explored) string {
+func exploredText(e *exploreResult) string {
 	var b strings.Builder
 	rows := [][]string{{"attempt", "fork", "state", "exit", "check", "score", "changed", "time"}}
 	kept := ""

@@ -66,7 +66,7 @@ The same snapshot gives the same archive and image.`,
 	return cmd
 }
 
-// exportGit runs git in this process, as the user, on the objects that the daemon sends.
+// exportGit writes the commit in this process, with the rights of the user, from objects that the daemon sends.
 func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOptions) error {
 	p, c, err := a.openHere(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	return a.print(done, func() { a.printf("%s\n", done.Commit) })
 }
 
-// exportTar replaces FILE at the end, so that it is never half an archive.
+// exportTar writes an archive. It replaces FILE when the archive is complete.
 func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done archive.TarResult
 	p, err := a.location()
@@ -146,7 +146,8 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	return a.print(done, func() {})
 }
 
-// writeFile writes a new file and renames it, but into a pipe or a device.
+// writeFile writes a file under a temporary name, and renames it when it is complete. It writes to a pipe or a device
+// directly.
 func writeFile(path string, ask func(io.Writer) error) error {
 	part, flags := path+".part-"+rand.Text()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL
 	st, err := os.Stat(path)
@@ -174,14 +175,14 @@ func writeFile(path string, ask func(io.Writer) error) error {
 	return nil
 }
 
-// exportedImage is what an export wrote.
+// exportedImage is the result of the export of an image.
 type exportedImage struct {
 	Digest string `json:"digest"`
 	service.Layer
 }
 
-// exportImage writes, as the user, the layer that the daemon sends and those of the image
-// below, which the store has kept.
+// exportImage writes an image, with the rights of the user: the layer that the daemon sends, and the layers of the
+// image below it, which are in the store.
 func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref string) error {
 	ctx := cmd.Context()
 	ref, err := a.imageRef(ref)

@@ -25,9 +25,9 @@ import (
 
 const (
 	maxHookInput = 16 << 20
-	// hookTime is how long a hook may delay an agent.
+	// hookTime is the longest time that a hook delays an agent.
 	hookTime = 1800 * time.Millisecond
-	// hookNames is how many names of a turn are tried: another agent may take one first.
+	// hookNames is the number of names that are tried for a turn: another agent may take a name first.
 	hookNames = 8
 )
 
@@ -66,7 +66,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 				in  hooks.Input
 				err error
 			}
-			done := make(chan result, 1) // nothing waits for what hangs: the process ends
+			done := make(chan result, 1) // after the timeout, the process ends without waiting for the goroutine
 			go func() {
 				var r result
 				r.err = guard.Do(func() error { return a.turn(ctx, agent, &r.in) })
@@ -91,7 +91,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 	return cmd
 }
 
-// errTaken is not a failure: the message has its snapshot.
+// errTaken is the error for a message that has a snapshot already. It is no failure of the hook.
 var errTaken = errors.New("the snapshot was taken already")
 
 // hookEnded reports a failed hook to the user through the agent, which does not show standard error.
@@ -123,11 +123,11 @@ func (a *app) hookEnded(agent string, in hooks.Input, err error) {
 		message += "; see " + log
 	}
 	if w := hooks.Warning(agent, message); w != nil {
-		_ = a.printJSON(w) // an error of the output is found at the end
+		_ = a.printJSON(w) // finish reports an error of the output
 	}
 }
 
-// turn takes the snapshot of a turn. Its number is the one after the newest turn's.
+// turn takes the snapshot of a turn or, after a call of a tool, reports what the call changed.
 func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	var err error
 	if *in, err = hooks.Read(io.LimitReader(a.stdin, maxHookInput)); err != nil {
@@ -139,7 +139,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 
 	_, c, err := a.openHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
-		wd, _ := a.cwd() // which was found
+		wd, _ := a.cwd() // it did not fail in openHere
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
 	}
 	if err != nil {
@@ -162,7 +162,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	return errors.Join(err, named)
 }
 
-// reportCall gives the agent what its call changed.
+// reportCall prints what a call of a tool changed, in the form that the agent reads.
 func (a *app) reportCall(ctx context.Context, c *client.Client, agent, look string, in *hooks.Input) error {
 	args := service.Changed{Look: look, Message: in.Message(), ForAgent: true}
 	var done service.WhatChanged
@@ -184,9 +184,9 @@ func (a *app) reportCall(ctx context.Context, c *client.Client, agent, look stri
 	}
 }
 
-// takeTurn takes the snapshot that follows the newest turn's, unless the message has one. The
-// number comes first: a snapshot that is taken meanwhile, by a hook that has given up too, has
-// this number, which is then Exists, or is found.
+// takeTurn takes a snapshot with the number after the newest turn's, unless the message has one. It
+// determines the number first: if another hook for the message takes a snapshot at the same time, that has
+// the same number, and either the name exists or the list has the snapshot.
 func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) error {
 	var newest, same service.Snapshots
 	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &newest); err != nil {
@@ -213,7 +213,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	return c.Do(ctx, snapshot.CaptureOptions{Name: service.TurnName(next), Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
 }
 
-// agentAbove returns how many generations above this process the agent is: between them
+// agentAbove returns the number of generations from this process up to the agent: between them
 // are shells that run the hook's command.
 func agentAbove() int {
 	up := 1

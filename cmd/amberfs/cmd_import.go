@@ -54,7 +54,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 				return err
 			}
 
-			umask := syscall.Umask(0) // it can only be read by setting it
+			umask := syscall.Umask(0) // the only way to read it is to set it
 			syscall.Umask(umask)
 			i := &importer{a: a, at: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
 
@@ -89,7 +89,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 	return cmd
 }
 
-// importer sends a tree to the daemon as a tar archive.
+// An importer sends a tree to the daemon, as a tar archive or as a stream of entries.
 type importer struct {
 	a       *app
 	at      locate.Location
@@ -99,7 +99,7 @@ type importer struct {
 	send    func(ctx context.Context, w io.Writer) error
 }
 
-// run brings the tree to the path that argv names, or to the root.
+// run imports the tree to the path in argv, or to the root of the workspace.
 func (i *importer) run(ctx context.Context, argv []string) error {
 	if i.at.Snapshot != "" {
 		return errs.Fail(errs.Failed, "the snapshot %s cannot be changed", i.at.Snapshot).WithHint("go to the workspace")
@@ -123,7 +123,7 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	return i.a.printImported(done)
 }
 
-// errStopped is what the writer of an archive gets when the daemon accepts no more.
+// errStopped is the error of writes after the daemon has stopped reading.
 var errStopped = errors.New("the daemon accepts no more")
 
 func (i *importer) bringIn(ctx context.Context) (done service.Imported, err error) {
@@ -151,7 +151,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 	} else {
 		select {
 		case serr = <-sent:
-		default: // it waits for input
+		default: // send waits for its input
 		}
 	}
 
@@ -175,7 +175,7 @@ func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
 	return err
 }
 
-// fromDir leaves out the mount of the workspace that it imports into.
+// fromDir imports a directory, without the mount and the store of the workspace.
 func (i *importer) fromDir(name string) error {
 	i.req.From = service.FromDir
 	dir, err := i.a.abs(name)
@@ -198,7 +198,7 @@ func (i *importer) fromDir(name string) error {
 func (i *importer) fromTar(name string) error {
 	i.req.From = service.FromTar
 	in, err := i.a.openInput(name)
-	total := int64(0) // not known
+	total := int64(0) // unknown, for a pipe
 	if f, ok := in.(*os.File); ok {
 		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
 			total = st.Size()

@@ -167,7 +167,7 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// of cuts a page out of a text, at ends of lines if there are any.
+// of returns a page of a text, as text and as a result. A page ends at the end of a line, if there is one.
 func (p paging) of(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))

@@ -19,9 +19,7 @@ import (
 	"github.com/amberfs/amberfs/remote/known"
 )
 
-func mountCommand(a *app) *cobra.Command { return mountWith(a, a.mount) }
-
-// mountWith is the command, of which do is what it does.
+// mountWith returns a command with the arguments of mount, which calls do.
 func mountWith(a *app, do func(ctx context.Context, cfg daemon.Config, foreground bool) error) *cobra.Command {
 	var (
 		cfg        daemon.Config
@@ -113,7 +111,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	return cmd
 }
 
-// splitFrom distinguishes a directory, which it makes absolute, from a snapshot on a remote.
+// splitFrom reads --from: the path of a directory, which it makes absolute, or a snapshot on a remote.
 func (a *app) splitFrom(from string) (dir, remote string, err error) {
 	_, name, ok := known.SplitFrom(from)
 	switch {
@@ -129,8 +127,8 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 	return "", from, nil
 }
 
-// mount is the command; in the process that it starts, the keeper; and in the process that
-// starts, the daemon.
+// mount runs in three processes: the command starts the keeper, and the keeper starts the daemon. All
+// have the arguments of mount.
 func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
 	pipe := daemon.ReadyPipe()
 
@@ -143,14 +141,14 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			c := keeper.Config{Args: cfg.Args(), Log: daemon.LogLine, Patience: cfg.Patience()}
 			c.Ready, c.ReadyEnv = pipe, daemon.ReadyEnv
 			status, err := keeper.Run(c)
-			if !errors.Is(err, keeper.ErrNoChild) { // as under an emulator
+			if !errors.Is(err, keeper.ErrNoChild) { // under an emulator, this process becomes the daemon
 				return a.statusOf(status, err)
 			}
 		}
 	}
 
 	s := daemon.StarterOn(pipe)
-	started := s != nil // by Spawn
+	started := s != nil // daemon.Spawn has started this process
 	if !started {
 		bar := a.newProgress()
 		bar.expect(cfg.From)
@@ -174,8 +172,8 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 		return proc.Process.Release()
 	}
 
-	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // the mount is there
-		if pipe == nil { // the command that mounted has its answer
+	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // this daemon takes over a mount
+		if pipe == nil { // the command that mounted has got its answer
 			s = func(daemon.Message) {}
 		}
 		started = cfg.Keeper.Background
@@ -194,7 +192,8 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	return daemon.Run(ctx, cfg, s)
 }
 
-// starter prints the start of a daemon. Its error is returned as well, and printed once.
+// starter returns a function that prints the messages of a starting daemon, except for its error, which the caller
+// gets and prints.
 func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 	return func(m daemon.Message) {
 		switch {
@@ -211,8 +210,8 @@ func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 	}
 }
 
-// makeStore makes the store of a run if there is none, and reports whether it did. The daemon of the run is
-// started with s.
+// makeStore makes the store of a run if it does not exist, and reports whether it did. The caller starts the run's
+// daemon with s.
 func (a *app) makeStore(ctx context.Context, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.Starter, err error) {
 	if err := daemon.CheckPaths(cfg, mounts); err != nil {
 		return false, nil, err

@@ -83,7 +83,7 @@ func filledFrom(p locate.Location) (string, error) {
 	return dir, nil
 }
 
-// notItself refuses a directory that is in the workspace.
+// notItself returns an error for a directory that is in the workspace.
 func notItself(p locate.Location, dir string) error {
 	line := applyLine(p.Store, strings.Join(p.Workspace, "/"), dir, "")
 	if _, ok := runs.Dir(p.Store); ok && len(p.Workspace) > 0 {
@@ -107,7 +107,7 @@ func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store
 	})
 }
 
-// refreshSettled is refresh of ours, which asks about conflicts.
+// refreshSettled is refresh with questions about conflicts, which call the workspace ours.
 func (a *app) refreshSettled(ctx context.Context, c *client.Client, ours, dir, store string, req service.Refresh, less runs.Less) (done service.Refreshed, err error) {
 	req.RefuseDiverged = a.settles() && !req.DryRun
 	err = a.settle(ctx, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
@@ -120,14 +120,14 @@ func (a *app) refreshSettled(ctx context.Context, c *client.Client, ours, dir, s
 	return done, err
 }
 
-// refresh sends what changed in a directory to a workspace.
+// refresh sends what changed in a directory, without the paths in less, to a workspace.
 func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, less runs.Less) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
 
 	done, left, err := runs.Refresh(ctx, c, dir, store, req, bar.show, less)
 	bar.done()
-	if text := left.Of(quote(dir)); text != "" && !req.DryRun { // else it was said when they were read
+	if text := left.Of(quote(dir)); text != "" && !req.DryRun {
 		a.note("%s", text)
 	}
 

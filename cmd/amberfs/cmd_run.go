@@ -279,7 +279,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, r
 	var left bool // some changes were left
 	var notApplied error
 	var unfinished bool // some were neither applied nor declined
-	var before *began
+	var before *stateBefore
 	status, err := sandbox.Outer(cmd.Context(), c, temp, s,
 		func(c *sandbox.Config) error {
 			err := a.prepare(cmd.Context(), p, c, "")
@@ -293,7 +293,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, r
 			defer before.close() // the daemon ends with the last connection
 
 			unfinished = e.Started && apply != ""
-			if !e.Started || !e.Served { // which was reported
+			if !e.Started || !e.Served { // Outer has reported it
 				return nil
 			}
 
@@ -329,7 +329,7 @@ func (a *app) noteOnlyRoot(why string) {
 	}
 }
 
-// statusOf ends the command as a program ended, or with the error that kept it from that.
+// statusOf returns the error that ends the command with the status of a program, or err if the status is 0.
 func (a *app) statusOf(status int, err error) error {
 	if status == 0 {
 		return err

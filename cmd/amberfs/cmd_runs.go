@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/diff"
@@ -118,11 +118,7 @@ does.`,
 
 				out := &diffWriter{a: a}
 				err = diff.Write(ctx, out, ch.Source, ch.Base, ch.Now, diff.Options{})
-				if ferr := out.flush(); err == nil {
-					err = ferr
-				}
-
-				return err
+				return cmp.Or(err, out.flush())
 			})
 		},
 	}
@@ -172,7 +168,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// sure asks whether a run is to be removed.
+// sure asks the user whether to remove a run.
 func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, error) {
 	ch, err := c.Changes(ctx, "")
 	if err != nil {
@@ -189,22 +185,21 @@ func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, er
 	return question.YesNo(ctx, a.terminal(), fmt.Sprintf("remove the run %s, %s, %s? [y/N]: ", r.Name, r.State, what))
 }
 
-// removeRun marks a run as removed. It goes a day later.
+// removeRun marks a run as removed. It is deleted a day later.
 func (a *app) removeRun(ctx context.Context, store, name string) error {
 	r, err := runs.Named(ctx, store, name, a.command)
-	if err == nil {
-		err = r.Removable() // it may have been started since
-	}
 	if err != nil {
 		return err
 	}
-
-	err = runs.Mark(ctx, a.command, store, name, "", service.RunRemoved)
-	if err == nil {
-		a.note("the run %s is removed\n\tit was a run of %s\n\tfor a day it can be had back: amberfs runs restore %s", name, quote(r.Dir), name)
+	if err := r.Removable(); err != nil { // the run may have been resumed during the question
+		return err
+	}
+	if err := runs.Mark(ctx, a.command, store, name, "", service.RunRemoved); err != nil {
+		return err
 	}
 
-	return err
+	a.note("the run %s is removed\n\tit was a run of %s\n\tfor a day it can be had back: amberfs runs restore %s", name, quote(r.Dir), name)
+	return nil
 }
 
 func runsRestoreCommand(a *app) *cobra.Command {
@@ -219,12 +214,12 @@ func runsRestoreCommand(a *app) *cobra.Command {
 				if r.State != service.RunRemoved {
 					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 				}
-				err := runs.Mark(cmd.Context(), a.command, r.Store, r.Name, r.Command, service.RunKept)
-				if err == nil {
-					a.printf("the run %s is kept\n", r.Name)
+				if err := runs.Mark(cmd.Context(), a.command, r.Store, r.Name, r.Command, service.RunKept); err != nil {
+					return err
 				}
 
-				return err
+				a.printf("the run %s is kept\n", r.Name)
+				return nil
 			})
 		},
 	}
@@ -260,11 +255,8 @@ func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
 	}
 
 	p.DryRun = dryRun
-	if p.Empty() || dryRun {
-		return a.print(p, func() { a.printf("%s", prunedText(p)) })
-	}
-
-	if !yes {
+	prunes := !dryRun && !p.Empty()
+	if prunes && !yes {
 		would := p
 		would.DryRun = true
 		fmt.Fprint(a.stderr, prunedText(would))
@@ -272,9 +264,10 @@ func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
 			return err
 		}
 	}
-
-	if p, err = a.runs().Prune(ctx, p); err != nil {
-		return err
+	if prunes {
+		if p, err = a.runs().Prune(ctx, p); err != nil {
+			return err
+		}
 	}
 
 	return a.print(p, func() { a.printf("%s", prunedText(p)) })
@@ -300,11 +293,11 @@ func prunedText(p runs.Pruned) string {
 	return text
 }
 
-// runs finds runs.
+// runs returns a Finder that prints its remarks.
 func (a *app) runs() *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
 
-// onRun calls fn with a run and a connection to it. The runs of dir, by default the working directory,
-// are preferred, and without a name its newest is taken.
+// onRun calls fn with a run and a connection to it. It prefers the runs of dir, by default the working directory.
+// Without a name it takes the newest of these.
 func (a *app) onRun(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	if dir == "" {
 		var err error
@@ -315,24 +308,16 @@ func (a *app) onRun(ctx context.Context, dir, name string, fn func(r *runs.Run, 
 	return a.runs().On(ctx, dir, name, fn)
 }
 
-// storeHere is the store of the runs of the working directory.
+// storeHere returns the store of the runs of the working directory, if there is one.
 func (a *app) storeHere() (store string, ok bool) {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return "", false
-	}
-
 	dir, err := a.cwd()
 	if err != nil {
 		return "", false
 	}
-
-	root, err := runs.Root()
-	if err != nil {
+	if _, store, err = runs.StoreOf(dir); err != nil {
 		return "", false
 	}
 
-	store = runs.Store(locate.Resolve(mounts, root), mounts, locate.Resolve(mounts, dir))
 	_, ok = runs.Dir(store)
 	return store, ok
 }

@@ -30,8 +30,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// served is what `amberfs ui --json` prints.
-type served struct {
+// A servedPage is the output of `amberfs ui --json`.
+type servedPage struct {
 	URL    string `json:"url,omitempty"`
 	Socket string `json:"socket,omitempty"`
 	Token  string `json:"token"`
@@ -79,7 +79,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 	return c
 }
 
-// forwarded is the port that ssh gives to a page on a socket.
+// forwarded is the port to which ssh forwards the socket of a page.
 const forwarded = "8080"
 
 func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, write, open bool) error {
@@ -105,7 +105,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, wri
 	}
 
 	page := web.New(o)
-	out := served{Token: page.Token()}
+	out := servedPage{Token: page.Token()}
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
 		out.Socket, out.URL = path, page.URL(forwarded)
 	} else {
@@ -129,7 +129,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, wri
 
 	srv := &http.Server{
 		Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+		BaseContext: func(net.Listener) context.Context { return ctx }, // the end of ctx ends streams
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
@@ -175,7 +175,7 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 	return want.Do(ctx, c, *r)
 }
 
-// openBrowser opens a file that redirects to the address, because all users can read the
+// openBrowser starts a browser with a file that redirects to the address, because all users can read the
 // command line of a browser. The caller removes the file at the end.
 func (a *app) openBrowser(url string) (remove func()) {
 	remove = func() {}

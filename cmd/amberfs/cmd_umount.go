@@ -49,7 +49,8 @@ umount(8). "amberfs umount STORE" ends it.`,
 	return cmd
 }
 
-type unmounted struct {
+// A umountResult is the output of `amberfs umount --json`.
+type umountResult struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
 	Dead       bool   `json:"dead,omitempty"`
@@ -64,7 +65,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	point = locate.Resolve(all, point)
 	m, ok := locate.On(all, point)
 	if !ok {
-		// The store's name does as well, if it is mounted.
+		// The argument may also be a store that is mounted.
 		if ms := locate.OfStore(all, point); len(ms) > 0 {
 			m, ok = ms[len(ms)-1], true
 		}
@@ -74,11 +75,11 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return errs.Fail(errs.Invalid, "%s is a bind mount of part of a workspace", m.Mountpoint).
 			WithHint("unmount it with `umount %s`", m.Mountpoint)
 	}
-	if !ok { // perhaps another mount namespace has a copy of a mount of this store
+	if !ok { // the argument may be a store whose mount is only in another mount namespace
 		m = &mountinfo.Info{Source: point, Mountpoint: point}
 	}
 
-	done := unmounted{Store: m.Source, Mountpoint: m.Mountpoint}
+	done := umountResult{Store: m.Source, Mountpoint: m.Mountpoint}
 	c, err := client.Open(ctx, client.Target{Store: m.Source, Command: a.command})
 	if !ok && err != nil {
 		return errs.Fail(errs.NotExist, "%s is not a mount of amberfs", point)
@@ -89,8 +90,8 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			return errs.Fail(errs.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
-		if storedir.HolderIsDying(m.Source) { // and no keeper is left that would end its connection
-			_ = mounts.Abort(m.Mountpoint, m.Source) // mostly it has ended, and a user may not everywhere
+		if storedir.HolderIsDying(m.Source) { // no keeper is left that would end its connection
+			_ = mounts.Abort(m.Mountpoint, m.Source) // it fails if the connection has ended, or the user has no right to
 		}
 		if err := daemon.Detach(m.Mountpoint); err != nil {
 			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
@@ -121,7 +122,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	}
 
 	done.Mountpoint = ended.Mountpoint
-	if err := wait(ctx); err != nil { // what is left is sealed
+	if err := wait(ctx); err != nil { // the daemon seals the last changes before it ends
 		return err
 	}
 
@@ -133,7 +134,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	return a.print(done, func() {})
 }
 
-// inUse names the programs that keep a mount busy, as far as this user may see them.
+// inUse returns an error with the programs that keep a mount busy, as far as this user can see them.
 func inUse(m locate.Mount, cause error) error {
 	var who []string
 	users := locate.Users(m, locate.Everything, nil)
@@ -146,17 +147,16 @@ func inUse(m locate.Mount, cause error) error {
 		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
 	}
 
-	e := errs.Fail(errs.Busy, "the mount at %s is in use", m.Mountpoint)
+	by := ""
 	if len(who) > 0 {
-		e.Msg += " by " + strings.Join(who, ", ")
+		by = " by " + strings.Join(who, ", ")
 	}
 
-	e.Err = cause
-	return e.WithHint("end these programs, or detach the mount with --lazy")
+	return errs.Fail(errs.Busy, "the mount at %s is in use%s", m.Mountpoint, by).WithHint("end these programs, or detach the mount with --lazy").WithCause(cause)
 }
 
-// endOf returns a function that waits until a process has ended. The process is chosen now,
-// so that its number cannot become another's.
+// endOf returns a function that waits for the end of a process. It opens the process now,
+// because after its end another process may get its number.
 func endOf(pid int) (wait func(context.Context) error, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || pid == 0 {

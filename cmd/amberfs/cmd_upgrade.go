@@ -50,8 +50,8 @@ other formats is refused, one that does not start is rolled back.`,
 	}
 }
 
-// storeOf returns the store of the workspace that the command stands in. A mount point or a
-// store in its place does as well, as its daemon may be away.
+// storeOf returns the store of the workspace in which the command runs. The directory may also be a mount point, whose
+// daemon need not answer, or a store.
 func (a *app) storeOf() (string, error) {
 	dir, err := a.cwd()
 	if err != nil {
@@ -72,8 +72,8 @@ func (a *app) storeOf() (string, error) {
 	return "", errs.Fail(errs.NotExist, "%s is in no mount of amberfs", dir).WithHint("use -C with a directory of the mount")
 }
 
-// termsCommand is hidden: it prints what a daemon with the same arguments as mount would
-// promise the kernel that sends the INIT on the standard input.
+// termsCommand returns a hidden command with the arguments of mount. It prints what a daemon would
+// answer to the kernel's INIT, which is the standard input.
 func termsCommand(a *app) *cobra.Command {
 	cmd := mountWith(a, func(_ context.Context, cfg daemon.Config, _ bool) error {
 		init, err := io.ReadAll(io.LimitReader(a.stdin, 1<<16))

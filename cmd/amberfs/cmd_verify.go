@@ -40,7 +40,7 @@ status 7.
 	return cmd
 }
 
-// verify asks the daemon, when the store has one, or does it here.
+// verify asks the daemon of a mounted store to verify it, and verifies another store in this process.
 func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Report, error) {
 	ctx := cmd.Context()
 	store, err := a.abs(cmp.Or(strings.Join(argv, ""), a.dir))
@@ -56,7 +56,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 	store = locate.Resolve(mounts, store)
 	var c *client.Client
 
-	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 { // a mount point does as well
+	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 { // the argument may be a mount point
 		p, err := a.locationOf(store)
 		if err != nil {
 			return nil, err

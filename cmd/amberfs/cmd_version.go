@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What builds from a checkout set with -ldflags "-X main.version=… -X main.commit=…
+// Builds from a checkout set these with -ldflags "-X main.version=… -X main.commit=…
 // -X main.date=…". The version of a build by `go install` names its commit.
 var version, commit, date string
 
@@ -20,7 +20,7 @@ type build struct {
 	System  string `json:"system"`
 }
 
-// versionText is the release, or what the build knows of its source.
+// versionText returns the version of the release, or of the source that the build has recorded.
 func versionText() string { return thisBuild().Version }
 
 func thisBuild() build {
@@ -54,10 +54,10 @@ func buildOf(info *debug.BuildInfo) build {
 	return b
 }
 
-// source is the commit and its date, for people.
+// source returns the commit and its date as text, "" if the version is a tag.
 func (b build) source() string {
 	if b.Commit == "" {
-		return "" // the version is a tag
+		return ""
 	}
 	return "commit " + b.Commit[:min(12, len(b.Commit))] + " of " + b.Date + ", "
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// worktreeHook is what the plugin's hooks start.
+// worktreeHook is the hidden command that the plugin's hooks start.
 const worktreeHook = "worktree-hook"
 
 func worktreeCommand(a *app) *cobra.Command {
@@ -117,9 +117,9 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// inFork is the error for a fork of what is mounted. Whoever works in it may have written its .git,
-// which names programs, so git is not started there. In a sandbox that shows a fork alone, that
-// fork is what is mounted.
+// inFork returns an error for a fork of the mounted workspace. A program in the fork may have written its .git,
+// which can name programs, so git is not started there. In a sandbox that shows only a fork, that
+// fork is the mounted workspace.
 func inFork(p locate.Location) error {
 	root, ok := p.Root()
 	if !ok {
@@ -133,15 +133,15 @@ func inFork(p locate.Location) error {
 		WithHint("go into the repository's main worktree")
 }
 
-// repository is the one of the current directory, with the workspace that has its worktrees. An
-// ordinary directory has a workspace of its own, which add makes.
+// repository returns the repository of the current directory, and the location of the workspace with its worktrees.
+// For a directory outside of a mount, that is a copy of the directory, which is made if add is set.
 func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.cwd()
 	if err != nil {
 		return nil, locate.Location{}, err
 	}
 	if real, err := filepath.EvalSymlinks(wd); err == nil {
-		wd = real // git, too, would follow a link into a fork
+		wd = real // git would follow a link into a fork, too
 	}
 
 	p, err := a.locationOf(wd)
@@ -202,7 +202,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	return w, err
 }
 
-// removeWorktree removes the worktree of a name, which is at path if that is not "".
+// removeWorktree removes the worktree of a name. If path is not "", it fails unless the worktree is there.
 func (a *app) removeWorktree(ctx context.Context, name, path string, force bool) (done service.DeletedFork, err error) {
 	r, p, err := a.repository(ctx, false)
 	if err != nil {
@@ -224,16 +224,8 @@ func (a *app) removeWorktree(ctx context.Context, name, path string, force bool)
 	return done, r.Forget(ctx, w)
 }
 
-func (a *app) worktreeNamed(ctx context.Context, name string) (w worktrees.Worktree, err error) {
-	r, _, err := a.repository(ctx, false)
-	if err == nil {
-		w, err = r.Find(ctx, name)
-	}
-	return w, err
-}
-
-// onWorktree is Claude Code's hook for a worktree. With "create" it prints the path of one. Where
-// amberfs cannot, it does what Claude Code does without a hook: git makes the worktree.
+// onWorktree is Claude Code's hook for worktrees. With "create" it makes one and prints its path. If
+// amberfs cannot make it, git does, as Claude Code does without a hook.
 func (a *app) onWorktree(ctx context.Context, argv []string) error {
 	in, err := hooks.Read(io.LimitReader(a.stdin, maxHookInput))
 	if err != nil {
@@ -247,7 +239,10 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 	name := hooks.WorktreeName(in.Name)
 	w, err := a.addWorktree(ctx, name, "", "")
 	if errs.ScriptKind(err) == errs.Exist {
-		w, err = a.worktreeNamed(ctx, name)
+		var r *worktrees.Repository
+		if r, _, err = a.repository(ctx, false); err == nil {
+			w, err = r.Find(ctx, name)
+		}
 	}
 
 	if err == nil {
@@ -262,15 +257,16 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 
 	a.note("%v: git makes the worktree", err)
 	path, err := r.AddPlain(ctx, name, from)
-	if err == nil {
-		a.printf("%s\n", path)
+	if err != nil {
+		return err
 	}
 
-	return err
+	a.printf("%s\n", path)
+	return nil
 }
 
-// plainRepository is the repository in which git makes a worktree itself. In a fork it is the one
-// that amberfs made the fork a worktree of, and the new worktree begins at the fork's commit.
+// plainRepository returns the repository in which git makes a worktree. In a fork it is the repository
+// of which amberfs made the fork a worktree. Then the new worktree begins at the fork's commit.
 func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *worktrees.Worktree, error) {
 	wd, err := a.cwd()
 	if err != nil {
@@ -302,7 +298,7 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 	return nil, nil, err
 }
 
-// worktreeRemoved removes a worktree by its path. Git removes one of its own if nothing is lost.
+// worktreeRemoved removes a worktree by its path. Git removes a worktree that git made, unless changes would be lost.
 func (a *app) worktreeRemoved(ctx context.Context, path string) error {
 	const forks = "/" + naming.ForksDir + "/"
 	i := strings.LastIndex(path, forks)
@@ -313,9 +309,10 @@ func (a *app) worktreeRemoved(ctx context.Context, path string) error {
 	name, rel, _ := strings.Cut(path[i+len(forks):], "/")
 	a.dir = filepath.Join(path[:i], rel)
 	done, err := a.removeWorktree(ctx, name, filepath.Clean(path), true)
-	if err == nil {
-		a.note("the last state of the worktree %s is the snapshot %s", name, done.Snapshot)
+	if err != nil {
+		return err
 	}
 
-	return err
+	a.note("the last state of the worktree %s is the snapshot %s", name, done.Snapshot)
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// completions are the kinds of the arguments of each command, the last of which repeats
+// completions are the kinds of the arguments of each command, of which the last repeats
 // before "...", and of its flags. Other arguments are files. opCommand adds the commands of rows
 // that are not among these.
 var completions = map[string]string{
@@ -48,7 +48,7 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 		}
 
 		if root, ok := p.Root(); ok {
-			entries, _ := os.ReadDir(filepath.Join(root, naming.ForksDir)) // else there are none
+			entries, _ := os.ReadDir(filepath.Join(root, naming.ForksDir)) // after an error, there are no names
 			for _, e := range entries {
 				out = append(out, e.Name())
 			}
@@ -56,20 +56,20 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 
 	case "actor":
 		var l service.ActorList
-		_ = a.askHere(ctx, service.Actors{}, &l) // else there are none
+		_ = a.askHere(ctx, service.Actors{}, &l) // after an error, there are no names
 		for _, s := range l.Actors {
 			out = append(out, s.Name)
 		}
 
 	case "run":
-		rows, _ := a.runs().All(ctx) // else there are none
+		rows, _ := a.runs().All(ctx) // after an error, there are no names
 		for _, r := range rows {
 			out = append(out, r.Name+"\t"+r.Dir)
 		}
 
 	case "remote":
 		var l service.RemoteList
-		_ = a.askHere(ctx, service.Remotes{}, &l) // else there are none
+		_ = a.askHere(ctx, service.Remotes{}, &l) // after an error, there are no names
 		for _, r := range l.Remotes {
 			out = append(out, r.Name+"\t"+r.URL)
 		}
@@ -77,8 +77,8 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 	return out
 }
 
-// complete gives a command and those below it the completion of their arguments. Outside of
-// a mount there is nothing to complete.
+// complete gives a command and its subcommands the completion of their arguments. Outside of
+// a mount, names in a workspace are not completed.
 func (a *app) complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.complete(c)

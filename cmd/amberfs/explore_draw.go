@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 )
 
-// drawing has a line for each attempt, over the lines that were drawn before. Where there are more than
-// the terminal has, those that have neither begun nor ended are left out, and all are counted.
+// drawing returns a text with a line for each attempt, which overwrites the lines that were drawn before. If the
+// terminal has fewer lines, only running attempts have one, and the last line has the number of attempts by state.
 func drawing(all []*attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string
 	fits := len(all) < height
@@ -53,7 +53,7 @@ func drawing(all []*attempt, drawn, width, height int) (text string, lines int) 
 	return b.String(), max(len(rows), min(drawn, height-1))
 }
 
-// shortened cuts a text to some columns. A character that is not of ASCII may have two.
+// shortened cuts a text to a number of columns. It counts two for each character outside of ASCII.
 func shortened(text string, columns int) string {
 	for i, r := range text {
 		if columns--; r >= utf8.RuneSelf {

@@ -1,5 +1,5 @@
-// How many processors there are is asked for once, not each second: an idle mount
-// wakes none of them.
+// The number of processors is read once, not each second: so an idle mount
+// wakes no processor.
 //
 //go:debug updatemaxprocs=0
 
@@ -40,7 +40,7 @@ import (
 )
 
 func main() {
-	// A process that was started through /proc/self/exe is called exe until then.
+	// A process that was started through /proc/self/exe has the name exe.
 	_ = os.WriteFile("/proc/self/comm", []byte("amberfs"), 0)
 	os.Exit(runApp(newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 }
@@ -63,7 +63,7 @@ func runApp(a *app, argv []string) int {
 	return a.finish(ctx, err)
 }
 
-// wantsJSON reports whether a command line that was not understood has --json.
+// wantsJSON reports whether a command line that could not be parsed has --json.
 func wantsJSON(args []string) bool {
 	if n := slices.Index(args, "--"); n >= 0 {
 		args = args[:n]
@@ -73,8 +73,8 @@ func wantsJSON(args []string) bool {
 
 func (a *app) finish(ctx context.Context, err error) int {
 	a.closeOutput()
-	if err == nil {
-		err = a.outputError()
+	if werr := a.out.err; err == nil && werr != nil {
+		err = errs.Fail(errs.ScriptKind(werr), "cannot write to the standard output: %w", werr)
 	}
 	if err == nil {
 		return 0
@@ -107,7 +107,7 @@ type failure struct {
 	Exit  int       `json:"exit"`
 }
 
-// exitCode is the exit status of the program of `run`.
+// exitCode is an error that only has an exit status, such as the status of the program of `run`.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
@@ -210,7 +210,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountWith(a, a.mount), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
 		{"Snapshots:", []*cobra.Command{bisectCommand(a), uiCommand(a)}},
 		{"Forks:", []*cobra.Command{worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
@@ -241,7 +241,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	return root
 }
 
-// knownTopics has the command help refuse what is no command. Cobra prints the general help.
+// knownTopics makes the command help fail for an unknown command, for which cobra prints the general help.
 func knownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 
@@ -262,7 +262,7 @@ func knownTopics(root *cobra.Command) {
 	}
 }
 
-// noSuchCommand is the error for a word that is no command.
+// noSuchCommand returns the error for a word that is not a command.
 func noSuchCommand(root *cobra.Command, word string) error {
 	e := errs.Fail(errs.Invalid, "no such command: %q", word)
 	if of, ok := partWords[word]; ok {
@@ -275,7 +275,7 @@ func noSuchCommand(root *cobra.Command, word string) error {
 	return e.WithHint("see `amberfs help`")
 }
 
-// firstWord is the first argument that is no flag, "" if there is none.
+// firstWord returns the first argument that is not a flag, "" if there is none.
 func firstWord(argv []string) string {
 	for i := 0; i < len(argv); i++ {
 		switch arg := argv[i]; {
@@ -290,16 +290,16 @@ func firstWord(argv []string) string {
 	return ""
 }
 
-// partWords are commands of others whose command here has two words.
+// partWords are commands of other programs to which a subcommand corresponds.
 var partWords = map[string]string{"ps": "runs", "prune": "runs prune"}
 
-// otherWords are what users of other programs call a command.
+// otherWords are names of commands in other programs, by the name of the command here.
 var otherWords = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
 }
 
-// hidden is a command that only this program starts.
+// hidden returns a command that only this program starts.
 func hidden(name string, arguments int, run func(ctx context.Context, argv []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(arguments),
@@ -307,7 +307,7 @@ func hidden(name string, arguments int, run func(ctx context.Context, argv []str
 	}
 }
 
-// exitStatusHelp is a help page without a command.
+// exitStatusHelp returns a page of the help that is not a command.
 func exitStatusHelp() *cobra.Command {
 	var list strings.Builder
 	for _, s := range errs.ExitStatuses() {
@@ -323,7 +323,7 @@ if it could not be executed, 127 if it was not found.`,
 	}
 }
 
-// args checks the number of arguments; max < 0 is any number. usage names them.
+// args returns a check of the number of arguments; max < 0 allows any number. usage describes them in the error.
 func args(min, max int, usage string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, got []string) error {
 		if len(got) >= min && (max < 0 || len(got) <= max) {
@@ -334,12 +334,12 @@ func args(min, max int, usage string) cobra.PositionalArgs {
 	}
 }
 
-// helpOf is the command that prints the help of a command.
+// helpOf returns the command line that prints the help of a command.
 func helpOf(cmd *cobra.Command) string {
 	return "amberfs help" + strings.TrimPrefix(cmd.CommandPath(), "amberfs")
 }
 
-// commandText is what the user ran, for the event log.
+// commandText returns the user's command line for the event log, cut after 200 bytes.
 func commandText(cmd *cobra.Command) string {
 	parts := append([]string{cmd.CommandPath()}, cmd.Flags().Args()...)
 	s := strings.Join(parts, " ")

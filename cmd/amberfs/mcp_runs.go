@@ -13,19 +13,14 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-type runListArgs struct{}
-
 type runList struct {
 	Runs []runs.Run `json:"runs"`
 }
 
-type runApplyArgs struct {
+// runArgs has the arguments of all tools for runs. Each tool takes some of them.
+type runArgs struct {
 	Name string `json:"name" jsonschema:"the run, by its name in run_list"`
 	runs.Apply
-}
-
-type runRemoveArgs struct {
-	Name string `json:"name" jsonschema:"the run, by its name in run_list"`
 }
 
 func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notifier) (any, error) {
@@ -39,7 +34,7 @@ func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notif
 	return &runList{all}, err
 }
 
-// dirOfRuns is the directory of the server, whose runs it lists and changes.
+// dirOfRuns returns the directory of the server. The server lists and changes only the runs of this directory.
 func (a *app) dirOfRuns() (string, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -49,7 +44,7 @@ func (a *app) dirOfRuns() (string, error) {
 	return locate.Resolve(mounts, dir), err
 }
 
-// onRunHere is onRun that refuses the runs of other directories.
+// onRunHere is onRun, and fails for the runs of other directories.
 func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := a.dirOfRuns()
 	if err != nil {
@@ -64,7 +59,7 @@ func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c
 }
 
 func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
-	want := args.(runApplyArgs)
+	want := args.(runArgs)
 	var done *hostdir.Applied
 	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
 		done, err = want.Do(ctx, c, *r)
@@ -79,7 +74,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ no
 
 func removeRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
 	var removed runs.Run
-	err := a.onRunHere(ctx, args.(runRemoveArgs).Name, func(r *runs.Run, _ *client.Client) error {
+	err := a.onRunHere(ctx, args.(runArgs).Name, func(r *runs.Run, _ *client.Client) error {
 		removed = *r
 		if err := r.Removable(); err != nil {
 			return err

@@ -22,8 +22,8 @@ const (
 	codeInvalid = -32600
 )
 
-// stdioTransport is the standard input and output. The SDK ends a session at the first
-// line that is not a message. This transport answers it with an error and reads the next one.
+// stdioTransport returns a transport over the standard input and output. The SDK ends a session at the first
+// line that is not a message. This transport answers such a line with an error, and reads the next one.
 func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
 	w := &lockedWriter{w: out, asked: make(map[string]bool), idle: make(chan struct{}, 1)}
 	r, pipe := io.Pipe()
@@ -36,19 +36,19 @@ func stdioTransport(in io.Reader, out io.Writer) *mcp.IOTransport {
 	return &mcp.IOTransport{Reader: r, Writer: w}
 }
 
-// drainTime is how long requests that came before the end of the input may take: a client that has
+// drainTime is the longest time that requests may take after the end of the input: a client that has
 // ended does not wait for answers.
 const drainTime = 10 * time.Second
 
-// lockedWriter writes one message at a time, and knows which requests have no answer yet.
+// A lockedWriter writes one message at a time, and records the requests without an answer.
 type lockedWriter struct {
 	mu    sync.Mutex
 	w     io.Writer
-	asked map[string]bool // by the id
+	asked map[string]bool // the ids of requests without an answer
 	idle  chan struct{}   // has a value after an answer
 }
 
-// A header is what tells requests, answers and notices apart.
+// A header has the fields of a message by which requests, answers and notifications differ.
 type header struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -70,13 +70,13 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// got notes a request of the client.
+// got records a request of the client, or that the client has cancelled one.
 func (l *lockedWriter) got(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	var h header
-	_ = json.Unmarshal(line, &h) // params may be a list: then it is not cancelled
+	_ = json.Unmarshal(line, &h) // it fails if params is a list, which is no cancellation
 
 	switch {
 	case h.Method == "notifications/cancelled":
@@ -86,7 +86,7 @@ func (l *lockedWriter) got(line []byte) {
 	}
 }
 
-// answered is called with mu held.
+// answered records the answer to a request. The caller holds mu.
 func (l *lockedWriter) answered(id json.RawMessage) {
 	delete(l.asked, string(id))
 	select {
@@ -115,7 +115,8 @@ func (l *lockedWriter) drain() {
 	}
 }
 
-func (l *lockedWriter) Close() error { return nil } // of the process
+// Close implements io.WriteCloser. The process keeps its standard output.
+func (l *lockedWriter) Close() error { return nil }
 
 // passMessages passes on each line that is a message, and answers the others.
 func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {

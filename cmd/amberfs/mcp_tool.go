@@ -35,14 +35,14 @@ func annotations(e service.Effect) *mcp.ToolAnnotations {
 	}
 }
 
-// common are the arguments that do not belong to the operation.
+// common has the arguments of a tool that are not arguments of its operation.
 type common struct {
 	Workspace string `json:"workspace,omitempty" jsonschema:"the fork to work in, NAME or FORK/FORK"`
 	Format    string `json:"format,omitempty" jsonschema:"text or json"`
 	paging
 }
 
-// common lists the arguments that the tool takes besides.
+// common returns the names of the arguments in common that the tool takes.
 func (t *tool) common(set int) []string {
 	switch {
 	case t.anywhere:
@@ -59,7 +59,7 @@ func (t *tool) common(set int) []string {
 // the tool gives them.
 type input struct {
 	args  reflect.Type
-	index [][]int // of each argument in the arguments of the operation; after the first own ones, in common
+	index [][]int // for each argument, its field in the arguments of the operation; after the first own ones, in common
 	own   int
 }
 
@@ -113,7 +113,7 @@ func (in *input) decode(object []byte, preset any) (_ any, c common, err error) 
 
 		to = to.FieldByIndex(at)
 		switch {
-		case v.IsZero(): // to may have a preset
+		case v.IsZero(): // the preset stays
 		case v.Type() != to.Type():
 			to.Set(reflect.Append(to, v))
 		default:
@@ -132,7 +132,7 @@ func decodeArguments(object []byte, into any) error {
 	return nil
 }
 
-// mustSchema describes a type that is known when the program is built.
+// mustSchema returns the schema of a type. It panics if there is none, which a test would find.
 func mustSchema(t reflect.Type) *jsonschema.Schema {
 	s, err := service.Schema(t)
 	if err != nil {
@@ -141,7 +141,7 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// outline is a schema of results that names the fields that each has, and no more: the list
+// outline returns a schema of results that has only the names of required fields: the list
 // of tools is part of each session of a model, so it must be short.
 func outline(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: s.Type, Required: s.Required}
@@ -163,7 +163,7 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 		if err == nil {
 			text, result, err = do(ctx, object, func(message string, done, total int) {
 				if token := r.Params.GetProgressToken(); token != nil {
-					_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // the client may be gone
+					_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // it fails if the client has ended
 						ProgressToken: token, Message: message, Progress: float64(done), Total: float64(total)})
 				}
 			})
@@ -247,7 +247,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 	})
 }
 
-// call asks for the operation of a tool in a fork of the server's workspace, or in that
+// call calls the operation of a tool in a fork of the server's workspace, or in the workspace
 // itself. The result is a pointer to the operation's type of results, to a text, or to a
 // list of events.
 func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any, notify notifier) (any, error) {
@@ -298,7 +298,7 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any
 	return result, nil
 }
 
-// place is where a fork of the server's workspace is, or that itself.
+// place returns the location of a fork of the server's workspace, or of the workspace itself for "".
 func (m *mcpServer) place(workspace string) (locate.Location, error) {
 	p, err := m.a.location()
 	if err != nil || workspace == "" {
@@ -341,7 +341,7 @@ func relative(p locate.Location, args any) (_ any, err error) {
 	return out.Interface(), err
 }
 
-// toolError is an error without hints about commands, which a tool's caller cannot run.
+// toolError returns an error without hints about commands, which the caller of a tool cannot run.
 func toolError(err error) error {
 	e := *errs.ErrorOf(err)
 	e.Msg, _, _ = strings.Cut(e.Msg, "; see .snapshots/list or `amberfs list`")

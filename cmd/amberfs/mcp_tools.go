@@ -27,14 +27,14 @@ type tool struct {
 	preset any // the type of its arguments, with those that every call has
 	form   service.Form
 	out    reflect.Type
-	pages  bool // its text is given a part at a time; else the structured content is the result
-	// anywhere: it needs no workspace.
+	pages  bool // the text is returned in parts; without it, the structured content is the result
+	// anywhere is set if the tool needs no workspace.
 	anywhere bool
 	// own does the work of a tool that is not an operation.
 	own func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error)
 }
 
-// tools are made of the rows of the operations, and of ownTools.
+// tools returns the tools of the rows of operations, and ownTools.
 func tools() []*tool {
 	var out []*tool
 	for _, o := range service.Ops() {
@@ -60,26 +60,26 @@ func tools() []*tool {
 var ownTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"run_list"}, Title: "List runs",
 		About: "List the runs of amberfs run, of the directory of this server: name, directory, state, changed files and size."},
-		effect: service.Reads, anywhere: true, preset: runListArgs{}, out: reflect.TypeFor[runList](),
+		effect: service.Reads, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[runList](),
 		form: service.Rows(func(l *runList) [][]string { return runRows(l.Runs, nil) }), own: listRunsTool},
 	{Tool: service.Tool{Names: [3]string{"run_apply"}, Title: "Apply a run",
 		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs merge no_ignore dry_run"},
-		effect: service.Destroys, anywhere: true, preset: runApplyArgs{}, out: reflect.TypeFor[hostdir.Applied](),
+		effect: service.Destroys, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[hostdir.Applied](),
 		form: service.Lines(func(d *hostdir.Applied) string { d.Paths = shorten(d.Paths); return (&app{}).appliedLines(d) }), own: applyRunTool},
 	{Tool: service.Tool{Names: [3]string{"run_remove"}, Title: "Remove a run", About: "Remove a run. For a day, the user can have it back.", Args: "name"},
-		effect: service.Destroys, anywhere: true, preset: runRemoveArgs{}, out: reflect.TypeFor[runs.Run](),
+		effect: service.Destroys, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[runs.Run](),
 		form: service.Lines(func(r *runs.Run) string { return "run " + r.Name + " removed" }), own: removeRunTool},
 	{Tool: service.Tool{Names: [3]string{"snapshot_bisect"}, Title: "Find what broke",
 		About: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		Args:  "good bad command jobs repeat timeout trust_ends kind labels by"},
-		effect: service.Executes, preset: bisectArgs{}, out: reflect.TypeFor[bisected](), form: service.Lines(bisectedText),
+		effect: service.Executes, preset: bisectArgs{}, out: reflect.TypeFor[bisectResult](), form: service.Lines(bisectedText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
 		}},
 	{Tool: service.Tool{Names: [3]string{"workspace_explore"}, Title: "Try a command in several forks",
 		About: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		Args:  "attempts command jobs check score merge timeout"},
-		effect: service.Executes, preset: exploreArgs{}, out: reflect.TypeFor[explored](), form: service.Lines(exploredText),
+		effect: service.Executes, preset: exploreArgs{}, out: reflect.TypeFor[exploreResult](), form: service.Lines(exploredText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			ended := 0
 			return a.explore(ctx, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
@@ -91,7 +91,7 @@ var ownTools = []tool{
 		}},
 }
 
-// inJSON returns the result of an operation as the format json has it. The lines of a text are a list.
+// inJSON returns the result of an operation in the format json. A text becomes a list of lines.
 func (t *tool) inJSON(result any) (string, error) {
 	if t.op.Output == service.Text {
 		result = strings.Split(*result.(*string), "\n")
@@ -105,7 +105,7 @@ func (t *tool) inJSON(result any) (string, error) {
 
 const maxListed = 100
 
-// shorten bounds a list; the count beside it says how many there are.
+// shorten cuts a list to maxListed elements. A result also has the number of all elements.
 func shorten[T any](list []T) []T { return list[:min(len(list), maxListed)] }
 
 // The set "workspace:NAME" has three tools. A ref that one of them returns is a snapshot
@@ -172,7 +172,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 	})
 }
 
-// capture returns the ref of the present state of the workspace at a place, or of its
+// capture returns the ref of the present state of the workspace at a location, or of its
 // snapshot.
 func (m *mcpServer) capture(ctx context.Context, p locate.Location, name string) (newRef, error) {
 	made := info.Info{Name: name}
@@ -183,12 +183,12 @@ func (m *mcpServer) capture(ctx context.Context, p locate.Location, name string)
 	return newRef{Ref: made.Name}, err
 }
 
-// branch makes a workspace out of a state of the workspace at a place.
+// branch makes a workspace of a state of the workspace at a location.
 func (m *mcpServer) branch(ctx context.Context, p locate.Location, workspace, state string) (newRef, error) {
 	for n := 1; ; n++ {
 		var made service.Forked
 		err := m.a.ask(ctx, p, snapshot.ForkOptions{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
-		if errs.ScriptKind(err) != errs.Exist { // else the name is in use
+		if errs.ScriptKind(err) != errs.Exist { // the next name is tried if this one is in use
 			return newRef{Ref: made.Name, Path: made.Path}, err
 		}
 	}

@@ -112,7 +112,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	return cmd
 }
 
-// addFlag adds a flag that sets a field of the arguments, or none.
+// addFlag adds a flag. It sets a field of the arguments, unless it is a flag for Command.Call.
 func (a *app) addFlag(cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, of, value := f.Parts()
 	at := service.FieldNamed(args, of)
@@ -149,7 +149,7 @@ func (a *app) addFlag(cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	}
 }
 
-// given returns the command line of a command. A number is at least 1.
+// given returns the command line of a command. It fails if a number is less than 1.
 func (a *app) given(cmd *cobra.Command, argv []string) (g *service.Given, err error) {
 	g = &service.Given{Words: argv, Dash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), Read: a.readInput}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -170,7 +170,7 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 	return argv, nil
 }
 
-// orPath adds the hint of the command to the error of a snapshot that does not exist, if a word is a path.
+// orPath adds the command's hint for paths to the error about an unknown snapshot, if a word is a path.
 func (a *app) orPath(err error, c *service.Command, g *service.Given) error {
 	wd, werr := a.cwd()
 	if c.Path == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
@@ -210,7 +210,7 @@ func (f *presetFlag) Set(text string) (err error) {
 	return nil
 }
 
-// labelFlag adds the flag --label.
+// labelFlag adds the flag --label, which can be repeated.
 func labelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
 	cmd.Flags().Func("label", usage, func(text string) error {
 		k, v, ok := strings.Cut(text, "=")
@@ -237,7 +237,7 @@ func (l *pathList) Set(path string) error {
 	return nil
 }
 
-// completionOf says what completes the words of a command, see completions.
+// completionOf returns the kinds of the words of a command for completions.
 func completionOf(words service.Positional) (kinds string) {
 	for _, w := range words.Words() {
 		switch w.Field {

@@ -21,7 +21,7 @@ func (a *app) printf(format string, args ...any) {
 	fmt.Fprintf(a.stdout, format, args...)
 }
 
-// note prints something for a person beside the result.
+// note prints a remark on the standard error, unless the user wants errors only.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(format, args...), "\n\t"))
@@ -42,8 +42,8 @@ func (a *app) print(v any, text func()) error {
 	return nil
 }
 
-// printFailed prints v, which explains err if there is one, and returns the error that the
-// command ends with.
+// printFailed prints v, which has the details of err, and returns the error with which the
+// command ends. Without err, it is print.
 func (a *app) printFailed(v any, err error, text func()) error {
 	if perr := a.print(v, text); perr != nil {
 		return perr
@@ -58,13 +58,13 @@ func quote(p string) string { return gitquote.Readable(p) }
 
 func plural(n int, one, many string) string { return english.Plural(n, one, many) }
 
-// diffWriter writes a diff, on a terminal in colour and through a pager, which starts with the
+// A diffWriter writes a diff. On a terminal, it uses colours and a pager, which starts with the
 // first byte.
 type diffWriter struct {
 	a       *app
-	bar     *progress // is taken off the screen before; may be nil
+	bar     *progress // removed from the screen before the first byte; may be nil
 	w       io.Writer
-	colours *styles.Patch // that w is, or nil
+	colours *styles.Patch // w as a Patch; nil without colours
 	n       int64
 	refused bool
 }
@@ -90,7 +90,7 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// flush writes what has no newline yet.
+// flush writes an incomplete last line.
 func (d *diffWriter) flush() error {
 	if d.colours == nil {
 		return nil
@@ -98,7 +98,7 @@ func (d *diffWriter) flush() error {
 	return d.colours.Flush()
 }
 
-// printRows prints rows in columns on a terminal, else with tabs between them.
+// printRows prints rows, on a terminal in aligned columns, otherwise with tabs between the columns.
 func (a *app) printRows(rows [][]string) {
 	if isTerminal(a.stdout) || a.closePager != nil {
 		printTable(a.stdout, rows)
@@ -107,12 +107,12 @@ func (a *app) printRows(rows [][]string) {
 	a.printf("%s", service.JoinRows(rows, "\t"))
 }
 
-// printTable prints rows in columns as wide as they need to be.
+// printTable prints rows in aligned columns.
 func printTable(w io.Writer, rows [][]string) {
 	fmt.Fprint(w, service.Columns(rows))
 }
 
-// maxPrinted is how many paths are listed without -v; more are counted.
+// maxPrinted is the number of paths that are listed without -v. Further ones are counted.
 const maxPrinted = 20
 
 func (a *app) listed(paths []graft.PathChange) []graft.PathChange {

@@ -16,13 +16,13 @@ const (
 	sideWorkspace = "workspace"
 )
 
-// preferValue is the value of --prefer, which names the side of a conflict that is taken.
+// preferValue is the flag --prefer, which selects a side of conflicts by its name.
 type preferValue struct {
 	ours, theirs           *bool
 	oursNames, theirsNames []string
 }
 
-// addPrefer gives a command --prefer beside --ours and --theirs. Ours is the side that is written.
+// addPrefer gives a command --prefer besides --ours and --theirs. Ours is the side that is written.
 func addPrefer(cmd *cobra.Command, ours, theirs *bool, oursNames, theirsNames []string) {
 	p := &preferValue{ours, theirs, oursNames, theirsNames}
 	cmd.Flags().Var(p, "prefer", "the same by the name of the `SIDE`: "+strings.Join(oursNames, " or ")+" (ours), "+strings.Join(theirsNames, " or ")+" (theirs)")

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// progress shows long work on a terminal, once it has taken half a second.
+// progress shows the progress of long work on a terminal, after progressAfter.
 type progress struct {
 	on     bool
 	screen *screen
@@ -25,7 +25,7 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 	what  string
 	total int64
-	files int64 // that are expected, 0 if unknown
+	files int64 // the expected number of files, 0 if it is unknown
 }
 
 const progressAfter = 500 * time.Millisecond
@@ -34,7 +34,7 @@ func (a *app) newProgress() *progress {
 	return &progress{screen: a.screen, on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
 }
 
-// expect counts the files of a directory in the background, for the remaining time.
+// expect counts the files of a directory in the background, to estimate the remaining time.
 func (p *progress) expect(dir string) {
 	if !p.on || dir == "" {
 		return
@@ -89,7 +89,7 @@ func (p *progress) show(m service.Progress) {
 		p.bar.Describe(m.What + " " + service.BytesText(m.Bytes) + ", " + m.Unit)
 	}
 
-	// An error here means that the terminal is gone; the work goes on.
+	// It fails if the terminal has ended. The work continues.
 	_ = p.bar.Set64(m.Done)
 }
 
@@ -108,7 +108,7 @@ func (p *progress) done() {
 	p.clear()
 }
 
-// counter shows how many bytes were written to it, of total if that is known.
+// counter returns a writer that shows the number of bytes written to it, of total unless that is 0.
 func (p *progress) counter(what string, total int64) io.Writer {
 	shown := service.Progress{What: what, Total: total, Unit: "bytes"}
 	return writerFunc(func(b []byte) (int, error) {
@@ -130,7 +130,7 @@ func newBar(m service.Progress) *progressbar.ProgressBar {
 		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionFullWidth(),
-		progressbar.OptionSetSpinnerChangeInterval(0), // else a goroutine draws, also after Clear
+		progressbar.OptionSetSpinnerChangeInterval(0), // otherwise a goroutine draws, even after Clear
 	}
 	if total > 0 {
 		o = append(o, progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))

@@ -23,22 +23,30 @@ import (
 )
 
 // end prints what the program changed, and applies it if the user wants that. It returns an error
-// if something was not applied. What an interrupted program left is not applied without asking.
+// if some changes were not applied. Changes of an interrupted program are applied only after a question.
 func (k *kept) end(interrupted bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
-	a := k.a
-	if r, err := runs.Named(ctx, k.store, k.name, a.command); err != nil {
+	if r, err := runs.Named(ctx, k.store, k.name, k.a.command); err != nil {
 		return err
 	} else if r.State == service.RunRunning {
-		return k.goesOn()
+		return k.leaveRunning()
 	}
 
-	if err := k.mark(ctx, service.RunKept); err != nil {
+	if err := k.each(func(m *kept) error { return m.mark(ctx, service.RunKept) }); err != nil {
 		return err
 	}
+	if len(k.also) > 0 {
+		return k.endAll(ctx, interrupted)
+	}
 
+	return k.endOne(ctx, interrupted)
+}
+
+// endOne is end for a run of one directory.
+func (k *kept) endOne(ctx context.Context, interrupted bool) error {
+	a := k.a
 	fork, err := k.open(ctx, k.name)
 	if err != nil {
 		return err
@@ -54,7 +62,7 @@ func (k *kept) end(interrupted bool) error {
 	if same, err := gitbridge.Unchanged(ctx, ch.Source, ch.Base, ch.Now, true); err != nil {
 		return err
 	} else if same {
-		return k.goes(ctx)
+		return k.removeUnchanged(ctx)
 	}
 
 	in, err := sandbox.Join(ctx, k.store, k.name, a.starter(nil, nil)) // until the question is answered
@@ -100,7 +108,7 @@ func (k *kept) end(interrupted bool) error {
 	return err
 }
 
-// noteOutside says that the directory itself was changed during the run.
+// noteOutside notes that the directory itself was changed during the run.
 func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
 	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{}) // a conflict counts too
 	if n := done.Changed + len(done.Conflicts); n > 0 {
@@ -108,8 +116,8 @@ func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
 	}
 }
 
-// goesOn says that another program is in the run. Its last one applies or removes it.
-func (k *kept) goesOn() error {
+// leaveRunning notes that another program is in the run. The end of the last program applies or removes the run.
+func (k *kept) leaveRunning() error {
 	k.a.say("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
 	if k.apply != "" {
 		return errs.Fail(errs.Busy, "nothing was applied: another program is in the run %s", k.name)
@@ -117,22 +125,22 @@ func (k *kept) goesOn() error {
 	return nil
 }
 
-// goes removes a run in which nothing changed.
-func (k *kept) goes(ctx context.Context) error {
-	err := k.drop(ctx)
-	if errs.ScriptKind(err) == errs.Busy {
-		return k.goesOn()
+// removeUnchanged removes a run in which nothing changed.
+func (k *kept) removeUnchanged(ctx context.Context) error {
+	if err := k.drop(ctx); errs.ScriptKind(err) == errs.Busy {
+		return k.leaveRunning()
+	} else if err != nil {
+		return err
 	}
-	if err == nil && k.a.json && k.apply != "" {
+	if k.a.json && k.apply != "" {
 		return k.a.printJSON(hostdir.NothingApplied(k.dir))
 	}
-	if err == nil {
-		k.a.note("nothing changed: the run %s is removed", k.name)
-	}
 
-	return err
+	k.a.note("nothing changed: the run %s is removed", k.name)
+	return nil
 }
 
+// drop deletes a run, and sets k.empty if it was the last one in the store.
 func (k *kept) drop(ctx context.Context) error {
 	main, err := k.open(ctx, "")
 	if err != nil {
@@ -169,7 +177,7 @@ func (k *kept) say(ctx context.Context, ch *client.Changes) error {
 	return nil
 }
 
-// commands prints a text, and the commands that come next.
+// commands prints a text, and the commands to use next.
 func (k *kept) commands(text string) {
 	in := ""
 	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
@@ -183,17 +191,17 @@ func (k *kept) commands(text string) {
 		"\n\tdiscard it: amberfs runs rm " + k.name)
 }
 
-// began is the state of a workspace before a program runs in it.
-type began struct {
+// A stateBefore is the state of a workspace before a program runs in it.
+type stateBefore struct {
 	a       *app
 	c       sandbox.Config
 	client  *client.Client
 	changes *client.Changes
 }
 
-// begin reads the state of the workspace of a run in a store. Without it, end counts no changes.
-func (a *app) begin(ctx context.Context, c sandbox.Config) *began {
-	b := &began{a: a, c: c}
+// begin opens the present state of the workspace of a run in a STORE. After an error, end does not count changes.
+func (a *app) begin(ctx context.Context, c sandbox.Config) *stateBefore {
+	b := &stateBefore{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)
 	if b.client, _ = client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}); b.client != nil {
 		b.changes, _ = b.client.Changes(ctx, "")
@@ -201,7 +209,7 @@ func (a *app) begin(ctx context.Context, c sandbox.Config) *began {
 	return b
 }
 
-func (b *began) close() {
+func (b *stateBefore) close() {
 	if b != nil && b.changes != nil {
 		b.changes.Close()
 		b.changes = nil
@@ -212,8 +220,8 @@ func (b *began) close() {
 	}
 }
 
-// end prints what the program changed, and where it is kept.
-func (b *began) end(ctx context.Context) {
+// end prints how many files the program changed, and where the changes are kept.
+func (b *stateBefore) end(ctx context.Context) {
 	if b.changes == nil {
 		return
 	}

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"os/signal"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
@@ -16,13 +13,12 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// addAlso adds the directories of --also: DIR, or DIR:ro for one that is only read.
+// addAlso adds the directories of --also: DIR, or DIR:ro for a directory that is only read.
 func (k *kept) addAlso(dirs []string) error {
 	for _, given := range dirs {
 		name, readOnly := strings.CutSuffix(given, ":ro")
@@ -41,7 +37,7 @@ func (k *kept) addAlso(dirs []string) error {
 	return nil
 }
 
-// findMembers adds the other directories of a run that goes on.
+// findMembers adds the other directories of a run that is resumed.
 func (k *kept) findMembers(ctx context.Context) error {
 	if !runs.HasGroups(k.store) {
 		return nil
@@ -64,7 +60,7 @@ func (k *kept) findMembers(ctx context.Context) error {
 	return err
 }
 
-// apart fails if one directory of the run is in another, which would hide it.
+// apart fails if one directory of the run is in another one, whose mount would hide it.
 func (k *kept) apart() error {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -91,7 +87,7 @@ func (k *kept) apart() error {
 	return nil
 }
 
-// places are the other directories of the run, in the order of k.also and k.reads.
+// places returns the other directories of the run, in the order of k.also and k.reads.
 func (k *kept) places() (out []sandbox.Also) {
 	for _, m := range k.also {
 		out = append(out, sandbox.Also{Store: m.store, Dir: m.dir})
@@ -111,8 +107,8 @@ func (k *kept) each(fn func(*kept) error) error {
 	return all
 }
 
-// beginAll is begin for all directories. The runs of the others are called as the first, with the name of
-// the directory. If one cannot begin, none does.
+// beginAll is begin for all directories. The runs of the other directories have the name of the first, with the name
+// of the directory added. If one cannot begin, all are deleted.
 func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 	if err := k.begin(ctx, c); err != nil || len(c.Also) == 0 {
 		return err
@@ -147,20 +143,8 @@ func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 }
 
 // endAll is end for a run of several directories.
-func (k *kept) endAll(interrupted bool) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
-	defer stop()
-
+func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 	a := k.a
-	if r, err := runs.Named(ctx, k.store, k.name, a.command); err != nil {
-		return err
-	} else if r.State == service.RunRunning {
-		return k.goesOn()
-	}
-	if err := k.each(func(m *kept) error { return m.mark(ctx, service.RunKept) }); err != nil {
-		return err
-	}
-
 	parts, err := k.openAll(ctx)
 	defer parts.close()
 	if err != nil {
@@ -170,7 +154,7 @@ func (k *kept) endAll(interrupted bool) error {
 	if same, err := parts.unchanged(ctx); err != nil {
 		return err
 	} else if same {
-		return k.each(func(m *kept) error { return m.goes(ctx) })
+		return k.each(func(m *kept) error { return m.removeUnchanged(ctx) })
 	}
 
 	if interrupted && k.apply == applyYes {

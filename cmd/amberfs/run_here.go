@@ -19,7 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// runHere runs a program in the workspace that the command stands in, or in a fork of it.
+// runHere runs a program in the workspace of the working directory, or in a fork of it.
 func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, from string) error {
 	dir, err := a.cwd()
 	if err != nil {
@@ -38,7 +38,7 @@ func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, 
 		return err
 	}
 
-	runtime.LockOSThread() // for good: it starts nothing with rights any more
+	runtime.LockOSThread() // until the end: the thread has given up its rights
 	var cmd *exec.Cmd
 	ready := func() {}
 	if c.Root {
@@ -68,8 +68,8 @@ func (a *app) askIn(ctx context.Context, p locate.Location, fork string, args, r
 	return a.ask(ctx, p, args, result)
 }
 
-// prepare does what comes before the program of a run: it creates the fork, from a
-// snapshot if it is named, and registers the actor.
+// prepare prepares the program of a run: it creates the fork, of the snapshot from if that
+// is not "", and registers the actor.
 func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config, from string) error {
 	if c.Fork != "" {
 		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from, Hide: c.Hide, HideEmpty: c.HideEmpty, ReadOnly: c.ReadOnly}, nil)
@@ -110,11 +110,11 @@ func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config,
 	return err
 }
 
-// lookOfRun is the name under which a run looks what its program changed.
+// lookOfRun returns the value of service.Changed.Look for this run.
 func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
 
-// atEnd reports what the program of a run changed, and takes the snapshot that is asked for. A signal
-// that ended the program does not cancel it.
+// atEnd reports what the program of a run changed, and takes the snapshot of --snapshot-after. A signal
+// that ended the program does not interrupt it.
 func (a *app) atEnd(ctx context.Context, p locate.Location, c sandbox.Config) error {
 	ctx = context.WithoutCancel(ctx)
 	if c.Report {
@@ -132,10 +132,10 @@ func (a *app) atEnd(ctx context.Context, p locate.Location, c sandbox.Config) er
 	}
 
 	var made info.Info
-	err := a.askIn(ctx, p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made)
-	if err == nil {
-		a.note("snapshot %s created: %s", made.Name, made.ID)
+	if err := a.askIn(ctx, p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made); err != nil {
+		return err
 	}
 
-	return err
+	a.note("snapshot %s created: %s", made.Name, made.ID)
+	return nil
 }

@@ -29,15 +29,15 @@ type kept struct {
 	a       *app
 	dir     string
 	store   string
-	name    string // "" is a new name or, if resume is set, that of the newest run
+	name    string // "" for a new name or, if resume is set, for the newest run
 	resume  bool
 	apply   string // "", applyAsk or applyYes
 	command []string
-	sides   service.Refresh // with resume: which side of conflicts is taken
-	filled  bool            // the store was made for this run, so it has what the directory has
+	sides   service.Refresh // with resume: the side of conflicts that is taken
+	filled  bool            // the store was made for this run, so it has the directory's present state
 	empty   bool            // no run is left in the store
-	also    []*kept         // its runs of other directories
-	reads   []string        // other directories, which are only read
+	also    []*kept         // the runs of the other directories
+	reads   []string        // other directories that are only read
 
 	restrict *restrictions        // of the command line, for all directories
 	forked   snapshot.ForkOptions // the restrictions of this directory
@@ -142,13 +142,13 @@ func (k *kept) fill(ctx context.Context) error {
 	return nil
 }
 
-// after is what follows the end of the program. ended is the error of an apply, which the program's own
-// status comes before.
+// after is called after the end of the program. ended is the error of an apply. The command ends with the program's
+// status rather than with that error.
 func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (ended, err error) {
 	switch {
 	case !e.Started && !k.resume:
 		return nil, k.each(func(m *kept) error { return m.drop(ctx) })
-	case !e.Served: // which was reported
+	case !e.Served: // Outer has reported it
 		k.a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 		return nil, nil
 	case !e.Started:
@@ -159,10 +159,6 @@ func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (en
 	if err := k.a.atEnd(ctx, k.location(), c); err != nil {
 		return nil, err
 	}
-	if len(k.also) > 0 {
-		return k.endAll(e.Interrupted), nil
-	}
-
 	return k.end(e.Interrupted), nil
 }
 
@@ -174,7 +170,7 @@ func (k *kept) open(ctx context.Context, fork string) (*client.Client, error) {
 	return client.Open(ctx, client.Target{Store: k.store, Workspace: fork, Command: k.a.command})
 }
 
-// begin brings the store up to what the directory has, and makes the fork or refreshes it.
+// begin makes the fork of a new run from the directory's present state, or refreshes the fork of a resumed run.
 func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 	main, err := k.open(ctx, "")
 	if err != nil {
@@ -183,7 +179,7 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 	defer main.Close()
 
 	if from, err := storedir.FilledFrom(k.store); err == nil && from == "" {
-		k.empty = true // another run ended between, and the daemon made an empty store
+		k.empty = true // another run has removed the store, and the daemon made an empty one
 		return errs.Fail(errs.Busy, "another run removed the copy of %s while this one began", quote(k.dir)).WithHint("run it again")
 	}
 
@@ -251,11 +247,11 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 			continue
 		}
 
-		names = append(names, k.name) // another run began meanwhile, or one of another directory has it
+		names = append(names, k.name) // a run that began at the same time, or one of another directory, has the name
 	}
 }
 
-// takeFrom takes the name of the run back from another store, if that has no such run any more.
+// takeFrom frees the name of the run, which another store has taken, if that store has no run of the name any more.
 func (k *kept) takeFrom(ctx context.Context, owner string) error {
 	return k.a.runs().OnStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.Dir(owner)
@@ -318,34 +314,27 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	return err
 }
 
-// noteEarlier counts the other runs that are not applied.
+// noteEarlier notes how many other runs are not applied, and their bytes.
 func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.Run) {
-	n := 0
-	for _, r := range all {
-		if r.State == service.RunKept && r.Name != k.name {
-			n++
-		}
-	}
-	if n == 0 {
+	earlier := slices.DeleteFunc(slices.Clone(all), func(r runs.Run) bool { return r.State != service.RunKept || r.Name == k.name })
+	if len(earlier) == 0 {
 		return
 	}
 
 	bytes := int64(0)
-	for _, r := range runs.Sizes(ctx, main, all) {
-		if r.State == service.RunKept && r.Name != k.name {
-			bytes += r.Bytes
-		}
+	for _, r := range runs.Sizes(ctx, main, earlier) {
+		bytes += r.Bytes
 	}
 
 	are := "runs are"
-	if n == 1 {
+	if len(earlier) == 1 {
 		are = "run is"
 	}
 
-	k.a.note("%d earlier %s not applied, %s: amberfs runs", n, are, service.BytesText(bytes))
+	k.a.note("%d earlier %s not applied, %s: amberfs runs", len(earlier), are, service.BytesText(bytes))
 }
 
-// mark takes a snapshot of the run that says in which state it is.
+// mark takes a snapshot in the run that has the state of the run.
 func (k *kept) mark(ctx context.Context, state string) error {
 	return runs.Mark(ctx, k.a.command, k.store, k.name, k.commandText(), state)
 }
@@ -359,7 +348,7 @@ func (k *kept) commandText() string {
 	return text
 }
 
-// resumeRun goes on with a run. Its name may be the one argument before "--".
+// resumeRun resumes a run. Its name may be the only argument before "--".
 func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir string, names []string) error {
 	k.name, k.resume, c.Store = strings.Join(names, ""), true, ""
 	if c.Fork != "" {

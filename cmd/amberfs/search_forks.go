@@ -30,14 +30,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// searchForks are the forks that bisect or explore work in. A process beside the command
-// discards those that are left when the command ends.
+// searchForks are the forks in which bisect or explore runs commands. A second process, the janitor,
+// discards the forks that are left when the command ends.
 type searchForks struct {
 	a      *app
 	p      locate.Location
 	root   string
-	prefix string // of their names
-	kept   io.WriteCloser
+	prefix string         // of the names of the forks
+	kept   io.WriteCloser // the standard input of the janitor, which reads the names of forks to keep
 	end    func()
 }
 
@@ -67,10 +67,11 @@ func newSearchForks(a *app, p locate.Location, what string) (_ *searchForks, err
 
 func (f *searchForks) keep(name string) { fmt.Fprintln(f.kept, name) }
 
+// janitor is the name of the hidden command discardForks.
 const janitor = "discard-forks"
 
-// discardForks waits for the end of a command whose forks have names with a prefix, and
-// discards them, but for those that its standard input names.
+// discardForks waits for the end of a command, which ends its standard input. Then it discards the forks of the
+// command, whose names begin with argv[1], except for those that the standard input has named.
 func (a *app) discardForks(ctx context.Context, argv []string) error {
 	a.dir = argv[0]
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
@@ -101,7 +102,7 @@ func (f *searchForks) new(ctx context.Context, number, from string) (string, err
 	return name, f.ask(ctx, snapshot.ForkOptions{Name: name, Snapshot: from}, nil)
 }
 
-// discard is done even if the command is interrupted.
+// discard deletes a fork, even if the command is interrupted.
 func (f *searchForks) discard(ctx context.Context, name string) error {
 	return f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Forget: true, Force: true}, nil)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// settle calls merge, which changes ours. If conflicts refuse it, it asks at a terminal what becomes of
-// them, and calls merge again with the answers, by path. Without a terminal the merge stays refused.
+// settle calls merge, which changes ours. If merge fails with conflicts, settle asks at a terminal how to decide
+// them, and calls merge again with the answers, by path. Without a terminal it returns the error of merge.
 func (a *app) settle(ctx context.Context, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
 	q := question.ForMerge(a.terminal(), ours, theirs)
 	var rules map[string]threeway.Rule
@@ -33,7 +33,7 @@ func (a *app) settle(ctx context.Context, ours, theirs string, merge func(map[st
 	}
 }
 
-// askSettled asks for an operation. If that is the merge of a fork, it asks the user about conflicts.
+// askSettled calls an operation. If it is the merge of a fork, it asks the user about conflicts.
 func (a *app) askSettled(ctx context.Context, p locate.Location, args, result any) error {
 	m, is := args.(snapshot.MergeOptions)
 	if !is {
@@ -50,5 +50,5 @@ func (a *app) askSettled(ctx context.Context, p locate.Location, args, result an
 	})
 }
 
-// settles reports whether conflicts are asked about.
+// settles reports whether the user is asked about conflicts.
 func (a *app) settles() bool { return a.asks() && !a.json }

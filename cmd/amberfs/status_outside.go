@@ -23,7 +23,7 @@ func (a *app) status(ctx context.Context) error {
 	return a.showOp(ctx, p, service.GetStatus{}, &service.Command{}, &service.Given{})
 }
 
-// statusOutside prints the runs, mounts and stores of a directory outside of a mount, and the commands that
+// statusOutside prints the runs, mounts and stores of a directory outside of a mount, and useful next commands.
 // come next.
 func (a *app) statusOutside(ctx context.Context) error {
 	dir, err := a.cwd()
@@ -40,7 +40,7 @@ func (a *app) statusOutside(ctx context.Context) error {
 	return a.print(d, func() { printTable(a.stdout, directoryRows(d)) })
 }
 
-// nextSteps are the commands that come next in a directory, the most useful first.
+// nextSteps returns the next commands that are useful in a directory, the most useful first.
 func nextSteps(d *here.Directory) (steps []here.Step) {
 	add := func(command, does string) { steps = append(steps, here.Step{Command: command, Does: does}) }
 
@@ -86,7 +86,7 @@ func nextSteps(d *here.Directory) (steps []here.Step) {
 	return steps
 }
 
-// directoryRows are what statusOutside prints.
+// directoryRows returns the rows that statusOutside prints.
 func directoryRows(d *here.Directory) [][]string {
 	rows := [][]string{{"directory", quote(d.Dir) + ", outside of a mount"}}
 	add := func(name, text string) { rows = append(rows, []string{name, text}) }

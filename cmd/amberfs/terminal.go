@@ -17,7 +17,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
 	"github.com/amberfs/amberfs/internal/env"
-	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // output is the standard output or the standard error. On a terminal or a pager it escapes all
@@ -25,16 +24,16 @@ import (
 // may contain others. Otherwise it writes text unchanged.
 type output struct {
 	io.Writer
-	person bool    // a person reads it
-	screen *screen // that is written on, nil for none
-	rest   []byte  // of a character that came in part
+	person bool    // it is a terminal or a pager
+	screen *screen // the terminal that it writes to, nil for none
+	rest   []byte  // the beginning of an incomplete character
 	err    error   // the first one, such as a full disk
 }
 
-// screen is the terminal of both outputs.
+// screen is the terminal, which both outputs share.
 type screen struct {
 	mu  sync.Mutex
-	bar *progress // that is on it, or nil
+	bar *progress // the bar on the screen, or nil
 }
 
 func newOutput(w io.Writer, s *screen) *output {
@@ -83,7 +82,7 @@ func (o *output) failed(err error) {
 	}
 }
 
-// flush writes the rest of an incomplete character.
+// flush writes the beginning of an incomplete character.
 func (o *output) flush() {
 	if len(o.rest) > 0 {
 		_, err := io.WriteString(o.Writer, styles.ForTerminal(string(o.rest)))
@@ -92,14 +91,14 @@ func (o *output) flush() {
 	}
 }
 
-// hideBar takes the bar of progress off the screen while something is written.
+// hideBar removes the progress bar from the screen until unlock is called.
 func (s *screen) hideBar() (unlock func()) {
 	s.mu.Lock()
 
 	if p := s.bar; p != nil {
 		p.mu.Lock()
 		if p.bar != nil {
-			_ = p.bar.Clear() // the terminal is gone, or it is drawn again
+			_ = p.bar.Clear() // it fails if the terminal has ended
 		}
 
 		return func() {
@@ -124,10 +123,10 @@ func terminal(f any) *os.File {
 	return nil
 }
 
-// asks reports whether a user can be asked.
+// asks reports whether the user can be asked.
 func (a *app) asks() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
-// terminal is where a user is asked: beside the standard output.
+// terminal returns the terminal for questions, which are written to the standard error.
 func (a *app) terminal() question.Terminal {
 	to := *a
 	to.stdout, to.json = a.stderr, false
@@ -137,7 +136,7 @@ func (a *app) terminal() question.Terminal {
 			out := &diffWriter{a: &to}
 			err = errors.Join(write(out), out.flush())
 			to.closeOutput()
-			if out.refused { // the pager has ended
+			if out.refused { // the user has ended the pager
 				err = nil
 			}
 
@@ -150,7 +149,7 @@ func (a *app) terminal() question.Terminal {
 	}
 }
 
-// color says whether to colour the standard output (https://no-color.org).
+// color reports whether to color the standard output (https://no-color.org).
 func (a *app) color() bool {
 	if env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
 		return false
@@ -163,7 +162,7 @@ func (a *app) width() int {
 	return w
 }
 
-// sizeOf is the size of a terminal, 80 × 24 if it is unknown.
+// sizeOf returns the size of a terminal, 80 × 24 if it is unknown.
 func sizeOf(f any) (width, height int) {
 	width, height = 80, 24
 
@@ -222,7 +221,7 @@ func (a *app) usePager() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer r.Close() // then a write ends with EPIPE
+		defer r.Close() // after that, writes fail with EPIPE
 
 		if cmd.Wait() == nil {
 			return
@@ -230,18 +229,18 @@ func (a *app) usePager() {
 
 		unread, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
 		if err != nil || int64(unread) < pipe.n.Load() {
-			return // a person has ended it
+			return // the user has ended the pager
 		}
 
 		a.note("the pager %q failed", name)
-		_, _ = io.Copy(terminal(out), r) // its error is that of a terminal that is gone
+		_, _ = io.Copy(terminal(out), r) // it fails if the terminal has ended
 	}()
 
 	a.stdout = paged
 	a.closePager = func() {
 		paged.flush()
 		w.Close()
-		<-ended // its status says nothing: a person may quit at the first page
+		<-ended // the status does not matter: the user may quit at the first page
 		a.stdout, a.closePager = out, nil
 	}
 }
@@ -268,12 +267,4 @@ func (a *app) closeOutput() {
 			o.flush()
 		}
 	}
-}
-
-// outputError is the first error of the standard output.
-func (a *app) outputError() error {
-	if err := a.out.err; err != nil {
-		return errs.Fail(errs.ScriptKind(err), "cannot write to the standard output: %w", err)
-	}
-	return nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// copyForWorktrees mounts the copy of the repository that dir is in, without .git, and returns
-// where. With add it makes the copy, or brings it up to what the directory has.
+// copyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns
+// the mount point. With add, it first makes or refreshes the copy.
 func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point string, err error) {
 	top, err := worktrees.Top(ctx, dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 	return c.Do(ctx, snapshot.CaptureOptions{Name: state}, client.Exchange{}, nil)
 }
 
-// mountCopy mounts a store that is a copy of a directory. It makes the store if there is none.
+// mountCopy mounts a store that is a copy of a directory. It makes the store if the store does not exist.
 func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err error) {
 	mounted := func() bool {
 		table, err := locate.Mounts()
@@ -90,7 +90,7 @@ func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err 
 		return false, err
 	}
 
-	_ = os.MkdirAll(cfg.Mountpoint, 0o777) // what is wrong the daemon says, which clears a dead mount there
+	_ = os.MkdirAll(cfg.Mountpoint, 0o777) // it fails at a dead mount, which the daemon clears; the daemon reports other errors
 	bar := a.newProgress()
 	defer bar.done()
 

@@ -29,14 +29,14 @@ type Report struct {
 	Checks  []Check `json:"checks"`
 }
 
-// A Subject is what is examined besides the system.
+// A Subject has what Examine cannot find out by itself.
 type Subject struct {
 	Dir     string // whose hooks are looked for
 	Version string
 	System  string
 }
 
-// Examine makes all checks. It changes nothing.
+// Examine makes all checks. It does not change the system.
 func Examine(ctx context.Context, s Subject) Report {
 	namespaces := examineNamespaces(ctx)
 	r := Report{Version: s.Version, System: s.System, Checks: []Check{
@@ -56,5 +56,5 @@ func Examine(ctx context.Context, s Subject) Report {
 	return r
 }
 
-// found is a check without a fault.
+// found returns a check without a fault.
 func found(name, text string) Check { return Check{Name: name, State: OK, Found: text} }

@@ -111,8 +111,7 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	err = hostdir.Explain(err, done)
 	if done != nil && len(done.Conflicts) > 0 {
 		withPaths := *errs.ErrorOf(err)
-		withPaths.Result = done
-		err = &withPaths
+		err = withPaths.WithResult(done)
 	}
 
 	return done, err

@@ -4,7 +4,7 @@
 // # Three processes
 //
 //	outer   the command itself. Makes the temporary directory, fills the store, starts
-//	        the daemon, passes signals on, and removes what is left at the end
+//	        the daemon, passes signals on, and removes the directory at the end
 //	inner   this program again, in new user and mount namespaces. Starts the program,
 //	        and waits
 //	daemon  mounts the workspace and serves it, in namespaces of its own (package daemon)
@@ -35,7 +35,7 @@
 //
 // Inner and the program end with the process before them (parent-death signal, prctl(2)),
 // the daemon with its last connection, and outer and inner adopt what their descendants
-// leave behind (child subreaper). When the program ends, what it left running is killed, the
+// leave behind (child subreaper). When the program ends, the processes that it left are killed, the
 // mount ends, and a temporary store is removed. When any of the three is killed, the others end
 // too. If outer is killed, the next run removes its temporary directory, whose lock is free then.
 package sandbox

@@ -119,7 +119,7 @@ type Ended struct {
 // the daemon serves the store, and after when the program has ended. With c.InPlace, the daemon counts
 // the program as one in c.Fork until then.
 func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(Ended) error) (int, error) {
-	// The parent-death signal is that of the thread which forked.
+	// The kernel sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -220,7 +220,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	return st, err
 }
 
-// Serve calls fn while a daemon serves a store. It starts one if there is none.
+// Serve calls fn while a daemon serves a store. It starts a daemon if none serves the store.
 func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error) error {
 	c := Config{Store: store, UserNS: !mounts.Privileged()}
 	joined, err := joinStore(ctx, &c, s)
@@ -324,7 +324,7 @@ func status(st *os.ProcessState, err error) (int, error) {
 // leaveTime is the longest time that the last `run` on a store waits for the end of the daemon.
 const leaveTime = 30 * time.Second
 
-// joinStore joins the daemon that serves the store, and starts one if there is none.
+// joinStore joins the daemon that serves the store. It starts a daemon if none serves the store.
 func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joined, err error) {
 	cfg := daemon.Config{Store: c.Store, Mountpoint: daemon.RunMountpoint(c.Store), Shared: true, Options: c.Options}
 	if c.UserNS {

@@ -43,7 +43,7 @@ func (o *ApplyOptions) ChoiceOf(name string) Choice {
 // Repositories is the plan for the git directories of a directory.
 type Repositories struct {
 	Changes   []tree.Change // changes that are applied as those of ordinary files
-	Take      []string      // files that get the workspace's version, also if the base has it
+	Take      []string      // files that get the workspace's version, whatever the base has
 	Merged    map[string]MergedFile
 	Said      []threeway.Repository
 	Conflicts []string // paths in conflict that no rule decides

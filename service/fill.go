@@ -38,8 +38,7 @@ func (o FillOptions) dirOptions() hostdir.ReadOptions {
 
 // Fill copies a directory into the empty workspace of a new store.
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
-	finished := s.Importing()
-	defer finished()
+	defer s.Importing()()
 
 	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {

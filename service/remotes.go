@@ -279,8 +279,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	}
 
 	there := from.Snapshot(ref)
-	finished := s.Store.Importing()
-	defer finished()
+	defer s.Store.Importing()()
 
 	if err := s.copyObjects(ctx, r, there); err != nil {
 		s.Store.Abandon()

@@ -81,11 +81,7 @@ func Columns(rows [][]string) string {
 
 // JoinRows writes each row as a line, with between between the columns.
 func JoinRows(rows [][]string, between string) string {
-	var b strings.Builder
-	for _, r := range rows {
-		b.WriteString(strings.Join(r, between) + "\n")
-	}
-	return b.String()
+	return textOf(rows, func(r []string) string { return strings.Join(r, between) + "\n" })
 }
 
 // Shorten cuts the list of changed paths in a result to at most most paths. Their number in the result
@@ -134,11 +130,7 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 
 // prefixed writes each path on a line that begins with text.
 func prefixed(text string, paths []string) string {
-	var b strings.Builder
-	for _, p := range paths {
-		b.WriteString(text + gitquote.Readable(p) + "\n")
-	}
-	return b.String()
+	return textOf(paths, func(p string) string { return text + gitquote.Readable(p) + "\n" })
 }
 
 // OneLine replaces line breaks and tabs by blanks, and escapes control characters for a terminal.

@@ -2,7 +2,8 @@ package service
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 func remoteLines(l *RemoteList) string {
@@ -12,11 +13,10 @@ func remoteLines(l *RemoteList) string {
 // Notes returns remarks that commands print besides the result.
 func (r *AddedRemote) Notes() []string { return r.Warnings }
 
-func pulledLines(a Pull, l *PulledList) (text string) {
-	for _, i := range l.Pulled {
-		text += fmt.Sprintf("snapshot %s pulled from %s: %s, %s\n", i.Name, a.Remote, plural(i.Files, "file", "files"), BytesText(i.Bytes))
-	}
-	return text
+func pulledLines(a Pull, l *PulledList) string {
+	return textOf(l.Pulled, func(i info.Info) string {
+		return fmt.Sprintf("snapshot %s pulled from %s: %s, %s\n", i.Name, a.Remote, plural(i.Files, "file", "files"), BytesText(i.Bytes))
+	})
 }
 
 func remoteSnapshotLines(l *RemoteSnapshotList) string {
@@ -28,18 +28,11 @@ func remoteSnapshotLines(l *RemoteSnapshotList) string {
 	}))
 }
 
-func removedPushedLines(a RemovePushed, done *Removed) (text string) {
-	for _, name := range done.Names {
-		text += fmt.Sprintf("snapshot %s removed from %s\n", name, a.Remote)
-	}
-	return text
+func removedPushedLines(a RemovePushed, done *Removed) string {
+	return textOf(done.Names, func(name string) string { return fmt.Sprintf("snapshot %s removed from %s\n", name, a.Remote) })
 }
 
 func verifiedRemoteLines(v *VerifiedRemote) string {
-	var b strings.Builder
-	for _, d := range v.Damage {
-		fmt.Fprintf(&b, "%s: %s\n", d.Snapshot, d.Problem)
-	}
-	fmt.Fprintf(&b, "%s, %s, %s\n", plural(v.Snapshots, "snapshot", "snapshots"), plural(v.Objects, "object", "objects"), BytesText(v.Bytes))
-	return b.String()
+	text := textOf(v.Damage, func(d RemoteDamage) string { return d.Snapshot + ": " + d.Problem + "\n" })
+	return text + fmt.Sprintf("%s, %s, %s\n", plural(v.Snapshots, "snapshot", "snapshots"), plural(v.Objects, "object", "objects"), BytesText(v.Bytes))
 }

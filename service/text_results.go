@@ -152,13 +152,9 @@ func actorRows(l *ActorList) [][]string {
 }
 
 func duRows(u *info.Disk) (rows [][]string) {
-	for _, s := range u.Snapshots {
-		rows = append(rows, []string{BytesText(s.Bytes), s.Name})
-	}
-	for _, f := range u.Forks {
-		rows = append(rows, []string{BytesText(f.Bytes), ".forks/" + f.Name})
-	}
-
+	rows = each(u.Snapshots, "", func(s info.UsedBy) []string { return []string{BytesText(s.Bytes), s.Name} })
+	forks := each(u.Forks, "", func(f info.UsedBy) []string { return []string{BytesText(f.Bytes), ".forks/" + f.Name} })
+	rows = append(rows, forks...)
 	return append(rows, []string{BytesText(u.Together), plural(len(u.Snapshots), "snapshot", "snapshots") + " together"})
 }
 
@@ -246,9 +242,14 @@ func pinnedLines(done *Pinned) string {
 
 // lines writes a line for each name.
 func lines(format string, names []string) string {
+	return textOf(names, func(name string) string { return fmt.Sprintf(format, name) })
+}
+
+// textOf joins the texts of the elements of a list.
+func textOf[T any](list []T, text func(T) string) string {
 	var b strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&b, format, name)
+	for _, one := range list {
+		b.WriteString(text(one))
 	}
 	return b.String()
 }
@@ -321,11 +322,8 @@ func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 }
 
 // GitText describes the changes of git directories, see RepositoryText.
-func GitText(repos []threeway.Repository) (text string) {
-	for _, g := range repos {
-		text += RepositoryText(g.Dir, "", g.Lines, g.Commits)
-	}
-	return text
+func GitText(repos []threeway.Repository) string {
+	return textOf(repos, func(g threeway.Repository) string { return RepositoryText(g.Dir, "", g.Lines, g.Commits) })
 }
 
 // RepositoryText describes the changes of a git directory, which is at target if that is not "": a line,

@@ -58,6 +58,7 @@ func (a *app) abs(p string) (string, error) {
 	return filepath.Join(wd, p), nil
 }
 
+// location returns the workspace of the directory that the command uses.
 func (a *app) location() (locate.Location, error) {
 	wd, err := a.cwd()
 	if err != nil {
@@ -66,6 +67,7 @@ func (a *app) location() (locate.Location, error) {
 	return a.locationOf(wd)
 }
 
+// locationOf returns the workspace that a directory is in. The error says what to do outside of a mount.
 func (a *app) locationOf(wd string) (locate.Location, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -95,6 +97,7 @@ func (a *app) locationOf(wd string) (locate.Location, error) {
 	return p, err
 }
 
+// open connects to the daemon of a location, as its workspace. The caller closes the client.
 func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, error) {
 	root, _ := p.Root()
 	c, err := client.Open(ctx, client.Target{
@@ -107,6 +110,7 @@ func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, erro
 	return c, err
 }
 
+// openHere is open for the location of the command.
 func (a *app) openHere(ctx context.Context) (p locate.Location, c *client.Client, err error) {
 	if p, err = a.location(); err != nil {
 		return p, nil, err
@@ -139,6 +143,7 @@ func (a *app) exchange(ctx context.Context, p locate.Location, args any, x clien
 	return err
 }
 
+// askHere is ask in the location of the command.
 func (a *app) askHere(ctx context.Context, args, result any) error {
 	p, err := a.location()
 	if err != nil {

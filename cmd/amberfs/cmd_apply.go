@@ -261,6 +261,7 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	return yes, q, err
 }
 
+// apply applies changes to a directory, and shows the progress.
 func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	bar := a.newProgress()
 	defer bar.done()

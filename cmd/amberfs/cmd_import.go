@@ -288,6 +288,7 @@ func (a *app) printImported(done service.Imported) error {
 	})
 }
 
+// openInput opens a file that the user named, - for the standard input.
 func (a *app) openInput(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), nil

@@ -215,6 +215,8 @@ other commands work inside.`,
 	return cmd
 }
 
+// run runs a program in a workspace of a STORE or, without one, of a temporary store. With from, the workspace is a
+// copy of that directory.
 func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, remote, apply string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {

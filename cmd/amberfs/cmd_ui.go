@@ -82,6 +82,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 // forwarded is the port to which ssh forwards the socket of a page.
 const forwarded = "8080"
 
+// serveUI serves the page of a store until ctx ends.
 func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, write, open bool) error {
 	l, err := uiListener(listen)
 	if err != nil {

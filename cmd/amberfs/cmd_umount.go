@@ -56,6 +56,7 @@ type umountResult struct {
 	Dead       bool   `json:"dead,omitempty"`
 }
 
+// umount unmounts a mount point or a store, and waits for the end of the daemon.
 func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	all, err := locate.Mounts()
 	if err != nil {

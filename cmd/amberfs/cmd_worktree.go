@@ -167,6 +167,7 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 	return r, p, err
 }
 
+// addWorktree makes a fork, and a worktree of git in it. link becomes a link to the worktree.
 func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w worktrees.Worktree, err error) {
 	r, p, err := a.repository(ctx, true)
 	if err != nil {

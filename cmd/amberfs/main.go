@@ -71,6 +71,7 @@ func wantsJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
+// finish closes the outputs, prints the error of the command, and returns the exit status.
 func (a *app) finish(ctx context.Context, err error) int {
 	a.closeOutput()
 	if werr := a.out.err; err == nil && werr != nil {

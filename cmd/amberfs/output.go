@@ -34,6 +34,7 @@ func (a *app) printJSON(v any) error {
 	return gitquote.Encoder(a.stdout).Encode(v)
 }
 
+// print prints a result: v with --json, and otherwise what text prints.
 func (a *app) print(v any, text func()) error {
 	if a.json {
 		return a.printJSON(v)
@@ -115,6 +116,7 @@ func printTable(w io.Writer, rows [][]string) {
 // maxPrinted is the number of paths that are listed without -v. Further ones are counted.
 const maxPrinted = 20
 
+// listed returns the paths that are listed: all with -v, otherwise the first maxPrinted.
 func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
 	if a.verbose || len(paths) <= maxPrinted {
 		return paths
@@ -122,6 +124,7 @@ func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
 	return paths[:maxPrinted]
 }
 
+// printEvent prints an event of an operation, a line of JSON.
 func (a *app) printEvent(line json.RawMessage) error {
 	if a.json {
 		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))

@@ -257,6 +257,7 @@ func (p *pagerPipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// closeOutput writes the rest of both outputs, and waits for the end of the pager.
 func (a *app) closeOutput() {
 	if a.closePager != nil {
 		a.closePager()

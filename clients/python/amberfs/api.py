@@ -1587,6 +1587,8 @@ class UndoneOp:
     dry_run: bool | None = field(default=None)
     # what happened to git directories
     git: list[Repository] | None = field(default=None)
+    # paths that the fork created at hidden paths, which stay in the fork
+    hidden: list[str] | None = field(default=None)
     # more changed than paths names
     more: bool | None = field(default=None)
     op: OpState

@@ -1426,6 +1426,8 @@ export interface UndoneOp {
   dry_run?: boolean
   /** what happened to git directories */
   git?: Repository[]
+  /** paths that the fork created at hidden paths, which stay in the fork */
+  hidden?: string[]
   /** more changed than paths names */
   more?: boolean
   op: OpState

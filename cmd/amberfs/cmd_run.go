@@ -44,10 +44,8 @@ With --also, another directory is in the run, at its own path. At the end, there
 question and one apply for all: nothing is changed unless all can be. DIR:ro can only be
 read.
 
---hide and the lines of .amberhide in DIR name, as .gitignore does, what does not exist for
-COMMAND: by none of its names, in no snapshot. What COMMAND creates there stays in the
-run, and DIR keeps its own. Git shows what is committed. --hide=empty beside them leaves
-hidden files and directories there, without contents.
+--hide and lines of .amberhide in DIR hide files from COMMAND, as .gitignore does. What
+COMMAND creates there stays in the run. With --hide=empty, hidden files are empty.
 
 --resume merges what changed in DIR since into the run first ("amberfs help refresh"). A
 new run copies only what changed in DIR since the last one, and shares its data.
@@ -76,7 +74,7 @@ The exit status is that of COMMAND. Processes that it leaves running are killed.
 other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
   amberfs run --from app --also lib --also ~/docs:ro --apply -- claude
-  amberfs run --from . --hide .env --hide '*.pem' --read-only vendor -- claude
+  amberfs run --from . --hide .env --read-only vendor -- claude
   amberfs run --resume -- claude
   amberfs run --from . --discard -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
@@ -207,7 +205,7 @@ other commands work inside.`,
 	addPrefer(cmd, &k.sides.Ours, &k.sides.Theirs, []string{sideRun}, []string{sideDir})
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&c.Report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
-	cmd.Flags().StringArrayVar(&x.hide, "hide", nil, "`PATH` in DIR, or a pattern as in .gitignore, does not exist for COMMAND")
+	cmd.Flags().StringArrayVar(&x.hide, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
 	cmd.Flags().StringArrayVar(&x.readOnly, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
 	cmd.Flags().Lookup("read-only").NoOptDefVal = wholeWorkspace
 	addOptions(cmd, &options)

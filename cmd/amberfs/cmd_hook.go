@@ -137,7 +137,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 		a.dir = in.Cwd
 	}
 
-	_, c, err := a.openHere(ctx)
+	p, c, err := a.openHere(ctx)
 	if errors.Is(err, locate.ErrNotMounted) {
 		wd, _ := a.cwd() // it did not fail in openHere
 		return errs.Fail(errs.NotExist, "%s is not inside an amberfs mount; start the agent in a run: amberfs run --from . -- AGENT", quote(wd))
@@ -153,10 +153,15 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 		return errors.Join(a.reportCall(ctx, c, agent, who.Name, in), named)
 	}
 
+	first := false
 	for range hookNames {
-		if err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
+		if first, err = takeTurn(ctx, c, in.Labels(agent), in.Message()); errs.ScriptKind(err) != errs.Exist {
 			break
 		}
+	}
+
+	if err == nil && first {
+		a.warnSecrets(agent, p)
 	}
 
 	return errors.Join(err, named)
@@ -184,13 +189,13 @@ func (a *app) reportCall(ctx context.Context, c *client.Client, agent, look stri
 	}
 }
 
-// takeTurn takes a snapshot with the number after the newest turn's, unless the message has one. It
-// determines the number first: if another hook for the message takes a snapshot at the same time, that has
-// the same number, and either the name exists or the list has the snapshot.
-func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) error {
+// takeTurn takes a snapshot with the number after the newest turn's, unless the message has one, and reports
+// whether that is the first turn. It determines the number first: if another hook for the message takes a
+// snapshot at the same time, that has the same number, and either the name exists or the list has the snapshot.
+func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) (first bool, err error) {
 	var newest, same service.Snapshots
 	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &newest); err != nil {
-		return err
+		return false, err
 	}
 
 	next := uint64(1)
@@ -201,16 +206,18 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	if labels["message"] != "" {
 		one := map[string]string{"session": labels["session"], "message": labels["message"]}
 		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
-			return err
+			return false, err
 		}
 		if len(same.Snapshots) > 0 {
-			return errTaken
+			return false, errTaken
 		}
 	}
 
 	labels[service.LookLabel] = service.SessionActor(labels["agent"], labels["session"])
 	labels["turn"] = strconv.FormatUint(next, 10)
-	return c.Do(ctx, snapshot.CaptureOptions{Name: service.TurnName(next), Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
+	err = c.Do(ctx, snapshot.CaptureOptions{Name: service.TurnName(next), Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
+
+	return next == 1, err
 }
 
 // agentAbove returns the number of generations from this process up to the agent: between them

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
@@ -20,21 +22,45 @@ var (
 	npmToken   = regexp.MustCompile(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
-// maxSecretEntries bounds how many names are looked at.
-const maxSecretEntries = 200_000
+// Bounds of how many names are looked at.
+const (
+	maxSecretEntries = 200_000
+	maxHookEntries   = 20_000 // while an agent waits
+)
 
 // noteSecrets names the files of a directory that look like secrets and that a run can read, once for each
 // directory.
 func (a *app) noteSecrets(dir string, h hostdir.Hidden) {
-	found := secrets(dir, h)
-	if len(found) > 0 && runs.FirstNote(dir) {
-		a.note("readable in the run, and named like secrets: %s\n\thide them with --hide, or lines of %s", gitquote.List(found), hideName)
+	if text := secretsText(dir, h, maxSecretEntries); text != "" {
+		a.note("%s\n\thide them with --hide, or lines of %s", text, hideName)
 	}
 }
 
-// secrets returns the paths below a directory that look like secrets, are readable and not hidden.
-func secrets(dir string, h hostdir.Hidden) (found []string) {
-	left := maxSecretEntries
+// warnSecrets is noteSecrets for the workspace of an agent, which shows the text to its user.
+func (a *app) warnSecrets(agent string, p locate.Location) {
+	root, ok := p.Root()
+	if !ok {
+		return
+	}
+	text := secretsText(root, hostdir.Hidden{}, maxHookEntries)
+	if w := hooks.Warning(agent, "amberfs: "+text); text != "" && w != nil {
+		_ = a.printJSON(w) // an error of the output is found at the end
+	}
+}
+
+// secretsText is "" if no file looks like a secret, or if the text was returned before.
+func secretsText(dir string, h hostdir.Hidden, most int) string {
+	found := secrets(dir, h, most)
+	if len(found) == 0 || !runs.FirstNote(dir) {
+		return ""
+	}
+	return "readable, and named like secrets: " + gitquote.List(found)
+}
+
+// secrets returns the paths below a directory that look like secrets, are readable and not hidden. It looks at
+// most names.
+func secrets(dir string, h hostdir.Hidden, most int) (found []string) {
+	left := most
 
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if left--; left < 0 {

@@ -178,9 +178,10 @@ export async function applyTo(workspace, ways = {}) {
   const [choice, list] = picked(found, options);
   const about = p({ id: "about" }, el("strong", `${count(found.changed, "file")} of ${dir} will change.`), " What you untick stays as it is there.");
   const left = found.left_out && p(`Left out (.amberignore, and what amberfs wrote for agents): ${found.left_out.map(visible).join(", ")}`);
+  const hidden = found.hidden && p(`Hidden paths, which stay as they are: ${found.hidden.map(visible).join(", ")}`);
   const careful = (found.executes || []).map((x) => p({ class: "warn" }, `Careful, other programs execute this: ${nameOf({ path: x })}`));
   const buttons = [found.changed && ["Apply", "yes", "primary"], left && !ways.no_ignore && ["Also take what is left out", "all"]].filter(Boolean);
-  const answer = await ask(title, [about, left, list, ...careful.slice(0, 20), careful.length > 20 && p(`and ${careful.length - 20} more.`), p("The workspace keeps everything.")], buttons);
+  const answer = await ask(title, [about, left, hidden, list, ...careful.slice(0, 20), careful.length > 20 && p(`and ${careful.length - 20} more.`), p("The workspace keeps everything.")], buttons);
   if (answer === "all") await applyTo(workspace, { ...ways, no_ignore: true });
   if (answer !== "yes") return;
   const done = await during("Applying …", apply({ ...ways, ...choice() }, options));

@@ -148,8 +148,10 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })
-		d.later("removing exports", d.dropExports)
 		return
+	}
+	if e.Action == "fork-deleted" {
+		d.later("removing exports", d.dropExports)
 	}
 
 	d.dropName(e, c.Direct)

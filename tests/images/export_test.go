@@ -175,7 +175,7 @@ func TestExport(t *testing.T) {
 	}
 	checkClean(t, m)
 	m.Amberfs("rm", name)
-	m.Amberfs("gc")
+	m.Amberfs("gc", "--all") // now it cannot be restored any more
 	checkClean(t, m)
 }
 

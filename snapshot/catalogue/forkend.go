@@ -1,0 +1,202 @@
+package catalogue
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// EndFork removes a fork.
+type EndFork struct {
+	View uint32 `json:"view"`
+	// Last is a snapshot of the fork's last state, which the parent gets; nil if it is discarded.
+	Last *SnapshotRecord `json:"last"`
+	// Full is a snapshot of the fork's bookmark, if the fork was emptied before it was ended; else nil.
+	Full *SnapshotRecord `json:"full,omitempty"`
+	// Inside are the views of the forks below, which are removed first: each comes after the forks
+	// below it.
+	Inside []uint32 `json:"inside,omitempty"`
+	// Op is the operation of the parent. If it keeps the fork, the fork and the forks below stay in the
+	// catalogue.
+	Op *Op `json:"op,omitempty"`
+}
+
+func (*EndFork) Type() Type { return TypeEndFork }
+
+// NewDiscard returns the record of the end of a fork and the forks below it, without snapshots of their
+// last states.
+func (c *Catalogue) NewDiscard(w, f *Workspace, by actors.Caller, now time.Time) (r *EndFork, err error) {
+	f.Family(func(in *Workspace) {
+		if err == nil {
+			err = w.mayEnd(in, c.Snapshots[in.Base], by, now)
+		}
+	})
+	return f.newDiscard(), err
+}
+
+// newDiscard is NewDiscard without checks.
+func (f *Workspace) newDiscard() *EndFork {
+	r := &EndFork{View: f.View}
+	f.Family(func(in *Workspace) {
+		if in != f {
+			r.Inside = append(r.Inside, in.View)
+		}
+	})
+
+	slices.Reverse(r.Inside)
+	return r
+}
+
+// MayEnd returns an error if a fork of w cannot be ended, because it has forks or the policy of w
+// protects it.
+func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) error {
+	if len(f.Forks) > 0 {
+		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
+	}
+	return w.mayEnd(f, c.Snapshots[f.Base], by, now)
+}
+
+// NewEnd returns the record of the end of a fork of w. w gets a snapshot of the fork's last state, which
+// last describes. If the fork is empty, as after `rm -rf`, w also gets a snapshot of full, its state
+// before it was emptied; full is nil if there is no such state. A fork with Discard set leaves
+// neither. The limits of forks do not apply, so that a fork can always end.
+func (c *Catalogue) NewEnd(w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
+	if f.Discard {
+		return f.newDiscard(), nil
+	}
+	st := f.Present(v)
+	stateOf := func(name, message string, files, bytes int64) (*SnapshotRecord, error) {
+		i := last
+		i.Name, i.Kind, i.Message = w.freeName(name), info.KindFork, message
+		sn, err := w.newSnapshotRecord(v, i)
+		sn.Dir = f.Dir
+		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.AllChanges(v).Names
+		return &sn, err
+	}
+
+	r := &EndFork{View: f.View}
+	var err error
+	if r.Last, err = stateOf(f.Name, "last state of fork "+f.Name, st.Inodes-1, st.Bytes); err != nil {
+		return nil, err
+	}
+
+	r.Last.Lineage = c.Lineage(f, 0)
+	if st.Inodes > 1 || full == nil {
+		r.Last.Claim = f.Claim
+		return r, nil
+	}
+
+	if r.Full, err = stateOf(f.Name+"-before", "fork "+f.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
+		return nil, err
+	}
+
+	r.Full.Claim, r.Full.Lineage = f.Claim, r.Last.Lineage
+	r.Last.Seq++ // after Full
+	return r, nil
+}
+
+// freeName returns name, or name with a number if a snapshot has that name.
+func (w *Workspace) freeName(name string) string {
+	free := name
+	for i := 2; ; i++ {
+		if w.Snapshots.Named(free) == nil && naming.Check(free) == nil {
+			return free
+		}
+		free = fmt.Sprintf("%.100s-%d", name, i)
+	}
+}
+
+func (r *EndFork) apply(a *applyRun) error {
+	kept := r.Op != nil && len(r.Op.Kept) > 0
+	if !kept {
+		for _, view := range r.Inside {
+			if err := (&EndFork{View: view}).apply(a); err != nil {
+				return err
+			}
+		}
+	}
+
+	f, ok := a.Workspaces[r.View]
+	if !ok {
+		return nil
+	}
+	if err := r.addLastStates(a, f); err != nil {
+		return err
+	}
+
+	parent := a.Parent(f)
+	a.touchForks(f)
+	if parent != nil && parent.Forks[f.Name] == f {
+		delete(parent.Forks, f.Name)
+	}
+
+	if kept {
+		f.Family(func(in *Workspace) {
+			in.Ended = f.View
+			a.EndView(in.View, true)
+			a.TouchWorkspace(in)
+		})
+	} else if err := r.remove(a, f); err != nil {
+		return err
+	}
+	if parent == nil {
+		return nil
+	}
+
+	return a.logOp(parent, r.Op)
+}
+
+// remove removes a fork with its snapshots.
+func (r *EndFork) remove(a *applyRun, f *Workspace) error {
+	for i := range f.Ops {
+		if err := a.forget(f, &f.Ops[i]); err != nil {
+			return err
+		}
+	}
+
+	if r.Last == nil {
+		a.Own += max(0, f.Present(a).Bytes-a.baseBytes(f))
+	}
+
+	snaps := a.WithBase(f)
+	if sn, ok := a.Snapshots[f.Before]; ok {
+		snaps = append(snaps, sn)
+	}
+
+	a.remove(snaps...)
+
+	a.DropView(f.View)
+	delete(a.Workspaces, f.View)
+	f.Ended = f.View
+	a.Altered[f.View] = true
+	a.Removed = append(a.Removed, f.View)
+	a.Dirty[Key(Workspaces, f.View)] = f.View
+	a.Garbage = true
+
+	return nil
+}
+
+// addLastStates adds the snapshots Full and Last to the parent of a fork.
+func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
+	changes := f.AllChanges(a)
+
+	if full, ok := a.Snapshots[f.Before]; ok && r.Full != nil {
+		was, err := a.Tree(full)
+		if err != nil {
+			return err
+		}
+		if err := a.addState(*r.Full, was, changes); err != nil {
+			return err
+		}
+	}
+	if r.Last == nil {
+		return nil
+	}
+
+	return a.addState(*r.Last, f.Freeze(a), changes)
+}

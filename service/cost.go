@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // Cost says which shared resources an operation uses.
@@ -50,10 +51,18 @@ func (r *Request) budget(s *Service, p Pool) *budget.Budget {
 	return s.mainGit // requests in main do not wait for those in forks
 }
 
+// CostOf returns the cost of the operation with these arguments in a workspace.
+func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
+	if o.ReadsAll != nil && o.ReadsAll(ws, args) {
+		return Compares
+	}
+	return o.Cost
+}
+
 // carryOut runs an operation. If it is not cheap, it first waits for its turn; main goes first.
 func (o *Op) carryOut(s *Service, ctx context.Context, r *Request, args any) (result any, err error) {
 	r.op = o
-	if o.Cost == Cheap {
+	if o.CostOf(r.Workspace, args) == Cheap {
 		return o.run(s, ctx, r, args)
 	}
 	if !r.Workspace.IsFork() {

@@ -92,6 +92,9 @@ type Op struct {
 	Pages bool
 	// JSON is the field of the result that is shown as its JSON; "" for the result.
 	JSON string
+	// ReadsAll, if set, reports whether the arguments make a Cheap operation one that Compares, because it
+	// reads a whole tree.
+	ReadsAll func(ws *snapshot.Workspace, args any) bool
 	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
 	// queue. They are Cheap, and wait neither for a network nor for another process.
 	AtOnce   bool

@@ -17,9 +17,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// OpApply is the name of an apply to a directory in a list of operations.
-const OpApply = catalogue.OpApply
-
 // ops lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
 // host.
 func (s *Service) ops(_ context.Context, r *Request, a ListOps) (OpList, error) {

@@ -4,13 +4,15 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 var forkOps = []*Op{
 	op(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
 		May: (*Service).mayFork, Resume: untyped((*Service).resumeFork),
-		About:  "Creates a fork of a snapshot or of the present state.",
-		AtOnce: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`},
+		ReadsAll: func(ws *snapshot.Workspace, args any) bool { return ws.Forks().Hides(args.(snapshot.ForkOptions).Hide) },
+		About:    "Creates a fork of a snapshot or of the present state.",
+		AtOnce:   true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`},
 		Text: Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
 		Tools: []Tool{
 			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
@@ -49,9 +51,10 @@ var forkOps = []*Op{
 time to live.`,
 			Example: "  amberfs forks"}}}, (*Service).forks),
 	op(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
-		May:   (*Service).mayFork,
-		About: "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
-		Text:  Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
+		May:      (*Service).mayFork,
+		ReadsAll: func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().Hides(nil) },
+		About:    "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
+		Text:     Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
 		Tools: []Tool{{Names: [3]string{"workspace_claim"}, Title: "Claim a workspace",
 			About: "Get the path of the fork with a label, or create it.", Args: "label from ttl"}},
 		Commands: []Command{{Group: "Forks:", Use: "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]", Short: "Get the fork with a label, or create it",

@@ -35,10 +35,10 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	p.claim = o.Name
 
 	if from, resumed := fs.claimed(o); !resumed {
+		defer p.release()
 		if err := fs.hide(&p, from); err != nil {
 			return ClaimResult{}, err
 		}
-		defer p.release()
 	}
 
 	var got ClaimResult

@@ -82,7 +82,7 @@ func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
 }
 
 // New makes a fork that is equal to a snapshot, or to the present state. The time does not depend
-// on the size of the tree.
+// on the size of the tree, unless paths are hidden (see Hides).
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	p, err := fs.plan(o)
 	if err != nil {
@@ -91,10 +91,10 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 	var fork *Workspace
 	start := time.Now()
+	defer p.release()
 	if err := fs.hide(&p, p.Snapshot); err != nil {
 		return nil, err
 	}
-	defer p.release()
 
 	err = fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
 		fork, err = fs.makeFork(tx, p)

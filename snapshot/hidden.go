@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -56,8 +58,14 @@ func (fs Forks) restrict(p *forkPlan) (err error) {
 	return nil
 }
 
+// Hides reports whether a new fork has hidden paths, and added to those of the policy. New and Claim then
+// read the whole tree.
+func (fs Forks) Hides(added []string) bool {
+	return len(added) > 0 || !fs.w.IsFork() && len(fs.w.Policy().Hide) > 0
+}
+
 // hide makes the states without hidden paths that a new fork begins with. They are protected from gc
-// until release is called.
+// until release is called, also if hide fails.
 func (fs Forks) hide(p *forkPlan, from string) error {
 	if p.matcher == nil {
 		return nil
@@ -159,10 +167,8 @@ func (fs Forks) without(p *forkPlan, st *tree.State) (id string, err error) {
 		return "", err
 	}
 
-	for _, name := range paths {
-		if all := &p.restricted.Hide; !p.matcher.Hides(name, false) && !slices.Contains(*all, hide.Literal(name)) {
-			*all = append(*all, hide.Literal(name))
-		}
+	if err := p.hideLinks(paths); err != nil {
+		return "", err
 	}
 
 	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Epoch()}
@@ -176,6 +182,29 @@ func (fs Forks) without(p *forkPlan, st *tree.State) (id string, err error) {
 	h, err := s.seal.InTurn(context.Background(), fs.w.ws.View, e.State)
 
 	return h.String(), err
+}
+
+// hideLinks adds patterns for paths that are hidden as other names of hidden files.
+func (p *forkPlan) hideLinks(paths []string) error {
+	var size int
+	known := make(map[string]bool)
+	for _, pattern := range p.restricted.Hide {
+		known[pattern] = true
+		size += len(pattern)
+	}
+
+	for _, name := range paths {
+		pattern := hide.Literal(name)
+		if p.matcher.Hides(name, false) || known[pattern] {
+			continue
+		}
+		if size += len(pattern); size > policy.MaxBytes/2 {
+			return errs.New(errs.TooBig, "hidden files have too many other names; name their directories instead")
+		}
+		p.restricted.Hide = append(p.restricted.Hide, pattern)
+	}
+
+	return nil
 }
 
 // hiddenPaths returns the paths of a state that a matcher hides, without those below others, and all other
@@ -206,19 +235,29 @@ func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.
 		return nil
 	})
 
+	if err != nil {
+		return nil, err
+	}
+
+	seen := make(map[uint64]bool)
 	for _, n := range links {
-		names, perr := st.Paths(src, n)
-		if err == nil {
-			err = perr
+		if seen[n.Ino] {
+			continue
+		}
+		seen[n.Ino] = true
+
+		names, err := st.Paths(src, n)
+		if err != nil {
+			return nil, err
 		}
 		for _, name := range names {
-			if !m.Hides(name, false) && !slices.Contains(paths, name) {
+			if !m.Hides(name, false) {
 				paths = append(paths, name)
 			}
 		}
 	}
 
-	return paths, err
+	return paths, nil
 }
 
 // remove removes a path. With empty, a file or directory stays, and is empty. The times of directories do

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -89,7 +90,7 @@ func (a *app) undoOp(ctx context.Context, p locate.Location, req service.UndoOp,
 	case i < 0 || req.Number == 0 && l.Ops[i].Edit:
 		args = service.UndoRestore(nil, req.DryRun)
 	default:
-		if req.Number = l.Ops[i].Number; l.Ops[i].Name == service.OpApply {
+		if req.Number = l.Ops[i].Number; l.Ops[i].Name == catalogue.OpApply {
 			return a.undoApplyIn(ctx, p, req)
 		}
 		args = req

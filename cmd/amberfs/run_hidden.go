@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/hide"
+	"github.com/amberfs/amberfs/internal/plainfile"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
@@ -142,12 +143,9 @@ func hideLines(dir string) (lines []string, err error) {
 	if dir == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(filepath.Join(dir, hideName))
+	text, err := plainfile.Read(filepath.Join(dir, hideName), policy.MaxBytes/2)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err == nil && len(text) > policy.MaxBytes/2 {
-		err = errs.New(errs.TooBig, "it has %d bytes", len(text))
 	}
 	if err != nil {
 		return nil, errs.Fail(errs.ScriptKind(err), "cannot read %s: %w", filepath.Join(dir, hideName), err)
@@ -187,8 +185,8 @@ func (a *app) findHidden(ctx context.Context, dir string, patterns []string, h h
 	}
 
 	a.note("hidden in the run: %s", gitquote.List(found))
-	if committed := committed(ctx, dir, found); len(committed) > 0 {
-		a.note("committed, so git shows it: %s", gitquote.List(committed))
+	if shown := committed(ctx, dir, found); len(shown) > 0 {
+		a.note("committed, so git shows it: %s", gitquote.List(shown))
 	}
 
 	return patterns, h, nil

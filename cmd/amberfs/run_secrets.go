@@ -2,7 +2,6 @@ package main
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
 var (
@@ -22,10 +22,11 @@ var (
 	npmToken   = regexp.MustCompile(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
-// Bounds of how many names are looked at.
+// Bounds of the names that are looked at, and of the bytes of an .npmrc.
 const (
 	maxSecretEntries = 200_000
 	maxHookEntries   = 20_000 // while an agent waits
+	maxNpmrc         = 64 << 10
 )
 
 // noteSecrets names the files of a directory that look like secrets and that a run can read, once for each
@@ -93,6 +94,6 @@ func readable(name string) bool {
 	if filepath.Base(name) != ".npmrc" {
 		return unix.Access(name, unix.R_OK) == nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := plainfile.Read(name, maxNpmrc)
 	return err == nil && npmToken.Match(text)
 }

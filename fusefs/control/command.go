@@ -84,10 +84,10 @@ const maxBlanks = 64 << 20
 // the goroutine that reads the kernel's requests.
 func (t *Tree) runWhenAllowed(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
 	switch o := service.OpOf(args); {
+	case o.CostOf(ws, args) != service.Cheap:
+		return t.compute(ws, r, fn)
 	case atOnce && o.AtOnce && !service.Fetches(args):
 		return fn(context.Background())
-	case o.Cost != service.Cheap:
-		return t.compute(ws, r, fn)
 	}
 	return t.runLimited(t.tenant(ws).commands, r, fn)
 }

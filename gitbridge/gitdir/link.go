@@ -1,8 +1,6 @@
 package gitdir
 
 import (
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
 // A Link is a `.git` file, and the git directory that it names.
@@ -160,31 +160,11 @@ const (
 	largeFile = 256 << 20 // an index, packed-refs
 )
 
-var errNotRegular = errors.New("not a regular file, or too large")
-
 // readFile reads a regular file.
-func readFile(name string) ([]byte, error) { return readUpTo(name, largeFile) }
+func readFile(name string) ([]byte, error) { return plainfile.Read(name, largeFile) }
 
 // readSmall reads a regular file of a few lines.
 func readSmall(name string) (string, error) {
-	b, err := readUpTo(name, smallFile)
+	b, err := plainfile.Read(name, smallFile)
 	return string(b), err
-}
-
-func readUpTo(name string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
-		err = errNotRegular
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	return io.ReadAll(io.LimitReader(f, most))
 }

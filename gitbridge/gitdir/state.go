@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
 // Files are the files of a git directory, by their paths in it.
@@ -62,7 +64,7 @@ func (r *Repo) setting(name string) string {
 
 func (r *Repo) Read(name string) ([]byte, error) {
 	b, err := readFile(r.place(name))
-	if errors.Is(err, errNotRegular) {
+	if errors.Is(err, plainfile.ErrUnfit) {
 		err = fs.ErrNotExist
 	}
 	return b, err

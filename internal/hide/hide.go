@@ -67,6 +67,9 @@ func parse(line string) (p pattern, err error) {
 	if !anchored {
 		p.segments = append([]string{anyNames}, p.segments...)
 	}
+	if p.segments[len(p.segments)-1] == anyNames {
+		p.segments = append(p.segments, "*") // "dir/**" matches everything in dir
+	}
 
 	for i, segment := range p.segments {
 		if segment == anyNames {
@@ -141,32 +144,34 @@ func (m *Matcher) Top(name string) (string, bool) {
 	return name, m.Match(name, true)
 }
 
-// match reports whether segments match all names.
+// match reports whether segments match all names. Its time is at most the product of their numbers: after a
+// mismatch, only the last anyNames has to match another number of names.
 func match(segments, names []string) bool {
-	for len(segments) > 0 {
-		if segments[0] == anyNames {
-			rest := segments[1:]
-			if len(rest) == 0 {
-				return len(names) > 0 // "dir/**" matches what is in dir
-			}
-			for i := range names {
-				if match(rest, names[i:]) {
-					return true
-				}
-			}
+	at, rest := -1, 0 // the last anyNames, and the first name after those that it matches
+	for s, n := 0, 0; s < len(segments) || n < len(names); {
+		switch {
+		case s < len(segments) && segments[s] == anyNames:
+			at, rest = s, n
+			s++
+			continue
+		case s < len(segments) && n < len(names) && matchName(segments[s], names[n]):
+			s++
+			n++
+			continue
+		case at < 0 || rest >= len(names):
 			return false
 		}
 
-		if len(names) == 0 {
-			return false
-		}
-		if ok, _ := path.Match(segments[0], names[0]); !ok {
-			return false
-		}
-		segments, names = segments[1:], names[1:]
+		rest++
+		s, n = at+1, rest
 	}
 
-	return len(names) == 0
+	return true
+}
+
+func matchName(segment, name string) bool {
+	ok, _ := path.Match(segment, name)
+	return ok
 }
 
 // special are the characters that a pattern has to escape.

@@ -72,3 +72,13 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestManyAnyNames: a pattern with many "**" is compared in a time that is no power of their number. Otherwise
+// this test does not end.
+func TestManyAnyNames(t *testing.T) {
+	m, err := New([]string{strings.Repeat("**/a/", 40) + "b"})
+	must.OK(t, err)
+	if name := strings.Repeat("a/", 1000); m.Match(name+"c", false) || !m.Match(name+"b", false) {
+		t.Error("it matches by another name than the last")
+	}
+}

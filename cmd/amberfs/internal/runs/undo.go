@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
@@ -25,7 +26,7 @@ func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (
 	undone := false
 	for _, op := range l.Ops {
 		switch {
-		case op.Name != service.OpApply || number != 0 && op.Number != number:
+		case op.Name != catalogue.OpApply || number != 0 && op.Number != number:
 		case op.Undone:
 			undone = true
 		default:

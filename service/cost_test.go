@@ -1,0 +1,33 @@
+package service
+
+import (
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// TestHidingForkTakesTurns: a fork with hidden paths reads the whole tree, so it is not cheap. That is so by its
+// own patterns and, in main, by those of the policy.
+func TestHidingForkTakesTurns(t *testing.T) {
+	s, _ := newService(t)
+	main := s.Store.Main()
+	fork, err := main.Forks().New(snapshot.ForkOptions{Name: "f"})
+	must.OK(t, err)
+
+	check := func(ws *snapshot.Workspace, args any, want Cost) {
+		t.Helper()
+		if got := OpOf(args).CostOf(ws, args); got != want {
+			t.Errorf("%+v costs %v, want %v", args, got, want)
+		}
+	}
+	check(main, snapshot.ForkOptions{Name: "x"}, Cheap)
+	check(fork, snapshot.ForkOptions{Name: "x", Hide: []string{"*"}}, Compares)
+
+	_, err = main.PatchPolicy([]byte(`{"hide":["*.pem"]}`), actors.Caller{Direct: true})
+	must.OK(t, err)
+	check(main, snapshot.ForkOptions{Name: "x"}, Compares)
+	check(main, Claim{Label: "x"}, Compares)
+	check(fork, snapshot.ForkOptions{Name: "x"}, Cheap)
+}

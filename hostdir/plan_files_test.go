@@ -309,3 +309,29 @@ func TestApplyMergesAttributes(t *testing.T) {
 		t.Errorf("two values: %+v, %v", res, err)
 	}
 }
+
+// TestApplyTimeOfLinks: a time that the workspace set is set for a file that gets a further name in the place of
+// another file, and whose attributes changed, too.
+func TestApplyTimeOfLinks(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(trees.Spec{"a": trees.File("1"), "h": {Hard: "a"}, "b": trees.File("2"), "d": {Hard: "b"}})
+	must.OK(t, os.Chmod(filepath.Join(a.dir, "h"), 0o600))
+	now := a.edited(base, func(now *tree.State) {
+		a.rename(now, "a", "t")
+		a.rename(now, "d", "a")
+		a.rename(now, "t", "d")
+		h := a.own(now, "h")
+		h.Mtime = trees.SomeTime + 1
+		h.SetXattr("user.k", []byte("v"))
+	})
+	_, err := a.apply(base, now, ApplyOptions{})
+	must.OK(t, err)
+
+	for _, p := range []string{"d", "h"} {
+		var st unix.Stat_t
+		must.OK(t, unix.Lstat(filepath.Join(a.dir, p), &st))
+		if timeOf(st.Mtim) != trees.SomeTime+1 || st.Ino != a.ino("h") {
+			t.Errorf("%s has the time %d, want %d", p, timeOf(st.Mtim), trees.SomeTime+1)
+		}
+	}
+}

@@ -131,10 +131,10 @@ func (pl *planner) planStep(d *decision) error {
 	}
 	if has == nil {
 		d.change.What = tree.Added
-		if err := pl.planNewName(d, f, &n); err != nil {
-			return err
-		}
 	} else if err := pl.compare(d, f, &n); err != nil {
+		return err
+	}
+	if err := pl.planMtime(d, &n); err != nil {
 		return err
 	}
 	d.change.After = &n
@@ -142,11 +142,12 @@ func (pl *planner) planStep(d *decision) error {
 	return nil
 }
 
-// planNewName sets the time of a file of the directory that gets a further name, if the workspace set it. A merge
-// ignores times.
-func (pl *planner) planNewName(d *decision, f *threeway.File, n *tree.Inode) error {
+// planMtime sets the time of a file whose bytes stay to the workspace's, if the workspace changed it. A merge
+// ignores times. Inodes are compared, not paths, so that all names of a file get the same time. A refresh can give
+// a file another number; then the base's file at the path counts.
+func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 	made := d.made.After
-	if made == nil || made.IsDir() || f.Present() == nil {
+	if made == nil || made.IsDir() {
 		return nil
 	}
 
@@ -159,6 +160,10 @@ func (pl *planner) planNewName(d *decision, f *threeway.File, n *tree.Inode) err
 	if err != nil && !errors.Is(err, tree.ErrNoInode) {
 		return err
 	}
+	if was == nil || was.Btime != made.Btime {
+		was = d.made.Before
+	}
+
 	if was == nil || was.Mtime != made.Mtime {
 		n.Mtime = made.Mtime
 	}
@@ -186,7 +191,8 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 		n.Ino = 0
 	}
 
-	if same && d.made.Before != nil && d.made.After != nil {
+	// A directory stays at its path.
+	if same && n.IsDir() && d.made.Before != nil && d.made.After != nil {
 		if n.Mtime = has.Mtime; d.made.Before.Mtime != d.made.After.Mtime {
 			n.Mtime = d.made.After.Mtime
 		}

@@ -12,6 +12,9 @@
 // carries the actions out. Its promise, and the states of a step, are at the type step. Both use the directory through
 // a host (host*.go), which opens no path outside of it.
 //
+// A kind of file is read in hostTree.data and dirReader.open, decided in planner.planStep, and made in
+// writer.write.
+//
 // This package has no code for git. It reads and changes the repositories of a directory through the
 // interface [Git].
 package hostdir

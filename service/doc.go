@@ -6,11 +6,15 @@
 // An operation is an Op: a name, a type of arguments, a type of result and the function that does the
 // work. From the list of operations follow
 //
-//   - the routes of the HTTP server on the socket STORE/socket (http.go). A test compares them with
-//     docs/api/openapi.yaml;
+//   - the routes of the HTTP server on the socket STORE/socket (http.go), and docs/api/openapi.yaml, of
+//     which the clients are made;
 //   - the control file `.snapshots/call`, which takes a request as a JSON object,
 //     {"op":"history","path":"src/a.py"}, and returns the answer (request.go);
-//   - the other control files, which call Do with arguments of the operation's type.
+//   - the other control files (Op.Line, Op.Queries), which call Do with arguments of the operation's type;
+//   - commands (Op.Commands) and MCP tools (Op.Tools).
+//
+// An option is a field of the type of the arguments. HTTP and `.snapshots/call` take each field.
+// Commands, tools and lines take the fields that the row names.
 //
 // Package client uses both ways. The command line and the MCP server use package client.
 //

@@ -41,7 +41,7 @@
 // # Records
 //
 // Each operation makes its record. record.go encodes and decodes records; ../FORMAT.md has the
-// fields.
+// fields. A decoder refuses a record with fewer or more fields, so a new field needs a new type.
 //
 // # Locks
 //

@@ -19,7 +19,7 @@ var (
 // parentheses behind a file is declared there.
 func TestWhereAChangeGoes(t *testing.T) {
 	page := pages(t)["CONTRIBUTING.md"]
-	_, table, _ := strings.Cut(page, "| to change | look in |")
+	_, table, _ := strings.Cut(page, "| I want to | start at |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	files := 0
 	for row := range strings.Lines(table) {

@@ -15,6 +15,10 @@
 // It also has INIT, the first request of the kernel, and the answer to it. The keeper never reads
 // from the device, and answers no process but its child.
 //
+// One more file needs a place in Link.Hold and Inherited, which are the daemon's side, in handle,
+// sendStart and closeOnExec, which are the keeper's, and in maxFiles. One more value is a field of
+// Connection or Start. Version is raised, so that an upgrade from an older keeper is refused.
+//
 // # A start
 //
 // Keeper and daemon have a socket pair. The keeper first sends a Start, with the files that it has.

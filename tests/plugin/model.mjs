@@ -1,7 +1,7 @@
 // Stands for the models of three vendors, so that their agents work without an account: a prompt
 // that has "RUN: COMMAND" is answered by a call of the agent's shell with COMMAND, the result of the
 // call and everything else by "done". Prints the port, and on standard error the reports of amberfs that it gets. Forms of 2026-11:
-// Anthropic's Messages, OpenAI's Responses and Gemini's streamGenerateContent, each as a stream.
+// Anthropic's Messages, OpenAI's Responses and chat completions, and Gemini's streamGenerateContent, each as a stream.
 import { createServer } from "node:http";
 
 const wanted = (text) => /RUN: ([^\n"]*)/.exec(text)?.[1].trim();
@@ -26,6 +26,17 @@ function messages(request) {
     { type: "message_delta", delta: { stop_reason: command ? "tool_use" : "end_turn" }, usage },
     { type: "message_stop" },
   ];
+}
+
+function completions(request) {
+  const last = request.messages.at(-1);
+  const text = typeof last.content === "string" ? last.content : last.content?.map((p) => p.text ?? "").join("\n");
+  const tool = request.tools?.map((t) => t.function.name).find((name) => /^(run_commands|execute_command|bash)$/.test(name));
+  const command = last.role === "user" && tool && wanted(text);
+  const argument = tool === "run_commands" ? { commands: [command] } : { command, requires_approval: false };
+  const call = { index: 0, id: "call_1", type: "function", function: { name: tool, arguments: JSON.stringify(argument) } };
+  const chunk = (delta, finish_reason = null) => ({ id: "c_1", object: "chat.completion.chunk", created: 1, model: request.model, choices: [{ index: 0, delta, finish_reason }] });
+  return [chunk({ role: "assistant", ...(command ? { tool_calls: [call] } : { content: "done" }) }), chunk({}, command ? "tool_calls" : "stop")];
 }
 
 function responses(request) {
@@ -56,7 +67,7 @@ const server = createServer(async (request, response) => {
   const body = (await request.toArray()).join("");
   const path = new URL(request.url, "http://model").pathname;
   for (const report of body.matchAll(/changed since [^"]*/g)) console.error(path, report[0]);
-  const answer = { "/v1/messages": messages, "/v1/responses": responses }[path] ?? (/:streamGenerateContent$/.test(path) && contents);
+  const answer = { "/v1/messages": messages, "/v1/responses": responses, "/v1/chat/completions": completions }[path] ?? (/:streamGenerateContent$/.test(path) && contents);
   if (request.method !== "POST" || !answer) {
     response.writeHead(404, { "content-type": "application/json" }).end('{"error":{"message":"not here"}}');
     return;

@@ -31,7 +31,8 @@ type clineInput struct {
 	Call struct {
 		Tool       string `json:"toolName"`
 		Parameters struct {
-			Command any `json:"command"`
+			Command  any `json:"command"`
+			Commands any `json:"commands"`
 		} `json:"parameters"`
 	} `json:"postToolUse"`
 }
@@ -70,7 +71,7 @@ func Read(r io.Reader) (Input, error) {
 	out := Input{Cwd: in.Cwd, Name: in.Name, WorktreePath: in.WorktreePath}
 	out.Prompt = cmp.Or(in.Prompt, cline.Prompt.Text)
 	out.Event, out.Tool = cmp.Or(in.Event, cline.Event), cmp.Or(in.Tool, cline.Call.Tool)
-	if command := cmp.Or(in.ToolInput.Command, cline.Call.Parameters.Command); command != nil {
+	if command := cmp.Or(in.ToolInput.Command, cline.Call.Parameters.Command, cline.Call.Parameters.Commands); command != nil {
 		out.Command = fmt.Sprint(command)
 	}
 

@@ -49,8 +49,8 @@ func worktreeAddCommand(a *app) *cobra.Command {
 		Use:   "add NAME [PATH] [-b BRANCH]",
 		Short: "Create a fork with a branch",
 		Long: `Creates the fork NAME with a new branch, and prints its path. PATH, otherwise
-.claude/worktrees/NAME, becomes a link to it. An ordinary directory has a copy
-for them, mounted at .claude/worktrees/.amberfs.`,
+.claude/worktrees/NAME, becomes a link to it. It lacks what lines of .amberhide hide. An
+ordinary directory has a copy for them, mounted at .claude/worktrees/.amberfs.`,
 		Example: `  cd "$(amberfs worktree add login)"`,
 		Args:    args(1, 2, "a NAME and perhaps a PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -190,7 +190,11 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if err != nil {
 		return w, err
 	}
-	if err := a.ask(ctx, p, snapshot.ForkOptions{Name: name}, nil); err != nil {
+	hidden, err := a.hiddenInWorktree(ctx, r)
+	if err != nil {
+		return w, err
+	}
+	if err := a.ask(ctx, p, snapshot.ForkOptions{Name: name, Hide: r.Hide(hidden)}, nil); err != nil {
 		return w, err
 	}
 	if branch == "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -180,16 +181,28 @@ func (a *app) findHidden(ctx context.Context, dir string, patterns []string, h h
 	}
 
 	if found = append(found, links...); len(found) == 0 {
-		a.note("hidden in the run: nothing, %s has no such path", quote(dir))
+		a.note("hidden: nothing, %s has no such path", quote(dir))
 		return patterns, h, nil
 	}
 
-	a.note("hidden in the run: %s", gitquote.List(found))
+	a.note("hidden: %s", gitquote.List(found))
 	if shown := committed(ctx, dir, found); len(shown) > 0 {
 		a.note("committed, so git shows it: %s", gitquote.List(shown))
 	}
 
 	return patterns, h, nil
+}
+
+// hiddenInWorktree returns the patterns of what a new worktree of a repository does not have.
+func (a *app) hiddenInWorktree(ctx context.Context, r *worktrees.Repository) ([]string, error) {
+	o, h, err := (&restrictions{}).in(r.Top)
+	if err != nil {
+		return nil, err
+	}
+
+	none := []string{worktrees.LinksDir(r.Top), filepath.Join(r.Root, naming.SnapshotsDir), filepath.Join(r.Root, naming.ForksDir)}
+	patterns, _, err := a.findHidden(ctx, r.Top, o.Hide, h, none...)
+	return patterns, err
 }
 
 // committed returns which of the paths git has. They are at most as many as one command can have.

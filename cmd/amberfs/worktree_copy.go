@@ -41,6 +41,12 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 		return "", errs.Fail(errs.NotExist, "%s has no worktrees", top).WithHint("`amberfs worktree add NAME` makes one")
 	}
 
+	if add {
+		if _, cfg.Hidden, err = (&restrictions{}).in(top); err != nil {
+			return "", err
+		}
+	}
+
 	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.LinksDir(top)}
 	made, err := a.mountCopy(ctx, cfg)
 	if err != nil || !add {
@@ -63,7 +69,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 	if !made {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
 		if err == nil {
-			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude})
+			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
 		}
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Exchange{}, nil)

@@ -174,6 +174,26 @@ func matchName(segment, name string) bool {
 	return ok
 }
 
+// Below returns the pattern of a directory's .gitignore or the like as one of the root.
+func Below(dir, line string) string {
+	line = trimSpaces(strings.TrimSuffix(line, "\r"))
+	if dir == "" || dir == "." || line == "" || line[0] == '#' {
+		return line
+	}
+
+	text, not := strings.CutPrefix(line, "!")
+	within := "/**/"
+	if strings.Contains(strings.TrimSuffix(text, "/"), "/") {
+		text, within = strings.TrimPrefix(text, "/"), "/"
+	}
+	text = Literal(dir) + within + text
+	if not {
+		return "!" + text
+	}
+
+	return text
+}
+
 // special are the characters that a pattern has to escape.
 const special = `*?[\!# `
 

@@ -39,6 +39,13 @@ func TestLikeGit(t *testing.T) {
 		m, err := New(lines)
 		must.OK(t, err)
 
+		var moved []string
+		for _, line := range lines {
+			moved = append(moved, Below("x [y]", line))
+		}
+		below, err := New(moved)
+		must.OK(t, err)
+
 		cmd := git("check-ignore", "-z", "--no-index", "--stdin")
 		cmd.Stdin = strings.NewReader(strings.Join(files, "\x00") + "\x00")
 		out, _ := cmd.Output() // it fails if no path is ignored
@@ -50,6 +57,9 @@ func TestLikeGit(t *testing.T) {
 		for _, f := range files {
 			if got := m.Hides(f, false); got != ignored[f] {
 				t.Errorf("%q hides %q: %v, git ignores it: %v", lines, f, got, ignored[f])
+			}
+			if got := below.Hides("x [y]/"+f, false); got != ignored[f] || below.Hides(f, false) {
+				t.Errorf("%q hides %q below a directory: %v, git ignores it: %v", moved, f, got, ignored[f])
 			}
 		}
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -115,6 +116,14 @@ func (r *Repository) Link(name string) string {
 // Files returns the directory in a fork that has the files of the repository.
 func (r *Repository) Files(fork string) string {
 	return filepath.Join(r.Root, naming.ForksDir, fork, r.rel)
+}
+
+// Hide returns the patterns of a file such as .amberhide of the repository as patterns of the workspace.
+func (r *Repository) Hide(lines []string) (patterns []string) {
+	for _, line := range lines {
+		patterns = append(patterns, hide.Below(r.rel, line))
+	}
+	return patterns
 }
 
 // Branch returns a name for the new branch of a worktree: worktree-NAME, or the first of worktree-NAME-2

@@ -18,7 +18,7 @@ printf 'package main\n\nfunc greet(name string) {\n\tprintln("hello,", name)\n}\
 printf 'TOKEN=a-secret-that-git-does-not-keep\n' >.env
 
 say 'A toy project, in a workspace of its own:'
-show 'ls -A . src'
+show 'find . -type f | sort'
 show 'amberfs snapshot before'
 
 say 'A command does more than it should:'

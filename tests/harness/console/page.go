@@ -48,6 +48,12 @@ func Session(text string) []Command {
 	return session(lines, 0, len(lines))
 }
 
+// Alone is the first command of a file, which printed all the rest.
+func Alone(text string) []Command {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	return []Command{{Text: strings.TrimPrefix(lines[0], "$ "), Want: strings.Join(lines[1:], "\n") + "\n", Told: true, from: 1, to: len(lines)}}
+}
+
 func session(lines []string, from, to int) []Command {
 	var out []Command
 	for i := from; i < to; {

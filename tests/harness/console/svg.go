@@ -44,6 +44,9 @@ text { font: %dpx ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mo
 // line is a line with its colours.
 func line(l string) string {
 	typed, ok := strings.CutPrefix(l, "$ ")
+	if !ok && strings.HasPrefix(l, "# ") {
+		return `<tspan class="note">` + escape(l) + `</tspan>`
+	}
 	if !ok {
 		return escape(l)
 	}

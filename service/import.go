@@ -48,7 +48,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	o := stream.Options{
 		Owner: ownerOf(r.Caller, a.From), Limits: stream.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
-	g := snapshot.GraftOptions{Path: base, Caller: r.Caller}
+	g := snapshot.GraftOptions{Path: base, Of: string(a.Path), Caller: r.Caller}
 	if a.From == FromImage {
 		defer s.sweepImages()
 		s.images.RLock()

@@ -21,6 +21,7 @@ import (
 type GraftOptions struct {
 	Tree   *tree.State // sealed; its root directory is merged into Path
 	Path   string      // a directory relative to the root, which must exist; "" is the root
+	Of     string      // the path that the user named; Path is above it if it does not exist
 	Caller actors.Caller
 	// Image, if not nil, is the container image that the tree was read from. Graft then also makes a
 	// snapshot of the state after, with the image in its description.
@@ -63,7 +64,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 
 	release()
 
-	c, err := w.change(ctx, change{name: "import", caller: o.Caller, from: prefix}, func(c *change) error {
+	c, err := w.change(ctx, change{name: "import", caller: o.Caller, from: o.Of}, func(c *change) error {
 		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.Top}
 		c.message = "before import"

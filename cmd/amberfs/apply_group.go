@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -10,14 +11,14 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // applyParts applies a run of several directories. It plans all applies before it changes a directory: a conflict in
 // one directory leaves all unchanged. It prints the result with show, and reports whether some changes were
 // left.
-func (a *app) applyParts(ctx context.Context, parts runParts, ask asking, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
+func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
 	questions, err := a.planParts(ctx, parts, ask, o)
 	if err != nil {
 		return true, err
@@ -33,24 +34,24 @@ func (a *app) applyParts(ctx context.Context, parts runParts, ask asking, o host
 	var all []*hostdir.Applied
 	for i, p := range parts {
 		one := o
-		one.Own, one.Name = true, p.run.Name
+		one.Own, one.Name = true, p.Run.Name
 		if ask != askNever {
 			one.Choose = questions[i].Choose
 		}
 
-		done, err := a.apply(ctx, p.ch, p.run.Dir, one)
+		done, err := a.apply(ctx, p.Changes, p.Run.Dir, one)
 		if err != nil {
 			return true, fmt.Errorf("%w\n\tapplied before: %s", err, dirsOf(parts[:i]))
 		}
 		for _, s := range append(done.Skipped, done.Notes...) {
-			a.note("%s: %s", quote(filepath.Join(p.run.Dir, s.Path)), s.Reason)
+			a.note("%s: %s", quote(filepath.Join(p.Run.Dir, s.Path)), s.Reason)
 		}
 
 		all = append(all, done)
 		rest := questions[i].Left || done.Incomplete
 		left = left || rest
 		if !o.DryRun {
-			err = a.applied(ctx, &p.run, p.c, done, !rest && o.Conflicts != threeway.KeepOurs)
+			err = a.applied(ctx, &p.Run, p.Client, done, !rest && o.Conflicts != threeway.KeepOurs)
 		}
 		if err != nil {
 			return true, err
@@ -68,20 +69,20 @@ func (a *app) applyParts(ctx context.Context, parts runParts, ask asking, o host
 }
 
 // planParts plans the apply of each part. Conflicts are an error, unless the user is asked about them.
-func (a *app) planParts(ctx context.Context, parts runParts, ask asking, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
+func (a *app) planParts(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
 	var conflicts []string
 	for _, p := range parts {
 		dry := o
-		dry.Own, dry.Name, dry.DryRun, dry.Merge = true, p.run.Name, true, false
-		plan, err := a.apply(ctx, p.ch, p.run.Dir, dry)
+		dry.Own, dry.Name, dry.DryRun, dry.Merge = true, p.Run.Name, true, false
+		plan, err := a.apply(ctx, p.Changes, p.Run.Dir, dry)
 		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 			return nil, err
 		}
 
 		for _, name := range plan.Conflicts {
-			conflicts = append(conflicts, filepath.Join(p.run.Dir, name))
+			conflicts = append(conflicts, filepath.Join(p.Run.Dir, name))
 		}
-		questions = append(questions, question.New(a.terminal(), p.ch, p.run.Dir, o.Conflicts, plan))
+		questions = append(questions, question.New(a.terminal(), p.Changes, p.Run.Dir, o.Conflicts, plan))
 	}
 
 	if len(conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts && (ask == askNever || !a.asks()) {
@@ -116,10 +117,10 @@ func (a *app) askParts(ctx context.Context, questions []*question.Question) (yes
 	return question.AskAll(ctx, questions)
 }
 
-func dirsOf(parts runParts) string {
+func dirsOf(parts []*runs.Part) string {
 	var dirs []string
 	for _, p := range parts {
-		dirs = append(dirs, quote(p.run.Dir))
+		dirs = append(dirs, quote(p.Run.Dir))
 	}
 	if len(dirs) == 0 {
 		return "none"
@@ -127,61 +128,64 @@ func dirsOf(parts runParts) string {
 	return strings.Join(dirs, ", ")
 }
 
-// onMembers opens the runs of members, the other directories of a run, and calls fn with parts and these.
-func (a *app) onMembers(ctx context.Context, members []runs.Member, parts runParts, fn func(runParts) error) error {
-	if len(members) == 0 {
-		return fn(parts)
+// applyGroup applies a run of several directories.
+func (a *app) applyGroup(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions) error {
+	left, err := a.applyParts(ctx, parts, ask, o, func(text string) { a.printf("%s", text) })
+	if left && err == nil {
+		a.note("the rest of the run %s is kept", parts[0].Run.Name)
 	}
-	if members[0].Name == "" {
-		return a.onMembers(ctx, members[1:], parts, fn)
-	}
+	return err
+}
 
-	return a.onRun(ctx, members[0].Dir, members[0].Name, func(r *runs.Run, c *client.Client) error {
-		if err := r.Applicable(r.Dir); err != nil {
+// undoParts undoes the last apply of a run of several directories. As for the apply, nothing is changed unless all
+// can be.
+func (a *app) undoParts(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions) error {
+	var ops []service.OpState
+	var undo []*runs.Part
+	var none error
+	for _, p := range parts {
+		op, err := runs.ToUndo(ctx, p.Client, 0, "the run "+p.Run.Name)
+		if errs.ScriptKind(err) == errs.NotExist {
+			none = cmp.Or(none, err)
+			continue // as a rule, nothing changed in this directory
+		}
+		if err != nil {
 			return err
 		}
-		ch, err := c.Changes(ctx, "")
+
+		ch, err := p.Client.UndoChanges(ctx, op.Number)
 		if err != nil {
 			return err
 		}
 		defer ch.Close()
 
-		return a.onMembers(ctx, members[1:], append(parts, &runPart{run: *r, c: c, ch: ch}), fn)
-	})
-}
+		ops, undo = append(ops, op), append(undo, &runs.Part{Run: p.Run, Client: p.Client, Changes: ch})
+	}
 
-// applyGroup applies a run of several directories, of which r is the first.
-func (a *app) applyGroup(ctx context.Context, r *runs.Run, c *client.Client, members []runs.Member, ask asking, o hostdir.ApplyOptions) error {
-	ch, err := c.Changes(ctx, "")
+	if len(undo) == 0 {
+		return none
+	}
+
+	o.Everything = true
+	questions, err := a.planParts(ctx, undo, ask, o)
 	if err != nil {
 		return err
 	}
-	defer ch.Close()
-
-	return a.onMembers(ctx, members, runParts{{run: *r, c: c, ch: ch}}, func(parts runParts) error {
-		left, err := a.applyParts(ctx, parts, ask, o, func(text string) { a.printf("%s", text) })
-		if left && err == nil {
-			a.note("the rest of the run %s is kept", r.Name)
-		}
-		return err
-	})
-}
-
-// onRunAndMembers is onRun for the runs of all directories of a run.
-func (a *app) onRunAndMembers(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
-	var members []runs.Member
-	err := a.onRun(ctx, "", name, func(r *runs.Run, c *client.Client) (err error) {
-		if members, err = runs.Group(r.Store, r.Name); err != nil {
+	if ask != askNever {
+		if yes, err := a.askParts(ctx, questions); err != nil || !yes {
 			return err
-		}
-		return fn(r, c)
-	})
-
-	for _, m := range members {
-		if err == nil && m.Name != "" {
-			err = a.onRun(ctx, m.Dir, m.Name, fn)
 		}
 	}
 
-	return err
+	for i, p := range undo {
+		one := o
+		if ask != askNever {
+			one.Choose = questions[i].Choose
+		}
+		if err := a.undoApplyOf(ctx, p.Client, &p.Run, ops[i].Number, askNever, one, questions[i].Left); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

@@ -17,7 +17,16 @@ import (
 // undoApply undoes the last apply of a run or, in a mount and without a run, of the workspace.
 func (a *app) undoApply(ctx context.Context, run string, ask asking, o hostdir.ApplyOptions) error {
 	p, err := a.location()
-	undo := func(r *runs.Run, c *client.Client) error { return a.undoApplyOf(ctx, c, r, 0, ask, o) }
+	undo := func(r *runs.Run, c *client.Client) error {
+		members, err := runs.Group(r.Store, r.Name)
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 {
+			return a.undoApplyOf(ctx, c, r, 0, ask, o, false)
+		}
+		return a.runs().OnGroup(ctx, r, c, func(parts []*runs.Part) error { return a.undoParts(ctx, parts, ask, o) })
+	}
 	if run != "" {
 		return a.onRun(ctx, "", run, undo)
 	}
@@ -36,11 +45,12 @@ func (a *app) undoApply(ctx context.Context, run string, ask asking, o hostdir.A
 	}
 	defer c.Close()
 
-	return a.undoApplyOf(ctx, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o)
+	return a.undoApplyOf(ctx, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
 }
 
 // undoApplyOf undoes the apply with a number, or the last one for 0. r has no store if the workspace is not a run.
-func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, number uint64, ask asking, o hostdir.ApplyOptions) error {
+// With left, the user was asked before, and o.Choose leaves some of the changes.
+func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, number uint64, ask asking, o hostdir.ApplyOptions, left bool) error {
 	what := "the workspace"
 	if r.Store != "" {
 		what = "the run " + r.Name
@@ -60,9 +70,9 @@ func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, nu
 		if done == nil {
 			return err == nil && q != nil && q.Empty(), err
 		}
-		return !o.DryRun && (q == nil || !q.Left), a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
+		return !o.DryRun && !left && (q == nil || !q.Left), a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
 	})
-	if err != nil || o.DryRun || r.State != service.RunApplied {
+	if err != nil || o.DryRun || left || r.State != service.RunApplied {
 		return err
 	}
 
@@ -91,7 +101,7 @@ func (a *app) undoOp(ctx context.Context, p locate.Location, req service.UndoOp,
 		args = service.UndoRestore(nil, req.DryRun)
 	default:
 		if req.Number = l.Ops[i].Number; l.Ops[i].Name == catalogue.OpApply {
-			return a.undoApplyIn(ctx, p, req)
+			return a.undoApplyIn(ctx, p, req, g.Is("yes"))
 		}
 		args = req
 	}
@@ -100,7 +110,7 @@ func (a *app) undoOp(ctx context.Context, p locate.Location, req service.UndoOp,
 }
 
 // undoApplyIn undoes an apply of a workspace.
-func (a *app) undoApplyIn(ctx context.Context, p locate.Location, req service.UndoOp) error {
+func (a *app) undoApplyIn(ctx context.Context, p locate.Location, req service.UndoOp, yes bool) error {
 	rule, err := threeway.RuleOf(req.Ours, req.Theirs)
 	if err != nil {
 		return err
@@ -112,6 +122,11 @@ func (a *app) undoApplyIn(ctx context.Context, p locate.Location, req service.Un
 	}
 	defer c.Close()
 
+	ask := askInApply
+	if yes || req.DryRun {
+		ask = askNever
+	}
+
 	r := &runs.Run{Name: strings.Join(p.Workspace, "-")}
-	return a.undoApplyOf(ctx, c, r, req.Number, askInApply, hostdir.ApplyOptions{Conflicts: rule, DryRun: req.DryRun})
+	return a.undoApplyOf(ctx, c, r, req.Number, ask, hostdir.ApplyOptions{Conflicts: rule, DryRun: req.DryRun}, false)
 }

@@ -148,7 +148,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			return err
 		}
 		if len(members) > 0 && to == r.Dir && snapshot == "" {
-			return a.applyGroup(ctx, r, c, members, ask, o)
+			return a.runs().OnGroup(ctx, r, c, func(parts []*runs.Part) error { return a.applyGroup(ctx, parts, ask, o) })
 		}
 
 		o.Own = to == r.Dir

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,8 +139,8 @@ other commands work inside.`,
 					return err
 				}
 			}
-			if len(also) > 0 && (resume || from == "" || discard || readOnly || c.Store != "") {
-				return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE, --resume, --discard or --read-only")
+			if len(also) > 0 && (resume || from == "" || c.Store != "") {
+				return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE or --resume")
 			}
 			if err := k.addAlso(also); err != nil {
 				return err
@@ -167,7 +168,8 @@ other commands work inside.`,
 			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
 			if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
 				root, _ := p.Root()
-				if _, err := x.set(&c, root); err != nil {
+				_, err := x.set(&c, root)
+				if err := errors.Join(err, x.allUsed()); err != nil {
 					return err
 				}
 				return a.runHere(cmd.Context(), p, c, remote)
@@ -180,7 +182,7 @@ other commands work inside.`,
 				a.noteOnlyRoot("no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 			}
 
-			return a.run(cmd, c, &x, from, remote, k.apply)
+			return a.run(cmd, c, &k, from, remote)
 		},
 	}
 
@@ -214,8 +216,9 @@ other commands work inside.`,
 }
 
 // run runs a program in a workspace of a STORE or, without one, of a temporary store. With from, the workspace is a
-// copy of that directory.
-func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, remote, apply string) error {
+// copy of that directory. Of k it uses what the command line says.
+func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote string) error {
+	apply := k.apply
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -255,8 +258,12 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, r
 	if c.Temp != "" {
 		cfg.Exclude = []string{c.Temp}
 	}
-	if cfg.Hidden, err = x.set(&c, from); err == nil && from != "" {
+	if cfg.Hidden, err = k.restrict.set(&c, from); err == nil && from != "" {
 		c.Hide, cfg.Hidden, err = a.findHidden(cmd.Context(), from, c.Hide, cfg.Hidden, cfg.Exclude...)
+	}
+	if err == nil {
+		k.dir = from
+		err = k.fillTemporary(cmd.Context(), &c)
 	}
 	if err != nil {
 		return err
@@ -282,7 +289,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, r
 	var before *stateBefore
 	status, err := sandbox.Outer(cmd.Context(), c, temp, s,
 		func(c *sandbox.Config) error {
-			err := a.prepare(cmd.Context(), p, c, "")
+			err := errors.Join(a.prepare(cmd.Context(), p, c, ""), k.prepareTemporary(cmd.Context(), c))
 			if err == nil {
 				before = a.begin(cmd.Context(), *c)
 			}
@@ -298,6 +305,10 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, x *restrictions, from, r
 			}
 
 			err := a.atEnd(cmd.Context(), p, c)
+			if c.Report {
+				err = errors.Join(err, k.reportAlso(cmd.Context()))
+			}
+
 			switch {
 			case err == nil && apply == applyYes && e.Interrupted:
 				a.note("interrupted: nothing is applied")

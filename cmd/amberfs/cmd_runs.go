@@ -308,6 +308,25 @@ func (a *app) onRun(ctx context.Context, dir, name string, fn func(r *runs.Run, 
 	return a.runs().On(ctx, dir, name, fn)
 }
 
+// markAll sets the state of the runs of all directories of a run: removed or kept.
+func (a *app) markAll(ctx context.Context, dir, name, state string) error {
+	return a.runs().OnAll(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
+		if err := r.Removable(); err != nil {
+			return err
+		}
+		return runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, state)
+	})
+}
+
+// onRunAndMembers is onRun for the runs of all directories of a run.
+func (a *app) onRunAndMembers(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
+	dir, err := a.cwd()
+	if err != nil {
+		return err
+	}
+	return a.runs().OnAll(ctx, dir, name, fn)
+}
+
 // storeHere returns the store of the runs of the working directory, if there is one.
 func (a *app) storeHere() (store string, ok bool) {
 	dir, err := a.cwd()

@@ -142,11 +142,12 @@ func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, wri
 	return nil
 }
 
-// applyWorkspace applies a workspace of a store to the directory that it was filled from, or
-// returns the parts of one file that can be applied.
+// applyWorkspace applies a workspace of a store to the directory that it was filled from. It can also return the
+// parts of one file that can be applied, and mark a run as removed or kept.
 func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args []byte) (any, error) {
 	var want struct {
 		Parts naming.BytePath `json:"parts"`
+		Mark  string          `json:"mark"`
 		runs.Apply
 	}
 	if err := strictjson.Decode(args, &want); err != nil {
@@ -159,10 +160,6 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 	}
 	defer c.Close()
 
-	if want.Parts != "" {
-		return runs.Parts(ctx, c, string(want.Parts))
-	}
-
 	r := &runs.Run{Store: store}
 	if _, ok := runs.Dir(store); ok {
 		r, err = runs.Named(ctx, store, workspace, a.command)
@@ -173,7 +170,18 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 		return nil, err
 	}
 
-	return want.Do(ctx, c, *r)
+	switch want.Mark {
+	case "":
+	case service.RunRemoved, service.RunKept:
+		return r, a.markAll(ctx, r.Dir, r.Name, want.Mark)
+	default:
+		return nil, errs.Fail(errs.Invalid, "a run is marked as %s or %s", service.RunRemoved, service.RunKept)
+	}
+	if want.Parts != "" {
+		return runs.Parts(ctx, a.runs(), c, r, string(want.Parts))
+	}
+
+	return want.Do(ctx, a.runs(), c, r)
 }
 
 // openBrowser starts a browser with a file that redirects to the address, because all users can read the

@@ -62,7 +62,7 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ no
 	want := args.(runArgs)
 	var done *hostdir.Applied
 	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
-		done, err = want.Do(ctx, c, *r)
+		done, err = want.Do(ctx, a.runs(), c, r)
 		return err
 	})
 	if err != nil && done != nil && len(done.Conflicts) > 0 {
@@ -74,15 +74,11 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ no
 
 func removeRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
 	var removed runs.Run
-	err := a.onRunHere(ctx, args.(runArgs).Name, func(r *runs.Run, _ *client.Client) error {
-		removed = *r
-		if err := r.Removable(); err != nil {
-			return err
-		}
+	name := args.(runArgs).Name
+	if err := a.onRunHere(ctx, name, func(r *runs.Run, _ *client.Client) error { removed = *r; return nil }); err != nil {
+		return nil, err
+	}
 
-		removed.State = service.RunRemoved
-		return runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunRemoved)
-	})
-
-	return &removed, err
+	removed.State = service.RunRemoved
+	return &removed, a.markAll(ctx, removed.Dir, name, service.RunRemoved)
 }

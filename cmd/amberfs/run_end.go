@@ -247,6 +247,8 @@ func (b *stateBefore) end(ctx context.Context) {
 	}
 
 	switch dir, _ := storedir.FilledFrom(b.c.Store); {
+	case len(b.c.Also) > 0:
+		text = "nothing is kept"
 	case b.c.Temp != "" && len(files) > 0:
 		text += "; nothing is kept"
 	case b.c.Temp != "":

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
@@ -123,7 +125,7 @@ func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 			m.name += "-2"
 		}
 
-		one := sandbox.Config{Fork: m.name, Actor: c.Actor}
+		one := sandbox.Config{Fork: m.name, Actor: c.Actor, Report: c.Report}
 		if err := m.begin(ctx, &one); err != nil {
 			if !k.resume {
 				k.also = k.also[:i]
@@ -178,41 +180,35 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 func (k *kept) sayAll(ctx context.Context, parts runParts) error {
 	lines := []string{"the run " + k.name + " changed"}
 	for _, p := range parts {
-		plan, err := k.a.apply(ctx, p.ch, p.run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.run.Name})
+		plan, err := k.a.apply(ctx, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.Run.Name})
 		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 			return err
 		}
 
-		q := question.New(k.a.terminal(), p.ch, p.run.Dir, threeway.RefuseConflicts, plan)
+		q := question.New(k.a.terminal(), p.Changes, p.Run.Dir, threeway.RefuseConflicts, plan)
 		what := q.Summary()
 		if q.Empty() {
 			what = "nothing"
 		}
-		lines = append(append(lines, "in "+quote(p.run.Dir)+": "+what), q.Commits()...)
+		lines = append(append(lines, "in "+quote(p.Run.Dir)+": "+what), q.Commits()...)
 	}
 
 	k.commands(strings.Join(lines, "\n\t"))
 	return nil
 }
 
-// A runPart is the run of one directory of several.
-type runPart struct {
-	run runs.Run
-	c   *client.Client
-	ch  *client.Changes
-}
-
-type runParts []*runPart
+// runParts are the runs of the directories of a run, opened.
+type runParts []*runs.Part
 
 // openAll opens the runs of all directories. The caller closes them, also after an error.
 func (k *kept) openAll(ctx context.Context) (parts runParts, err error) {
 	for _, m := range k.all() {
-		p := &runPart{run: runs.Run{Name: m.name, Dir: m.dir, Store: m.store, Command: m.commandText()}}
-		if p.c, err = m.open(ctx, m.name); err != nil {
+		p := &runs.Part{Run: runs.Run{Name: m.name, Dir: m.dir, Store: m.store, Command: m.commandText()}}
+		if p.Client, err = m.open(ctx, m.name); err != nil {
 			return parts, err
 		}
 		parts = append(parts, p)
-		if p.ch, err = p.c.Changes(ctx, ""); err != nil {
+		if p.Changes, err = p.Client.Changes(ctx, ""); err != nil {
 			return parts, err
 		}
 	}
@@ -222,19 +218,74 @@ func (k *kept) openAll(ctx context.Context) (parts runParts, err error) {
 
 func (parts runParts) close() {
 	for _, p := range parts {
-		if p.ch != nil {
-			p.ch.Close()
+		if p.Changes != nil {
+			p.Changes.Close()
 		}
-		p.c.Close()
+		p.Client.Close()
 	}
 }
 
 // unchanged reports whether nothing changed in any directory.
 func (parts runParts) unchanged(ctx context.Context) (bool, error) {
 	for _, p := range parts {
-		if same, err := gitbridge.Unchanged(ctx, p.ch.Source, p.ch.Base, p.ch.Now, true); err != nil || !same {
+		if same, err := gitbridge.Unchanged(ctx, p.Changes.Source, p.Changes.Base, p.Changes.Now, true); err != nil || !same {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// reportAlso prints what the program changed in the other directories.
+func (k *kept) reportAlso(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	for _, m := range k.also {
+		if err := k.a.report(ctx, m.location(), m.name, "in "+quote(m.dir)+":\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillTemporary makes temporary stores of the other directories for a run that keeps nothing, and adds them to c.
+func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+
+	for i, m := range k.also {
+		m.dir, m.store = locate.Resolve(mounts, m.dir), fmt.Sprintf("%s-%d", c.Store, i+1)
+		if m.forked, m.hidden, err = k.restrict.in(m.dir); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(k.restrict.allUsed(), k.apart()); err != nil {
+		return err
+	}
+
+	for _, m := range k.also {
+		if m.forked.Hide, m.hidden, err = k.a.findHidden(ctx, m.dir, m.forked.Hide, m.hidden, c.Temp); err != nil {
+			return err
+		}
+
+		cfg := daemon.Config{Store: m.store, Mountpoint: daemon.RunMountpoint(m.store), From: m.dir, Hidden: m.hidden, Exclude: []string{c.Temp}, Version: versionText()}
+		if _, _, err := k.a.makeStore(ctx, &cfg, mounts); err != nil {
+			return err
+		}
+		k.a.noteSecrets(m.dir, m.hidden)
+	}
+
+	c.Also = k.places()
+	return nil
+}
+
+// prepareTemporary prepares the workspaces of the other directories of a run that keeps nothing.
+func (k *kept) prepareTemporary(ctx context.Context, c *sandbox.Config) error {
+	for _, m := range k.also {
+		one := sandbox.Config{Actor: c.Actor, Report: c.Report, Hide: m.forked.Hide, HideEmpty: m.forked.HideEmpty, ReadOnly: m.forked.ReadOnly}
+		if err := k.a.prepare(ctx, m.location(), &one, ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }

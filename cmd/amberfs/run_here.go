@@ -113,18 +113,29 @@ func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config,
 // lookOfRun returns the value of service.Changed.Look for this run.
 func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
 
+// report prints what the program of a run changed in a fork, below a title.
+func (a *app) report(ctx context.Context, p locate.Location, fork, title string) error {
+	args := service.Changed{Look: lookOfRun(), ForAgent: true}
+	var done service.WhatChanged
+	if err := a.askIn(ctx, p, fork, args, &done); err != nil {
+		return err
+	}
+
+	if text := service.OpOf(args).Text.Text(args, &done); text != "" {
+		fmt.Fprint(a.stderr, title+text)
+	}
+
+	return nil
+}
+
 // atEnd reports what the program of a run changed, and takes the snapshot of --snapshot-after. A signal
 // that ended the program does not interrupt it.
 func (a *app) atEnd(ctx context.Context, p locate.Location, c sandbox.Config) error {
 	ctx = context.WithoutCancel(ctx)
 	if c.Report {
-		args := service.Changed{Look: lookOfRun(), ForAgent: true}
-		var done service.WhatChanged
-		if err := a.askIn(ctx, p, c.Fork, args, &done); err != nil {
+		if err := a.report(ctx, p, c.Fork, ""); err != nil {
 			return err
 		}
-
-		fmt.Fprint(a.stderr, service.OpOf(args).Text.Text(args, &done))
 	}
 
 	if c.After == "" {

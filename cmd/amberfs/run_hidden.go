@@ -97,7 +97,7 @@ func (x *restrictions) in(dir string) (o snapshot.ForkOptions, h hostdir.Hidden,
 func (x *restrictions) set(c *sandbox.Config, dir string) (hostdir.Hidden, error) {
 	o, h, err := x.in(dir)
 	c.Hide, c.HideEmpty, c.ReadOnly = o.Hide, o.HideEmpty, o.ReadOnly
-	return h, errors.Join(err, x.allUsed())
+	return h, err
 }
 
 // below returns a path of the command line relative to a directory, and whether it is below it.

@@ -159,6 +159,12 @@ func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (en
 	if err := k.a.atEnd(ctx, k.location(), c); err != nil {
 		return nil, err
 	}
+	if c.Report {
+		if err := k.reportAlso(ctx); err != nil {
+			return nil, err
+		}
+	}
+
 	return k.end(e.Interrupted), nil
 }
 

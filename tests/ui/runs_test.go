@@ -103,4 +103,26 @@ func TestRuns(t *testing.T) {
 	b.answer("Left out (.amberignore, and what amberfs wrote for agents): x.o", "Also take what is left out")
 	b.answer("1 file of "+dir+" will change", "Apply")
 	has("x.o", "object\n")
+
+	t.Log("a run of two directories is applied to both, and removed as one")
+	beside := filepath.Join(tmp, "beside")
+	must.OK(t, os.Mkdir(beside, 0o755))
+	several := exec.Command(harness.Binary(t), "run", "--from", dir, "--also", beside, "--name", "both", "--", "sh", "-c", "echo 1 >two; cd "+beside+"; echo 2 >two; echo 3 >three")
+	if out, err := several.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b.press(strings.Replace(apply, "project-2", "both", 1))
+	b.wait(`document.querySelector('#dialog').open`)
+	b.click(fmt.Sprintf(`#dialog [aria-label="Apply %s/three"]`, beside), "")
+	b.answer("3 files of "+dir+" will change", "Apply")
+	has("two", "1\n")
+	has("../beside/two", "2\n")
+	missing("../beside/three")
+	b.menu("#forks .card[aria-label=both] button", "", "Remove the run")
+	b.answer("For a day it can be had back", "Remove")
+	says("1 removed run")
+	out, err := exec.Command(harness.Binary(t), "runs").Output()
+	if err != nil || strings.Contains(string(out), "both") {
+		t.Errorf("a part of the run is left: %v\n%s", err, out)
+	}
 }

@@ -2,10 +2,12 @@ package runs
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/executes"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/hooks"
@@ -33,55 +35,172 @@ type Apply struct {
 	// NoIgnore is --no-ignore.
 	NoIgnore bool `json:"no_ignore,omitempty" jsonschema:"also apply what is left out otherwise"`
 	DryRun   bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	Undo     bool `json:"undo,omitempty" jsonschema:"undo the last apply of the run: the directory gets what it had before"`
 }
 
 // Do applies the changes of c's workspace to the directory of r. Then a run continues from the state of
 // the directory, and is marked as applied if all changes were applied. r has no name if the workspace
-// is not a run.
-func (a Apply) Do(ctx context.Context, c *client.Client, r Run) (*hostdir.Applied, error) {
-	if err := r.Applicable(r.Dir); err != nil {
-		return nil, err
-	}
-
-	if r.State == service.RunRunning && !a.DryRun {
-		return nil, errs.Fail(errs.Busy, "a program is in the run %s", r.Name).
-			WithHint("end it first, or apply what it has changed until now with `amberfs apply --run %s`", r.Name)
-	}
-
-	if a.Undo {
-		return a.undo(ctx, c, r)
-	}
-
-	ch, err := c.Changes(ctx, "")
+// is not a run. For a run of several directories, nothing is changed unless all can be; the paths of the other
+// directories are absolute, in a and in the result.
+func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (done *hostdir.Applied, err error) {
+	rule, err := threeway.RuleOf(a.Ours, a.Theirs)
 	if err != nil {
 		return nil, err
 	}
-	defer ch.Close()
 
-	o := hostdir.ApplyOptions{DryRun: true, Own: true, Name: r.Name, Everything: a.NoIgnore, Merge: a.Merge}
-	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
+	err = f.OnGroup(ctx, r, c, func(parts []*Part) error {
+		var plans []*hostdir.Applied
+		var conflict error
+		for i, p := range parts {
+			if p.Run.State == service.RunRunning && !a.DryRun {
+				return errs.Fail(errs.Busy, "a program is in the run %s", p.Run.Name).
+					WithHint("end it first, or apply what it has changed until now with `amberfs apply --run %s`", p.Run.Name)
+			}
+
+			plan, err := a.plan(ctx, p, i == 0, rule)
+			if errors.Is(err, hostdir.ErrConflict) {
+				conflict = err
+			} else if err != nil {
+				return err
+			}
+			plans = append(plans, plan)
+		}
+
+		if done = together(plans); conflict != nil {
+			e := *errs.ErrorOf(conflict)
+			return e.WithResult(done)
+		}
+		if a.DryRun {
+			return nil
+		}
+
+		plans = nil
+		for i, p := range parts {
+			one, err := a.apply(ctx, p, i == 0, rule)
+			if plans = append(plans, one); err != nil {
+				done = together(plans)
+				return err
+			}
+		}
+		done = together(plans)
+
+		return nil
+	})
+	return done, err
+}
+
+// plan returns what the apply of one directory will do.
+func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.Applied, error) {
+	o, err := a.options(ctx, p, first, rule)
+	if err != nil {
+		return nil, err
+	}
+	o.DryRun = true
+
+	return Write(ctx, p.Changes, p.Run.Dir, o)
+}
+
+// apply applies the run of one directory.
+func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.Applied, error) {
+	o, err := a.options(ctx, p, first, rule)
+	if err != nil {
 		return nil, err
 	}
 
-	if len(a.Leave)+len(a.Hunks) > 0 {
-		plan, err := Write(ctx, ch, r.Dir, o)
-		if err != nil && !errors.Is(err, hostdir.ErrConflict) {
-			return plan, err
-		}
-		if o.Choose, err = a.choices(ctx, ch, plan.Plan); err != nil {
-			return nil, err
-		}
-	}
-
-	o.DryRun = a.DryRun
-	done, err := Write(ctx, ch, r.Dir, o)
-	if err != nil || a.DryRun || r.Name == "" {
+	done, err := Write(ctx, p.Changes, p.Run.Dir, o)
+	if err != nil || p.Run.Name == "" {
 		return done, err
 	}
 
-	all := len(a.Leave)+len(a.Hunks) == 0 && !a.Ours && !done.Incomplete
-	return done, r.Applied(ctx, c, done, all, func(service.Progress) {})
+	all := o.Choose == nil && !a.Ours && !done.Incomplete
+	return done, p.Run.Applied(ctx, p.Client, done, all, func(service.Progress) {})
+}
+
+// options returns the options of the apply of one directory, with the choices for its paths.
+func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.Rule) (hostdir.ApplyOptions, error) {
+	o := hostdir.ApplyOptions{Own: true, Name: p.Run.Name, Everything: a.NoIgnore, Merge: a.Merge, Conflicts: rule}
+	a = a.in(p.Run.Dir, first)
+	if len(a.Leave)+len(a.Hunks) == 0 {
+		return o, nil
+	}
+
+	dry := o
+	dry.DryRun = true
+	plan, err := Write(ctx, p.Changes, p.Run.Dir, dry)
+	if err != nil && !errors.Is(err, hostdir.ErrConflict) {
+		return o, err
+	}
+
+	o.Choose, err = a.choices(ctx, p.Changes, plan.Plan)
+	return o, err
+}
+
+// in returns the choices for the paths in one directory of the run.
+func (a Apply) in(dir string, first bool) Apply {
+	all := a
+	a.Leave, a.Hunks = nil, make(map[string][]string)
+
+	for _, name := range all.Leave {
+		if rel, ok := relative(dir, string(name), first); ok {
+			a.Leave = append(a.Leave, naming.BytePath(rel))
+		}
+	}
+	for name, ids := range all.Hunks {
+		if rel, ok := relative(dir, name, first); ok {
+			a.Hunks[rel] = ids
+		}
+	}
+
+	return a
+}
+
+// relative returns a path as one in a directory of the run. Relative paths are in the first directory.
+func relative(dir, name string, first bool) (rel string, ok bool) {
+	if !path.IsAbs(name) {
+		return name, first
+	}
+	return strings.CutPrefix(name, dir+"/")
+}
+
+// together returns the results of several directories as one, in which the paths of all but the first are absolute.
+func together(all []*hostdir.Applied) *hostdir.Applied {
+	if len(all) == 0 || all[0] == nil {
+		return nil
+	}
+
+	sum := *all[0]
+	for _, done := range all[1:] {
+		if done == nil {
+			continue
+		}
+
+		sum.Changed, sum.Files, sum.Incomplete = sum.Changed+done.Changed, sum.Files+done.Files, sum.Incomplete || done.Incomplete
+		at := func(name string) string { return path.Join(done.Dir, name) }
+		for _, c := range done.Paths {
+			if raw, err := base64.StdEncoding.DecodeString(c.Raw); c.Raw != "" && err == nil {
+				c.Raw = naming.Raw(at(string(raw)))
+			}
+			c.Path = at(c.Path)
+			sum.Paths = append(sum.Paths, c)
+		}
+		for _, name := range done.Executes {
+			sum.Executes = append(sum.Executes, naming.BytePath(at(string(name))))
+		}
+		for _, s := range append(done.Skipped, done.Notes...) {
+			s.Path = at(s.Path)
+			sum.Notes = append(sum.Notes, s)
+		}
+		for from, to := range map[*[]string]*[]string{&done.Conflicts: &sum.Conflicts, &done.LeftOut: &sum.LeftOut, &done.Hidden: &sum.Hidden} {
+			for _, name := range *from {
+				*to = append(*to, at(name))
+			}
+		}
+		for _, g := range done.Git {
+			g.Dir = at(g.Dir)
+			sum.Git = append(sum.Git, g)
+		}
+	}
+
+	return &sum
 }
 
 // Write applies changes to a directory. If there are conflicts, they are the result of the error, too.
@@ -211,14 +330,18 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.P
 	}, nil
 }
 
-// Parts returns the hunks of one file that an apply can choose from.
-func Parts(ctx context.Context, c *client.Client, path string) (diff.Text, error) {
-	ch, err := c.Changes(ctx, "")
-	if err != nil {
-		return diff.Text{}, err
-	}
-	defer ch.Close()
-	return diff.TextOf(ctx, ch.Source, ch.Base, ch.Now, path, "", diff.Options{Paths: []string{path}})
+// Parts returns the hunks of one file of a run that an apply can choose from.
+func Parts(ctx context.Context, f *Finder, c *client.Client, r *Run, name string) (text diff.Text, err error) {
+	err = f.OnGroup(ctx, r, c, func(parts []*Part) error {
+		for i, p := range parts {
+			if rel, ok := relative(p.Run.Dir, name, i == 0); ok {
+				text, err = diff.TextOf(ctx, p.Changes.Source, p.Changes.Base, p.Changes.Now, rel, "", diff.Options{Paths: []string{rel}})
+				return err
+			}
+		}
+		return errs.Fail(errs.NotExist, "%s is in no directory of the run", name)
+	})
+	return text, err
 }
 
 // leaves reports whether a.Leave has a path, or a directory above it.

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service/client"
 )
 
 // groupsDir is a directory next to the stores. For each run of several directories, it has a file, named as the
@@ -64,4 +66,68 @@ func Group(store, name string) (members []Member, err error) {
 func HasGroups(store string) bool {
 	files, _ := os.ReadDir(filepath.Join(filepath.Dir(store), groupsDir)) // mostly there is no such directory
 	return len(files) > 0
+}
+
+// A Part is the run of one directory of several. Client is connected with it.
+type Part struct {
+	Run     Run
+	Client  *client.Client
+	Changes *client.Changes
+}
+
+// OnGroup calls fn with the parts of the run r, which is the first.
+func (f *Finder) OnGroup(ctx context.Context, r *Run, c *client.Client, fn func([]*Part) error) error {
+	var members []Member
+	var err error
+	if r.Name != "" { // else it is no run
+		members, err = Group(r.Store, r.Name)
+	}
+	if err != nil {
+		return err
+	}
+
+	return f.onParts(ctx, r, c, members, nil, fn)
+}
+
+// onParts opens the parts of r and members, and calls fn with these and parts.
+func (f *Finder) onParts(ctx context.Context, r *Run, c *client.Client, members []Member, parts []*Part, fn func([]*Part) error) error {
+	if err := r.Applicable(r.Dir); err != nil {
+		return err
+	}
+
+	ch, err := c.Changes(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+
+	parts = append(parts, &Part{Run: *r, Client: c, Changes: ch})
+	for i, m := range members {
+		if m.Name != "" {
+			return f.On(ctx, m.Dir, m.Name, func(r *Run, c *client.Client) error {
+				return f.onParts(ctx, r, c, members[i+1:], parts, fn)
+			})
+		}
+	}
+
+	return fn(parts)
+}
+
+// OnAll calls fn with the run of a directory that has the name, and with the runs of its other directories.
+func (f *Finder) OnAll(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
+	var members []Member
+	err := f.On(ctx, dir, name, func(r *Run, c *client.Client) (err error) {
+		if members, err = Group(r.Store, r.Name); err != nil {
+			return err
+		}
+		return fn(r, c)
+	})
+
+	for _, m := range members {
+		if err == nil && m.Name != "" {
+			err = f.On(ctx, m.Dir, m.Name, fn)
+		}
+	}
+
+	return err
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // ErrUndone is in the error of ToUndo if the apply was undone before.
@@ -69,29 +67,6 @@ func undoOne(ctx context.Context, c *client.Client, number uint64, write func(*c
 	}
 
 	return true, c.Do(context.WithoutCancel(ctx), service.UndoneApply{Number: number}, client.Exchange{}, nil)
-}
-
-// undo undoes the last apply of a run.
-func (a Apply) undo(ctx context.Context, c *client.Client, r Run) (done *hostdir.Applied, err error) {
-	o := hostdir.ApplyOptions{DryRun: a.DryRun, Own: true, Everything: true, Name: r.Name}
-	if o.Conflicts, err = threeway.RuleOf(a.Ours, a.Theirs); err != nil {
-		return nil, err
-	}
-
-	op, err := ToUndo(ctx, c, 0, "the run "+r.Name)
-	if err != nil {
-		return nil, err
-	}
-
-	err = UndoApply(ctx, c, op, a.DryRun, func(ch *client.Changes) (bool, error) {
-		done, err = Write(ctx, ch, op.Of, o)
-		return err == nil, err
-	})
-	if err != nil || a.DryRun {
-		return done, err
-	}
-
-	return done, r.Unapplied(ctx, c)
 }
 
 // Unapplied marks a run whose apply was undone as kept.

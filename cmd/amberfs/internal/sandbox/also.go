@@ -18,7 +18,7 @@ import (
 type Also struct {
 	Store string // "" for a directory of the host that can only be read
 	Dir   string
-	Fork  string
+	Fork  string // "" for the workspace
 
 	// Outer sets the fields below.
 	Shared string // of Store, as in Config
@@ -63,6 +63,15 @@ func daemons(c Config) []int {
 	return out
 }
 
+// killDaemons kills the daemons of temporary stores, which are removed, with their keepers.
+func killDaemons(c Config) {
+	for _, id := range daemons(c) {
+		if id > 0 {
+			_ = unix.Kill(-id, unix.SIGKILL) // the group of the keeper
+		}
+	}
+}
+
 // joinForks counts the program as one in each fork of a run, until leave is called.
 func joinForks(ctx context.Context, c Config, s daemon.Starter) (leave func(), err error) {
 	var used []Joined
@@ -97,7 +106,7 @@ func attachAlso(c Config) error {
 		if a.Store == "" {
 			err = attachReadOnly(a.Dir)
 		} else {
-			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: true, Shared: a.Shared, Tree: a.Tree}
+			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: a.Fork != "", Shared: a.Shared, Tree: a.Tree}
 			err = attach(one, alsoFD+i)
 		}
 		if err != nil {

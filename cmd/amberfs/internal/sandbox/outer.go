@@ -132,16 +132,12 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		if c.Temp != "" && !c.Plain {
-			_ = unix.Kill(-c.Daemon, unix.SIGKILL) // with its keeper, whose group it is: the store is removed
-		}
-		leave(joined, s)
-	}()
-
 	also, trees, err := joinAlso(ctx, &c, s)
 	defer func() {
-		for _, j := range also {
+		if c.Temp != "" && !c.Plain {
+			killDaemons(c)
+		}
+		for _, j := range append(also, joined) {
 			leave(j, s)
 		}
 	}()

@@ -14,8 +14,8 @@ import (
 // tempPrefix is the prefix of the names of temporary directories.
 const tempPrefix = "amberfs-run-"
 
-// A TempDir is the directory of a temporary store: its lock, the store, and a mount
-// point. Its maker removes it. If the maker was killed, the next run removes it, when no process
+// A TempDir is the directory of a temporary store: its lock, the store, the stores of other directories of the run
+// (store-1 and so on), and a mount point. Its maker removes it. If the maker was killed, the next run removes it, when no process
 // has the lock any more.
 type TempDir struct {
 	Path string
@@ -79,7 +79,12 @@ func (t *TempDir) file(name string) string { return filepath.Join(t.Path, name) 
 // Remove removes the directory and releases the lock. Files that are no part of a
 // temporary store stays, and the directory with it.
 func (t *TempDir) Remove() {
-	if os.RemoveAll(t.file("store")) == nil { // else a daemon still writes to it, and the next run tries again
+	more, _ := filepath.Glob(filepath.Join(t.Path, "store-[0-9]*")) // the pattern is good
+	var err error
+	for _, store := range append(more, t.file("store")) {
+		err = errors.Join(err, os.RemoveAll(store))
+	}
+	if err == nil { // else a daemon still writes to it, and the next run tries again
 		_ = unix.Rmdir(t.file("workspace"))
 		_ = unix.Unlink(t.file(t.name))
 		_ = unix.Rmdir(t.Path)

@@ -189,8 +189,8 @@ export async function applyTo(workspace, ways = {}) {
   await page.changed();
 }
 // markRun removes a run, or has it back.
-export async function markRun({ name, changed, run }, state) {
-  const set = (to) => call("snapshot", { message: run.command, labels: { run: to } }, { workspace: name });
+export async function markRun({ name, changed }, state) {
+  const set = (to) => apply({ mark: to }, { workspace: name });
   if (state === "removed" && !await sure("Remove", name, `It has ${count(changed, "changed file")}. For a day it can be had back.`, "danger")) return;
   await set(state);
   await done(state === "removed" ? `${name} is removed.` : `${name} is kept.`, () => set(state === "removed" ? "kept" : "removed"));

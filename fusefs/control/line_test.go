@@ -1,9 +1,12 @@
 package control
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func TestUnfinished(t *testing.T) {
@@ -61,6 +64,15 @@ func TestControlNames(t *testing.T) {
 	for _, name := range []string{"restore", "restore@", "create@v1"} {
 		if _, ok := parseRestore(name); ok {
 			t.Errorf("parseRestore(%q) is one", name)
+		}
+	}
+}
+
+// TestNamesOfControlFiles: no snapshot has the name of a control file.
+func TestNamesOfControlFiles(t *testing.T) {
+	for _, f := range files {
+		if err := naming.Check(f.name); !errors.Is(err, naming.ErrBad) {
+			t.Errorf("a snapshot may have the name %q: %v", f.name, err)
 		}
 	}
 }

@@ -20,6 +20,8 @@ func TestGoneWorktree(t *testing.T) {
 			check: `ls; git log -1 --format=%s amberfs/r/inner; git status -s`, want: "a\nb\nc\nwork"},
 		"removed there, commits here": {run: remove, dir: commit, said: "the working tree is gone in the workspace: this one stays, as it changed",
 			check: `ls inner; git worktree list | wc -l; git -C inner status -s; git log -1 --format=%s inner --`, want: "a\nb\nc\nnew\nu\n2\n?? u\nwork"},
+		"removed there, a new file here": {run: remove, dir: `echo u >inner/u`, said: "the working tree is gone in the workspace: this one stays, as it changed",
+			check: `ls inner; git worktree list | wc -l; git -C inner status -s`, want: "a\nb\nc\nu\n2\n?? u"},
 		"removed there": {run: remove, dir: `echo x >x`, check: `ls; git worktree list | wc -l`, want: "a\nb\nc\nx\n1"},
 		"detached commits on both sides": {run: `git -C inner checkout -q --detach; ` + commit, dir: `cd inner; git commit -q --allow-empty -m mine`, said: "amberfs/r/inner has the commits of the working tree inner",
 			check: `git log -1 --format=%s amberfs/r/inner; git -C inner log -1 --format=%s`, want: "work\nmine"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -83,7 +84,7 @@ func (p *Plan) takeTrees(ctx context.Context) {
 
 		switch {
 		case b != nil && b.isFork || t != nil && t.isFork:
-		case b != nil && (o == nil || t == nil && !b.same(o)) && (o != nil || t != nil):
+		case b != nil && (o == nil || t == nil && !(b.same(o) && p.isClean(ctx, id, o))) && (o != nil || t != nil):
 			p.Stay = append(p.Stay, id)
 			refs.parkHead(ctx, id, t)
 		case b.same(t) || o.same(t):
@@ -95,6 +96,21 @@ func (p *Plan) takeTrees(ctx context.Context) {
 			p.work.takeTree(path.Join("worktrees", id), s, o, t)
 		}
 	}
+}
+
+// isClean reports whether a linked working tree on this machine has nothing that is not committed: as for git,
+// which removes no other one.
+func (p *Plan) isClean(ctx context.Context, id string, t *linkedTree) bool {
+	if p.m.OurFile != nil {
+		return true // its files are merged one by one
+	}
+
+	dir := path.Join("worktrees", id)
+	file := strings.TrimSpace(string(t.files[path.Join(dir, "gitdir")]))
+	r := receiver{p.m.Git, &Repo{Dir: p.m.Ours.place(dir), Common: p.m.Ours.Common, Work: filepath.Dir(file)}}
+	dirty, err := r.status(ctx)
+
+	return err == nil && len(dirty) == 0
 }
 
 // parkHead gives the commits that only HEAD of a linked working tree of theirs has a branch.

@@ -95,3 +95,21 @@ func TestApplyWholeChoices(t *testing.T) {
 func hintOf(err error, res *hostdir.Applied) string {
 	return errs.ErrorOf(hostdir.Explain(err, res)).Hint
 }
+
+// TestApplyGitRacy: a file that changed after it was committed comes, although the index has its time and size.
+func TestApplyGitRacy(t *testing.T) {
+	isolate(t)
+	const commit = `echo 1 >c; touch -d 2020-01-01 c; git commit -qam run; echo 2 >c; touch -d 2020-01-01 c .git/index`
+	for name, c := range map[string]struct{ run, want string }{
+		"changed in the second of the index": {commit, "2"},
+		"emptied, and git cleared the size":  {commit + `; echo y >y; git add y; git ls-files --debug c | grep -q 'size: 0'; : >c; touch -d 2020-01-01 c`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := gitCase{make: mk, run: c.run, meanwhile: `git commit -q --allow-empty -m mine`}.rig(t)
+			if said := r.applied(); !strings.Contains(said, "amberfs/r/main has the other commits") {
+				t.Errorf("it said: %s", said)
+			}
+			r.want(`cat c; git diff --name-only`, strings.TrimSpace(c.want+"\nc"))
+		})
+	}
+}

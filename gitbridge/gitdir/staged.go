@@ -268,12 +268,9 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 		return err
 	}
 
-	b, err := os.ReadFile(at)
-	if err == nil {
-		s.entries, err = parseIndex(b, s.idLen)
-	}
-	if err == nil {
-		s.index, s.badIndex = b, nil
+	if s.index, err = os.ReadFile(at); err == nil {
+		s.parse()
+		err = s.badIndex
 	}
 
 	return err

@@ -176,7 +176,7 @@ func read(f Files) (*state, error) {
 	}
 
 	s.wasIndex = s.index
-	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
+	s.parse()
 	for _, name := range unfinishedNames {
 		if err := collect(f, name, 0, s.unfinished); err != nil {
 			return nil, err
@@ -199,6 +199,17 @@ func read(f Files) (*state, error) {
 	}
 
 	return s, err
+}
+
+// parse reads the entries of the index. A file that may have changed after it was added, without another time,
+// has none: git compares the contents of such files, too.
+func (s *state) parse() {
+	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
+	for i := range s.entries {
+		if e := &s.entries[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git clears the size of such a file
+			e.Mtime = 0
+		}
+	}
 }
 
 func (s *state) isID(text string) bool {

@@ -81,6 +81,11 @@ func TestApplyGitKept(t *testing.T) {
 			meanwhile: `git update-ref refs/heads/main $(git commit-tree -p HEAD -m mine HEAD^{tree})`,
 			check:     `git branch --show-current; git status -s; git log -1 --format=%s`, want: "other\n1", said: "other stays: it is checked out",
 		},
+		"a branch is gone there, and a bisect has its commits": {
+			make: mk + `for i in 2 3 4; do echo $i >a; git commit -qam $i; done; git branch first HEAD~3`,
+			run:  `git bisect start; git bisect bad; git bisect good first; git update-ref -d refs/heads/main`, check: `git for-each-ref --format='%(refname)' refs/heads`, want: "refs/heads/first",
+			said: "the branch main is gone; takes 3 commits off main: 2, 3, 4",
+		},
 		"stashes of both": {
 			make: mk + `echo 0 >a; git stash -q`, run: `for i in 1 2; do echo r$i >a; git stash -q; done; git branch new`, meanwhile: `echo d >a; git stash -q`,
 			check: `git for-each-ref --format='%(refname:short)'; git stash list | wc -l; git show amberfs/r/stash:a amberfs/r/stash-2:a`, want: "amberfs/r/stash\namberfs/r/stash-2\nmain\nnew\nstash\n2\nr2\nr1",

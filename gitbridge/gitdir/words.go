@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -139,22 +140,19 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	}
 }
 
-// all returns the values of the refs of the receiving side, before or after the updates.
+// all returns the values of the refs of the receiving side, before or after the updates. Those of work in progress,
+// which end with it, are none of them.
 func (p *refPlan) all(after bool) (out []string) {
-	for name, id := range p.ours.refs {
-		if after {
-			id = p.value(name)
-		}
-		if p.ours.isID(id) {
-			out = append(out, id)
+	all := maps.Clone(p.ours.refs)
+	if after {
+		for _, u := range p.updates {
+			all[u.name] = u.new
 		}
 	}
 
-	if after {
-		for _, u := range p.updates {
-			if u.new != "" {
-				out = append(out, u.new)
-			}
+	for name, id := range all {
+		if p.ours.isID(id) && !Private(name) {
+			out = append(out, id)
 		}
 	}
 

@@ -1,12 +1,14 @@
 package gitbridge
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/tests/must"
 )
 
 // TestApplyDiverged: a branch that both sides moved is kept, merged or taken, and no commit is lost.
@@ -77,6 +79,46 @@ func TestApplyDiverged(t *testing.T) {
 				r.want(c.after, c.wanted)
 			}
 			r.shell(r.dir, "git fsck --strict")
+		})
+	}
+}
+
+// TestApplyMergeSubmodule: a submodule in which both sides have commits is merged, and keeps what neither side has
+// committed. What has it is merged, too, whatever commit the submodule is at.
+func TestApplyMergeSubmodule(t *testing.T) {
+	isolate(t)
+	const (
+		make = `cd ..; git init -q up; cd up; echo l >l; seq 9 >n; git add .; git commit -qm lib; cd ../dir; ` + mk + `git submodule --quiet add ../up lib; git commit -qm sub
+git config user.name a; git config user.email a@a; git -C lib config user.name a; git -C lib config user.email a@a`
+		run    = `cd lib; echo r >r; git add r; git commit -qm run; echo w >>l; echo u >ru; cd ..; `
+		dir    = `cd lib; echo d >d; git add d; git commit -qm mine; sed -i 1d n; echo u >du; cd ..; `
+		check  = `git -C lib log --format=%s -1; git -C lib status -s; git log --format=%s -1; git status -s; cat lib/l lib/r | tail -n 2; head -n 1 lib/n`
+		merged = "Merge branch 'amberfs/r/main'\n M l\n M n\n?? du\n?? ru\n"
+	)
+	for name, c := range map[string]struct{ run, dir, want string }{
+		"changed there":             {run + `echo x >>lib/r`, dir, "main of lib is not merged: r has changes there that are not committed; nothing was changed"},
+		"commits in it":             {run, dir, merged + "sub\n M lib\nw\nr\n2"},
+		"committed there":           {run + `git commit -qam bump`, dir, merged + "bump\n M lib\nw\nr\n2"},
+		"committed there, merged":   {run + `git commit -qam bump`, dir + `echo d >a; git commit -qm mine a`, merged + "Merge branch 'amberfs/r/main'\n M lib\nw\nr\n2"},
+		"committed here, and there": {run + `git commit -qam bump`, dir + `git commit -qam mine`, merged + "Merge branch 'amberfs/r/main'\n M lib\nw\nr\n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "dir", make)
+			r.shell(r.run, c.run)
+			r.shell(r.dir, c.dir)
+
+			o := hostdir.ApplyOptions{Merge: true}
+			res, err := r.apply(o)
+			if errors.Is(err, hostdir.ErrConflict) && slices.Equal(res.Conflicts, []string{"lib"}) && name == "committed here, and there" {
+				o.Conflicts = threeway.TakeTheirs // as for git, a person decides
+				_, err = r.apply(o)
+			}
+			if err != nil && err.Error() == c.want {
+				return
+			}
+			must.OK(t, err)
+			r.want(check, c.want)
+			r.shell(r.dir, "git fsck --strict; git -C lib fsck --strict")
 		})
 	}
 }

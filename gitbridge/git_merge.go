@@ -210,6 +210,9 @@ func (g *gitMerge) files(r *repoMerge, changes []tree.Change) ([]tree.Change, er
 		return changes, nil
 	}
 	if branch, why := r.plan.NotMerged(); why != "" {
+		if r.work != "." { // a submodule has branches of the same names
+			branch += " of " + cmp.Or(r.work, r.Dir)
+		}
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
 	}
 

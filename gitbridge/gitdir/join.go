@@ -350,7 +350,7 @@ func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
 
 	for at := range all {
 		c, ok := m.changed[at]
-		if !ok {
+		if !ok || c[0] != nil && !c[0].hasObject() { // a submodule may be at another commit, as for git
 			continue
 		}
 

@@ -86,6 +86,9 @@ func TestApplyGitKept(t *testing.T) {
 			run:  `git bisect start; git bisect bad; git bisect good first; git update-ref -d refs/heads/main`, check: `git for-each-ref --format='%(refname)' refs/heads`, want: "refs/heads/first",
 			said: "the branch main is gone; takes 3 commits off main: 2, 3, 4",
 		},
+		"files that both made, and that are empty on one side": {
+			make: mk, run: `echo 1 >x; git add -N x; git restore .; echo 2 >y`, meanwhile: `echo 3 >x; : >y`, check: `cat x y`, want: "3\n2",
+		},
 		"stashes of both": {
 			make: mk + `echo 0 >a; git stash -q`, run: `for i in 1 2; do echo r$i >a; git stash -q; done; git branch new`, meanwhile: `echo d >a; git stash -q`,
 			check: `git for-each-ref --format='%(refname:short)'; git stash list | wc -l; git show amberfs/r/stash:a amberfs/r/stash-2:a`, want: "amberfs/r/stash\namberfs/r/stash-2\nmain\nnew\nstash\n2\nr2\nr1",

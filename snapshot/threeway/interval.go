@@ -246,6 +246,9 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 	}
 
 	same, err := t.equals(ours, c.After)
+	if err == nil && !same && own == 0 && theirs.baseIno == 0 && c.Before == nil {
+		return t.oneEmpty(p, ours, c)
+	}
 	if err != nil || !same {
 		return false, err
 	}
@@ -266,6 +269,19 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 	}
 
 	return true, t.takeTheirs(p, c, false)
+}
+
+// oneEmpty reports whether both sides made a file at a name, one of which is empty: as for git, the name gets the
+// other one.
+func (t *intervalMerge) oneEmpty(p string, ours *file, c tree.Change) (bool, error) {
+	switch n := ours.node; {
+	case !n.IsRegular() || n.Mode != c.After.Mode:
+		return false, nil
+	case n.Size() == 0:
+		return true, t.takeTheirs(p, c, false)
+	default:
+		return c.After.Size() == 0, nil
+	}
 }
 
 // conflictAt adds a conflict for a name. If ours is a directory and theirs a file, all paths in the

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -321,13 +320,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 			fail("REF %s is empty", name)
 		}
 	}
-	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
-	stays := busy || at(theirs) == at(base) || at(ours) != at(base) || ours.commit != base.commit || h.checkedOut(theirs.head) || ours.refs[theirs.head] == "" || now.refs[theirs.head] != theirs.commit
-	switch {
-	case at(now) == at(ours) && stays, at(now) == at(theirs), strings.HasPrefix(now.head, "refs/heads/amberfs"):
-	default:
-		fail("HEAD is at %s: base %s %.7s ours %s %.7s theirs %s %.7s", at(now), base.head, base.commit, ours.head, ours.commit, theirs.head, theirs.commit)
-	}
+	h.checkHead(fail, base, ours, theirs, now)
 }
 
 // checkedOut reports whether another working tree may have a branch.

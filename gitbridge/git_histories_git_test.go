@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -74,4 +75,26 @@ func (h *histories) committed(s *side) *side {
 	dir := h.t.TempDir()
 	h.ofBoth("archive " + s.commit + " | tar -x -C " + dir)
 	return &side{files: h.filesBelow(dir)}
+}
+
+// checkHead checks what is checked out: what theirs has, if theirs alone moved HEAD.
+func (h *histories) checkHead(fail func(string, ...any), base, ours, theirs, now *side) {
+	at := func(s *side) string { return cmp.Or(s.head, s.commit) }
+	// Ours has commits of its own, or took some back.
+	moved := ours.commit != base.commit && !(h.contains(theirs.commit, ours.commit) && (base.commit == "" || h.contains(ours.commit, base.commit)))
+	want := at(ours)
+	switch {
+	case at(theirs) == at(base), moved:
+	case at(ours) != at(base) && cmp.Or(ours.head, theirs.head) != "":
+	case theirs.head != "" && ours.refs[theirs.head] == "" && base.refs[theirs.head] != "": // it is gone here
+	case theirs.head != "" && now.refs[theirs.head] != theirs.commit: // it has other files
+	default:
+		want = at(theirs)
+	}
+	switch busy := len(ours.wip) > 0; {
+	case at(now) == want, busy && at(now) == at(ours):
+	case theirs.head != "" && h.checkedOut(theirs.head) && strings.HasPrefix(now.head, "refs/heads/amberfs"):
+	default:
+		fail("HEAD is at %s, want %s: base %s %.7s ours %s %.7s theirs %s %.7s", at(now), want, base.head, base.commit, ours.head, ours.commit, theirs.head, theirs.commit)
+	}
 }

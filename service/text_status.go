@@ -37,7 +37,7 @@ func statusFields(st *Status) [][]string {
 		add("forks", "%d", st.Forks)
 	}
 	if st.Gateway != "" {
-		add("changed by", "%s, for a sandbox: if it caches names, it shows the state before a restore until that ends", st.Gateway)
+		add("changed by", "%s, for a sandbox: if it caches, old states are seen there and writes can be lost", st.Gateway)
 	}
 	if st.CrashEnds != "" {
 		add("a crash", "ends the mount: %s", st.CrashEnds)

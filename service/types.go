@@ -363,7 +363,7 @@ type Status struct {
 	Version    string            `json:"version"`
 	Started    time.Time         `json:"started"`
 	Uptime     float64           `json:"uptime_seconds,omitempty"`
-	Gateway    string            `json:"gateway,omitempty" jsonschema:"the program that changes the workspace for a virtual machine or for gVisor. A machine can see the state before a restore for as long as this program lets it cache names"`
+	Gateway    string            `json:"gateway,omitempty" jsonschema:"the program that changes the workspace for a virtual machine or for gVisor. If it caches, as virtiofsd does by default, old states are seen there and writes can be lost"`
 	Requests   map[string]uint64 `json:"requests,omitempty" jsonschema:"number of the kernel's requests by FUSE operation, on the command line only"`
 	StaleNames int64             `json:"stale_names,omitempty" jsonschema:"number of changed names that the kernel has still to drop: a restore, merge or import waits for it"`
 	Remotes    []RemoteState     `json:"remotes,omitempty" jsonschema:"remotes that do not answer, or that you have not agreed to"`

@@ -1481,7 +1481,7 @@ class Status:
     from_remote: bool | None = field(default=None)
     # whether changes wait for the end of a freeze
     frozen: bool
-    # the program that changes the workspace for a virtual machine or for gVisor. A machine can see the state before a restore for as long as this program lets it cache names
+    # the program that changes the workspace for a virtual machine or for gVisor. If it caches, as virtiofsd does by default, old states are seen there and writes can be lost
     gateway: str | None = field(default=None)
     # ok, or the problem
     health: str

@@ -1264,7 +1264,7 @@ export interface Status {
   from_remote?: boolean
   /** whether changes wait for the end of a freeze */
   frozen: boolean
-  /** the program that changes the workspace for a virtual machine or for gVisor. A machine can see the state before a restore for as long as this program lets it cache names */
+  /** the program that changes the workspace for a virtual machine or for gVisor. If it caches, as virtiofsd does by default, old states are seen there and writes can be lost */
   gateway?: string
   /** ok, or the problem */
   health: string

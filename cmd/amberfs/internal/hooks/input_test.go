@@ -35,7 +35,7 @@ func TestForms(t *testing.T) {
 			Input{Session: "t", Cwd: "/w", Event: "PostToolUse", Tool: "execute_command", Command: "ls"},
 			`{"cancel":false,"contextModification":"text"}`,
 		},
-		"the command line of cline": {
+		"cline, its command line": {
 			`{"taskId":"t","hookName":"tool_result","workspaceRoots":["/w"],"postToolUse":{"toolName":"run_commands","parameters":{"commands":"[\"ls\"]"},"success":true}}`,
 			Input{Session: "t", Cwd: "/w", Event: "tool_result", Tool: "run_commands", Command: `["ls"]`},
 			`{"cancel":false,"contextModification":"text"}`,

@@ -31,21 +31,44 @@ const (
 // result is always final.
 //
 // A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after
-// that one have no influence. The library's own function has this loop, too, but
-// takes a reader: it would copy all of data for each chunk.
+// that one have no influence. The library's own function takes a reader: it would copy all of
+// data for each chunk.
 func cut(data []byte) int {
 	data = data[:min(len(data), maxChunk)]
-	hash, mask := uint64(0), uint64(maskBefore)
-	for i := minChunk; i < len(data); i++ {
-		if i == avgChunk {
-			mask = maskAfter
+	if len(data) <= minChunk {
+		return len(data)
+	}
+
+	average := min(len(data), avgChunk)
+	n, hash := untilEnd(data[minChunk:average], 0, maskBefore)
+	if end := minChunk + n; end < average {
+		return end
+	}
+
+	n, _ = untilEnd(data[average:], hash, maskAfter)
+	return average + n
+}
+
+// untilEnd returns the index of the first byte of data at which all bits of mask are zero in the
+// hash, and len(data) and the hash if there is none. hash is that of the bytes before data.
+func untilEnd(data []byte, hash, mask uint64) (n int, after uint64) {
+	for ; n < len(data)-1; n += 2 { // two bytes at a time: the hash waits for one addition, not for two
+		a, b := fastcdc.G[data[n]], fastcdc.G[data[n+1]]
+		if (hash<<1+a)&mask == 0 {
+			return n, 0
 		}
-		if hash = hash<<1 + fastcdc.G[data[i]]; hash&mask == 0 {
-			return i
+		if hash = hash<<2 + (a<<1 + b); hash&mask == 0 {
+			return n + 1, 0
 		}
 	}
 
-	return len(data)
+	if n < len(data) {
+		if hash = hash<<1 + fastcdc.G[data[n]]; hash&mask != 0 {
+			n++
+		}
+	}
+
+	return n, hash
 }
 
 // firstLook is how many bytes are read at first to find the end of a chunk. Few chunks are longer.

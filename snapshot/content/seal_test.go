@@ -41,23 +41,29 @@ func TestChunkBoundaries(t *testing.T) {
 	}
 }
 
-// TestCut: chunks end where the library ends them.
+// TestCut: chunks end where the library ends them, also the last one of a file of any length.
 func TestCut(t *testing.T) {
 	b := newBench()
-	data := append(b.noise(5<<20), make([]byte, 1<<20)...)
+	all := append(b.noise(5<<20), make([]byte, 1<<20)...)
 	o := &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: avgChunk, MaxSize: maxChunk}
-	c, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(data), o)
-	must.OK(t, err)
-	for len(data) > 0 {
-		want, err := c.Next()
-		if err != nil && err != io.EOF {
-			t.Fatal(err)
+	for _, size := range []int{1, minChunk, minChunk + 1, avgChunk - 1, avgChunk, avgChunk + 1, 1<<20 - 1, 1 << 20, 5<<20 - 1, 6 << 20} {
+		data := all[:size]
+		c, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(data), o)
+		must.OK(t, err)
+		for len(data) > 0 {
+			want, err := c.Next()
+			if err != nil && err != io.EOF {
+				t.Fatal(err)
+			}
+			n := cut(data)
+			if n != len(want) {
+				t.Fatalf("%d bytes: a chunk of %d bytes, want %d", size, n, len(want))
+			}
+			if n < len(data) && cut(data[:n+1]) != n {
+				t.Fatalf("a chunk of %d bytes is %d bytes if one byte follows", n, cut(data[:n+1]))
+			}
+			data = data[n:]
 		}
-		n := cut(data)
-		if n != len(want) {
-			t.Fatalf("a chunk of %d bytes, want %d", n, len(want))
-		}
-		data = data[n:]
 	}
 }
 

@@ -21,7 +21,7 @@ func (a *Absent) Error() string { return "object " + a.Hash.String() + " is else
 // Unwrap makes the error one of kind errs.Away, so that callers do not take the object for damaged.
 func (a *Absent) Unwrap() error { return errs.Away }
 
-// Await is Fetch, see Delay.
+// Await implements Delay: it calls Fetch.
 func (a *Absent) Await(ctx context.Context) error { return a.Fetch(ctx) }
 
 // A Delay is the error of a call that has changed nothing. The caller releases its locks, calls Await,

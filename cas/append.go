@@ -131,7 +131,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 	return nil
 }
 
-// sync makes every object durable that was put before the call. The caller needs to hold no lock.
+// sync makes all objects durable that were put before the call. The caller need not hold a lock.
 func (ps *packSet) sync() error {
 	if err := ps.failed.err(); err != nil {
 		return err

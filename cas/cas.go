@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A Kind says what an object is, so that a tool which reads packs can tell file
+// A Kind is the kind of an object, so that a tool which reads packs can tell file
 // data from tree pages without decoding them.
 type Kind uint8
 
@@ -88,7 +88,7 @@ type Options struct {
 // do not begin with a zero byte.
 type MetaOp = manifest.Op
 
-// GCResult describes what a collection removed.
+// GCResult sums up a collection.
 type GCResult struct {
 	Removed    int64 // objects
 	FreedBytes int64 // bytes by which the packs occupy less of the disk

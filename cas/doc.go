@@ -32,8 +32,8 @@
 // # Collection
 //
 // A collection (gc) begins with a Recording, which notes the end of every pack: later records are
-// new and are kept. Of the older records gc keeps those that the caller's mark function names and
-// those that a Put or Has finds during the Recording. All others are dead. Then, pack by pack, gc
+// new and are kept. gc keeps an older record if the caller's mark function names it, or if a Put
+// or Has finds it during the Recording. All other records are dead. Then, pack by pack, gc
 // deletes the dead records from the index while no Put runs, turns runs of dead records into free
 // records, syncs, and punches holes under the free records. A pack with few live records, or
 // whose dead records lie in pieces too small for holes, is emptied by appending its live records
@@ -45,7 +45,7 @@
 // # Badger is a cache
 //
 // Packs and manifest contain all that the index contains, so an index that does not open is
-// rebuilt from them. Package index says what Badger needs. No compaction runs in the
+// rebuilt from them. The doc comment of package index has the requirements of Badger. No compaction runs in the
 // background: a flush compacts the levels that are over their size, and gc compacts all.
 //
 // # Full disk

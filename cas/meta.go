@@ -20,7 +20,7 @@ const (
 // objects. GetMeta and ScanMeta see ops when Commit returns.
 //
 // Errors: ErrNoSpace (none of ops is done); errs.ReadOnly; errs.Closed; an error of the disk. After a
-// failed sync it is unknown what is on disk, so all later writes fail until the store is opened
+// failed sync the content of the disk is unknown, so all later writes fail until the store is opened
 // again.
 func (s *Store) Commit(ops ...MetaOp) error {
 	for _, op := range ops {

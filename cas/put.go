@@ -26,15 +26,15 @@ type CountingStore struct {
 	HideExisting bool
 }
 
-// Put is Store.Put, and adds the bytes of the record to Bytes.
+// Put stores an object, as Store.Put does, and adds the bytes of the record to Bytes.
 func (s CountingStore) Put(k Kind, b []byte) (Hash, error) {
 	h, n, err := s.put(k, b, s.HideExisting)
 	s.Bytes.Add(n)
 	return h, err
 }
 
-// put is Put, and returns the number of bytes of the record that it built: 0 if the store had the
-// object. With alwaysBuild it builds the record in any case. If several goroutines put one object at
+// put does the work of Put, and returns the number of bytes of the record that it built, or 0 if the store
+// had the object. With alwaysBuild it builds the record in any case. If several goroutines put one object at
 // once, one of them writes it and the others wait.
 func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err error) {
 	if k != KindData && k != KindTree {

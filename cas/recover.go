@@ -11,7 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A recovery adds records of packs that the index lacks to the index, while a store is opened.
+// A recovery completes the index when a store is opened: it adds the records of the packs that the index
+// does not have.
 type recovery struct {
 	*Store
 	committed place // all records before it are durable, by the last commit

@@ -18,7 +18,7 @@ import (
 const (
 	headroom       = 10 << 20           // bytes
 	metaRoom       = 2 * index.Memtable // free bytes below which a commit deletes the reserve
-	openingRoom    = 8 * index.Memtable // free bytes below which opening does so: Badger turns old logs into tables
+	openingRoom    = 8 * index.Memtable // free bytes below which opening deletes the reserve: Badger turns old logs into tables
 	indexRoom      = 4 * index.Memtable // free bytes that a change of the index needs: for a log and tables
 	drainingRoom   = 2 * index.Memtable // free bytes that a change of the index needs during gc
 	leastRoom      = 64 << 10           // free bytes that commits and opening need without the reserve

@@ -231,7 +231,7 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 			return err
 		}
 
-		// A damaged record is not copied. The pack is not removed then.
+		// A damaged record is not copied, and the error keeps the pack from being removed.
 		h, err := decodeHeader(buf, w.p.id, r.off)
 		if err != nil || crc32.Checksum(buf[headerSize:], crcTable) != h.crc {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)

@@ -34,7 +34,8 @@ type compactionPriority struct {
 //go:linkname compact github.com/dgraph-io/badger/v4.(*levelsController).doCompact
 func compact(levels unsafe.Pointer, id int, c compactionPriority) error
 
-// foreground is the id of a compaction that no compactor runs. Flatten uses this number too.
+// foreground is the compactor id of a compaction that the caller runs itself. Badger's Flatten uses this
+// number, too.
 const foreground = 175
 
 // Flush merges the levels that are over their size, or all levels. The caller calls it after a batch,

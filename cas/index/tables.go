@@ -14,7 +14,7 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
-// ErrTable is ErrBroken because a table is damaged.
+// ErrTable is the ErrBroken error for an index with a damaged table.
 var ErrTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
 
 // checkTables opens and closes each table of an index, before Badger opens them. Badger opens tables in

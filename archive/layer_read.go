@@ -45,27 +45,28 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	return err
 }
 
-// whiteout feeds what a name with the prefix stands for. Aufs uses such names for files of its own,
-// which are left out.
-func (c tarReader) whiteout(name string) error {
+// feedWhiteout feeds the whiteout that a name with whiteoutPrefix stands for. It leaves out names that Aufs
+// uses for files of its own.
+func (c tarReader) feedWhiteout(name string) error {
 	dir, base := path.Split(name)
-	gone, ok := strings.CutPrefix(base, whiteoutPrefix)
+	removed, ok := strings.CutPrefix(base, whiteoutPrefix)
 	switch {
 	case base == opaqueName:
 		return c.Add(stream.Entry{Path: path.Clean(dir), Meta: stream.Meta{Mode: unix.S_IFDIR}, Opaque: true})
-	case !ok, strings.HasPrefix(gone, whiteoutPrefix):
+	case !ok, strings.HasPrefix(removed, whiteoutPrefix):
 		return c.Count()
-	case gone == "", gone == ".", gone == "..":
+	case removed == "", removed == ".", removed == "..":
 		return fmt.Errorf("%w: %q is a whiteout of no name", stream.ErrHostile, name)
 	}
 
-	return c.Add(stream.Entry{Path: path.Join(dir, gone), Whiteout: true})
+	return c.Add(stream.Entry{Path: path.Join(dir, removed), Whiteout: true})
 }
 
 // isWhiteout reports whether a name, or one above it, is reserved for whiteouts.
 func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
 
-// clean is the function clean, for a layer after ".." and a slash at the beginning are gone.
+// clean returns the path of an entry in the form of stream.Clean. In a layer, it first removes ".." and a slash
+// at the beginning.
 func (c tarReader) clean(name string) (string, error) {
 	if c.layer {
 		name = path.Clean("/" + name)[1:]

@@ -21,8 +21,8 @@ import (
 )
 
 // ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2.
-// It fails for names that are absolute or contain "..", and beyond the Limits. The sink has received
-// a part of the archive then.
+// It fails for names that are absolute or contain "..", and beyond the Limits. Before such an
+// error, the sink has received a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink stream.Sink, o stream.Options) error {
 	plain, err := decompress.Reader(stream.WithContext(ctx, r))
 	if err != nil {
@@ -47,7 +47,7 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 		h, err := in.Next()
 		if err == io.EOF && (marked.seen() || c.layer) {
 			if err := drain(plain); err != nil {
-				return fmt.Errorf("reading the archive: %w", notTar(err, false))
+				return fmt.Errorf("reading the archive: %w", explainTarError(err, false))
 			}
 			return nil
 		}
@@ -56,7 +56,7 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return fmt.Errorf("reading the archive: %w", notTar(err, c.Done.Files == 0))
+			return fmt.Errorf("reading the archive: %w", explainTarError(err, c.Done.Files == 0))
 		}
 
 		body := stream.WithContext(ctx, in)
@@ -64,7 +64,7 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 			return fmt.Errorf("reading the archive: %w", err)
 		}
 		if _, err := io.Copy(io.Discard, body); err != nil {
-			return fmt.Errorf("reading the archive: %w", notTar(err, false))
+			return fmt.Errorf("reading the archive: %w", explainTarError(err, false))
 		}
 
 		marked.zeros = 0
@@ -114,8 +114,8 @@ func drain(r io.Reader) error {
 
 var ErrTorn = errors.New("the archive ends in the middle")
 
-// notTar explains an error of the first header.
-func notTar(err error, first bool) error {
+// explainTarError explains an error of the first header.
+func explainTarError(err error, first bool) error {
 	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return errors.New("this is not a tar archive")
 	}
@@ -134,7 +134,7 @@ func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 		return err
 	}
 	if c.layer && isWhiteout(name) {
-		return c.whiteout(name)
+		return c.feedWhiteout(name)
 	}
 
 	m, err := tarMeta(name, h)

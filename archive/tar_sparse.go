@@ -22,7 +22,7 @@ const (
 	maxSparseMap = 1 << 20
 )
 
-// sparse makes an entry one of parts, unless these are too many.
+// sparse gives an entry the parts of a file with holes, unless there are too many parts.
 func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 	var parts []content.Part
 	var data []io.Reader
@@ -48,8 +48,8 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 	}
 }
 
-// sparseMap is the list of parts before their data, as of GNU's sparse format 1.0: whole blocks. The
-// last part is at the end of the file, as GNU tar takes the size of the file from it.
+// sparseMap returns the list of parts that precedes their data in GNU's sparse format 1.0, padded to whole
+// blocks. An empty last part is at the end of the file: GNU tar reads the size of the file from it.
 func sparseMap(parts []content.Part, size int64) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d\n", len(parts)+1)

@@ -43,7 +43,7 @@ type tarWriter struct {
 	*TarSink
 	ctx   context.Context
 	src   *tree.Source
-	owner *stream.Owner // whose files become root's
+	owner *stream.Owner // files of this user and group are written as files of root
 }
 
 // entry describes a file, as another name of first if that is set.
@@ -95,7 +95,7 @@ func (t *TarSink) Close() error {
 	return t.w.Flush()
 }
 
-// done is Close, unless writing failed.
+// done closes the archive, unless err is an error of writing it, and returns the result.
 func (t *TarSink) done(err error) (*TarResult, error) {
 	if err == nil {
 		err = t.Close()

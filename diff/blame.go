@@ -47,7 +47,7 @@ const (
 type BlameCache struct {
 	mu    sync.Mutex
 	edits map[string][]edit
-	count int // of edits and keys
+	count int // number of edits and keys, see maxCached
 }
 
 // maxCached is the most edits and keys in a BlameCache, of 32 bytes each.

@@ -137,7 +137,7 @@ func (f *effectFinder) effects() []Effect {
 
 		switch {
 		case p.from != nil:
-			f.moved(p, add)
+			f.addMoved(p, add)
 		case p.to != nil && p.After == nil: // its new path has the effect
 		case p.After == nil:
 			f.count(p, above, above != nil && above.wasDir() && above.to == nil, index, list, func() { add(p, Effect{Action: Deletes}) })
@@ -171,8 +171,8 @@ func (f *effectFinder) count(p, above *effectPath, part bool, index map[*effectP
 	}
 }
 
-// moved adds the effect of a file that had another path before.
-func (f *effectFinder) moved(p *effectPath, add func(*effectPath, Effect)) {
+// addMoved adds the effect of a file that had another path before.
+func (f *effectFinder) addMoved(p *effectPath, add func(*effectPath, Effect)) {
 	implied := f.isImplied(p)
 	before := p.Before
 	p.Change.Before = p.from.Before

@@ -145,7 +145,7 @@ func (s splitScore) compare(o splitScore) int {
 
 const maxBlanks = 20
 
-// add rates a border before the line at.
+// add adds the score of a split before lines[at].
 func (s *splitScore) add(lines [][]byte, at int) {
 	own := -1
 	if at < len(lines) {

@@ -91,8 +91,8 @@ func newMyers(ctx context.Context, a, b []int32, prefix int) *myers {
 	return m
 }
 
-// sharedLines returns the lines after the first from lines that other has after its first from lines,
-// too, and their places. It marks the other lines as changed.
+// sharedLines compares lines[from:] with other[from:]. It returns the lines that both have, and their indexes
+// in lines, and marks all further lines of lines[from:] as changed.
 func sharedLines(lines, other []int32, from int, changed []bool) (kept []int32, index []int) {
 	var has []bool
 	if len(other) > from {

@@ -159,7 +159,7 @@ func (w *writer) writeSide(mark byte, n *tree.Inode, path string, s survey) erro
 type markWriter struct {
 	w       *writer
 	mark    byte
-	atStart bool // of a line
+	atStart bool // the next byte begins a line
 }
 
 func (m *markWriter) Write(p []byte) (int, error) {

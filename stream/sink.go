@@ -46,8 +46,8 @@ type Entry struct {
 	Sparse bool
 	Parts  []content.Part
 
-	// Of a layer of an image: Whiteout removes Path from the layers below, Opaque what they
-	// have in it. Nothing else counts then.
+	// In a layer of an image, Whiteout removes Path of the layers below, and Opaque removes the entries in
+	// Path of these layers. If one of them is set, the fields other than Path are ignored.
 	Whiteout, Opaque bool
 }
 
@@ -110,8 +110,8 @@ func Clean(name string) (string, error) {
 	return p, nil
 }
 
-// types are those of files.
-var types = []uint32{unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK, unix.S_IFIFO, unix.S_IFCHR, unix.S_IFBLK, unix.S_IFSOCK}
+// fileTypes are the file types that an entry can have.
+var fileTypes = []uint32{unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK, unix.S_IFIFO, unix.S_IFCHR, unix.S_IFBLK, unix.S_IFSOCK}
 
 // A Checker passes entries from a source to its sink. It checks them, and enforces the limits.
 type Checker struct {
@@ -152,7 +152,7 @@ func (c *Checker) Add(e Entry) error {
 		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, e.Path)
 	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > MaxPath || strings.IndexByte(e.Target, 0) >= 0):
 		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, e.Path, e.Target)
-	case e.Hardlink == "" && !e.Whiteout && !slices.Contains(types, kind), e.UID == NoID, e.GID == NoID:
+	case e.Hardlink == "" && !e.Whiteout && !slices.Contains(fileTypes, kind), e.UID == NoID, e.GID == NoID:
 		return fmt.Errorf("%w: %q has the mode %o and belongs to %d:%d", ErrHostile, e.Path, e.Mode, e.UID, e.GID)
 	case !partsFit(e):
 		return fmt.Errorf("%w: the holes of %q are not in it", ErrHostile, e.Path)

@@ -32,7 +32,8 @@ func Do(fn func() error) (err error) {
 	return fn()
 }
 
-// Call is Do for a function without an error. It logs a panic with the message what.
+// Call calls a function that returns no error. It recovers from a panic as Do does, and logs it with the
+// message what.
 func Call(log *slog.Logger, what string, fn func()) {
 	if err := Do(func() error { fn(); return nil }); err != nil {
 		log.Error(what, "err", err, Stack(err))

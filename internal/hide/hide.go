@@ -48,7 +48,7 @@ func New(lines []string) (*Matcher, error) {
 	return m, nil
 }
 
-// trimSpaces removes the spaces at the end of a line that no backslash precedes.
+// trimSpaces removes the spaces at the end of a line, but not a space after a backslash.
 func trimSpaces(line string) string {
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
 		line = line[:len(line)-1]

@@ -14,7 +14,7 @@ import (
 var ErrUnfit = errors.New("not a regular file, or too large")
 
 // Read returns the contents of a regular file that has at most the given number of bytes. It never waits for
-// another program. The errors are ErrUnfit and those of package os.
+// another program. The errors are ErrUnfit and the errors of package os.
 func Read(name string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

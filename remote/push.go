@@ -186,7 +186,7 @@ func (u *pushRun) confirmBase(ctx context.Context) (*Pushed, error) {
 	return nil, err
 }
 
-// nameTaken is ErrExists: a ref on the remote has the name.
+// nameTaken returns an ErrExists error: ref, a ref on the remote, has the name.
 func nameTaken(ref *object.Ref) error {
 	return fmt.Errorf("%s is %.12s of %s: %w", ref.Name, ref.ID, ref.Created.Format(time.RFC3339), ErrExists)
 }

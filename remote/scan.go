@@ -30,13 +30,13 @@ type refScan struct {
 }
 
 // Refs calls fn for the ref of every snapshot, one at a time, until fn returns an error, which Refs
-// returns. For a ref that cannot be read, fn gets a nil ref and the error. Other errors: those of
-// Format and of package backend.
+// returns. For a ref that cannot be read, fn gets a nil ref and the error. Other errors: the errors
+// of Format and of package backend.
 func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref, err error) error) error {
 	return r.readRefs(ctx, false, fn)
 }
 
-// readRefs is Refs. all is the argument of scanRefs.
+// readRefs does the work of Refs. all is the argument of scanRefs.
 func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, ref *object.Ref, err error) error) error {
 	v, err := r.scanRefs(ctx, all)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *Remote) listingDue(v *refScan) bool {
 	return len(v.unreadable) == 0 && (v.changes > r.maxUnlisted || len(r.pushed.refs) > r.maxUnlisted)
 }
 
-// readRef is Ref, and also returns the decoded ref's value as stored.
+// readRef does the work of Ref. It also returns the stored value that it has decoded.
 func (r *Remote) readRef(ctx context.Context, name string) (*object.Ref, []byte, error) {
 	raw, err := backend.Get(ctx, r.b, "ref/"+name)
 	if errors.Is(err, backend.ErrNotFound) {

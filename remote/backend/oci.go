@@ -34,7 +34,7 @@ import (
 const (
 	artifactType  = "application/vnd.amberfs.snapshot.v1+json"
 	objectType    = "application/vnd.amberfs.object.v1"
-	refAnnotation = "io.amberfs.ref" // annotation of a manifest: the value of the key, in base64
+	refAnnotation = "io.amberfs.ref" // annotation of a manifest: the value of the ref, in base64
 	formatTag     = "amberfs.format"
 )
 
@@ -88,8 +88,8 @@ func Repository(name string) (*remote.Repository, error) {
 	return repo, nil
 }
 
-// setClient gives a repository a client that uses the credentials in file, or those that it finds if file
-// is "".
+// setClient gives a repository a client that uses the credentials in file. If file is "", it uses the
+// credentials that findCredentials returns.
 func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transport, error) {
 	transport, err := newTransport()
 	if err != nil {

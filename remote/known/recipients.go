@@ -18,7 +18,8 @@ type recipients struct {
 	byURL map[string][]string
 }
 
-// check returns an error if a remote has other recipients than before. It remembers those of a new remote.
+// check returns an error if a remote has other recipients than before. It stores the recipients of a new
+// remote.
 func (r *recipients) check(url string, found []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

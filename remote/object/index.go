@@ -79,7 +79,8 @@ func (t indexTable) len() int { return len(t) / EntrySize }
 
 func (t indexTable) entry(i int) Entry { return decodeEntry(t[i*EntrySize:]) }
 
-// find looks a hash up. It compares only the prefix: the reader detects another record by its hash.
+// find looks a hash up. It compares only the prefixes of the hashes. If the record is another one with the
+// same prefix, its reader finds that the whole hash differs.
 func (t indexTable) find(h cas.Hash) (Entry, bool) {
 	i := sort.Search(t.len(), func(i int) bool {
 		return bytes.Compare(t[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0

@@ -36,7 +36,7 @@ type Ref struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
 	ID      string    `json:"id"`    // of the snapshot, 64 hex digits
-	Nonce   string    `json:"nonce"` // of this push
+	Nonce   string    `json:"nonce"` // random, differs for each push
 	Pushed  time.Time `json:"pushed"`
 	Expires time.Time `json:"expires,omitzero"`
 

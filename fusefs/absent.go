@@ -26,7 +26,7 @@ type parkingLot struct {
 	// interrupted are the unanswered requests for which an INTERRUPT arrived, by number. The kernel
 	// sends only one, for the first signal to the client, so it counts until the request is answered.
 	interrupted map[uint64]bool
-	count       atomic.Int32 // of interrupted
+	count       atomic.Int32 // len(interrupted)
 }
 
 func newParkingLot() *parkingLot {

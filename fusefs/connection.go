@@ -234,8 +234,9 @@ func (s *resends) read(fd int, b []byte) (int, error) {
 	return n, nil
 }
 
-// begin is called before a request is carried out. The call of report in it may wait. begin reports
-// whether daemons have died of the request; the caller must not carry it out then.
+// begin is called before a request is carried out. It reports a request that was sent again, see
+// Options.Resent, and may wait for the report. If earlier daemons have died of the request, begin returns
+// true, and the caller must not carry the request out.
 func (s *resends) begin(request []byte) (poison bool) {
 	unique := requestNumber(request)
 	if s == nil || unique&resentBit == 0 {
@@ -275,7 +276,7 @@ var onceOps = [len(operations)]bool{
 // which holds no lock and handles no request.
 type probes struct {
 	fs *filesystem
-	fd int // of the notifier
+	fd int // the descriptor of the notifier
 
 	mu      sync.Mutex // guards the fields below
 	pending []live.NodeID

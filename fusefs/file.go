@@ -145,7 +145,7 @@ func (fs *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return fs.status("fsync", live.NodeID(in.NodeId), fs.forest.Sync())
 }
 
-// FsyncDir is Fsync for names.
+// FsyncDir makes the changes of names durable. Like Fsync, it syncs the whole journal.
 func (fs *filesystem) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return fs.status("fsyncdir", live.NodeID(in.NodeId), fs.forest.Sync())
 }

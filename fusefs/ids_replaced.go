@@ -28,7 +28,7 @@ type copies struct {
 
 // A fileCopy is a new file and its original.
 type fileCopy struct {
-	id, of live.NodeID // of is the original, 0 if it is not known yet
+	id, of live.NodeID // the new file and its original; of is 0 while the original is not known
 	owned  bool        // a program set the owner and group that all files show
 }
 

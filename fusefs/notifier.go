@@ -28,7 +28,7 @@ const (
 	pageWait = 20 * time.Millisecond
 )
 
-// A notifier makes the kernel drop what it has cached when the daemon itself changes a tree.
+// A notifier makes the kernel drop cached names and pages when the daemon itself changes a tree.
 //
 // To drop a name the kernel locks its directory, which a process may have locked while its
 // request waits for an answer. Hence notices are written by goroutines that hold no lock

@@ -40,7 +40,7 @@ func (f Flags) MountFlags() (flags uintptr) {
 	return flags
 }
 
-// Options says what to mount, where and how.
+// Options of a mount.
 type Options struct {
 	Store      *snapshot.Store
 	Mountpoint string // absolute
@@ -91,7 +91,7 @@ type Event struct {
 // event records a change: for the bookmarks of forks, and for OnEvent.
 func (fs *filesystem) event(e Event) {
 	if e.Action != events.Deleted {
-		fs.removals.changed(max(e.Node.View(), e.Parent.View()))
+		fs.removals.recordChange(max(e.Node.View(), e.Parent.View()))
 	}
 	if fs.opts.OnEvent != nil {
 		fs.opts.OnEvent(e)

@@ -22,8 +22,8 @@ type bookmark struct {
 	changed bool // the fork was changed after the bookmark, other than by removals
 }
 
-// changed records a change of a view other than a removal.
-func (r *removals) changed(view uint32) {
+// recordChange records a change of a view other than a removal.
+func (r *removals) recordChange(view uint32) {
 	if view == live.MainView {
 		return
 	}

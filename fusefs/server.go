@@ -98,7 +98,7 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
 		if len(inv.Entries) > 0 { // all entries are of one view
-			fs.removals.changed(inv.Entries[0].Parent.View())
+			fs.removals.recordChange(inv.Entries[0].Parent.View())
 		}
 		if o.Changed != nil {
 			o.Changed(fs.watchable(inv.Entries))

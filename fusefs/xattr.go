@@ -20,8 +20,8 @@ const (
 	aclDefault = "system.posix_acl_default"
 )
 
-// passXattr reports whether attributes of this name are stored.
-func (fs *filesystem) passXattr(name string) bool {
+// storesXattr reports whether attributes of this name are stored.
+func (fs *filesystem) storesXattr(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "trusted."), strings.HasPrefix(name, "security."):
 		return true
@@ -37,7 +37,7 @@ func (fs *filesystem) refuseXattr(name string) fuse.Status {
 	if fs.opts.NoXattr {
 		return fuse.ENOSYS // the kernel does not ask again
 	}
-	if !fs.passXattr(name) {
+	if !fs.storesXattr(name) {
 		return fuse.Status(syscall.EOPNOTSUPP)
 	}
 	if strings.HasSuffix(name, ".") && strings.Count(name, ".") == 1 {
@@ -106,7 +106,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 	isTrusted := func(name string) bool { return strings.HasPrefix(name, "trusted.") }
 	hidden := slices.ContainsFunc(names, isTrusted) && !process.Admin(int(h.Pid), h.Uid)
 	for _, n := range names {
-		if fs.passXattr(n) && !(hidden && isTrusted(n)) {
+		if fs.storesXattr(n) && !(hidden && isTrusted(n)) {
 			list = append(append(list, n...), 0)
 		}
 	}

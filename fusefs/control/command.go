@@ -68,7 +68,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 
 	n.commands--
 
-	if n.blanks = off + int64(wrote); n.blanks > maxBlanks || n.kind == nodeRendered { // the file policy shows no answer
+	if n.blanks = off + int64(wrote); n.blanks > maxBlanks || n.kind == nodeRendered { // a read of a rendered file returns its content, not an answer
 		n.blanks = 0
 	}
 
@@ -79,7 +79,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 const maxBlanks = 64 << 20
 
 // runWhenAllowed calls fn, which runs the operation of args. Operations that are not cheap wait for
-// others of their tenant and then take turns with those of all tenants. Cheap operations wait while too
+// others of their tenant and then take turns with the operations of all tenants. Cheap operations wait while too
 // many of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and keep
 // the goroutine that reads the kernel's requests.
 func (t *Tree) runWhenAllowed(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {

@@ -5,8 +5,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Offsets in the listing of a control directory: those of the dots, of the files, then of each snapshot
-// by its sequence number, or of each fork by its view. These numbers are not used twice, so a listing
+// Offsets in the listing of a control directory. The dots come first, then the files, then each snapshot
+// at its sequence number, or each fork at its view. These numbers are not used twice, so a listing
 // continues at the right entry although entries were added and removed.
 const (
 	offDot    = 1

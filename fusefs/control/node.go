@@ -36,7 +36,7 @@ type node struct {
 	element *list.Element // in the tenant's nodes, nil after the node was removed
 	size    int64         // bytes that are charged
 
-	kernelRefs uint64 // lookups that returned the node, without those that the kernel has forgotten
+	kernelRefs uint64 // lookups that returned the node, less the lookups that the kernel has forgotten
 	mode       uint32
 	mtime      int64  // ns
 	logSize    int64  // the size of the log in the last answer to the kernel

@@ -60,7 +60,7 @@ func (l *limiter) acquire(ctx context.Context) error {
 
 func (l *limiter) release() { l.slots.Release(1) }
 
-// countWaiting adds a request to those that wait. It fails with errs.Quota if there are too many.
+// countWaiting counts one more waiting request. It fails with errs.Quota if there are too many.
 func countWaiting(waiting *atomic.Int64) error {
 	if waiting.Add(1) > maxWaiting {
 		waiting.Add(-1)

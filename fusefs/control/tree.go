@@ -132,7 +132,7 @@ const killedTick = 50 * time.Millisecond
 //
 // The kernel cancels a request at the first signal of any kind that the caller gets, and does not report
 // later signals. Other signals than SIGKILL do not end the context, because programs do not expect
-// open(2) and stat(2) to fail then.
+// open(2) and stat(2) to fail at a signal.
 func (r Request) Context() (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {

@@ -39,7 +39,7 @@ func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.Cap
 		return made, nil
 	}
 
-	return s.sealed(ctx, r, made)
+	return s.awaitSealed(ctx, r, made)
 }
 
 func (s *Service) resumeRestore(_ context.Context, r *Request, _ any) (any, error) {

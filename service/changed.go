@@ -84,8 +84,8 @@ func (s *Service) lookOf(r *Request, look string) (name string, first bool) {
 	return cmp.Or(newest, "base"), true
 }
 
-// effects fills in what differs. Files that git keeps itself are left out: git's words say what they
-// mean.
+// effects sets the differences in d. It leaves out the files that git itself maintains in git
+// directories: a description in the words of git takes their place.
 func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := s.Store.Source()
 	repos := make(map[string]bool) // git directories of both states
@@ -199,7 +199,7 @@ func effectOf(e diff.Effect) PathEffect {
 	return out
 }
 
-// attributeNote says how the kind, the permissions, the owner and the extended attributes of a path
+// attributeNote describes how the kind, the permissions, the owner and the extended attributes of a path
 // differ, "" if they do not.
 func attributeNote(before, after *tree.Inode) string {
 	var notes []string

@@ -22,13 +22,13 @@ type Command struct {
 	Preset                           any // arguments that every call has; its type is Op.Args
 	Args                             Positional
 	Takes                            string // describes the arguments in an error; if empty, the words of Use
-	Dash                             string // the field that the words after -- set; if empty, they are as all others
+	Dash                             string // the field that the words after -- set; if empty, they are ordinary words
 	Flags                            []Flag
 	// Prefer has the names of the sides that --ours and --theirs take, separated by blanks, for the flag
 	// --prefer.
 	Prefer [2]string
-	// Call, if set, returns the arguments of the operation that is called, which may be another one,
-	// from those that the command line sets. See calling.
+	// Call, if set, converts the arguments that the command line sets to the arguments of the call, which
+	// may be arguments of another operation. See calling.
 	Call   func(args any, g *Given) (any, error)
 	Pager  bool            // on a terminal, the text is shown by the pager
 	Damage bool            // print the result of an error of the kind Damaged, too
@@ -56,7 +56,7 @@ func (f Flag) Parts() (name, field, value string) {
 
 // A Given is a command line, as it was given.
 type Given struct {
-	Words []string          // without those of Command.Dash
+	Words []string          // if Command.Dash is set, without the words after --
 	Dash  int               // the number of words before --; -1 without --
 	Flags map[string]string // the values of the flags that were given
 	JSON  bool              // --json was given
@@ -70,7 +70,7 @@ func (g *Given) Has(flag string) bool { _, ok := g.Flags[flag]; return ok }
 // Is reports whether a flag without a value was given and is set.
 func (g *Given) Is(flag string) bool { return g.Flags[flag] == strconv.FormatBool(true) }
 
-// Arguments returns the arguments that the command line sets, and those of the operation that is called.
+// Arguments returns the arguments that the command line sets, converted by Call if it is set.
 func (c *Command) Arguments(o *Op, preset any, g *Given) (any, error) {
 	for i, w := range c.Args.Words() {
 		if i < len(g.Words) && g.Words[i] == "" && FieldNamed(reflect.New(o.Args).Elem(), w.Field).Type() == reflect.TypeFor[naming.BytePath]() {

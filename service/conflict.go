@@ -15,9 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// staleDecision turns threeway.ErrMeanwhile into an error of the kind Conflict: the user has decided
+// explainStaleDecision turns threeway.ErrMeanwhile into an error of the kind Conflict: the user has decided
 // about contents that have changed since. Other errors are returned as they are.
-func staleDecision(err error) error {
+func explainStaleDecision(err error) error {
 	if errors.Is(err, threeway.ErrMeanwhile) {
 		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
 	}

@@ -76,7 +76,7 @@ func (s *Service) Backup(ctx context.Context) {
 			wait := time.Duration(p.IntervalSeconds) * time.Second
 			err := s.backUp(ctx, p)
 			if err != nil && ctx.Err() == nil {
-				s.backupFailed(p, err)
+				s.recordBackupError(p, err)
 				wait = min(wait, backupRetry)
 			}
 
@@ -105,8 +105,8 @@ func (s *Service) Backup(ctx context.Context) {
 	}
 }
 
-// backupFailed records the error of a backup, and logs it unless the last one failed with the same.
-func (s *Service) backupFailed(p policy.Push, err error) {
+// recordBackupError records the error of a backup, and logs it unless the last one failed with the same.
+func (s *Service) recordBackupError(p policy.Push, err error) {
 	st, text := s.lastBackup(p.Remote), errs.ErrorOf(err).Error()
 	if st.Error != text {
 		s.Log.Warn("automatic push", "remote", p.Remote, "error", text)
@@ -145,7 +145,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 		case errors.Is(err, cas.ErrDamaged):
 			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // a retry would not help
 		case err != nil:
-			return remoteFailed(p.Remote, err)
+			return explainRemoteError(p.Remote, err)
 		}
 
 		if err := s.Remotes.SetSent(to, i.Seq); err != nil {
@@ -172,12 +172,12 @@ func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remot
 	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
 	done, err := s.pushOne(ctx, r, Push{Remote: p.Remote}, to, name)
 	if errors.Is(err, remote.ErrExists) {
-		there, ferr := s.Store.Main().Find(name)
+		found, ferr := s.Store.Main().Find(name)
 		if ferr != nil {
 			return ferr
 		}
 
-		as := fmt.Sprintf("%.100s-%.8s", there.Name, there.ID)
+		as := fmt.Sprintf("%.100s-%.8s", found.Name, found.ID)
 		done, err = s.pushOne(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
 	}
 	if err != nil {
@@ -254,7 +254,7 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 			return nil, errs.Fail(errs.NotExist, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
 		}
 		if err != nil {
-			return nil, remoteFailed(url, err)
+			return nil, explainRemoteError(url, err)
 		}
 	}
 	if ref == nil {
@@ -281,8 +281,8 @@ func (c *Connection) Close() {
 // retryPause is the pause of Run after a remote did not answer.
 const retryPause = 5 * time.Second
 
-// firstHold is the time from the mount to the first hold that a store writes to a remote. Later is early
-// enough, because the remote's gc keeps objects for a day. Short mounts end before they write a hold,
+// firstHold is the time from the mount to the first hold that a store writes to a remote. The first hold
+// can be as late because the remote's gc keeps objects for a day. So mounts that are short write no hold,
 // and the hold does not slow down the first reads.
 const firstHold = 10 * time.Second
 
@@ -360,19 +360,19 @@ func (s *Service) remoteRef(ctx context.Context, r *Request, from string, again 
 		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
 	}
 
-	there, err := s.remote(r, from[:at])
+	to, err := s.remote(r, from[:at])
 	if err != nil {
 		return nil, err
 	}
 
 	if again {
-		if err := s.Remotes.Forget(ctx, there, from[at+1:]); err != nil {
+		if err := s.Remotes.Forget(ctx, to, from[at+1:]); err != nil {
 			return nil, err
 		}
 	}
 
-	ref, err := s.Remotes.Source(ctx, there, from[at+1:])
-	return ref, remoteFailed(from[:at], err)
+	ref, err := s.Remotes.Source(ctx, to, from[at+1:])
+	return ref, explainRemoteError(from[:at], err)
 }
 
 // localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace

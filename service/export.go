@@ -248,7 +248,8 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 		e.bases = append(e.bases, storedSnapshot{e.info, e.state, func() {}})
 	}
 
-	// Its ancestors follow: first those in its workspace, then those that the workspace was forked from.
+	// Its ancestors follow: first the snapshots in its workspace, then in the workspaces that it was forked
+	// from.
 	for ; ws != nil; ws, info = forkPoint(ws) {
 		for _, before := range ancestors(ws, info) {
 			for _, c := range slices.Backward(before.GitCommits) {

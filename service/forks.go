@@ -264,7 +264,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts)).WithResult(done)
 	}
 
-	return done, staleDecision(err)
+	return done, explainStaleDecision(err)
 }
 
 // refuseWorktree returns an error for a fork that is a worktree of git. Its .git is a file with the

@@ -225,7 +225,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, err
 	}
 
-	if there, here := r.Header.Get(DeviceHeader), s.Device(); there != "" && here != "" && there != here {
+	if mounted, own := r.Header.Get(DeviceHeader), s.Device(); mounted != "" && own != "" && mounted != own {
 		return nil, nil, errs.Fail(errs.Perm, "the mount is not that of the daemon of its store, which is at %s; nothing was done", s.Mountpoint).
 			WithHint("a mount can name any store: unmount it, or go to %s", s.Mountpoint)
 	}

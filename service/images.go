@@ -86,7 +86,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 	im.Entrypoint, im.Cmd, im.Env, im.User, im.WorkingDir = c.Config.Entrypoint, c.Config.Cmd, c.Config.Env, c.Config.User, c.Config.WorkingDir
 
 	// Each layer is read twice: its whiteouts delete files of the layers below, and must not delete
-	// those that the layer itself adds.
+	// files that the layer itself adds.
 	for i, d := range m.Layers {
 		im.Layers = append(im.Layers, d.Digest.String())
 		if _, err := next(d.Digest, nil); err != nil {
@@ -200,8 +200,8 @@ func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, 
 func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	i, err := ws.Find(name)
 	for up := ws.Parent(); errors.Is(err, catalogue.ErrNotFound) && up != nil; up = up.Parent() {
-		if there, uerr := up.Find(name); uerr == nil {
-			ws, i, err = up, there, nil
+		if found, uerr := up.Find(name); uerr == nil {
+			ws, i, err = up, found, nil
 		}
 	}
 	if err != nil {

@@ -88,8 +88,9 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
 
-// ownerOf returns the owner of all imported files, nil if they keep the owners in the source. Those of
-// a directory are kept; those in archives only for root, because an archive can name any owner.
+// ownerOf returns the owner of all imported files, nil if they keep the owners in the source. Files of a
+// directory keep their owners. Files of an archive keep them only for root, because an archive can name any
+// owner.
 func ownerOf(c actors.Caller, from string) *stream.Owner {
 	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &stream.Owner{UID: c.UID, GID: c.GID}

@@ -47,11 +47,11 @@ func opState(r *Request, op catalogue.Op) OpState {
 
 // undoOp undoes one operation.
 func (s *Service) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
-	known, err := r.Workspace.Ops().Named(a.Number)
+	undone, err := r.Workspace.Ops().Named(a.Number)
 	if err != nil {
 		return UndoneOp{}, err
 	}
-	if known.Name == catalogue.OpPolicy {
+	if undone.Name == catalogue.OpPolicy {
 		if err := s.admit(ctx, r, &Op{Name: "set-policy", Access: Own}, nil); err != nil {
 			return UndoneOp{}, err
 		}
@@ -68,7 +68,7 @@ func (s *Service) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, e
 			WithHint("%s", threeway.DecideHint("decide with --ours, which keeps what is there, or --theirs", res.Conflicts)).WithResult(done)
 	}
 
-	return done, staleDecision(err)
+	return done, explainStaleDecision(err)
 }
 
 // undoneOpLines is the text of an undo of an operation.
@@ -84,7 +84,7 @@ func undoneOpLines(done *UndoneOp) string {
 	return "undid " + what + "\n"
 }
 
-// keptLine says until when undo can have something back.
+// keptLine returns a line with the time until which undo can restore something, "" for the zero time.
 func keptLine(until time.Time) string {
 	if until.IsZero() {
 		return ""

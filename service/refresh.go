@@ -49,7 +49,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts)).WithResult(Refreshed{done})
 	}
 
-	return Refreshed{done}, staleDecision(err)
+	return Refreshed{done}, explainStaleDecision(err)
 }
 
 // readOver reads entries that differ from a sealed state, and returns the state with them, which is held

@@ -190,16 +190,16 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 // makeWay keeps the snapshot on the remote that has the name of ref as NAME.ID, and returns true, if
 // it is an earlier state of the same claimed fork as ref. Otherwise it returns inUse.
 func (s *Service) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
-	there, err := to.Ref(ctx, ref.Name)
+	old, err := to.Ref(ctx, ref.Name)
 	if err != nil {
 		return false, err
 	}
 
-	kept := fmt.Sprintf("%s.%.8s", there.Name, there.ID)
-	if ref.Claim == "" || there.Claim != ref.Claim || !slices.Contains(ref.Lineage, there.ID) || naming.Check(kept) != nil {
+	kept := fmt.Sprintf("%s.%.8s", old.Name, old.ID)
+	if ref.Claim == "" || old.Claim != ref.Claim || !slices.Contains(ref.Lineage, old.ID) || naming.Check(kept) != nil {
 		return false, inUse
 	}
-	if err := to.CopyRef(ctx, there, kept); err != nil {
+	if err := to.CopyRef(ctx, old, kept); err != nil {
 		return false, err
 	}
 
@@ -271,17 +271,17 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 
 	info := InfoOf(ref)
 	info.Name = cmp.Or(a.As, naming.Local(ref.Name))
-	if there, err := r.Workspace.Find(info.Name); err == nil && there.ID == ref.ID {
-		return there, nil
+	if present, err := r.Workspace.Find(info.Name); err == nil && present.ID == ref.ID {
+		return present, nil
 	}
 	if err := r.Workspace.Remotes().MayPull(info); err != nil {
 		return info, err
 	}
 
-	there := from.Snapshot(ref)
+	pulled := from.Snapshot(ref)
 	defer s.Store.Importing()()
 
-	if err := s.copyObjects(ctx, r, there); err != nil {
+	if err := s.copyObjects(ctx, r, pulled); err != nil {
 		s.Store.Abandon()
 		return info, err
 	}
@@ -295,18 +295,18 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 }
 
 // copyObjects copies the objects of a snapshot on a remote to the disk of the store.
-func (s *Service) copyObjects(ctx context.Context, r *Request, there *remote.Snapshot) error {
+func (s *Service) copyObjects(ctx context.Context, r *Request, from *remote.Snapshot) error {
 	store := s.Store.CAS()
-	src := tree.NewSource(pullSource{ctx, s.Store, there}, nil, 16<<20)
-	st, err := tree.Load(src, there.Ref.State())
+	src := tree.NewSource(pullSource{ctx, s.Store, from}, nil, 16<<20)
+	st, err := tree.Load(src, from.Ref.State())
 	if err != nil {
 		return err
 	}
 
-	err = there.Pull(ctx, remote.Pull{
-		Mark: marker(st, src, there.Ref.ActorSets), Has: store.Has, Put: store.Put,
+	err = from.Pull(ctx, remote.Pull{
+		Mark: marker(st, src, from.Ref.ActorSets), Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
-			r.progress(Progress{What: "pulling " + there.Ref.Name, Done: done, Total: total, Unit: "bytes"})
+			r.progress(Progress{What: "pulling " + from.Ref.Name, Done: done, Total: total, Unit: "bytes"})
 		},
 	})
 	if err != nil {
@@ -320,11 +320,11 @@ func (s *Service) copyObjects(ctx context.Context, r *Request, there *remote.Sna
 type pullSource struct {
 	ctx   context.Context
 	store *snapshot.Store
-	there *remote.Snapshot
+	from  *remote.Snapshot
 }
 
 func (p pullSource) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if b, err := p.there.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
+	if b, err := p.from.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
 	}
 	return p.store.Object(h, dst)
@@ -365,7 +365,7 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Name, b.Name))
 	})
 
-	return list, remoteFailed(a.Remote, err)
+	return list, explainRemoteError(a.Remote, err)
 }
 
 func (s *Service) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
@@ -373,7 +373,7 @@ func (s *Service) removePushed(ctx context.Context, _ *Request, a RemovePushed) 
 	if err != nil {
 		return Removed{}, err
 	}
-	return Removed{Names: a.Names}, remoteFailed(a.Remote, from.Remove(ctx, a.Names...))
+	return Removed{Names: a.Names}, explainRemoteError(a.Remote, from.Remove(ctx, a.Names...))
 }
 
 func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {
@@ -382,7 +382,7 @@ func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.
 		return remote.Collected{}, err
 	}
 	done, err := at.GC(ctx)
-	return done, remoteFailed(a.Remote, err)
+	return done, explainRemoteError(a.Remote, err)
 }
 
 func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) (VerifiedRemote, error) {
@@ -398,7 +398,7 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 		r.progress(Progress{What: "verifying " + a.Remote, Done: n, Total: total, Unit: "bytes"})
 	})
 	if err != nil {
-		return done, remoteFailed(a.Remote, err)
+		return done, explainRemoteError(a.Remote, err)
 	}
 
 	if len(done.Damage) > 0 {
@@ -409,8 +409,8 @@ func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) 
 	return done, nil
 }
 
-// remoteFailed adds the name of the remote and a hint to an error of the remote. nil stays nil.
-func remoteFailed(name string, err error) error {
+// explainRemoteError adds the name of the remote and a hint to an error of the remote. nil stays nil.
+func explainRemoteError(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -432,10 +432,10 @@ func remoteFailed(name string, err error) error {
 	return err
 }
 
-// resumable is remoteFailed for push and pull, which continue when they are repeated.
+// resumable is explainRemoteError for push and pull, which continue when they are repeated.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
 		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
 	}
-	return remoteFailed(name, err)
+	return explainRemoteError(name, err)
 }

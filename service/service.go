@@ -41,7 +41,7 @@ type Config struct {
 	// Ready waits until the mount is up. It returns an error if the mount is ending.
 	Ready func(ctx context.Context) error
 	// Inside lists the programs that have their root or working directory in the views; with roots,
-	// only those that have their root there.
+	// only the programs that have their root there.
 	Inside   func(views []uint32, roots bool) []Program
 	ReadOnly func() bool
 	// Requests returns the numbers of the kernel's requests by FUSE operation.
@@ -208,7 +208,8 @@ func withSuggestion(e *errs.Error, name string, known []string, other string) er
 	return e.WithHint("%s", other)
 }
 
-// oneOf returns an error unless value is "" or one of the known values. The error calls it a what.
+// oneOf returns an error unless value is "" or one of the known values. what is the noun for value in the
+// error, such as "kind".
 func oneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil

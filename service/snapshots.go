@@ -35,11 +35,11 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 		return info, err
 	}
 
-	return s.sealed(ctx, r, info)
+	return s.awaitSealed(ctx, r, info)
 }
 
-// sealed waits until a snapshot has its id.
-func (s *Service) sealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
+// awaitSealed waits until a snapshot has its id.
+func (s *Service) awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
 	r.progress(Progress{What: "sealing " + made.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, made.Name)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) sealed(ctx context.Context, r *Request, made info.Info) (info.
 
 func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), kindsIn("without", a.Without)); err != nil {
+	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), checkKinds("without", a.Without)); err != nil {
 		return Snapshots{}, err
 	}
 
@@ -78,8 +78,8 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	return out, nil
 }
 
-// kindsIn refuses a list of kinds, with commas between them, that has an unknown one.
-func kindsIn(what, list string) (err error) {
+// checkKinds refuses a list of kinds, with commas between them, that has an unknown one.
+func checkKinds(what, list string) (err error) {
 	for kind := range strings.SplitSeq(list, ",") {
 		err = errors.Join(err, oneOf(what, kind, info.Kinds))
 	}

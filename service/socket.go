@@ -181,7 +181,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	go s.awaitLeave(c, fork, left)
 }
 
-// awaitLeave waits until a joined program leaves, and ends its count.
+// awaitLeave waits until a joined program leaves, and then no longer counts it.
 func (s *Service) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
 	s.addJoined(fork, -1)

@@ -208,7 +208,7 @@ const (
 	eventCost = 2000   // bytes of an event in memory
 )
 
-// matches reports whether an event has the action, the command and the actor that the log asks for.
+// matches reports whether an event has the action, the command and the actor in the fields of a.
 func (a Log) matches(e events.Event) bool {
 	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }

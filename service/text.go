@@ -101,9 +101,9 @@ func Conflicts(result any) []string {
 }
 
 // ChangedText describes the effect of an operation, such as did = "restored" and to = "snapshot v1".
-// For a dry run it uses would instead of did. files is the number of changed files and all the number
-// of changed paths: those listed in paths, inGit paths below .git, which are not listed, and further
-// ones.
+// For a dry run it uses would instead of did. files is the number of changed files. all is the number of
+// changed paths: the listed paths, inGit paths below .git, which are not listed, and the paths beyond the
+// limit of the list.
 func ChangedText(did, would string, dry bool, to string, files, all int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {

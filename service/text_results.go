@@ -303,7 +303,7 @@ func mergedLines(done *snapshot.PromoteResult) string {
 	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git) + HiddenText(done.Hidden)
 }
 
-// HiddenText describes what a fork or a run has at hidden paths, in a line; "" for nothing.
+// HiddenText returns a line that names the hidden paths at which a fork or a run has files, "" for none.
 func HiddenText(paths []string) string {
 	if len(paths) == 0 {
 		return ""
@@ -326,8 +326,8 @@ func GitText(repos []threeway.Repository) string {
 	return textOf(repos, func(g threeway.Repository) string { return RepositoryText(g.Dir, "", g.Lines, g.Commits) })
 }
 
-// RepositoryText describes the changes of a git directory, which is at target if that is not "": a line,
-// then its commits, a line each.
+// RepositoryText describes the changes of a git directory: a line for lines, then one for each commit. If
+// the git directory is elsewhere, target is the path at which it is, else "".
 func RepositoryText(dir, target string, lines, commits []string) string {
 	text := "git: "
 	if dir != ".git" {

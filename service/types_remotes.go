@@ -49,7 +49,7 @@ type OpenChanges struct {
 type OpenedChanges struct {
 	Base string `json:"base" jsonschema:"hash of the state object of the directory"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
-	// Hide and HideEmpty are those of the policy of the workspace.
+	// Hide and HideEmpty are fields of the policy of the workspace.
 	Hide      []string `json:"hide,omitempty" jsonschema:"patterns of paths of the directory that the workspace does not have"`
 	HideEmpty bool     `json:"hide_empty,omitempty" jsonschema:"the workspace has hidden files and directories, without their contents"`
 }
@@ -104,8 +104,8 @@ type Refresh struct {
 	DryRun         bool                     `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// RecordApply sends what a directory has that a state does not have: before an apply to it, in which the
-// state is Base, and after it, in which the state is the one of the first answer.
+// RecordApply sends the files in which a directory differs from a state. It is called before an apply to
+// the directory, when the state is Base, and after the apply, when the state is that of the first answer.
 type RecordApply struct {
 	Number uint64 `json:"number,omitempty" jsonschema:"of the apply that ended; 0: it has not begun"`
 	Dir    string `json:"dir,omitempty" jsonschema:"the directory"`

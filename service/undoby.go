@@ -117,7 +117,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By).WithResult(result)
 	}
 	if err != nil {
-		return result, staleDecision(err)
+		return result, explainStaleDecision(err)
 	}
 	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
@@ -348,8 +348,8 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 	return all, paths, nil
 }
 
-// fileEvents returns the events at the paths of a file, except for its deletion. It returns those that
-// it can read.
+// fileEvents returns the events at the paths of a file, except for its deletion. It leaves out events that
+// it cannot read.
 func (s *Service) fileEvents(r *Request, paths []string) []events.Event {
 	var all []events.Event
 	if err := errors.Join(s.Events.Flush(), s.Events.Read(r.Workspace.View(), 0, func(e events.Event) error {

@@ -227,8 +227,8 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	return got, nil
 }
 
-// RecordApply sends what a directory has at the paths of an apply. read feeds to a sink what it has there
-// that a state does not have.
+// RecordApply sends the files of a directory at the paths of an apply. It calls read with a state that the
+// daemon has, and read passes the files of the directory that differ from this state to the sink.
 func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (done service.RecordedApply, err error) {
 	was := ch.Base
 	if req.Number != 0 {

@@ -55,7 +55,7 @@ type Builder struct {
 	at     At
 
 	next     uint64            // the next inode number
-	limit    int               // of unsealed
+	limit    int               // the value of unsealed at which the Builder seals
 	unsealed int               // about the bytes of memory for changes since the last seal
 	copied   atomic.Int64      // bytes of memory for copies of sealed pages
 	dirs     map[string]uint64 // inode numbers of directories that were used since the last seal, by path

@@ -184,7 +184,7 @@ func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 		if w, ok := s.workspaces[view]; ok {
 			turns = w.tenant().sealing
 		} else {
-			turns = semaphore.NewWeighted(1) // of a fork that has ended
+			turns = semaphore.NewWeighted(1) // the fork has ended, so no other goroutine seals it
 		}
 	})
 	return turns

@@ -185,7 +185,8 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 	return removed, err
 }
 
-// Remove is DeleteAll as an operation of a user. It can be undone until a time; zero for not at all.
+// Remove deletes snapshots for a user, as DeleteAll does. The user can undo this until the returned time;
+// it is zero if the deletion cannot be undone.
 func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, until time.Time, err error) {
 	return ss.deleteAll(names, true, c)
 }

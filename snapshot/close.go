@@ -59,14 +59,14 @@ func (s closer) close() error {
 	}
 
 	err := s.log.Sync()
-	s.lastCheckpoint()
+	s.makeLastCheckpoint()
 
 	return errors.Join(err, s.closeParts())
 }
 
-// lastCheckpoint makes the checkpoint at the end. Changes that it has no time to seal stay in the
+// makeLastCheckpoint makes the checkpoint at the end. Changes that it has no time to seal stay in the
 // journal, which the next opening replays.
-func (s closer) lastCheckpoint() {
+func (s closer) makeLastCheckpoint() {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if s.opt.CloseTime > 0 {
 		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)

@@ -39,7 +39,7 @@ type ForkOptions struct {
 	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
 	// Discard ends the fork without a snapshot of its last state, also when it expires.
 	Discard bool `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state when it ends"`
-	// Hide, HideEmpty and ReadOnly are added to those of the policy of the parent.
+	// Hide, HideEmpty and ReadOnly are added to the fields of the same names in the policy of the parent.
 	Hide      []string `json:"hide,omitempty" jsonschema:"patterns, as in .gitignore, of paths that the fork does not have"`
 	HideEmpty bool     `json:"hide_empty,omitempty" jsonschema:"hidden files and directories exist, and are empty"`
 	ReadOnly  []string `json:"read_only,omitempty" jsonschema:"paths that cannot be changed in the fork, with all below them"`
@@ -55,7 +55,7 @@ type forkPlan struct {
 	claim        string            // the label of a claim, "" for New
 	expires      *time.Time        // from TTL
 	placeholders []naming.BytePath // not part of a fork of the present state, see Workspace.placeholders
-	hiding                         // the states without hidden paths
+	hiddenStates                   // the states without hidden paths
 }
 
 // plan checks the options.

@@ -26,8 +26,8 @@ func (fs Forks) Discard(name string, c actors.Caller) error {
 	return err
 }
 
-// Remove is End, or with discard set Discard, as an operation of a user. It can be undone until a time; zero
-// for not at all.
+// Remove ends a fork for a user, as End does or, if discard is set, as Discard does. The user can undo this
+// until the returned time; it is zero if the end cannot be undone.
 func (fs Forks) Remove(name string, discard bool, c actors.Caller) (last info.Info, until time.Time, err error) {
 	return fs.remove(name, discard, true, c)
 }

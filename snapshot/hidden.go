@@ -18,22 +18,22 @@ import (
 // snapshot or difference of the fork can have them. What programs create at these paths later belongs to
 // the fork.
 
-// hiding has the hidden paths of a new fork, and the ids of the states without them.
-type hiding struct {
-	restricted *catalogue.Restrictions // nil: those of the parent
+// hiddenStates has the hidden paths of a new fork, and the ids of the states without them.
+type hiddenStates struct {
+	restricted *catalogue.Restrictions // nil: the restrictions of the parent
 	matcher    *hide.Matcher           // of the paths that the parent has and the fork does not have
 	of         string                  // ForkOptions.Snapshot of state
 	state, dir string
 	releases   []func()
 }
 
-func (h *hiding) release() {
+func (h *hiddenStates) release() {
 	for _, release := range h.releases {
 		release()
 	}
 }
 
-// restrict sets the restrictions of a new fork: those of its parent and of the options.
+// restrict sets the restrictions of a new fork: the rules of its parent and of the options.
 func (fs Forks) restrict(p *forkPlan) (err error) {
 	parent := fs.w.Policy()
 	rules := parent
@@ -46,7 +46,7 @@ func (fs Forks) restrict(p *forkPlan) (err error) {
 
 	removed := rules.Hide
 	if fs.w.ws.Fork {
-		removed = p.Hide // what the parent has at its own hidden paths was created there
+		removed = p.Hide // files at the parent's own hidden paths were created in the parent
 	}
 	if p.matcher, err = hide.New(removed); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (fs Forks) restrict(p *forkPlan) (err error) {
 	return nil
 }
 
-// Hides reports whether a new fork has hidden paths, and added to those of the policy. New and Claim then
-// read the whole tree.
+// Hides reports whether a new fork has hidden paths: the paths in added, or paths of the policy. If it has,
+// New and Claim read the whole tree.
 func (fs Forks) Hides(added []string) bool {
 	return len(added) > 0 || !fs.w.IsFork() && len(fs.w.Policy().Hide) > 0
 }
@@ -77,7 +77,7 @@ func (fs Forks) hide(p *forkPlan, from string) error {
 	if err != nil {
 		return err
 	}
-	if p.state, err = fs.without(p, st); err != nil {
+	if p.state, err = fs.sealWithout(p, st); err != nil {
 		return err
 	}
 
@@ -87,7 +87,7 @@ func (fs Forks) hide(p *forkPlan, from string) error {
 		return err
 	}
 	p.releases = append(p.releases, release)
-	if p.dir, err = fs.without(p, was); err != nil {
+	if p.dir, err = fs.sealWithout(p, was); err != nil {
 		return err
 	}
 
@@ -159,8 +159,8 @@ func (s *Store) directory(ctx context.Context, id func() string) (st *tree.State
 	return main.Held("base")
 }
 
-// without seals a copy of a state without the hidden paths, and returns its id.
-func (fs Forks) without(p *forkPlan, st *tree.State) (id string, err error) {
+// sealWithout seals a copy of a state without the hidden paths, and returns its id.
+func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) {
 	s := fs.w.store
 	paths, err := hiddenPaths(context.Background(), s.src, st, p.matcher)
 	if err != nil {

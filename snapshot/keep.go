@@ -88,8 +88,8 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	return nil
 }
 
-// expire ends the forks that have expired, and removes what is kept for the undo of old operations. It returns
-// the time of the next one, or next if that is earlier.
+// expire ends the forks that have expired, and removes the snapshots and forks that are kept for the undo of
+// old operations. It returns the earlier of next and the time at which the next of these is due.
 func (w *Workspace) expire(now, next time.Time) (time.Time, error) {
 	kept := time.Duration(w.store.Main().Policy().UndoSeconds) * time.Second
 	first, err := w.Ops().forget(now.Add(-kept))

@@ -219,7 +219,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 		tx.SetRequests(at.Requests)
 		tx.SetStale(at.StaleNames())
 		if at.First {
-			return s.firstTree(tx)
+			return s.makeFirstTree(tx)
 		}
 
 		err := load.Load(tx)
@@ -252,15 +252,15 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 
 	entries{s.Store}.refreshLimits()
 	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
-		return s.firstCheckpoint()
+		return s.commitFirstCheckpoint()
 	}
 
 	return nil
 }
 
-// firstCheckpoint commits the checkpoint of a new store. With it, Open detects later that
+// commitFirstCheckpoint commits the checkpoint of a new store. With it, Open detects later that
 // the journal or the packs were lost, and does not treat the store as a new one.
-func (s opener) firstCheckpoint() error {
+func (s opener) commitFirstCheckpoint() error {
 	s.created = true
 	if err := s.log.Begin(); err != nil {
 		return err
@@ -268,9 +268,9 @@ func (s opener) firstCheckpoint() error {
 	return s.Checkpoint(s.loops.Context)
 }
 
-// firstTree makes the workspace main of a new store. Its state is empty or the snapshot of
+// makeFirstTree makes the workspace main of a new store. Its state is empty or the snapshot of
 // Options.Connect, and so is its base.
-func (s opener) firstTree(tx *live.Tx) error {
+func (s opener) makeFirstTree(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
 	w := entries{s.Store}.addWorkspace(s.cat.AddMain())

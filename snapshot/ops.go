@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Ops are the operations of a workspace that changed what users see.
+// Ops are the operations of a workspace that users can list and undo.
 type Ops struct{ w *Workspace }
 
 func (w *Workspace) Ops() Ops { return Ops{w} }
@@ -90,8 +90,8 @@ func (ops Ops) KeptUntil() map[uint64]time.Time {
 	return all
 }
 
-// Undo undoes an operation other than an apply, and keeps what changed since. o has the rule for conflicts of
-// an edit: a restore, a merge, a refresh, an import or an undo of an actor.
+// Undo undoes an operation other than an apply. Changes that were made after the operation stay. o has
+// the rule for conflicts of an edit: a restore, a merge, a refresh, an import or an undo of an actor.
 func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op catalogue.Op, res MergeResult, err error) {
 	s, w := ops.w.store, ops.w
 	w.withReadLock(func() {
@@ -197,8 +197,8 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 	return c.mergeResult(), err
 }
 
-// forget removes what operations before a time keep. It returns the time of the first operation that still
-// keeps something, zero for none.
+// forget removes the snapshots and forks that operations before a time keep. It returns the time of the first
+// operation that still keeps some, zero for none.
 func (ops Ops) forget(before time.Time) (first time.Time, err error) {
 	s, w := ops.w.store, ops.w
 	err = s.forest.Update(true, func(tx *live.Tx) error {
@@ -212,7 +212,8 @@ func (ops Ops) forget(before time.Time) (first time.Time, err error) {
 	return first, err
 }
 
-// ForgetAll removes what operations of all workspaces keep, so that a gc frees its space.
+// ForgetAll removes the snapshots and forks that operations of all workspaces keep, so that a gc frees their
+// space.
 func (s *Store) ForgetAll() error {
 	var all []*Workspace
 	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.workspaces)) })

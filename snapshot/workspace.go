@@ -170,8 +170,8 @@ func (w *Workspace) Held(name string) (st *tree.State, release func(), err error
 	return w.held(name, nil)
 }
 
-// Seen is Held of the present state as a caller sees it: without the files that the caller's sandbox
-// made as mount points.
+// Seen returns the present state as Held does, without the files that the caller's sandbox made as mount
+// points: the caller does not see them.
 func (w *Workspace) Seen(c actors.Caller) (st *tree.State, release func(), err error) {
 	left, err := w.placeholders(c)
 	if err != nil {
@@ -180,7 +180,8 @@ func (w *Workspace) Seen(c actors.Caller) (st *tree.State, release func(), err e
 	return w.held("", left)
 }
 
-// held is Held without some paths, which are left out of the present state only.
+// held does the work of Held. It removes the paths in without from the present state, but not from
+// snapshots.
 func (w *Workspace) held(name string, without []naming.BytePath) (st *tree.State, release func(), err error) {
 	release = func() {}
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {

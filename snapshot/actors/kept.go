@@ -44,8 +44,8 @@ func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	}
 }
 
-// saveNames calls save with the registered names. An error is ignored: the next daemon has no names
-// then.
+// saveNames calls save with the registered names. It ignores an error, after which
+// the next daemon has no names.
 func (r *Registry) saveNames() {
 	r.saving.Lock()
 	defer r.saving.Unlock()

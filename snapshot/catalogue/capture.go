@@ -139,7 +139,7 @@ func (r *Bookmark) apply(a *applyRun) error {
 // Delete removes snapshots.
 type Delete struct {
 	Views []uint32 `json:"views"`
-	Op    *Op      `json:"op,omitempty"` // of a user
+	Op    *Op      `json:"op,omitempty"` // the operation, if a user deleted them
 }
 
 func (*Delete) Type() Type { return TypeDelete }

@@ -110,7 +110,7 @@ func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 func (c *Catalogue) AddWorkspace(r WorkspaceRecord) *Workspace {
 	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace), kept: make(map[uint32]bool)}
 	for i := range w.Ops {
-		w.keep(&w.Ops[i])
+		w.addKeptViews(&w.Ops[i])
 	}
 
 	w.StoredChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
@@ -242,7 +242,7 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	c.Touch(s.View)
 	w, ok := c.Workspaces[s.WS]
 	if !ok || s.View == w.Before || hidden {
-		return false // only a checkpoint seals a bookmark, and what is kept for undo
+		return false // only a checkpoint seals bookmarks and the snapshots that are kept for undo
 	}
 	if s.Seq >= w.NextSeq {
 		w.NextSeq = s.Seq + 1

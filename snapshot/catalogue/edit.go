@@ -215,7 +215,7 @@ type Pull struct {
 	Of []uint32 `json:"of,omitempty"`
 	// Gone are the views of Of that are deleted afterwards.
 	Gone []uint32 `json:"gone,omitempty"`
-	Op   *Op      `json:"op,omitempty"` // of a compaction
+	Op   *Op      `json:"op,omitempty"` // the operation, if the record is of a compaction
 }
 
 func (*Pull) Type() Type { return TypePull }

@@ -34,8 +34,8 @@ type Fork struct {
 
 	// Restricted is set if the fork has restrictions that its parent does not have.
 	Restricted *Restrictions `json:"restricted,omitempty"`
-	// State is the id of what the fork starts from without hidden paths, "" if no path is hidden.
-	// Dir is the WorkspaceRecord.Dir without them.
+	// If paths are hidden, State is the id of the state from which the fork starts, without these paths,
+	// else "". Dir is the WorkspaceRecord.Dir without them.
 	State string `json:"state,omitempty"`
 	Dir   string `json:"dir,omitempty"`
 }
@@ -49,9 +49,9 @@ type Restrictions struct {
 
 func (*Fork) Type() Type { return TypeFork }
 
-// NewFork completes the record r of a fork of w. from is what the fork starts from: "" is the present
-// state of w, FORK/ the present state of a fork of w, else it is a snapshot. r has the name, claim and
-// expiry of the fork, and r.Base the time and the user's process.
+// NewFork completes the record r of a fork of w. from is the start of the fork: "" is the present
+// state of w, FORK/ is the present state of a fork of w, other values are names of snapshots. r has the name,
+// claim and expiry of the fork, and r.Base the time and the user's process.
 func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (a *applyRun) touchForks(f *Workspace) {
 type RenameFork struct {
 	View uint32 `json:"view"`
 	Name string `json:"name"`
-	Op   *Op    `json:"op,omitempty"` // of the parent
+	Op   *Op    `json:"op,omitempty"` // the operation of the parent, for its undo
 }
 
 func (*RenameFork) Type() Type { return TypeRenameFork }

@@ -22,10 +22,10 @@ const (
 	OpUndo       = "undo-op"
 )
 
-// An Op is an operation of a workspace that changed what users see.
+// An Op is an operation of a workspace that users can list and undo.
 type Op struct {
 	Number  uint64    `json:"number"` // from 1, in the order of the operations of the workspace
-	Name    string    `json:"name"`   // of the operation
+	Name    string    `json:"name"`   // one of the constants Op..., such as OpRename
 	Of      string    `json:"of,omitempty"`
 	To      string    `json:"to,omitempty"` // the new name, of a rename
 	At      time.Time `json:"at"`
@@ -167,14 +167,14 @@ func (a *applyRun) logOp(w *Workspace, op *Op) error {
 	}
 
 	w.Ops = append(w.Ops, *op)
-	w.keep(op)
+	w.addKeptViews(op)
 	a.TouchWorkspace(w)
 
 	return nil
 }
 
-// keep adds the views that an operation keeps to w.kept.
-func (w *Workspace) keep(op *Op) {
+// addKeptViews adds the views that an operation keeps to w.kept.
+func (w *Workspace) addKeptViews(op *Op) {
 	for _, view := range op.Kept {
 		w.kept[view] = true
 	}
@@ -219,7 +219,7 @@ func (a *applyRun) forget(w *Workspace, o *Op) error {
 	return nil
 }
 
-// ForgetOps removes what the operations of a workspace before a time keep, so that they cannot be undone any
+// ForgetOps removes the views that operations of a workspace before a time keep, so that they cannot be undone any
 // more.
 type ForgetOps struct {
 	WS     uint32    `json:"ws"`
@@ -228,7 +228,7 @@ type ForgetOps struct {
 
 func (*ForgetOps) Type() Type { return TypeForgetOps }
 
-// NewForgetOps returns the record that removes what operations before a time keep, nil for nothing. next is
+// NewForgetOps returns the record that removes the views that operations before a time keep, nil for none. next is
 // the time of the first operation that keeps anything afterwards, zero for none.
 func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time) {
 	for i := range w.Ops {
@@ -316,8 +316,8 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 	return n <= maxKept && text <= maxKeptText
 }
 
-// keeper returns the workspace to which what w keeps is charged: main, or the fork of main that w is in. A
-// fork that has ended is charged to the workspace that keeps it.
+// keeper returns the workspace that is charged for the views that operations of w keep: main, or the fork of
+// main that w is in. For a fork that has ended, it is found from the workspace that keeps the fork.
 func (c *Catalogue) keeper(w *Workspace) *Workspace {
 	for w.Ended != 0 {
 		w = c.Parent(c.Workspaces[w.Ended])

@@ -56,7 +56,8 @@ type StoreRecord struct {
 	First bool `json:"-"` // the store has no checkpoint yet
 }
 
-// StaleNames returns Stale together with StaleViews. The names of the latter are nil: they are not known.
+// StaleNames returns a map with the entries of Stale and, for each view in StaleViews, nil, since its names
+// are not known.
 func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 	all := maps.Clone(r.Stale)
 	for _, view := range r.StaleViews {
@@ -137,8 +138,8 @@ type SnapshotRecord struct {
 	info.Info
 	// ActorSets are the objects with the actors of the changes since the snapshot before.
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
-	// Lineage are the ids of earlier states of a snapshot that came from another workspace: one that
-	// was pulled, or the last state of a fork. See Catalogue.Lineage.
+	// Lineage are the ids of earlier states of a snapshot from another workspace: a pulled snapshot, or the
+	// last state of a fork. See Catalogue.Lineage.
 	Lineage []string `json:"lineage,omitempty"`
 	Dir     string   `json:"dir,omitempty"` // WorkspaceRecord.Dir when it was taken
 	Undoes  *Undone  `json:"undoes,omitempty"`

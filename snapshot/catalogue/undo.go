@@ -119,7 +119,7 @@ func (r *Policy) Describe(w *Workspace, op *Op) (err error) {
 	return err
 }
 
-// Return has the snapshots or the fork back that an operation removed.
+// Return is the record of an undo that restores the snapshots or the fork that an operation removed.
 type Return struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`

@@ -24,8 +24,8 @@ func (b *ChunkMap) equal(o *ChunkMap) bool {
 	return b == o || b.item == o.item && b.depth == o.depth && slices.Equal(b.chunks, o.chunks)
 }
 
-// kinds does what layout.kinds does, for [off, end) of a sealed file.
-func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) error {
+// eachKind does what layout.kinds does, for [off, end) of a sealed file.
+func (b *ChunkMap) eachKind(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) error {
 	c := b.cursor(src)
 	for !c.done() && c.off < end {
 		step := c.next
@@ -80,7 +80,7 @@ func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (desce
 	return nil
 }
 
-// Encode writes b as it stands in a table leaf.
+// Encode writes b in the form that table leaves contain.
 func (b *ChunkMap) Encode(e *wire.Encoder) {
 	e.Byte(b.depth)
 

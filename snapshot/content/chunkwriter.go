@@ -258,9 +258,9 @@ func (s *PendingFile) Finish() (*ChunkMap, error) {
 	return s.w.list.finish()
 }
 
-// Begin is FromReader for a file of a size, of which r returns only the parts, in order; the rest is
-// holes. If r ends early, the file ends there. Begin returns when r is read, and does not wait until
-// all chunks are stored.
+// Begin reads a file, as FromReader does. size is the size of the file. r returns only its parts, in order;
+// the rest of the file is holes. If r ends early, the file ends there. Begin returns when r is read, and does
+// not wait until all chunks are stored.
 func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*PendingFile, error) {
 	w := newChunkWriter(ctx, z)
 	w.beside = z.Beside

@@ -34,7 +34,7 @@ func (c *Content) Encode(e *wire.Encoder) {
 		number(l.base)
 	}
 
-	l.ext.from(0, func(_ int64, x extent) bool {
+	l.ext.eachFrom(0, func(_ int64, x extent) bool {
 		if x.inBase() {
 			number(x.base)
 		}
@@ -51,7 +51,7 @@ func (c *Content) Encode(e *wire.Encoder) {
 	e.Uvarint(uint64(l.baseLen)) // of the layout's base, the first ChunkMap
 	e.Uvarint(uint64(l.ext.count()))
 	end := int64(0)
-	l.ext.from(0, func(off int64, x extent) bool {
+	l.ext.eachFrom(0, func(off int64, x extent) bool {
 		e.Uvarint(uint64(off - end))
 		e.Uvarint(uint64(x.n))
 

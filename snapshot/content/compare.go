@@ -177,7 +177,7 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 		return nil
 	}
 	had, newest := make(map[cas.Hash]bool), int64(0)
-	err := before.pieces(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) })
+	err := before.eachPiece(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) })
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 		fn(Piece{Bytes: ExtentBytes * int64(more)})
 	}
 
-	return c.pieces(src, func(key cas.Hash, n, pos int64) {
+	return c.eachPiece(src, func(key cas.Hash, n, pos int64) {
 		if pos < 0 && !had[key] || pos >= newest { // later writes have higher journal positions
 			fn(Piece{key, n})
 		}
@@ -195,18 +195,18 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 // noPos is the journal position of a chunk. A sum with a length is still negative.
 const noPos = math.MinInt64
 
-// pieces calls fn for each piece of the file. pos is its position in the journal, or noPos. A chunk
+// eachPiece calls fn for each piece of the file. pos is its position in the journal, or noPos. A chunk
 // counts in full, even if the file uses only a part of it.
-func (c *Content) pieces(src *Source, fn func(key cas.Hash, n, pos int64)) (err error) {
+func (c *Content) eachPiece(src *Source, fn func(key cas.Hash, n, pos int64)) (err error) {
 	if c == nil {
 		return nil
 	}
 	c.Rebase()
 	l := c.layout.Load()
-	l.runs(0, l.size, func(_ int64, e extent) bool {
+	l.eachRun(0, l.size, func(_ int64, e extent) bool {
 		switch {
 		case e.inBase():
-			err = e.base.pieces(src, e.pos, e.n, func(key cas.Hash, n int64) { fn(key, n, noPos) })
+			err = e.base.eachPiece(src, e.pos, e.n, func(key cas.Hash, n int64) { fn(key, n, noPos) })
 		case e.inJournal():
 			var key cas.Hash
 			binary.LittleEndian.PutUint64(key[:], uint64(e.pos))
@@ -219,8 +219,8 @@ func (c *Content) pieces(src *Source, fn func(key cas.Hash, n, pos int64)) (err 
 	return err
 }
 
-// pieces calls fn for the chunks of [off, off+n).
-func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(key cas.Hash, n int64)) error {
+// eachPiece calls fn for the chunks of [off, off+n).
+func (b *ChunkMap) eachPiece(src *Source, off, n int64, fn func(key cas.Hash, n int64)) error {
 	c := b.cursor(src)
 	c.once = true
 	for !c.done() && c.off < off+n {

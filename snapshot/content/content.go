@@ -33,7 +33,7 @@ type Content struct {
 	link   atomic.Pointer[ancestry]
 
 	sealing    sync.Mutex  // held by Seal and Spill
-	unfinished *fileSealer // of a Seal that was interrupted, guarded by sealing
+	unfinished *fileSealer // the state of an interrupted Seal; guarded by sealing
 	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks
 	// from the layout's ChunkMaps, even after the Content has another layout, so a gc marks them.
 	sealLayout atomic.Pointer[layout]
@@ -123,7 +123,7 @@ func (c *Content) InLog(match func(pos, n int64) bool) (found bool) {
 	if c == nil {
 		return false
 	}
-	c.layout.Load().ext.from(0, func(_ int64, e extent) bool {
+	c.layout.Load().ext.eachFrom(0, func(_ int64, e extent) bool {
 		found = e.inJournal() && match(e.pos, e.n)
 		return !found
 	})
@@ -193,7 +193,7 @@ func (l *layout) eachChunkMap(fn func(b *ChunkMap) error) (err error) {
 		}
 	}
 
-	l.ext.from(0, func(_ int64, e extent) bool {
+	l.ext.eachFrom(0, func(_ int64, e extent) bool {
 		if e.inBase() {
 			err = fn(e.base)
 		}
@@ -241,7 +241,7 @@ func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
 		return end, 0
 	}
 	to = end
-	c.layout.Load().runs(off, end, func(at int64, e extent) bool {
+	c.layout.Load().eachRun(off, end, func(at int64, e extent) bool {
 		if runs++; runs == most {
 			to = at + e.n
 		}
@@ -374,7 +374,7 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 	}
 
 	var runs []extent // read before l changes: f may be l
-	f.runs(off, off+n, func(_ int64, e extent) bool {
+	f.eachRun(off, off+n, func(_ int64, e extent) bool {
 		runs = append(runs, e)
 		return true
 	})

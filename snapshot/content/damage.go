@@ -76,7 +76,7 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 // bytes of one chunk, or at most minChunk bytes of the journal. It begins before off only if it is
 // a whole chunk.
 func (s *fileSealer) partAt(off int64) (damagedPart, error) {
-	e := s.l.at(off)
+	e := s.l.extentAt(off)
 	part := damagedPart{span{off, off + e.n}, damagedHash}
 	if !e.inBase() {
 		part.end = min(part.end, off-off%minChunk+minChunk)
@@ -99,7 +99,7 @@ func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 	if begin < 0 {
 		return part, nil
 	}
-	if r := s.l.at(begin); r.base == e.base && r.pos == c.off && r.n >= c.cur.n {
+	if r := s.l.extentAt(begin); r.base == e.base && r.pos == c.off && r.n >= c.cur.n {
 		part.off, part.hash = begin, c.cur.hash
 	}
 

@@ -112,9 +112,9 @@ func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 	return at, e, ok
 }
 
-// from calls fn for the extents that end after off, in order, until fn returns
+// eachFrom calls fn for the extents that end after off, in order, until fn returns
 // false.
-func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
+func (x *extents) eachFrom(off int64, fn func(at int64, e extent) bool) {
 	if x.tree == nil {
 		if x.only.n > 0 && x.at+x.only.n > off {
 			fn(x.at, x.only)
@@ -151,7 +151,7 @@ func (x *extents) cut(off, end int64) {
 	removed := room[:0]
 	var headAt, tailAt int64
 	var head, tail extent
-	x.from(off, func(at int64, e extent) bool {
+	x.eachFrom(off, func(at int64, e extent) bool {
 		if at >= end {
 			return false
 		}

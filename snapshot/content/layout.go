@@ -41,17 +41,17 @@ func (l *layout) plain() *ChunkMap {
 	return nil
 }
 
-// at returns the rest, from off on, of the run that contains off, which is below size. A run is
+// extentAt returns the rest, from off on, of the run that contains off, which is below size. A run is
 // an extent, or a part between extents: the base, as an extent in base at the same offset, or a
 // hole.
-func (l *layout) at(off int64) extent {
+func (l *layout) extentAt(off int64) extent {
 	at, e, ok := l.ext.floor(off)
 	if ok && off < at+e.n {
 		return e.sub(off-at, at+e.n-off)
 	}
 
 	end := l.size
-	l.ext.from(off, func(at int64, _ extent) bool {
+	l.ext.eachFrom(off, func(at int64, _ extent) bool {
 		end = at
 		return false
 	})
@@ -67,9 +67,9 @@ func (l *layout) gap(off, end int64) extent {
 	return extent{n: end - off, pos: posHole}
 }
 
-// runs calls fn for the runs of [off, end), in order and without gaps, until fn returns false. Runs
+// eachRun calls fn for the runs of [off, end), in order and without gaps, until fn returns false. Runs
 // are cut off at off, end and size.
-func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
+func (l *layout) eachRun(off, end int64, fn func(off int64, e extent) bool) {
 	end = min(end, l.size)
 	gaps := func(upto int64) bool { // the runs between extents
 		for off < upto {
@@ -86,7 +86,7 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 	}
 
 	more := true
-	l.ext.from(off, func(at int64, e extent) bool {
+	l.ext.eachFrom(off, func(at int64, e extent) bool {
 		if more = gaps(min(at, end)); !more || at >= end {
 			return false
 		}
@@ -105,11 +105,11 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 // sideBySide calls fn for the parts of two layouts that are in one run of both, up to the end of the
 // shorter layout, until fn returns false.
 func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
-	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.runs(0, b.size, yield) })
+	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.eachRun(0, b.size, yield) })
 	defer stop()
 
 	at, y, _ := next()
-	a.runs(0, b.size, func(off int64, x extent) bool {
+	a.eachRun(0, b.size, func(off int64, x extent) bool {
 		for x.n > 0 {
 			if off == at+y.n {
 				at, y, _ = next()
@@ -125,17 +125,17 @@ func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	})
 }
 
-// kinds calls fn for the data, holes and reservations of [off, end), in order, until fn
+// eachKind calls fn for the data, holes and reservations of [off, end), in order, until fn
 // returns false. The items have no hash. An item is of one kind; with lists, it may also be a
 // list of chunks of several kinds that is completely in [off, end). Only lists of several kinds are
 // loaded.
-func (l *layout) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
-	l.runs(off, end, func(off int64, e extent) (more bool) {
+func (l *layout) eachKind(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
+	l.eachRun(off, end, func(off int64, e extent) (more bool) {
 		if !e.inBase() {
 			return fn(off, e.kind())
 		}
 		more = true
-		err = e.base.kinds(src, e.pos, e.pos+e.n, lists, func(at int64, it item) bool {
+		err = e.base.eachKind(src, e.pos, e.pos+e.n, lists, func(at int64, it item) bool {
 			more = fn(off+at-e.pos, it)
 			return more
 		})
@@ -150,7 +150,7 @@ func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 	if off <= 0 && end >= l.size {
 		return l.alloc, nil
 	}
-	err = l.kinds(src, off, end, true, func(_ int64, it item) bool {
+	err = l.eachKind(src, off, end, true, func(_ int64, it item) bool {
 		n += it.n - it.holes
 		return true
 	})
@@ -267,7 +267,7 @@ func (l *layout) rebased(from, now *layout) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: now.base, baseLen: now.baseLen}
 	n.setBaseLen(l.size)
 	// Extent by extent: a clone of the tree would need the caller's lock.
-	now.ext.from(0, func(off int64, e extent) bool {
+	now.ext.eachFrom(0, func(off int64, e extent) bool {
 		if off < l.size {
 			n.ext.add(off, e.sub(0, min(e.n, l.size-off)))
 		}
@@ -284,7 +284,7 @@ func (l *layout) rebased(from, now *layout) *layout {
 		return true
 	})
 
-	l.runs(common, l.size, func(off int64, e extent) bool {
+	l.eachRun(common, l.size, func(off int64, e extent) bool {
 		n.set(off, e)
 		return true
 	})

@@ -57,7 +57,7 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, nil
 	}
-	l.runs(off, off+int64(len(p)), func(_ int64, e extent) bool {
+	l.eachRun(off, off+int64(len(p)), func(_ int64, e extent) bool {
 		err = e.read(src, p[n:n+int(e.n)])
 		n += int(e.n)
 		return err == nil
@@ -80,7 +80,7 @@ func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 	if c == nil || off < 0 {
 		return nil
 	}
-	c.layout.Load().runs(off, off+int64(n), func(_ int64, e extent) bool {
+	c.layout.Load().eachRun(off, off+int64(n), func(_ int64, e extent) bool {
 		r = append(r, e)
 		return len(r) < most
 	})
@@ -88,7 +88,7 @@ func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 	return r
 }
 
-// Equal reports whether r and o are the same places.
+// Equal reports whether r and o have equal runs.
 func (r Runs) Equal(o Runs) bool {
 	return slices.EqualFunc(r, o, func(a, b extent) bool {
 		same := a.base == b.base || a.inBase() && b.inBase() && a.base.equal(b.base)
@@ -176,7 +176,7 @@ func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 // dataIn returns the offset of the first data in [off, end), or end.
 func (l *layout) dataIn(src *Source, off, end int64) (int64, error) {
 	found := end
-	err := l.kinds(src, off, end, false, func(at int64, it item) bool {
+	err := l.eachKind(src, off, end, false, func(at int64, it item) bool {
 		if it.hasData() {
 			found = at
 		}
@@ -203,7 +203,7 @@ func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 // limit. Data outside of [begin, limit) does not count.
 func (l *layout) holeIn(src *Source, begin, limit, unit int64) (int64, error) {
 	end := begin // the end of the data up to here, rounded up to a block
-	err := l.kinds(src, begin, limit, false, func(at int64, it item) bool {
+	err := l.eachKind(src, begin, limit, false, func(at int64, it item) bool {
 		if !it.hasData() {
 			return true
 		}
@@ -227,7 +227,7 @@ type span struct{ off, end int64 }
 
 // holes returns the parts of [off, end) that have no blocks.
 func (l *layout) holes(src *Source, off, end int64) (holes []span, err error) {
-	err = l.kinds(src, off, end, false, func(at int64, it item) bool {
+	err = l.eachKind(src, off, end, false, func(at int64, it item) bool {
 		if it.holes > 0 {
 			holes = append(holes, span{at, at + it.n})
 		}

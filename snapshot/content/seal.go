@@ -171,7 +171,7 @@ func (s *fileSealer) run() (*ChunkMap, error) {
 
 // step takes over chunks at p from a ChunkMap, or adds a hole or a chunk.
 func (s *fileSealer) step() error {
-	e := s.l.at(s.p)
+	e := s.l.extentAt(s.p)
 	if e.inBase() {
 		if taken, err := s.takeOver(e); taken || err != nil {
 			return err
@@ -179,7 +179,7 @@ func (s *fileSealer) step() error {
 	}
 
 	if s.dataEnd <= s.p { // the kind of the bytes at p is not known yet
-		if done, err := s.smallPart(e); done || err != nil {
+		if done, err := s.addSmallPart(e); done || err != nil {
 			return err
 		}
 
@@ -208,10 +208,10 @@ func (s *fileSealer) step() error {
 // maxSmall is the largest number of stored chunks in fileSealer.small.
 const maxSmall = 64 << 10
 
-// smallPart adds the extent e at p as a chunk if e is small, in the journal and followed by a hole. done
+// addSmallPart adds the extent e at p as a chunk if e is small, in the journal and followed by a hole. done
 // reports whether it did. A file may have a million small extents that are clones of a few: each
 // range of the journal is read and stored only once.
-func (s *fileSealer) smallPart(e extent) (done bool, err error) {
+func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
 	if !e.inJournal() || e.n >= smallChunk {
 		return false, nil
 	}
@@ -304,13 +304,13 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 // returned. If the lists of chunks cannot be read, the result is data: readAround then finds the
 // damaged parts.
 func (s *fileSealer) kind(p int64) (item, error) {
-	e := s.l.at(p)
+	e := s.l.extentAt(p)
 	it := e.kind()
 	if !e.inBase() {
 		return it, nil
 	}
 
-	err := e.base.kinds(s.z.Src, e.pos, e.pos+e.n, false, func(_ int64, first item) bool {
+	err := e.base.eachKind(s.z.Src, e.pos, e.pos+e.n, false, func(_ int64, first item) bool {
 		it = first
 		return false
 	})
@@ -343,9 +343,9 @@ func (s *fileSealer) cutOne() error {
 
 		ahead := n
 
-		if !s.l.at(s.p + n - 1).inBase() {
+		if !s.l.extentAt(s.p + n - 1).inBase() {
 			// Read more at a time, up to the next part in a base, which may be taken over unread.
-			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
+			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.extentAt(s.dataEnd-1).inBase() {
 				if err := s.extend(s.dataEnd + 1); err != nil {
 					return err
 				}

@@ -30,7 +30,7 @@ func (z *Sealer) Spill(ctx context.Context, c *Content) error {
 
 // journalExtents returns the extents in the journal, in order.
 func (l *layout) journalExtents() (out []extent) {
-	l.ext.from(0, func(_ int64, e extent) bool {
+	l.ext.eachFrom(0, func(_ int64, e extent) bool {
 		if e.inJournal() {
 			out = append(out, e)
 		}
@@ -43,7 +43,7 @@ func (l *layout) journalExtents() (out []extent) {
 func (l *layout) withSpilled(b *ChunkMap) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen}
 	pos := int64(0)
-	l.ext.from(0, func(off int64, e extent) bool {
+	l.ext.eachFrom(0, func(off int64, e extent) bool {
 		if e.inJournal() {
 			e = extent{n: e.n, pos: pos, base: b}
 			pos += e.n

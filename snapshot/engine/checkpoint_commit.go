@@ -137,7 +137,7 @@ func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorksp
 	return err
 }
 
-// sealOrphans seals the inodes without a name of a workspace.
+// sealOrphans seals the orphans of a workspace, its inodes that have no name.
 func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State) error {
 	w, ok := c.workspaces[id]
 	if !ok {

@@ -180,8 +180,8 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 
 var errFullMemory = errs.New(errs.Quota, "limit reached: the changes of this workspace that are not stored yet take all memory that it may have; try again in a while")
 
-// ErrManyToRedo is for a store that is opened to be read only: its journal takes too much memory unless it
-// is sealed.
+// ErrManyToRedo is the error of opening a store read-only if the changes in its journal take too much memory.
+// They would have to be sealed, which writes to the store.
 var ErrManyToRedo = errs.New(errs.Quota, "limit reached: what the journal contains takes more memory than there is for it")
 
 // sealSoonLocked starts to seal the workspaces of a tenant in the background, unless that is

@@ -55,7 +55,7 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		pending
+		pendingEvents
 		views   map[uint32]*view
 		timer   *time.Timer   // runs while events are pending
 		written chan struct{} // closed when events are written, see wakeFollowers
@@ -87,7 +87,7 @@ func New(dir string, o Options) *Log {
 	}
 
 	l := &Log{dir: dir, opts: o}
-	l.mu.pending = newPending(o.Quiet)
+	l.mu.pendingEvents = newPending(o.Quiet)
 	l.mu.views = map[uint32]*view{}
 	l.mu.written = make(chan struct{})
 	return l

@@ -10,8 +10,8 @@ const (
 	sweepTime = time.Second     // time between two sweeps
 )
 
-// pending has the events that are recorded and not written. Log.mu guards it.
-type pending struct {
+// pendingEvents has the events that are recorded and not written. Log.mu guards it.
+type pendingEvents struct {
 	quiet time.Duration
 	queue []*entry       // sorted by number
 	open  map[key]*entry // entries of queue that may still be extended
@@ -47,15 +47,15 @@ type continuation struct {
 	event    *Event // changes since the last written event; nil if there are none
 }
 
-func newPending(quiet time.Duration) pending {
-	return pending{quiet: quiet, open: map[key]*entry{}, ongoing: map[key]*continuation{}, unwritten: map[key]*continuation{}}
+func newPending(quiet time.Duration) pendingEvents {
+	return pendingEvents{quiet: quiet, open: map[key]*entry{}, ongoing: map[key]*continuation{}, unwritten: map[key]*continuation{}}
 }
 
 // empty reports whether there are no pending events.
-func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.unwritten) == 0 }
+func (p *pendingEvents) empty() bool { return len(p.queue) == 0 && len(p.unwritten) == 0 }
 
 // add adds an event, or extends an earlier event of the same node by it.
-func (p *pending) add(v *view, n *entry) {
+func (p *pendingEvents) add(v *view, n *entry) {
 	e := &n.Event
 	if e.Node == 0 {
 		p.enqueue(v, n, e.Time)
@@ -80,7 +80,7 @@ func (p *pending) add(v *view, n *entry) {
 
 // extend makes a modification part of an open event or a continuation. It returns false if there is
 // none.
-func (p *pending) extend(k key, v *view, e *Event) bool {
+func (p *pendingEvents) extend(k key, v *view, e *Event) bool {
 	if o := p.open[k]; o != nil {
 		if o.epoch != v.epoch || (o.PID != e.PID && o.Action != Created) {
 			return false
@@ -111,7 +111,7 @@ func (p *pending) extend(k key, v *view, e *Event) bool {
 }
 
 // closeOpen closes the open event and the continuation of a node, because e is a new event of it.
-func (p *pending) closeOpen(k key, e *Event) {
+func (p *pendingEvents) closeOpen(k key, e *Event) {
 	was := "" // the path before e, if it is known
 	switch e.Action {
 	case Renamed:
@@ -140,7 +140,7 @@ func (p *pending) closeOpen(k key, e *Event) {
 }
 
 // queueContinuation adds the event of a continuation to the queue.
-func (p *pending) queueContinuation(k key, r *continuation) {
+func (p *pendingEvents) queueContinuation(k key, r *continuation) {
 	if r.event != nil {
 		r.event.Time = r.last
 		p.enqueue(r.v, &entry{Event: *r.event, done: true}, r.last)
@@ -150,7 +150,7 @@ func (p *pending) queueContinuation(k key, r *continuation) {
 }
 
 // enqueue adds an event to the queue and gives it its number.
-func (p *pending) enqueue(v *view, n *entry, last time.Time) {
+func (p *pendingEvents) enqueue(v *view, n *entry, last time.Time) {
 	v.lastSeq++
 	count(&v.since, n.Action)
 	n.Seq, n.v, n.epoch, n.last = v.lastSeq, v, v.epoch, last
@@ -158,7 +158,7 @@ func (p *pending) enqueue(v *view, n *entry, last time.Time) {
 }
 
 // closeAll closes all open events of a workspace.
-func (p *pending) closeAll(v *view) {
+func (p *pendingEvents) closeAll(v *view) {
 	for k, r := range p.unwritten {
 		if r.v == v {
 			p.queueContinuation(k, r)
@@ -168,7 +168,7 @@ func (p *pending) closeAll(v *view) {
 }
 
 // takeDue removes the due events from the front of the queue, or all events, and returns them.
-func (p *pending) takeDue(now time.Time, all bool) []*entry {
+func (p *pendingEvents) takeDue(now time.Time, all bool) []*entry {
 	for k, r := range p.unwritten {
 		if all || now.Sub(r.last) >= forget || now.Sub(r.event.Time) >= r.interval {
 			p.queueContinuation(k, r)
@@ -203,7 +203,7 @@ func (p *pending) takeDue(now time.Time, all bool) []*entry {
 }
 
 // sweep removes continuations without changes for the time forget.
-func (p *pending) sweep(now time.Time) {
+func (p *pendingEvents) sweep(now time.Time) {
 	if now.Sub(p.swept) < sweepTime {
 		return
 	}

@@ -58,12 +58,12 @@ func (o *States) ActorsOf(s *Step) (by []string, err error) {
 			continue
 		}
 
-		there, err := o.inodeAt(side, s.Path)
+		present, err := o.inodeAt(side, s.Path)
 		if err != nil {
 			return nil, err
 		}
-		if there != ino { // in a merge, Before of the step is an inode of another tree
-			by = append(by, o.Set.Of(there)...)
+		if present != ino { // in a merge, Before of the step is an inode of another tree
+			by = append(by, o.Set.Of(present)...)
 		}
 
 		moved, err := o.movedWith(side, s.Path.Dir)

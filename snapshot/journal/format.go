@@ -31,7 +31,7 @@ type recordHead struct {
 	typ     Type
 	seq     uint64
 	durable int64  // the log was durable up to here when the record was written
-	payload uint32 // checksum
+	payload uint32 // checksum of the payload
 }
 
 // putRecordHead encodes h into b[:recordHeader].

@@ -37,7 +37,7 @@ type Options struct {
 	// returns the damage. If it is nil, no damaged record stays valid.
 	Bytes func(t Type, payload []byte) bool
 	// Quarantine is a folder. If the disk could not read all of a segment, DropBefore moves the
-	// segment there. If it is empty, DropBefore removes all segments.
+	// segment there. If Quarantine is "", DropBefore removes the segment.
 	Quarantine string
 }
 

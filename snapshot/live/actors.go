@@ -75,8 +75,8 @@ func (v *view) recordNew(name tree.Link) {
 	a.fresh[name] = true
 }
 
-// actorsAt returns the actors that, since the newest snapshot, removed a name or changed an inode that
-// it leads or led to. It returns none if only the present actor has changed the view.
+// actorsAt returns the actors that, since the newest snapshot, removed a name, or changed the inode that
+// has it now or had it before. It returns none if only the present actor has changed the view.
 func (v *view) actorsAt(name tree.Link) []string {
 	a := &v.attribution
 	if a.OnlyBy(v.trees.mu.by) {
@@ -244,7 +244,7 @@ func (e *Edit) SetActors(s *actors.Set) {
 }
 
 // ForgetActor makes the next change append a record of its actor. A checkpoint calls it: recovery begins
-// there and takes the changes for those of actors.Unknown until the first such record. A record is
+// there and attributes the changes before the first such record to actors.Unknown. A record is
 // appended even for actors.Unknown: if the checkpoint fails, recovery begins earlier, with other actors.
 func (tx viewActors) ForgetActor() { tx.f.mu.journaled = noActor }
 

@@ -66,7 +66,7 @@ func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
 		steps: Blobs{to: f.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
 	e.to = graft.Target{
-		Editor:  tree.Editor{State: v.state.Clone(), Source: f.waiting, Epoch: f.ownEpoch(), Changed: e.markChanged},
+		Editor:  tree.Editor{State: v.state.Clone(), Source: f.waiting, Epoch: f.epochLocked(), Changed: e.markChanged},
 		Base:    v.state,
 		Numbers: f.Numbers, Next: f.mu.nextIno,
 		Replaced: e.addReplaced, Mounted: e.isMountPoint, Beneath: e.beneath,
@@ -142,7 +142,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	}
 
 	v.state = e.to.State
-	v.protection.edited()
+	v.protection.forget()
 	f.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
 	f.sawIno(e.to.Next - 1)

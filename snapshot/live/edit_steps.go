@@ -49,10 +49,10 @@ func (e *Edit) beginGraft(g *Graft) {
 	}
 
 	if by := g.By; by != nil {
-		own := e.by
+		defaultBy := e.by
 		g.Before = func(s *graft.Step) (err error) {
 			if e.by, err = by(s); len(e.by) == 0 {
-				e.by = own
+				e.by = defaultBy
 			}
 			return err
 		}
@@ -86,11 +86,11 @@ func (e *Edit) addReplaced(r graft.Replaced) {
 func (t *trees) Epoch() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ownEpoch()
+	return t.epochLocked()
 }
 
-// ownEpoch is Epoch for callers that hold the forest's lock.
-func (t *trees) ownEpoch() uint64 {
+// epochLocked does the work of Epoch. The caller holds the forest's lock.
+func (t *trees) epochLocked() uint64 {
 	t.mu.epoch += 2
 	return t.mu.epoch - 1
 }
@@ -157,7 +157,7 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 func (e *Edit) relieve() error {
 	sealed, err := e.f.memory.SealEdit(e.base.id, e.to.State, int64(e.unsealed)*InodeBytes+e.f.pages.Load())
 	if sealed {
-		e.unsealed, e.to.Epoch = 0, e.f.ownEpoch()
+		e.unsealed, e.to.Epoch = 0, e.f.epochLocked()
 		e.f.pages.Store(0)
 	}
 	return err

@@ -138,7 +138,7 @@ func New(o Options) *Forest {
 	src := o.Source.Counting(f.pages)
 	f.src, f.near, f.waiting = src, src, src
 	if f.memory = o.Memory; f.memory == nil {
-		f.memory = unbounded{}
+		f.memory = unlimitedMemory{}
 	}
 
 	f.log, f.readView, f.logger = o.Log, o.ReadView, o.Logger

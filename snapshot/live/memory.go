@@ -26,13 +26,15 @@ type Memory interface {
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
 }
 
-// unbounded is a Memory without limits.
-type unbounded struct{}
+// unlimitedMemory is a Memory without limits.
+type unlimitedMemory struct{}
 
-func (unbounded) Take(uint32, int64, int64, bool) bool                         { return true }
-func (unbounded) Await(context.Context, uint32, int64, bool) error             { return nil }
-func (unbounded) Relieve() error                                               { return nil }
-func (unbounded) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) { return false, nil }
+func (unlimitedMemory) Take(uint32, int64, int64, bool) bool             { return true }
+func (unlimitedMemory) Await(context.Context, uint32, int64, bool) error { return nil }
+func (unlimitedMemory) Relieve() error                                   { return nil }
+func (unlimitedMemory) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) {
+	return false, nil
+}
 
 // A shortError is a cas.Delay until there is memory for a change.
 type shortError struct {
@@ -73,7 +75,7 @@ func (v *view) charge(r *record) error {
 
 // growth returns the approximate memory that a change adds until it is sealed, and whether the change
 // may free disk space or memory. A new version of a content is charged for all its extents, also for
-// those that it copies from the version before: it keeps them after that version is sealed.
+// the extents that it copies from the version before: it keeps them after that version is sealed.
 func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	switch r.kind {
 	case recCreate:

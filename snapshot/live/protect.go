@@ -13,17 +13,17 @@ var ErrProtected = errs.New(errs.ReadOnly, "read_only in the policy of the works
 // changed, also by other names of the files. The directories above them cannot be renamed, and nothing can
 // be moved there. So these answers stay the same until the next edit, and known can keep them.
 type protection struct {
-	root  *protected            // of the root of the view; nil: no path is read-only
-	known map[uint64]*protected // by inode number
+	root  *protectedPath            // of the root of the view; nil: no path is read-only
+	known map[uint64]*protectedPath // by inode number
 }
 
-// protected describes the read-only paths at and below a path.
-type protected struct {
+// protectedPath describes the read-only paths at and below a path.
+type protectedPath struct {
 	all   bool // the path is read-only
-	below map[string]*protected
+	below map[string]*protectedPath
 }
 
-var unprotected = &protected{}
+var unprotected = &protectedPath{}
 
 // maxKnown limits protection.known.
 const maxKnown = 1 << 16
@@ -40,15 +40,15 @@ func (tx *Tx) Protect(view uint32, paths []string) {
 		return
 	}
 
-	v.protection.root = &protected{}
+	v.protection.root = &protectedPath{}
 	for _, p := range paths {
 		at := v.protection.root
 		for name := range strings.SplitSeq(p, "/") {
 			next := at.below[name]
 			if next == nil {
-				next = &protected{}
+				next = &protectedPath{}
 				if at.below == nil {
-					at.below = make(map[string]*protected)
+					at.below = make(map[string]*protectedPath)
 				}
 				at.below[name] = next
 			}
@@ -58,11 +58,11 @@ func (tx *Tx) Protect(view uint32, paths []string) {
 	}
 }
 
-// edited forgets what an edit may have changed.
-func (p *protection) edited() { p.known = nil }
+// forget drops the answers in known, which an edit may have changed.
+func (p *protection) forget() { p.known = nil }
 
 // at returns the read-only paths at and below a name in a directory.
-func (p *protected) at(name string) *protected {
+func (p *protectedPath) at(name string) *protectedPath {
 	switch next := p.below[name]; {
 	case p.all:
 		return p
@@ -73,7 +73,7 @@ func (p *protected) at(name string) *protected {
 }
 
 // protectedAt returns the read-only paths at and below an inode.
-func (v *view) protectedAt(ino uint64) (*protected, error) {
+func (v *view) protectedAt(ino uint64) (*protectedPath, error) {
 	p := &v.protection
 	if ino == RootIno {
 		return p.root, nil
@@ -102,7 +102,7 @@ func (v *view) protectedAt(ino uint64) (*protected, error) {
 	}
 
 	if p.known == nil || len(p.known) >= maxKnown {
-		p.known = make(map[uint64]*protected)
+		p.known = make(map[uint64]*protectedPath)
 	}
 	p.known[ino] = found
 

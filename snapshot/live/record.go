@@ -60,10 +60,10 @@ type record struct {
 	n       int64
 	pos     int64  // journal position of the bytes of a write
 	payload int64  // journal position of the payload with these bytes
-	ino2    uint64 // of the source of a clone, as off2 and view2
+	ino2    uint64 // ino2, off2 and view2 are the source of a clone
 	off2    int64
 	view2   uint32
-	value   []byte // of an extended attribute
+	value   []byte // the value of an extended attribute
 	kill    bool   // clear set-user-ID, set-group-ID and capabilities; for an attribute, set-group-ID
 	depth   int    // State.Depth of the view after a directory was created or moved
 }

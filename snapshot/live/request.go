@@ -41,9 +41,9 @@ type requestResult struct {
 	record any    // the record of the catalogue, if recovery found one in the journal; else nil
 }
 
-// For is As for the changes of a request of the kernel. Answered must be called after the
-// answer was sent. It is only for requests that append one record: to create, link, rename or remove a
-// name, or to set or remove an extended attribute.
+// For returns the forest for the changes of an actor, as As does, that a request of the kernel asks for.
+// The caller calls Answered after it has sent the answer. For may only be used for requests that append one
+// record: to create, link, rename or remove a name, or to set or remove an extended attribute.
 func (f *Forest) For(actor string, request uint64) *Forest { return &Forest{f.forest, actor, request} }
 
 // add adds a request that was carried out. answer is the node that its answer describes.

@@ -183,8 +183,8 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 func (tx *Tx) End() int64 { return tx.f.log.End() }
 
 // Unjournaled returns the lowest journal position of bytes to which no record refers yet: the bytes of
-// running writes. Recovery needs them for the records that will follow, even if a file has other bytes
-// by then.
+// running writes. Recovery needs these bytes for the records that will follow, even if later writes replace
+// them in the file.
 func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.Lowest() }
 
 // EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips

@@ -21,7 +21,7 @@ func (t *trees) Covered(view, pid uint32) []string {
 // Without returns a copy of a frozen state in which empty files and empty directories at the given paths
 // are removed. The times of the directories above do not change. If st cannot be read, it returns st.
 func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
-	e := tree.Editor{State: st.Clone(), Source: tx.f.waiting, Epoch: tx.f.ownEpoch()}
+	e := tree.Editor{State: st.Clone(), Source: tx.f.waiting, Epoch: tx.f.epochLocked()}
 
 	for _, p := range paths {
 		dir, n, err := emptyAt(e.Source, e.State, p)

@@ -130,7 +130,7 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 
 // checkTree adds the affected paths of a tree to the report.
 func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
-	t, release, ok := c.hold(t)
+	t, release, ok := c.holdTree(t)
 	if !ok {
 		return nil
 	}
@@ -154,9 +154,9 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 	})
 }
 
-// hold returns a tree with its present state, which is protected from gc until release is called. ok is
+// holdTree returns a tree with its present state, which is protected from gc until release is called. ok is
 // false if the tree was removed; its objects may be removed, too.
-func (c *verification) hold(t Tree) (_ Tree, release func(), ok bool) {
+func (c *verification) holdTree(t Tree) (_ Tree, release func(), ok bool) {
 	release = func() {}
 	if c.Hold == nil {
 		return t, release, true
@@ -191,7 +191,7 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 	defer func() { release() }()
 
 	for _, t := range trees {
-		t, releaseThis, ok := c.hold(t)
+		t, releaseThis, ok := c.holdTree(t)
 		if !ok {
 			continue
 		}

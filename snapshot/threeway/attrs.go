@@ -91,8 +91,8 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	return m, nil
 }
 
-// mergeKinds is MergeFile if a side replaced the file by one of another type: the other side must not have
-// changed it.
+// mergeKinds does the work of MergeFile if a side replaced the file by one of another type. It is a conflict
+// if the other side has changed the file.
 func mergeKinds(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
 	equal := func(x, y *tree.Inode) bool {
 		if err != nil || x.Mode != y.Mode || x.UID != y.UID || x.GID != y.GID || !tree.SameXattrs(x, y) {

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Sides are what a merge of git directories is asked about: the changes of an interval, and the
-// states that they are between.
+// Sides are the input of a merge of git directories: the changes of an interval, and the states before and
+// after them.
 type Sides struct {
 	Source             *tree.Source
 	Base, Ours, Theirs *tree.State
@@ -25,13 +25,13 @@ type Sides struct {
 	RefuseDiverged     bool // a branch that both sides moved is a conflict, until Rule decides it
 }
 
-// An Outcome is what a merge of git directories came to.
+// An Outcome is the result of a merge of git directories.
 type Outcome struct {
-	Changes []tree.Change // those that are ordinary files
+	Changes []tree.Change // the Changes of Sides that are about ordinary files
 	Taken   []string      // files that become as in theirs, whatever ours has
-	Edits   []Edit        // of files in git directories, and of those that follow HEAD
+	Edits   []Edit        // of files in git directories, and of the files that follow HEAD
 	Said    []Repository
-	// Conflicts are paths of a merge of git, and those of refs, that Sides.Rule does not decide.
+	// Conflicts are the paths of files and refs in conflict for which Sides.Rule has no decision.
 	Conflicts []string
 	Close     func() // called when the edits are made
 }
@@ -44,7 +44,7 @@ type Edit struct {
 	Open   func() (io.ReadCloser, error) // nil: it is removed, or a symbolic link
 }
 
-// A Repository is what happened to one git directory, in git's words.
+// A Repository describes the changes of one git directory in the words of git.
 type Repository struct {
 	Dir      string      `json:"dir" jsonschema:"the git directory, relative"`
 	Target   string      `json:"target,omitempty" jsonschema:"where it is, if that is outside of the directory"`
@@ -172,7 +172,7 @@ func (p *Plan) dirFor(dir string) (tree.Inode, error) {
 	return d, err
 }
 
-// gitGone reports whether steps remove or replace a git directory, or what it has.
+// gitGone reports whether steps remove or replace a git directory, or files in it.
 func gitGone(at *tree.Path, removed bool) bool {
 	if removed && at != nil && at.Name == ".git" {
 		return true

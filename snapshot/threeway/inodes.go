@@ -50,7 +50,7 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 				continue // the name was not taken from theirs
 			}
 
-			if own, err := t.baseInoOf(ours); err != nil || own != b.node.Ino && into != ours {
+			if baseIno, err := t.baseInoOf(ours); err != nil || baseIno != b.node.Ino && into != ours {
 				if err != nil {
 					return err
 				}
@@ -111,11 +111,11 @@ func (t *intervalMerge) mergeCopies() error {
 			continue
 		}
 
-		own, err := t.baseInoOf(f)
+		baseIno, err := t.baseInoOf(f)
 		if err != nil {
 			return err
 		}
-		if own != 0 {
+		if baseIno != 0 {
 			continue
 		}
 

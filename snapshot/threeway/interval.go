@@ -234,8 +234,8 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	return t.conflictAt(p, ours, c)
 }
 
-// sameResult reports whether both sides gave a name an equal file or directory, or has planned the
-// one that is a link if the other side has a copy.
+// sameResult reports whether both sides gave a name equal files or directories. A copy of a file and another
+// name of the file count as equal. If theirs has the name, sameResult plans it.
 func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
@@ -309,18 +309,18 @@ func (t *intervalMerge) conflictAt(p string, ours *file, c tree.Change) error {
 // takeTheirs plans the version of theirs for a name. It may find a conflict, except with force,
 // which is for a name that is a conflict already.
 func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
-	there, err := t.fileAfter(p)
+	present, err := t.fileAfter(p)
 	if err != nil {
 		return err
 	}
 
-	if there != nil && there.node.IsDir() && (c.After == nil || !c.After.IsDir()) {
+	if present != nil && present.node.IsDir() && (c.After == nil || !c.After.IsDir()) {
 		empty := true
-		if err := t.below(p, there, func(string) bool { empty = false; return false }); err != nil {
+		if err := t.below(p, present, func(string) bool { empty = false; return false }); err != nil {
 			return err
 		}
 		if !empty && !force {
-			return t.conflictAt(p, there, c)
+			return t.conflictAt(p, present, c)
 		}
 		if !empty {
 			return nil // the directory is kept, because paths in it stay
@@ -332,10 +332,10 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 		return nil
 	}
 
-	free, err := t.parents(p)
+	free, err := t.planParents(p)
 	if err == nil && !free {
-		if err = t.fileAbove(p); err == nil {
-			free, err = t.parents(p)
+		if err = t.conflictAbove(p); err == nil {
+			free, err = t.planParents(p)
 		}
 	}
 

@@ -106,9 +106,9 @@ func (t *intervalMerge) eachBelow(at string, dir *file, fn func(name string) boo
 	return true, nil
 }
 
-// parents plans the missing directories above a path, as they are in theirs. It returns false if a
+// planParents plans the missing directories above a path, as they are in theirs. It returns false if a
 // file is in the way.
-func (t *intervalMerge) parents(at string) (bool, error) {
+func (t *intervalMerge) planParents(at string) (bool, error) {
 	dir := path.Dir(at)
 	if dir == "." {
 		return true, nil
@@ -124,7 +124,7 @@ func (t *intervalMerge) parents(at string) (bool, error) {
 		return false, err
 	}
 
-	free, err := t.parents(dir)
+	free, err := t.planParents(dir)
 	if free {
 		t.set(dir, &file{node: n, view: t.Interval.View, ino: n.Ino})
 	}
@@ -132,16 +132,16 @@ func (t *intervalMerge) parents(at string) (bool, error) {
 	return free, err
 }
 
-// fileAbove adds a conflict for the file that is in the place of a directory above a path. If the rule takes
-// theirs, the file goes.
-func (t *intervalMerge) fileAbove(at string) error {
+// conflictAbove adds a conflict for a file that the plan has in the place of a directory above a path. If
+// the rule takes theirs, it removes the file.
+func (t *intervalMerge) conflictAbove(at string) error {
 	dir := path.Dir(at)
 	f, err := t.fileAfter(dir)
 	if err != nil {
 		return err
 	}
 	if f == nil {
-		return t.fileAbove(dir)
+		return t.conflictAbove(dir)
 	}
 
 	return t.conflict(dir, func() error { t.set(dir, nil); return nil })

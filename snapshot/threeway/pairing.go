@@ -197,8 +197,8 @@ func (t *filePairs) newFileAt(p string) (*file, error) {
 		return nil, err
 	}
 
-	own, err := t.baseInoOf(f)
-	if err != nil || own != 0 {
+	baseIno, err := t.baseInoOf(f)
+	if err != nil || baseIno != 0 {
 		return nil, err
 	}
 

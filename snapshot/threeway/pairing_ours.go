@@ -119,9 +119,9 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 	return b.kept, nil
 }
 
-// replacedFile returns the file of the base that a file of the plan replaces at one of its names: the
-// first one that keeps no name itself. It returns nil if there is none, or f keeps a name of its own
-// file of the base.
+// replacedFile returns the file of the base that a file f of the plan replaces at one of its names. If f
+// replaces several files, it returns the first that keeps none of its names. It returns nil if there is no
+// such file, or if f keeps a name of the file of the base with its number.
 func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 	if b, err := t.baseFile(f.ino); err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 // baseInoOf returns the number of the file of the base that a file of the plan continues, 0 if the
 // file is new.
 func (t *filePairs) baseInoOf(f *file) (uint64, error) {
-	if own, ok := t.baseInos[f]; ok {
-		return own, nil
+	if known, ok := t.baseInos[f]; ok {
+		return known, nil
 	}
 
 	own := uint64(0)

@@ -47,7 +47,7 @@ type Plan struct {
 	List    *budget.Charge         // charged with the memory of the plan
 	Skip    map[string]bool        // paths that stay as they are, with all paths below them
 	Rule    func(path string) Rule // for conflicts
-	ByPath  bool                   // a renamed file is a removed and a new file
+	ByPath  bool                   // treat a renamed file as a removed file and a new one
 	Decided map[string]Decision    // texts of single files, by path
 	// Git, if not nil, merges the git directories of an interval. Name is the name of their side.
 	Git            Repositories

@@ -37,7 +37,7 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 // TakeChanges merges the changes of an interval. It merges git directories as repositories, directories of Mercurial
 // and jj as one entry each, and all other files one by one.
 func (p *Plan) TakeChanges(ctx context.Context, of Interval) error {
-	apart, err := p.splitWhole(&of)
+	apart, err := p.splitWholeDirs(&of)
 	if err != nil {
 		return err
 	}

@@ -12,15 +12,15 @@ import (
 // are one entry to a merge: files of two of them together are a repository that neither side had.
 var wholeDirs = map[string]string{".hg": "hg pull", ".jj": "jj git import"}
 
-// A whole is a directory that is one entry to a merge, and what the other side changed in it.
-type whole struct {
+// dirChanges are the changes of the other side in a directory that is one entry to a merge.
+type dirChanges struct {
 	dir     string
 	changes []tree.Change
 }
 
-// splitWholes takes the changes in directories that are one entry to a merge out of others. Times are
+// groupWholeDirs takes the changes in directories that are one entry to a merge out of others. Times are
 // no changes.
-func splitWholes(changes []tree.Change) (rest []tree.Change, all []whole) {
+func groupWholeDirs(changes []tree.Change) (rest []tree.Change, all []dirChanges) {
 	of := make(map[string]int)
 
 	for _, c := range changes {
@@ -32,13 +32,13 @@ func splitWholes(changes []tree.Change) (rest []tree.Change, all []whole) {
 			continue
 		case !known:
 			i = len(all)
-			of[dir], all = i, append(all, whole{dir: dir})
+			of[dir], all = i, append(all, dirChanges{dir: dir})
 		}
 
 		all[i].changes = append(all[i].changes, c)
 	}
 
-	all = slices.DeleteFunc(all, func(w whole) bool {
+	all = slices.DeleteFunc(all, func(w dirChanges) bool {
 		changed := slices.ContainsFunc(w.changes, func(c tree.Change) bool {
 			return c.Before == nil || c.After == nil || c.What&^(tree.Mtime|tree.Links) != 0
 		})
@@ -74,7 +74,7 @@ func WholeDir(c tree.Change) (dir string, ok bool) {
 
 // disputed reports whether ours has something in the directory that is not as in the base and not as in
 // theirs. Else theirs can be taken whole, also if that was interrupted before.
-func (w whole) disputed(src *tree.Source, base, ours, theirs *tree.State) (bool, error) {
+func (w dirChanges) disputed(src *tree.Source, base, ours, theirs *tree.State) (bool, error) {
 	here, err := below(src, ours, w.dir)
 	if err != nil {
 		return false, err
@@ -138,10 +138,10 @@ func DecideHint(hint string, conflicts []string) string {
 	return hint
 }
 
-// splitWhole takes the directories that both sides changed, and that are one entry to the merge, out
-// of the changes of an interval. apart are the changes of those that theirs alone changed.
-func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
-	rest, all := splitWholes(of.Changes)
+// splitWholeDirs takes the directories that both sides changed, and that are one entry to the merge, out
+// of the changes of an interval. apart are the changes of the directories that theirs alone changed.
+func (p *Plan) splitWholeDirs(of *Interval) (apart []tree.Change, err error) {
+	rest, all := groupWholeDirs(of.Changes)
 	for _, w := range all {
 		disputed, err := w.disputed(p.Source, of.Base, p.Ours, of.Theirs)
 		if err != nil {
@@ -159,8 +159,8 @@ func (p *Plan) splitWhole(of *Interval) (apart []tree.Change, err error) {
 	return apart, nil
 }
 
-// takeWhole makes the paths of Interval.Taken what they are in theirs, and the directories of
-// Interval.Whole if the rule says so.
+// takeWhole plans the version of theirs for the paths of Interval.Taken and, if the rule takes theirs, for
+// the directories of Interval.Whole.
 func (t *intervalMerge) takeWhole(ctx context.Context) error {
 	for _, at := range t.Taken {
 		if err := t.replace(ctx, at); err != nil {
@@ -176,7 +176,7 @@ func (t *intervalMerge) takeWhole(ctx context.Context) error {
 	return nil
 }
 
-// replace makes a directory what it is in theirs, with all in it.
+// replace plans the version of theirs for a directory and all paths below it.
 func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 	files := make(map[uint64]*file) // by their inodes in theirs
 	return tree.Diff(ctx, t.Source, t.Plan.Ours, t.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
@@ -196,7 +196,7 @@ func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 			return err
 		}
 
-		if free, err := t.parents(p); err != nil || !free {
+		if free, err := t.planParents(p); err != nil || !free {
 			return err
 		}
 

@@ -74,7 +74,7 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		}
 		return d.markPaths(x, 0)
 	}}
-	if err := w.tables(a.root, a.height, like.root, like.height, 0); err != nil {
+	if err := w.compareTables(a.root, a.height, like.root, like.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
 

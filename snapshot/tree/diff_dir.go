@@ -1,8 +1,8 @@
 package tree
 
-// dirPart is a part of a directory that is compared with the same part of another one: either a
-// page, or entries. It is entries where the other directory has an inner page in place of a leaf: the
-// entries of the leaf are then split in the way in which the inner page splits its own.
+// dirPart is a part of a directory that is compared with the same part of another directory. It has either a
+// page or entries. It has entries if this directory has a leaf where the other one has an inner page: the
+// leaf's entries are then split as the inner page splits its entries.
 type dirPart struct {
 	page *page
 	ents entries

@@ -42,8 +42,8 @@ func (e *dirent) cookie() uint64 { return e.key + firstCookie }
 // names with equal hashes different. An entry keeps its slot as long as it exists.
 type entries []dirent
 
-// search returns the index of name and true, or the index of the first entry that does not have a
-// lower hash and false.
+// search returns the index of name, and true. If l does not contain name, it returns the index of
+// the first entry whose hash is not lower, and false.
 func (l entries) search(hash uint64, name string) (int, bool) {
 	lo, _ := slices.BinarySearchFunc(l, hash<<slotBits, func(e dirent, key uint64) int {
 		if e.key < key {

@@ -21,8 +21,8 @@ type Editor struct {
 // Err returns the first error.
 func (e *Editor) Err() error { return e.err }
 
-// ok records err if it is the first error. It reports whether there was no error so far.
-func (e *Editor) ok(err error) bool {
+// check records err if it is the first error. It reports whether there was no error so far.
+func (e *Editor) check(err error) bool {
 	if e.err == nil {
 		e.err = LoadError(err)
 	}
@@ -48,7 +48,7 @@ func (e *Editor) Own(ino uint64) *Inode {
 		return &Inode{}
 	}
 	n, err := e.State.Own(e.Source, e.Epoch, ino)
-	if !e.ok(err) {
+	if !e.check(err) {
 		return &Inode{}
 	}
 
@@ -60,7 +60,7 @@ func (e *Editor) lookup(dir *Inode, name string) (d Dirent, found bool) {
 		return d, false
 	}
 	d, found, err := dir.Dir.Lookup(e.Source, name)
-	e.ok(err)
+	e.check(err)
 	return d, found
 }
 
@@ -69,7 +69,7 @@ func (e *Editor) setEntry(dir *Inode, name string, n *Inode) {
 	if e.err != nil {
 		return
 	}
-	e.ok(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
+	e.check(dir.Dir.Insert(e.Source, e.Epoch, Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
 	dir.Mtime, dir.Ctime = e.Time, e.Time
 }
 
@@ -77,7 +77,7 @@ func (e *Editor) removeEntry(dir *Inode, name string) {
 	if e.err != nil {
 		return
 	}
-	e.ok(dir.Dir.Remove(e.Source, e.Epoch, name))
+	e.check(dir.Dir.Remove(e.Source, e.Epoch, name))
 	dir.Mtime, dir.Ctime = e.Time, e.Time
 }
 
@@ -86,7 +86,7 @@ func (e *Editor) Add(parent uint64, name string, n *Inode) {
 	dir := e.Own(parent)
 	e.setEntry(dir, name, n)
 	n.Links = []Link{{Parent: parent, Name: name}}
-	if e.err != nil || !e.ok(e.State.Put(e.Source, e.Epoch, n)) {
+	if e.err != nil || !e.check(e.State.Put(e.Source, e.Epoch, n)) {
 		return
 	}
 
@@ -116,7 +116,7 @@ func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	dir := e.Own(parent)
 	d, found := e.lookup(dir, name)
 	if !found {
-		e.ok(ErrNotExist)
+		e.check(ErrNotExist)
 	}
 
 	n, last = e.unlink(d.Ino, Link{Parent: parent, Name: name})
@@ -133,7 +133,7 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 		return &Inode{}, false
 	}
 	n, err := e.State.Get(e.Source, ino)
-	if !e.ok(err) {
+	if !e.check(err) {
 		return &Inode{}, false
 	}
 
@@ -148,7 +148,7 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	}
 
 	e.State.Bytes -= n.FileSize()
-	if e.ok(e.State.Delete(e.Source, e.Epoch, ino)) && e.Unnamed != nil {
+	if e.check(e.State.Delete(e.Source, e.Epoch, ino)) && e.Unnamed != nil {
 		e.Unnamed(n)
 	}
 
@@ -158,14 +158,14 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 // Rename moves a name. A file or directory that has the new name loses it.
 func (e *Editor) Rename(from, to Link) { e.rename(from, to, nil) }
 
-// Whiteout is Rename, and then gives the old name to n, a new inode.
+// Whiteout renames a file or directory as Rename does, and gives the old name to n, a new inode.
 func (e *Editor) Whiteout(from, to Link, n *Inode) { e.rename(from, to, n) }
 
 func (e *Editor) rename(from, to Link, whiteout *Inode) {
 	dir, newDir := e.Own(from.Parent), e.Own(to.Parent)
 	d, found := e.lookup(dir, from.Name)
 	if !found {
-		e.ok(ErrNotExist)
+		e.check(ErrNotExist)
 	}
 
 	n := e.Own(d.Ino)
@@ -198,7 +198,7 @@ func (e *Editor) Exchange(a, b Link) {
 	da, foundA := e.lookup(dirA, a.Name)
 	db, foundB := e.lookup(dirB, b.Name)
 	if !foundA || !foundB {
-		e.ok(ErrNotExist)
+		e.check(ErrNotExist)
 	}
 
 	n, other := e.Own(da.Ino), e.Own(db.Ino)

@@ -25,7 +25,7 @@ func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 func (e *Editor) removeBelow(dir *Inode, removed RemovedFunc) {
 	var names []string
 	if e.err == nil {
-		e.ok(dir.Dir.List(e.Source, 0, func(d Dirent, _ uint64) bool {
+		e.check(dir.Dir.List(e.Source, 0, func(d Dirent, _ uint64) bool {
 			names = append(names, d.Name)
 			return true
 		}))
@@ -52,7 +52,7 @@ func (e *Editor) child(dir *Inode, name string) *Inode {
 		return &Inode{}
 	}
 	n, err := e.State.Lookup(e.Source, dir, name)
-	if !e.ok(err) {
+	if !e.check(err) {
 		return &Inode{}
 	}
 

@@ -21,7 +21,7 @@ func (k keepFunc) Keep(h cas.Hash) bool { return k(h) }
 
 func (k keepFunc) KeepLeaf(h cas.Hash) { k(h) }
 
-// Mark is MarkFor with a function in place of a Keeper.
+// Mark does the work of MarkFor, and calls fn instead of the methods of a Keeper.
 func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete bool, fn func(cas.Hash) (first bool)) error {
 	return s.MarkFor(ctx, src, like, incomplete, keepFunc(fn))
 }

@@ -22,15 +22,15 @@ func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 		fn(n)
 		return nil
 	}}
-	if err := w.tables(other.root, other.height, s.root, s.height, 0); err != nil {
+	if err := w.compareTables(other.root, other.height, s.root, s.height, 0); err != nil {
 		return fmt.Errorf("compare tables of inodes: %w", err)
 	}
 
 	return nil
 }
 
-// tables compares two pages whose first inode number is base. ha and hb are their heights.
-func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
+// compareTables compares two pages whose first inode number is base. ha and hb are their heights.
+func (w *pairWalk) compareTables(a *page, ha int, b *page, hb int, base uint64) error {
 	if b == nil || a == nil && !w.added || a != nil && ha == hb && samePage(a, b) {
 		return nil
 	}
@@ -52,11 +52,11 @@ func (w *pairWalk) tables(a *page, ha int, b *page, hb int, base uint64) error {
 		return err
 	}
 	if h == 1 {
-		return w.leaves(x.leaf, y.leaf, base)
+		return w.compareLeaves(x.leaf, y.leaf, base)
 	}
 
 	for i := range tableFan {
-		if err := w.tables(x.kids[i], min(ha, h-1), y.kids[i], min(hb, h-1), base+uint64(i)<<(tableBits*(h-1))); err != nil {
+		if err := w.compareTables(x.kids[i], min(ha, h-1), y.kids[i], min(hb, h-1), base+uint64(i)<<(tableBits*(h-1))); err != nil {
 			return err
 		}
 	}
@@ -75,8 +75,8 @@ func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 	return b, nil
 }
 
-// leaves compares the inodes of two leaves.
-func (w *pairWalk) leaves(x, y *tableLeaf, base uint64) error {
+// compareLeaves compares the inodes of two leaves.
+func (w *pairWalk) compareLeaves(x, y *tableLeaf, base uint64) error {
 	for i := range tableFan {
 		switch both := x.has(i); {
 		case !y.has(i), !both && !w.added, both && (!w.changed || x.sameInode(y, i)):

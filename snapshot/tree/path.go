@@ -72,7 +72,8 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 	return n, nil
 }
 
-// At is Resolve, but returns nil without an error if the state has no such path.
+// At returns the inode at a path, as Resolve does. If the state has no such path, it returns nil and no
+// error.
 func (s *State) At(src *Source, path string) (*Inode, error) {
 	n, err := s.Resolve(src, path)
 	if errors.Is(err, ErrNotExist) || errors.Is(err, ErrNotDir) || errors.Is(err, ErrSymlink) {

@@ -114,8 +114,8 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf
 	if !create && heightFor(ino) > s.height {
 		return nil, nil
 	}
-	// The id is dropped even if no inode changes: Mark relies on a state with an id having the root
-	// page whose hash is in the state object.
+	// The id is dropped even if no inode changes. Mark relies on this: if a state has an id, the hash of its
+	// root page is the hash in the state object.
 	s.id.Store(nil)
 
 	for s.height < heightFor(ino) {

@@ -27,7 +27,7 @@ func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piec
 
 		return n.Content.Written(src.Files, before.Content, fn)
 	}}
-	if err := w.tables(a.root, a.height, b.root, b.height, 0); err != nil {
+	if err := w.compareTables(a.root, a.height, b.root, b.height, 0); err != nil {
 		return fmt.Errorf("count what was written: %w", err)
 	}
 

@@ -18,7 +18,7 @@ import (
 // applyParts applies a run of several directories. It plans all applies before it changes a directory: a conflict in
 // one directory leaves all unchanged. It prints the result with show, and reports whether some changes were
 // left.
-func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
+func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
 	questions, err := a.planParts(ctx, parts, ask, o)
 	if err != nil {
 		return true, err
@@ -51,7 +51,7 @@ func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask asking, o 
 		rest := questions[i].Left || done.Incomplete
 		left = left || rest
 		if !o.DryRun {
-			err = a.applied(ctx, &p.Run, p.Client, done, !rest && o.Conflicts != threeway.KeepOurs)
+			err = a.recordApplied(ctx, &p.Run, p.Client, done, !rest && o.Conflicts != threeway.KeepOurs)
 		}
 		if err != nil {
 			return true, err
@@ -69,7 +69,7 @@ func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask asking, o 
 }
 
 // planParts plans the apply of each part. Conflicts are an error, unless the user is asked about them.
-func (a *app) planParts(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
+func (a *app) planParts(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
 	var conflicts []string
 	for _, p := range parts {
 		dry := o
@@ -129,7 +129,7 @@ func dirsOf(parts []*runs.Part) string {
 }
 
 // applyGroup applies a run of several directories.
-func (a *app) applyGroup(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions) error {
+func (a *app) applyGroup(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
 	left, err := a.applyParts(ctx, parts, ask, o, func(text string) { a.printf("%s", text) })
 	if left && err == nil {
 		a.note("the rest of the run %s is kept", parts[0].Run.Name)
@@ -139,7 +139,7 @@ func (a *app) applyGroup(ctx context.Context, parts []*runs.Part, ask asking, o 
 
 // undoParts undoes the last apply of a run of several directories. As for the apply, nothing is changed unless all
 // can be.
-func (a *app) undoParts(ctx context.Context, parts []*runs.Part, ask asking, o hostdir.ApplyOptions) error {
+func (a *app) undoParts(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
 	var ops []service.OpState
 	var undo []*runs.Part
 	var none error

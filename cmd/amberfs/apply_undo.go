@@ -15,7 +15,7 @@ import (
 )
 
 // undoApply undoes the last apply of a run or, in a mount and without a run, of the workspace.
-func (a *app) undoApply(ctx context.Context, run string, ask asking, o hostdir.ApplyOptions) error {
+func (a *app) undoApply(ctx context.Context, run string, ask askMode, o hostdir.ApplyOptions) error {
 	p, err := a.location()
 	undo := func(r *runs.Run, c *client.Client) error {
 		members, err := runs.Group(r.Store, r.Name)
@@ -28,7 +28,7 @@ func (a *app) undoApply(ctx context.Context, run string, ask asking, o hostdir.A
 		return a.runs().OnGroup(ctx, r, c, func(parts []*runs.Part) error { return a.undoParts(ctx, parts, ask, o) })
 	}
 	if run != "" {
-		return a.onRun(ctx, "", run, undo)
+		return a.withRun(ctx, "", run, undo)
 	}
 
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *app) undoApply(ctx context.Context, run string, ask asking, o hostdir.A
 
 // undoApplyOf undoes the apply with a number, or the last one for 0. r has no store if the workspace is not a run.
 // With left, the user was asked before, and o.Choose leaves some of the changes.
-func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, number uint64, ask asking, o hostdir.ApplyOptions, left bool) error {
+func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, left bool) error {
 	what := "the workspace"
 	if r.Store != "" {
 		what = "the run " + r.Name

@@ -32,13 +32,13 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 
 	sum := sha256.Sum256([]byte(cfg.Mountpoint))
 	name := fmt.Sprintf("amberfs-%s-%x.service", runs.Base(cfg.Mountpoint), sum[:4])
-	line := unitWord(exe) + " mount -f"
+	line := quoteUnitWord(exe) + " mount -f"
 	if o := cfg.Options.String(); o != "" {
-		line += " -o " + unitWord(o)
+		line += " -o " + quoteUnitWord(o)
 	}
 
 	unit := "[Unit]\nDescription=" + strings.ReplaceAll(cfg.Mountpoint, "%", "%%") + " by amberfs\n\n[Service]\nType=notify\nExecStart=" +
-		line + " -- " + unitWord(cfg.Store) + " " + unitWord(cfg.Mountpoint) + "\nRestart=on-failure\nOOMPolicy=continue\n\n[Install]\nWantedBy=default.target\n"
+		line + " -- " + quoteUnitWord(cfg.Store) + " " + quoteUnitWord(cfg.Mountpoint) + "\nRestart=on-failure\nOOMPolicy=continue\n\n[Install]\nWantedBy=default.target\n"
 	dir := filepath.Join(config, "systemd/user")
 	wants := filepath.Join(dir, "default.target.wants")
 	if err := os.MkdirAll(wants, 0o755); err != nil {
@@ -51,7 +51,7 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 	return name, errs.Except(os.Symlink("../"+name, filepath.Join(wants, name)), os.ErrExist)
 }
 
-// unitWord quotes a word of a command line for systemd.
-func unitWord(s string) string {
+// quoteUnitWord quotes a word of a command line for systemd.
+func quoteUnitWord(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$", "\n", `\n`).Replace(s) + `"`
 }

@@ -27,7 +27,7 @@ type bisection struct {
 	// are left. Round 0 tests the ends.
 	tested func(round int, states []int, left int)
 
-	votes    []map[verdict]int // of each state
+	votes    []map[verdict]int // for each state, the number of runs with each verdict
 	verdicts []verdict
 	rounds   int // without round 0
 }

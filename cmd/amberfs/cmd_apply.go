@@ -136,8 +136,8 @@ what DIR had.`,
 }
 
 // applyKept applies a run to its directory, or to another one.
-func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask asking, o hostdir.ApplyOptions) error {
-	return a.onRun(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
+func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask askMode, o hostdir.ApplyOptions) error {
+	return a.withRun(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
 		to := cmp.Or(dir, r.Dir)
 		if err := r.Applicable(to); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 			return err
 		}
 		if !o.DryRun && to == r.Dir {
-			err = a.applied(ctx, r, c, done, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
+			err = a.recordApplied(ctx, r, c, done, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
 		}
 		if left || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
@@ -173,18 +173,18 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask aski
 	})
 }
 
-// applied records in a run that it was applied to its directory, see runs.Run.Applied.
-func (a *app) applied(ctx context.Context, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
+// recordApplied records in a run that it was applied to its directory, see runs.Run.Applied.
+func (a *app) recordApplied(ctx context.Context, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return r.Applied(ctx, c, done, all, bar.show)
 }
 
-// asking says whether an apply asks the user, and in which command.
-type asking int
+// askMode says whether an apply asks the user, and in which command.
+type askMode int
 
 const (
-	askNever asking = iota
+	askNever askMode = iota
 	askInApply
 	askInRun  // after a run with a STORE
 	askOfKept // after a run of a directory, which the question can remove
@@ -192,7 +192,7 @@ const (
 
 // applyChanges applies changes to a directory. q is the question, nil if it did not ask. done is
 // nil if no changes were applied.
-func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask asking, o hostdir.ApplyOptions) (
+func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask askMode, o hostdir.ApplyOptions) (
 	q *question.Question, done *hostdir.Applied, err error) {
 	if ask != askNever {
 		var yes bool
@@ -208,11 +208,11 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 		return q, nil, a.printConflicts(done, err)
 	}
 
-	said := done.Skipped
+	skipped := done.Skipped
 	if ask == askNever {
-		said = append(said, done.Notes...) // the question has printed them otherwise
+		skipped = append(skipped, done.Notes...) // the question has printed them otherwise
 	}
-	for _, s := range said {
+	for _, s := range skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
 	if ask != askNever && !a.json {
@@ -224,7 +224,7 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 
 // askApply shows what an apply would change, and asks which changes to apply. It reports whether any
 // are to be applied, and puts the answers into o.
-func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask asking, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
+func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question is about the merges
 	plan, err := a.apply(ctx, ch, dir, dry)
@@ -238,7 +238,8 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	case err != nil:
 		return false, q, err
 	case q.Empty():
-		// An apply that was interrupted may have left the times of directories.
+		// If an earlier apply was interrupted, some directories may still have the wrong times. Applying again
+		// sets them.
 		if _, err := a.apply(ctx, ch, dir, *o); err != nil {
 			return false, q, err
 		}
@@ -335,7 +336,7 @@ func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
 
 // applyRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
 // reports whether the user left some of the changes. The daemon of c serves the store until applyRun returns.
-func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err error) {
+func (a *app) applyRun(c sandbox.Config, dir string, ask askMode) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
@@ -355,7 +356,7 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask asking) (left bool, err
 
 // applyAtEnd is applyChanges after the end of a run's program. The standard output was the program's, so the result
 // goes to the standard error, unless it is JSON.
-func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask asking) (q *question.Question, done *hostdir.Applied, err error) {
+func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
 	q, done, err = a.applyChanges(ctx, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
@@ -372,7 +373,7 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 
 // applyFrom applies the changes up to a snapshot, or up to now for "". It reports whether
 // the user left some of them.
-func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask asking, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
+func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
 		return nil, false, err

@@ -182,7 +182,7 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 		done.Attempts = append(done.Attempts, t)
 	}
 
-	best, err := f.attempts(ctx, r, limit, done.Attempts, each)
+	best, err := f.runAttempts(ctx, r, limit, done.Attempts, each)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 
 	if r.Merge == "" || best == nil {
 		for _, t := range done.Attempts {
-			err = errors.Join(err, f.stays(ctx, t))
+			err = errors.Join(err, f.keepAttempt(ctx, t))
 		}
 	}
 	if r.Merge == "" || err != nil {
@@ -222,7 +222,7 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 	if failed == nil {
 		done.Merged, done.Changed = best.Attempt, merged.Changed
 	} else {
-		failed = errors.Join(failed, f.stays(ctx, best))
+		failed = errors.Join(failed, f.keepAttempt(ctx, best))
 	}
 
 	for _, t := range done.Attempts {
@@ -237,15 +237,15 @@ func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, eac
 	return done, failed
 }
 
-// stays keeps the fork of an attempt, and takes a snapshot with the result in it.
-func (f *searchForks) stays(ctx context.Context, t *attempt) error {
-	f.keep(t.Fork)
+// keepAttempt keeps the fork of an attempt, and takes a snapshot with the result in it.
+func (f *searchForks) keepAttempt(ctx context.Context, t *attempt) error {
+	f.keepFork(t.Fork)
 	result := snapshot.CaptureOptions{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
 	return f.a.askIn(ctx, f.p, t.Fork, result, nil)
 }
 
-// attempts runs all attempts, and returns the one to merge, nil if none passed.
-func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
+// runAttempts runs all attempts, and returns the one to merge, nil if none passed.
+func (f *searchForks) runAttempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -259,7 +259,7 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 		for _, t := range all {
 			group.Go(func() error {
 				changes <- func() { t.began = time.Now() }
-				state, err := f.attempt(ctx, r, t, limit, func(state string) { changes <- func() { t.State = state } })
+				state, err := f.runAttempt(ctx, r, t, limit, func(state string) { changes <- func() { t.State = state } })
 				changes <- func() {
 					t.State, t.Seconds = state, time.Since(t.began).Seconds()
 					if err != nil {
@@ -297,9 +297,9 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 	}
 }
 
-// attempt runs the command, the check and the score of an attempt, and returns its final state. It calls show with
+// runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls show with
 // each state before that.
-func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
+func (f *searchForks) runAttempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -67,7 +67,7 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 			case imageRef != "":
 				err = i.fromImage(cmd.Context(), imageRef, platform)
 			default:
-				err = i.fromDir(argv[0])
+				err = i.importDir(argv[0])
 				argv = argv[1:]
 			}
 			if err != nil {
@@ -175,8 +175,8 @@ func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
 	return err
 }
 
-// fromDir imports a directory, without the mount and the store of the workspace.
-func (i *importer) fromDir(name string) error {
+// importDir imports a directory, without the mount and the store of the workspace.
+func (i *importer) importDir(name string) error {
 	i.req.From = service.FromDir
 	dir, err := i.a.abs(name)
 	if err != nil {

@@ -156,7 +156,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 // maxPage bounds an answer of a tool, in bytes.
 const maxPage = 40 << 10
 
-type paging struct {
+type pageRange struct {
 	StartIndex int `json:"start_index,omitempty" jsonschema:"next_index of the answer before"`
 	MaxLength  int `json:"max_length,omitempty" jsonschema:"in bytes, up to 40960"`
 }
@@ -167,8 +167,8 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// of returns a page of a text, as text and as a result. A page ends at the end of a line, if there is one.
-func (p paging) of(text string) (string, page, error) {
+// cut returns a page of a text, as text and as a result. A page ends at the end of a line, if there is one.
+func (p pageRange) cut(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))
 	}

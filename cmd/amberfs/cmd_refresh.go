@@ -36,7 +36,7 @@ and conflicts.`,
 		Args: args(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if run != "" {
-				return a.onRun(cmd.Context(), "", run, func(r *runs.Run, c *client.Client) error {
+				return a.withRun(cmd.Context(), "", run, func(r *runs.Run, c *client.Client) error {
 					return a.refreshWorkspace(cmd.Context(), c, r.Dir, r.Store, req)
 				})
 			}

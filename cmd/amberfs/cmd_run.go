@@ -169,7 +169,7 @@ other commands work inside.`,
 			if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
 				root, _ := p.Root()
 				_, err := x.set(&c, root)
-				if err := errors.Join(err, x.allUsed()); err != nil {
+				if err := errors.Join(err, x.checkUsed()); err != nil {
 					return err
 				}
 				return a.runHere(cmd.Context(), p, c, remote)
@@ -291,7 +291,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 		func(c *sandbox.Config) error {
 			err := errors.Join(a.prepare(cmd.Context(), p, c, ""), k.prepareTemporary(cmd.Context(), c))
 			if err == nil {
-				before = a.begin(cmd.Context(), *c)
+				before = a.openStateBefore(cmd.Context(), *c)
 			}
 
 			return err
@@ -313,7 +313,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 			case err == nil && apply == applyYes && e.Interrupted:
 				a.note("interrupted: nothing is applied")
 			case err == nil && apply != "":
-				left, notApplied = a.applyRun(c, from, map[string]asking{applyAsk: askInRun}[apply])
+				left, notApplied = a.applyRun(c, from, map[string]askMode{applyAsk: askInRun}[apply])
 				unfinished = left || notApplied != nil
 			case apply == "":
 				before.end(cmd.Context())

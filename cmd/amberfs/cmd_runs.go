@@ -105,7 +105,7 @@ does.`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			ctx := cmd.Context()
-			return a.onRunAndMembers(ctx, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
+			return a.withRunAndMembers(ctx, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
 				ch, err := c.Changes(ctx, "")
 				if err != nil {
 					return err
@@ -140,7 +140,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 			ctx := cmd.Context()
 
 			for _, name := range argv {
-				if err := a.onRunAndMembers(ctx, name, func(r *runs.Run, c *client.Client) error {
+				if err := a.withRunAndMembers(ctx, name, func(r *runs.Run, c *client.Client) error {
 					if err := r.Removable(); err != nil {
 						return err
 					}
@@ -149,7 +149,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 					}
 
 					if !yes {
-						if sure, err := a.sure(ctx, r, c); err != nil || !sure {
+						if sure, err := a.askRemoval(ctx, r, c); err != nil || !sure {
 							return err
 						}
 					}
@@ -168,8 +168,8 @@ func runsRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// sure asks the user whether to remove a run.
-func (a *app) sure(ctx context.Context, r *runs.Run, c *client.Client) (bool, error) {
+// askRemoval asks the user whether to remove a run.
+func (a *app) askRemoval(ctx context.Context, r *runs.Run, c *client.Client) (bool, error) {
 	ch, err := c.Changes(ctx, "")
 	if err != nil {
 		return false, err
@@ -210,7 +210,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return a.onRunAndMembers(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
+			return a.withRunAndMembers(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
 				if r.State != service.RunRemoved {
 					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 				}
@@ -277,12 +277,12 @@ func prunedText(p runs.Pruned) string {
 	if p.Empty() {
 		return "nothing to remove\n"
 	}
-	did, freed := "removed", "freed"
+	removed, freed := "removed", "freed"
 	if p.DryRun {
-		did, freed = "to remove:", "to free"
+		removed, freed = "to remove:", "to free"
 	}
 
-	text := fmt.Sprintf("%s %s and %s, %s %s\n", did, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), service.BytesText(p.Bytes), freed)
+	text := fmt.Sprintf("%s %s and %s, %s %s\n", removed, plural(len(p.Runs), "run", "runs"), plural(len(p.Stores), "copy", "copies"), service.BytesText(p.Bytes), freed)
 	for _, r := range p.Runs {
 		text += r.Name + "\t" + quote(r.Dir) + "\t" + r.State + "\t" + service.BytesText(r.Bytes) + "\n"
 	}
@@ -296,9 +296,9 @@ func prunedText(p runs.Pruned) string {
 // runs returns a Finder that prints its remarks.
 func (a *app) runs() *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
 
-// onRun calls fn with a run and a connection to it. It prefers the runs of dir, by default the working directory.
-// Without a name it takes the newest of these.
-func (a *app) onRun(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
+// withRun calls fn with the named run and a connection to it. It prefers the runs of dir, by default the working
+// directory. If name is "", it takes the newest of these runs.
+func (a *app) withRun(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	if dir == "" {
 		var err error
 		if dir, err = a.cwd(); err != nil {
@@ -318,8 +318,8 @@ func (a *app) markAll(ctx context.Context, dir, name, state string) error {
 	})
 }
 
-// onRunAndMembers is onRun for the runs of all directories of a run.
-func (a *app) onRunAndMembers(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
+// withRunAndMembers is onRun for the runs of all directories of a run.
+func (a *app) withRunAndMembers(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := a.cwd()
 	if err != nil {
 		return err

@@ -72,8 +72,8 @@ func (a *app) storeOf() (string, error) {
 	return "", errs.Fail(errs.NotExist, "%s is in no mount of amberfs", dir).WithHint("use -C with a directory of the mount")
 }
 
-// termsCommand returns a hidden command with the arguments of mount. It prints what a daemon would
-// answer to the kernel's INIT, which is the standard input.
+// termsCommand returns a hidden command with the arguments of mount. It reads the
+// kernel's INIT request from the standard input, and prints the terms with which a daemon would answer it.
 func termsCommand(a *app) *cobra.Command {
 	cmd := mountWith(a, func(_ context.Context, cfg daemon.Config, _ bool) error {
 		init, err := io.ReadAll(io.LimitReader(a.stdin, 1<<16))

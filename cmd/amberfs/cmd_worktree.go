@@ -237,7 +237,7 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 		return err
 	}
 	if argv[0] == "remove" {
-		return a.worktreeRemoved(ctx, in.WorktreePath)
+		return a.removeWorktreeAt(ctx, in.WorktreePath)
 	}
 
 	a.dir = in.Cwd
@@ -303,8 +303,8 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 	return nil, nil, err
 }
 
-// worktreeRemoved removes a worktree by its path. Git removes a worktree that git made, unless changes would be lost.
-func (a *app) worktreeRemoved(ctx context.Context, path string) error {
+// removeWorktreeAt removes a worktree by its path. Git removes a worktree that git made, unless changes would be lost.
+func (a *app) removeWorktreeAt(ctx context.Context, path string) error {
 	const forks = "/" + naming.ForksDir + "/"
 	i := strings.LastIndex(path, forks)
 	if i < 0 {

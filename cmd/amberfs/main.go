@@ -237,13 +237,13 @@ Without a command, it prints what "amberfs status" prints.`,
 
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	knownTopics(root)
+	refuseUnknownTopics(root)
 
 	return root
 }
 
-// knownTopics makes the command help fail for an unknown command, for which cobra prints the general help.
-func knownTopics(root *cobra.Command) {
+// refuseUnknownTopics makes the command help fail for an unknown command, for which cobra prints the general help.
+func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 
 	for _, help := range root.Commands() {

@@ -44,13 +44,13 @@ func (a *app) dirOfRuns() (string, error) {
 	return locate.Resolve(mounts, dir), err
 }
 
-// onRunHere is onRun, and fails for the runs of other directories.
+// onRunHere is withRun, and fails for the runs of other directories.
 func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := a.dirOfRuns()
 	if err != nil {
 		return err
 	}
-	return a.onRun(ctx, "", name, func(r *runs.Run, c *client.Client) error {
+	return a.withRun(ctx, "", name, func(r *runs.Run, c *client.Client) error {
 		if !r.Of(dir) {
 			return errs.Fail(errs.Perm, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
 		}

@@ -64,14 +64,14 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	n, err := l.w.Write(p)
 	var h header
 	if json.Unmarshal(p, &h) == nil && h.Method == "" {
-		l.answered(h.ID)
+		l.recordAnswer(h.ID)
 	}
 
 	return n, err
 }
 
-// got records a request of the client, or that the client has cancelled one.
-func (l *lockedWriter) got(line []byte) {
+// recordRequest records a request of the client, or that the client has cancelled one.
+func (l *lockedWriter) recordRequest(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -80,14 +80,14 @@ func (l *lockedWriter) got(line []byte) {
 
 	switch {
 	case h.Method == "notifications/cancelled":
-		l.answered(h.Params.RequestID)
+		l.recordAnswer(h.Params.RequestID)
 	case h.Method != "" && len(h.ID) > 0:
 		l.asked[string(h.ID)] = true
 	}
 }
 
-// answered records the answer to a request. The caller holds mu.
-func (l *lockedWriter) answered(id json.RawMessage) {
+// recordAnswer records the answer to a request. The caller holds mu.
+func (l *lockedWriter) recordAnswer(id json.RawMessage) {
 	delete(l.asked, string(id))
 	select {
 	case l.idle <- struct{}{}:
@@ -143,7 +143,7 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 		}
 
 		if code == 0 {
-			answers.got(line)
+			answers.recordRequest(line)
 			if _, err := to.Write(append(line, '\n')); err != nil {
 				return err // the session has ended
 			}

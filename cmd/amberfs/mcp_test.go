@@ -130,8 +130,8 @@ func TestPages(t *testing.T) {
 	text := strings.Repeat("a line\n", 10_000)
 	var whole strings.Builder
 	n := 0
-	for in := (paging{}); ; n++ {
-		_, p, err := in.of(text)
+	for in := (pageRange{}); ; n++ {
+		_, p, err := in.cut(text)
 		if err != nil || len(p.Text) > maxPage || p.TotalLength != len(text) {
 			t.Fatalf("%+v: %d bytes, %v", in, len(p.Text), err)
 		}
@@ -143,10 +143,10 @@ func TestPages(t *testing.T) {
 	if whole.String() != text || n != 1 {
 		t.Errorf("%d bytes in %d pages", whole.Len(), n+1)
 	}
-	if _, _, err := (paging{StartIndex: 10}).of("short"); err == nil {
+	if _, _, err := (pageRange{StartIndex: 10}).cut("short"); err == nil {
 		t.Error("a page behind the end")
 	}
-	if _, p, _ := (paging{MaxLength: 3}).of("ää"); p.Text != "ä" {
+	if _, p, _ := (pageRange{MaxLength: 3}).cut("ää"); p.Text != "ä" {
 		t.Errorf("cut inside of a character: %q", p.Text)
 	}
 }

@@ -39,7 +39,7 @@ func annotations(e service.Effect) *mcp.ToolAnnotations {
 type common struct {
 	Workspace string `json:"workspace,omitempty" jsonschema:"the fork to work in, NAME or FORK/FORK"`
 	Format    string `json:"format,omitempty" jsonschema:"text or json"`
-	paging
+	pageRange
 }
 
 // common returns the names of the arguments in common that the tool takes.
@@ -96,8 +96,8 @@ func (t *tool) input(set int) *input {
 	return in
 }
 
-// decode reads the arguments of a call: those of the operation, with preset for others, and the common
-// ones.
+// decode reads the arguments of a call: the arguments of the operation, which are preset if the call does not
+// have them, and the common ones.
 func (in *input) decode(object []byte, preset any) (_ any, c common, err error) {
 	args, req := reflect.New(in.args), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
@@ -243,7 +243,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 			return "", nil, errs.Fail(errs.Invalid, "the argument format is text or json, not %q", c.Format)
 		}
 
-		return c.of(shown)
+		return c.cut(shown)
 	})
 }
 

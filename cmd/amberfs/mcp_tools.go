@@ -24,7 +24,7 @@ type tool struct {
 	service.Tool
 	op     *service.Op // nil for one of ownTools
 	effect service.Effect
-	preset any // the type of its arguments, with those that every call has
+	preset any // a value of the type of its arguments, with the arguments that every call has
 	form   service.Form
 	out    reflect.Type
 	pages  bool // the text is returned in parts; without it, the structured content is the result

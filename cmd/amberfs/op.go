@@ -93,7 +93,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 				return a.undoOp(cmd.Context(), p, undo, given)
 			}
 
-			return a.orPath(a.showOp(cmd.Context(), p, args, c, given), c, given)
+			return a.addPathHint(a.showOp(cmd.Context(), p, args, c, given), c, given)
 		},
 	}
 
@@ -112,7 +112,8 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	return cmd
 }
 
-// addFlag adds a flag. It sets a field of the arguments, unless it is a flag for Command.Call.
+// addFlag adds a flag to a command. The flag sets a field of args. A flag without a field is only for
+// Command.Call, which reads it from the Given.
 func (a *app) addFlag(cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, of, value := f.Parts()
 	at := service.FieldNamed(args, of)
@@ -170,8 +171,8 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 	return argv, nil
 }
 
-// orPath adds the command's hint for paths to the error about an unknown snapshot, if a word is a path.
-func (a *app) orPath(err error, c *service.Command, g *service.Given) error {
+// addPathHint adds the command's hint for paths to the error about an unknown snapshot, if a word is a path.
+func (a *app) addPathHint(err error, c *service.Command, g *service.Given) error {
 	wd, werr := a.cwd()
 	if c.Path == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
 		return err

@@ -34,7 +34,7 @@ func (k *kept) end(interrupted bool) error {
 		return k.leaveRunning()
 	}
 
-	if err := k.each(func(m *kept) error { return m.mark(ctx, service.RunKept) }); err != nil {
+	if err := k.each(func(m *kept) error { return m.saveState(ctx, service.RunKept) }); err != nil {
 		return err
 	}
 	if len(k.also) > 0 {
@@ -80,30 +80,30 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 		k.apply = ""
 	}
 	if k.apply == "" {
-		return k.say(ctx, ch)
+		return k.printChanges(ctx, ch)
 	}
 
-	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, k.name, map[string]asking{applyAsk: askOfKept}[k.apply])
+	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, k.name, map[string]askMode{applyAsk: askOfKept}[k.apply])
 	left := q != nil && q.Left || applied != nil && applied.Incomplete
 	switch {
 	case err == nil && q != nil && q.Discard:
 		leave()
 		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
 	case err == nil && applied == nil && !left:
-		return k.mark(ctx, service.RunApplied)
+		return k.saveState(ctx, service.RunApplied)
 	}
 
 	what := "the run " + k.name
 	if applied != nil {
 		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
-		if err = a.applied(ctx, &r, fork, applied, !left); !left {
+		if err = a.recordApplied(ctx, &r, fork, applied, !left); !left {
 			return err
 		}
 
 		what = "the rest of the run " + k.name
 	}
 
-	k.commands(what + " is kept")
+	k.printCommands(what + " is kept")
 
 	return err
 }
@@ -159,17 +159,17 @@ func (k *kept) drop(ctx context.Context) error {
 	return err
 }
 
-// say prints what the program changed, and the commands to use next.
-func (k *kept) say(ctx context.Context, ch *client.Changes) error {
+// printChanges prints what the program changed, and the commands to use next.
+func (k *kept) printChanges(ctx context.Context, ch *client.Changes) error {
 	plan, err := k.a.apply(ctx, ch, k.dir, hostdir.ApplyOptions{DryRun: true, Name: k.name})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
-		k.commands("the run " + k.name + " is kept")
+		k.printCommands("the run " + k.name + " is kept")
 		return err
 	}
 
 	q := question.New(k.a.terminal(), ch, k.dir, threeway.RefuseConflicts, plan)
 	lines := []string{"the run " + k.name + " changed " + q.Summary()}
-	k.commands(strings.Join(append(lines, q.Commits()...), "\n\t"))
+	k.printCommands(strings.Join(append(lines, q.Commits()...), "\n\t"))
 	for _, n := range plan.Notes {
 		k.a.note("%s: %s", quote(n.Path), n.Reason)
 	}
@@ -177,8 +177,8 @@ func (k *kept) say(ctx context.Context, ch *client.Changes) error {
 	return nil
 }
 
-// commands prints a text, and the commands to use next.
-func (k *kept) commands(text string) {
+// printCommands prints a text, and the commands to use next.
+func (k *kept) printCommands(text string) {
 	in := ""
 	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
 		in = " " + word(k.dir)
@@ -199,8 +199,9 @@ type stateBefore struct {
 	changes *client.Changes
 }
 
-// begin opens the present state of the workspace of a run in a STORE. After an error, end does not count changes.
-func (a *app) begin(ctx context.Context, c sandbox.Config) *stateBefore {
+// openStateBefore opens the present state of the workspace of a run in a STORE. After an error, end does not count
+// changes.
+func (a *app) openStateBefore(ctx context.Context, c sandbox.Config) *stateBefore {
 	b := &stateBefore{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)
 	if b.client, _ = client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}); b.client != nil {

@@ -45,7 +45,7 @@ func (k *kept) findMembers(ctx context.Context) error {
 		return nil
 	}
 	if k.name == "" {
-		if err := k.a.onRun(ctx, k.dir, "", func(r *runs.Run, _ *client.Client) error { k.name = r.Name; return nil }); err != nil {
+		if err := k.a.withRun(ctx, k.dir, "", func(r *runs.Run, _ *client.Client) error { k.name = r.Name; return nil }); err != nil {
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func (k *kept) findMembers(ctx context.Context) error {
 	return err
 }
 
-// apart fails if one directory of the run is in another one, whose mount would hide it.
-func (k *kept) apart() error {
+// checkApart fails if one directory of the run is in another one, whose mount would hide it.
+func (k *kept) checkApart() error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (k *kept) each(fn func(*kept) error) error {
 // beginAll is begin for all directories. The runs of the other directories have the name of the first, with the name
 // of the directory added. If one cannot begin, all are deleted.
 func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
-	if err := k.begin(ctx, c); err != nil || len(c.Also) == 0 {
+	if err := k.prepareFork(ctx, c); err != nil || len(c.Also) == 0 {
 		return err
 	}
 
@@ -126,7 +126,7 @@ func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 		}
 
 		one := sandbox.Config{Fork: m.name, Actor: c.Actor, Report: c.Report}
-		if err := m.begin(ctx, &one); err != nil {
+		if err := m.prepareFork(ctx, &one); err != nil {
 			if !k.resume {
 				k.also = k.also[:i]
 				err = errors.Join(err, k.each(func(m *kept) error { return m.drop(ctx) }))
@@ -164,20 +164,20 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 		k.apply = ""
 	}
 	if k.apply == "" {
-		return k.sayAll(ctx, parts)
+		return k.printAllChanges(ctx, parts)
 	}
 
 	show := func(text string) { a.say(strings.TrimSuffix(text, "\n")) } // stdout was the program's
-	left, err := a.applyParts(ctx, parts, map[string]asking{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
+	left, err := a.applyParts(ctx, parts, map[string]askMode{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
 	if left || err != nil {
-		k.commands("the run " + k.name + " is kept")
+		k.printCommands("the run " + k.name + " is kept")
 	}
 
 	return err
 }
 
-// sayAll prints what the program changed in each directory, and the commands to use next.
-func (k *kept) sayAll(ctx context.Context, parts runParts) error {
+// printAllChanges prints what the program changed in each directory, and the commands to use next.
+func (k *kept) printAllChanges(ctx context.Context, parts runParts) error {
 	lines := []string{"the run " + k.name + " changed"}
 	for _, p := range parts {
 		plan, err := k.a.apply(ctx, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.Run.Name})
@@ -193,7 +193,7 @@ func (k *kept) sayAll(ctx context.Context, parts runParts) error {
 		lines = append(append(lines, "in "+quote(p.Run.Dir)+": "+what), q.Commits()...)
 	}
 
-	k.commands(strings.Join(lines, "\n\t"))
+	k.printCommands(strings.Join(lines, "\n\t"))
 	return nil
 }
 
@@ -255,11 +255,11 @@ func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
 
 	for i, m := range k.also {
 		m.dir, m.store = locate.Resolve(mounts, m.dir), fmt.Sprintf("%s-%d", c.Store, i+1)
-		if m.forked, m.hidden, err = k.restrict.in(m.dir); err != nil {
+		if m.forked, m.hidden, err = k.restrict.forDir(m.dir); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(k.restrict.allUsed(), k.apart()); err != nil {
+	if err := errors.Join(k.restrict.checkUsed(), k.checkApart()); err != nil {
 		return err
 	}
 

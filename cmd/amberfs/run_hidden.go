@@ -49,10 +49,10 @@ func (x *restrictions) whole() bool { return slices.Contains(x.readOnly, wholeWo
 
 func (x *restrictions) hides() bool { return len(x.hide) > 0 }
 
-// in returns the restrictions of a directory, also those of its .amberhide. The paths of the command line
+// forDir returns the restrictions of a directory, also those of its .amberhide. The paths of the command line
 // are relative to it, unless they begin with "/", "./" or "../". Without a directory they are relative to the
 // root of the workspace.
-func (x *restrictions) in(dir string) (o snapshot.ForkOptions, h hostdir.Hidden, err error) {
+func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hidden, err error) {
 	if o.Hide, err = hideLines(dir); err != nil {
 		return o, h, err
 	}
@@ -95,7 +95,7 @@ func (x *restrictions) in(dir string) (o snapshot.ForkOptions, h hostdir.Hidden,
 
 // set sets the restrictions of a run, see in.
 func (x *restrictions) set(c *sandbox.Config, dir string) (hostdir.Hidden, error) {
-	o, h, err := x.in(dir)
+	o, h, err := x.forDir(dir)
 	c.Hide, c.HideEmpty, c.ReadOnly = o.Hide, o.HideEmpty, o.ReadOnly
 	return h, err
 }
@@ -129,8 +129,8 @@ func (x *restrictions) below(dir, p string) (rel string, ok bool, err error) {
 	return rel, true, nil
 }
 
-// allUsed fails if a path of the command line is in none of the directories.
-func (x *restrictions) allUsed() error {
+// checkUsed fails if a path of the command line is in none of the directories.
+func (x *restrictions) checkUsed() error {
 	for _, p := range x.outside {
 		if p != wholeWorkspace && !slices.Contains(x.inside, p) {
 			return errs.Fail(errs.Invalid, "%s is not in the directory of the run", quote(p))
@@ -195,7 +195,7 @@ func (a *app) findHidden(ctx context.Context, dir string, patterns []string, h h
 
 // hiddenInWorktree returns the patterns of what a new worktree of a repository does not have.
 func (a *app) hiddenInWorktree(ctx context.Context, r *worktrees.Repository) ([]string, error) {
-	o, h, err := (&restrictions{}).in(r.Top)
+	o, h, err := (&restrictions{}).forDir(r.Top)
 	if err != nil {
 		return nil, err
 	}
@@ -220,8 +220,8 @@ func committed(ctx context.Context, dir string, paths []string) []string {
 	})
 }
 
-// hiddenBefore adds what the run hides to what .amberhide hides now: a refresh brings neither.
-func (k *kept) hiddenBefore(ctx context.Context, fork *client.Client) error {
+// addHidden adds what the run hides to what .amberhide hides now: a refresh brings neither.
+func (k *kept) addHidden(ctx context.Context, fork *client.Client) error {
 	var has policy.Policy
 	if err := fork.Do(ctx, service.Policy{}, client.Exchange{}, &has); err != nil {
 		return err

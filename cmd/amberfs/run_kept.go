@@ -64,7 +64,7 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 			return err
 		}
 	}
-	if err := errors.Join(k.restrict.allUsed(), k.apart()); err != nil {
+	if err := errors.Join(k.restrict.checkUsed(), k.checkApart()); err != nil {
 		return err
 	}
 
@@ -118,7 +118,7 @@ func (k *kept) fill(ctx context.Context) error {
 
 	root = locate.Resolve(mounts, root)
 	k.store = runs.Store(root, mounts, k.dir)
-	if k.forked, k.hidden, err = k.restrict.in(k.dir); err == nil && !k.resume {
+	if k.forked, k.hidden, err = k.restrict.forDir(k.dir); err == nil && !k.resume {
 		k.forked.Hide, k.hidden, err = a.findHidden(ctx, k.dir, k.forked.Hide, k.hidden, root)
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (en
 		k.a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 		return nil, nil
 	case !e.Started:
-		return nil, k.each(func(m *kept) error { return m.mark(ctx, service.RunKept) })
+		return nil, k.each(func(m *kept) error { return m.saveState(ctx, service.RunKept) })
 	}
 
 	c.Fork = k.name
@@ -176,8 +176,8 @@ func (k *kept) open(ctx context.Context, fork string) (*client.Client, error) {
 	return client.Open(ctx, client.Target{Store: k.store, Workspace: fork, Command: k.a.command})
 }
 
-// begin makes the fork of a new run from the directory's present state, or refreshes the fork of a resumed run.
-func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
+// prepareFork makes the fork of a new run from the directory's present state, or refreshes the fork of a resumed run.
+func (k *kept) prepareFork(ctx context.Context, c *sandbox.Config) error {
 	main, err := k.open(ctx, "")
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (k *kept) begin(ctx context.Context, c *sandbox.Config) error {
 
 	k.noteEarlier(ctx, main, all)
 	c.Fork, c.ReadOnly = k.name, k.forked.ReadOnly
-	if err := k.mark(ctx, service.RunRunning); err != nil {
+	if err := k.saveState(ctx, service.RunRunning); err != nil {
 		return err
 	}
 
@@ -293,7 +293,7 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	}
 	defer fork.Close()
 
-	if err := k.hiddenBefore(ctx, fork); err != nil {
+	if err := k.addHidden(ctx, fork); err != nil {
 		return err
 	}
 	done, err := k.a.refreshSettled(ctx, fork, "the run", k.dir, k.store, k.sides, runs.Less{Hidden: k.hidden})
@@ -340,8 +340,8 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.
 	k.a.note("%d earlier %s not applied, %s: amberfs runs", len(earlier), are, service.BytesText(bytes))
 }
 
-// mark takes a snapshot in the run that has the state of the run.
-func (k *kept) mark(ctx context.Context, state string) error {
+// saveState stores the state of the run, such as service.RunKept, in a snapshot of its fork.
+func (k *kept) saveState(ctx context.Context, state string) error {
 	return runs.Mark(ctx, k.a.command, k.store, k.name, k.commandText(), state)
 }
 
@@ -369,7 +369,7 @@ func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir stri
 
 		k.dir = wd
 		if k.name != "" {
-			if err := a.onRun(ctx, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
+			if err := a.withRun(ctx, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
 				return err
 			}
 		}

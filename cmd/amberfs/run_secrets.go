@@ -16,7 +16,8 @@ import (
 )
 
 var (
-	// secretName matches names of files that mostly have secrets, notSecret those of examples and public keys.
+	// secretName matches the names of files that mostly have secrets. notSecret matches the names of examples
+	// and public keys among them.
 	secretName = regexp.MustCompile(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
 	notSecret  = regexp.MustCompile(`\.(example|sample|template|dist)$`)
 	npmToken   = regexp.MustCompile(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)

@@ -65,13 +65,13 @@ func newSearchForks(a *app, p locate.Location, what string) (_ *searchForks, err
 	return f, nil
 }
 
-func (f *searchForks) keep(name string) { fmt.Fprintln(f.kept, name) }
+func (f *searchForks) keepFork(name string) { fmt.Fprintln(f.kept, name) }
 
 // janitor is the name of the hidden command discardForks.
 const janitor = "discard-forks"
 
 // discardForks waits for the end of a command, which ends its standard input. Then it discards the forks of the
-// command, whose names begin with argv[1], except for those that the standard input has named.
+// command, whose names begin with argv[1], except for the forks that the standard input has named.
 func (a *app) discardForks(ctx context.Context, argv []string) error {
 	a.dir = argv[0]
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)

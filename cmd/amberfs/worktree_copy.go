@@ -42,7 +42,7 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 	}
 
 	if add {
-		if _, cfg.Hidden, err = (&restrictions{}).in(top); err != nil {
+		if _, cfg.Hidden, err = (&restrictions{}).forDir(top); err != nil {
 			return "", err
 		}
 	}

@@ -47,7 +47,7 @@ type Daemon struct {
 	written    atomic.Uint64 // the node of the last recorded write, see mountEvent
 	background background
 	started    time.Time
-	shared     shared
+	shared     sharedMount
 	// up is closed when the mount answers.
 	up chan struct{}
 	// crashEnds is the reason why a crash would end the mount; nil if another daemon would take over.
@@ -116,7 +116,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 
 	if cfg.Shared && before == nil && mounts.Privileged() { // without the privilege fusermount3 mounts
-		if err := PrivateMounts(); err != nil {
+		if err := IsolateMounts(); err != nil {
 			return nil, err
 		}
 	}

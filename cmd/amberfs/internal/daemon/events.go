@@ -190,7 +190,7 @@ func (d *Daemon) later(what string, fn func()) {
 }
 
 // background has the goroutines that belong to no request. The store takes snapshots, and reports
-// events of them, until it is closed, so start may be called after close. It does nothing then.
+// events of them, until it is closed, so start may be called after close, and does nothing after it.
 type background struct {
 	mu      sync.Mutex // guards closed
 	closed  bool

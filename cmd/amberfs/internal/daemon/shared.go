@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// shared counts the `run` commands that use a daemon's mount.
-type shared struct {
+// sharedMount counts the `run` commands that use a daemon's mount.
+type sharedMount struct {
 	mu     sync.Mutex // guards the fields below, after start
 	users  int
 	ending bool
@@ -24,9 +24,9 @@ type shared struct {
 // joinTime is how long a daemon that `run` started waits for its first user.
 const joinTime = 10 * time.Second
 
-// PrivateMounts makes the mounts of this namespace slaves of the mounts outside: a mount that is made or
+// IsolateMounts makes the mounts of this namespace slaves of the mounts outside: a mount that is made or
 // unmounted outside is also made or unmounted here, so that it does not stay in use, but not vice versa.
-func PrivateMounts() error {
+func IsolateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errs.Fail(errs.Perm, "cannot make the mounts private: %w", err)
 	}

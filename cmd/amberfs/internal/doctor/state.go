@@ -40,10 +40,10 @@ func examineSpace() []Check {
 
 func space(name, dir, variable string) Check {
 	var st unix.Statfs_t
-	there := dir
-	err := unix.Statfs(there, &st)
-	for ; errors.Is(err, unix.ENOENT) && there != "/"; err = unix.Statfs(there, &st) {
-		there = filepath.Dir(there) // amberfs makes the directory when it needs it
+	existing := dir
+	err := unix.Statfs(existing, &st)
+	for ; errors.Is(err, unix.ENOENT) && existing != "/"; err = unix.Statfs(existing, &st) {
+		existing = filepath.Dir(existing) // amberfs makes the directory when it needs it
 	}
 	if err != nil {
 		return Check{name, Failed, dir + ": " + err.Error(), "name another directory in " + variable}
@@ -54,8 +54,8 @@ func space(name, dir, variable string) Check {
 	remedy := "free space, or name a directory on another disk in " + variable
 
 	switch {
-	case unix.Access(there, unix.W_OK) != nil:
-		c.State, c.Found, c.Remedy = Failed, "you cannot write to "+there, "name another directory in "+variable
+	case unix.Access(existing, unix.W_OK) != nil:
+		c.State, c.Found, c.Remedy = Failed, "you cannot write to "+existing, "name another directory in "+variable
 	case st.Files > 0 && st.Ffree == 0:
 		c.State, c.Found, c.Remedy = Failed, "no inodes are left at "+dir, remedy
 	case free < noSpace:

@@ -142,7 +142,7 @@ const appArmorLimit = "kernel/apparmor_restrict_unprivileged_userns"
 
 // setting returns the value of a sysctl, "" if the kernel does not have it.
 func setting(name string) string {
-	b, _ := os.ReadFile("/proc/sys/" + name) // older kernels have fewer
+	b, _ := os.ReadFile("/proc/sys/" + name) // older kernels lack some of the sysctls
 	return strings.TrimSpace(string(b))
 }
 

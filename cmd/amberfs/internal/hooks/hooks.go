@@ -100,7 +100,7 @@ func Wrote(p string) func(before, after []byte) bool {
 	return nil
 }
 
-// editSettings is Plan for a file with the contents text.
+// editSettings does the work of Plan. text is the content of the file.
 func editSettings(file string, text []byte, name string, remove bool) (*Settings, error) {
 	s := &Settings{File: file, before: text}
 

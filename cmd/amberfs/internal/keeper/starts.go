@@ -65,14 +65,14 @@ func (k *keeper) mayStart() (why string) {
 
 // sleep waits for a time, or until the kernel ends the mount or a signal comes.
 func (k *keeper) sleep(pause time.Duration) {
-	gone := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(ended)
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(k.Device)}}, int(pause.Milliseconds()))
 	}()
 
 	select {
-	case <-gone:
+	case <-ended:
 	case <-k.signalled:
 	}
 }

@@ -23,7 +23,7 @@ const dyingTick = 5 * time.Millisecond
 
 // stuck returns a channel that is closed when a process is dying and all its remaining threads write
 // notices. thread is a thread of the process that writes no notices. stuck sleeps until this thread ends,
-// and checks the others only then.
+// before it checks the others.
 func stuck(pid, thread int) <-chan struct{} {
 	only := make(chan struct{})
 	go func() {

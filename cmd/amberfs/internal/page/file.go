@@ -26,9 +26,9 @@ type listing struct {
 	Lines []string `json:"lines"`
 }
 
-// content opens a file of a snapshot; limit+1 bytes of it can be read. What the daemon refuses is
+// openContent opens a file of a snapshot; limit+1 bytes of it can be read. What the daemon refuses is
 // passed on to the browser, and is nil here.
-func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) io.ReadCloser {
+func (p *Page) openContent(w http.ResponseWriter, r *http.Request, limit int64) io.ReadCloser {
 	q := url.Values{"path": r.URL.Query()["path"], "limit": {strconv.FormatInt(limit+1, 10)}}
 	for _, name := range []string{"snapshot", "workspace"} {
 		if v := r.URL.Query().Get(name); v != "" {
@@ -61,7 +61,7 @@ func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) io.R
 
 // file answers with lines of a text from the line of the query on.
 func (p *Page) file(w http.ResponseWriter, r *http.Request) {
-	body := p.content(w, r, maxText)
+	body := p.openContent(w, r, maxText)
 	if body == nil {
 		return
 	}
@@ -135,7 +135,7 @@ func shown(line []byte) string {
 
 // image answers with an image, by the type that its first bytes say.
 func (p *Page) image(w http.ResponseWriter, r *http.Request) {
-	body := p.content(w, r, maxImage)
+	body := p.openContent(w, r, maxImage)
 	if body == nil {
 		return
 	}

@@ -29,7 +29,8 @@ var static embed.FS
 //go:embed static/index.html
 var index string
 
-// version is that of the binary's files: their address has it, so a browser may keep them.
+// version is the version of the files in the binary, a hash of them. It is in their address, so a browser may
+// cache them.
 var version = sync.OnceValue(func() string {
 	sum := sha256.New()
 	files, _ := static.ReadDir("static") // what is embedded can be read
@@ -89,21 +90,21 @@ func (p *Page) Handler() http.Handler {
 		http.ServeFileFS(w, r, static, "static/"+r.PathValue("name"))
 	})
 	mux.HandleFunc("POST /session", p.guard.enter)
-	mux.HandleFunc("GET /session", p.guard.member(p.session))
-	mux.HandleFunc("GET /file", p.guard.member(p.file))
-	mux.HandleFunc("GET /image", p.guard.member(p.image))
-	mux.HandleFunc("POST /apply", p.guard.member(quiet(p.apply)))
-	mux.HandleFunc("GET /runs", p.guard.member(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /session", p.guard.requireKey(p.session))
+	mux.HandleFunc("GET /file", p.guard.requireKey(p.file))
+	mux.HandleFunc("GET /image", p.guard.requireKey(p.image))
+	mux.HandleFunc("POST /apply", p.guard.requireKey(quiet(p.apply)))
+	mux.HandleFunc("GET /runs", p.guard.requireKey(func(w http.ResponseWriter, r *http.Request) {
 		if p.o.Runs == nil {
 			answer(w, http.StatusOK, []any{})
 			return
 		}
 
 		all, err := p.o.Runs(r.Context())
-		result(w, all, err)
+		sendResult(w, all, err)
 	}))
 
-	mux.HandleFunc("/api/", p.guard.member(quiet(p.api().ServeHTTP)))
+	mux.HandleFunc("/api/", p.guard.requireKey(quiet(p.api().ServeHTTP)))
 
 	return p.guard.protect(mux)
 }
@@ -146,14 +147,14 @@ func (p *Page) apply(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the request cannot be read")
 	default:
 		done, err := p.o.Apply(r.Context(), r.URL.Query().Get("workspace"), args)
-		result(w, done, err)
+		sendResult(w, done, err)
 	}
 }
 
 const readOnly = "this page cannot change anything; start it with `amberfs ui --write`"
 
-// result sends what a function of this process returned.
-func result(w http.ResponseWriter, v any, err error) {
+// sendResult sends the result or the error of a function as JSON.
+func sendResult(w http.ResponseWriter, v any, err error) {
 	if err == nil {
 		answer(w, http.StatusOK, v)
 		return
@@ -235,8 +236,8 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]string{"key": g.key})
 }
 
-// member admits requests that have the key.
-func (g *guard) member(next http.HandlerFunc) http.HandlerFunc {
+// requireKey admits requests that have the key.
+func (g *guard) requireKey(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !same(r.Header.Get(sessionHeader), g.key) {
 			refuse(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")

@@ -18,7 +18,8 @@ func AllEmpty(all []*Question) bool {
 	return !slices.ContainsFunc(all, func(q *Question) bool { return !q.Empty() })
 }
 
-// AskAll asks one question about several directories. Then each has its choices.
+// AskAll asks one question about several directories. It stores the choices for each directory in its
+// Question.
 func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 	defer func() {
 		for _, q := range all {
@@ -69,7 +70,7 @@ func forEach(all []*Question, fn func(*Question) error) error {
 	return nil
 }
 
-// resolveAll asks which version is wanted of each path and branch that both sides changed.
+// resolveAll asks, for each path and branch that both sides changed, which version to take.
 func (q *Question) resolveAll(ctx context.Context) error {
 	for _, g := range q.groups {
 		if g.conflict() || len(g.repo.Diverged) > 0 {

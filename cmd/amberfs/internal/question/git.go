@@ -126,7 +126,7 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 	return out
 }
 
-// resolveMerged asks which version is wanted of a path that a merge leaves in conflict.
+// resolveMerged asks which version to take of a path that a merge leaves in conflict.
 func (q *Question) resolveMerged(ctx context.Context, at string) error {
 	c := hostdir.Planned{Lines: q.ch != nil, Conflict: true}
 	var err error

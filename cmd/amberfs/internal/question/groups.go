@@ -21,7 +21,7 @@ type group struct {
 	whole   bool   // the changes are applied together: a repository, the directory of Mercurial or jj, or a path whose type changes
 	git     bool   // dir is the .git of a repository
 	changes []hostdir.Planned
-	repo    threeway.Repository // of git
+	repo    threeway.Repository // if git is set: the changes of the repository
 }
 
 // withRepos adds what git says of repositories to their groups.

@@ -18,7 +18,7 @@ func ForMerge(t Terminal, ours, theirs string) *Question {
 	return &Question{t: t, ours: ours, theirs: theirs, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 }
 
-// Settle asks which side is wanted of the branches and paths in conflict. It returns the rules for them,
+// Settle asks, for each branch and path in conflict, which side to take. It returns the answers as rules,
 // by path.
 func (q *Question) Settle(ctx context.Context, repos []threeway.Repository, conflicts []string) (map[string]threeway.Rule, error) {
 	err := q.settleAll(ctx, repos, conflicts)

@@ -223,7 +223,7 @@ func (q *Question) groupText(ctx context.Context, g group, width int) (string, e
 	return strings.TrimRight(line, " "), nil
 }
 
-// Ask asks which changes to apply, and reports whether to apply any. Choose returns the choices then.
+// Ask asks which changes to apply, and reports whether to apply any. Afterwards Choose returns the choices.
 func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	defer func() { q.Left = q.Left || !yes }()
 

@@ -266,12 +266,12 @@ func recorder(ctx context.Context, ch *client.Changes, dir string, own bool) fun
 
 // requirePresent fails if a directory is empty because the file system that was copied is not mounted there.
 func requirePresent(dir string, src *tree.Source, base *tree.State) error {
-	gone, err := hostdir.NotThere(dir, src, base)
+	missing, err := hostdir.NotThere(dir, src, base)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading %s: %w", dir, err)
 	}
 
-	if gone {
+	if missing {
 		return errs.Fail(errs.Failed, "%s is empty, and not the directory that was copied; nothing was changed", dir).
 			WithHint("mount it first; if it was emptied, create a file in it")
 	}

@@ -32,7 +32,7 @@ func (f *Finder) All(ctx context.Context) ([]Run, error) {
 	return all, err
 }
 
-// Look is All, and lists the copies that the runs of each directory share.
+// Look returns all runs, as All does, and the copies that the runs of each directory share.
 func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	root, err := Root()
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *Finder) Look(ctx context.Context) (out, copies []Run, err error) {
 	return f.LookIn(ctx, stores)
 }
 
-// LookIn is Look for some of the stores.
+// LookIn does the work of Look for some of the stores.
 func (f *Finder) LookIn(ctx context.Context, stores []string) (out, copies []Run, err error) {
 	out = []Run{}
 	var mu sync.Mutex
@@ -208,8 +208,8 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 	return err
 }
 
-// onUnlinked is On for a run without a link to its name, see namesDir: an earlier version made the run, or it was
-// made with another AMBERFS_RUNS. Several directories may have a run of that name.
+// onUnlinked does the work of On for a run to whose name there is no link in namesDir. An earlier version of amberfs
+// made the run, or it was made with another AMBERFS_RUNS. Several directories may have a run of that name.
 func (f *Finder) onUnlinked(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
 	root, err := Root()
 	if err != nil {
@@ -241,7 +241,7 @@ func (f *Finder) onUnlinked(ctx context.Context, name string, fn func(r *Run, c 
 	return false, errs.Fail(errs.Invalid, "several directories have a run %s: %s", name, strings.Join(dirs, ", ")).WithHint("name one with -C DIR")
 }
 
-// onOne is On for the runs of one store.
+// onOne does the work of On for the runs of one store.
 func (f *Finder) onOne(ctx context.Context, store, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
 	dir, ok := Dir(store)
 	if !ok {

@@ -37,5 +37,6 @@
 // the daemon with its last connection, and outer and inner adopt what their descendants
 // leave behind (child subreaper). When the program ends, the processes that it left are killed, the
 // mount ends, and a temporary store is removed. When any of the three is killed, the others end
-// too. If outer is killed, the next run removes its temporary directory, whose lock is free then.
+// too. If outer is killed, the lock of its temporary directory is free, and the next run removes the
+// directory.
 package sandbox

@@ -160,9 +160,9 @@ func servedIn(ctx context.Context, store string) (string, error) {
 		return "", err
 	}
 
-	own, _ := os.Readlink("/proc/self/ns/user")
-	switch its, err := os.Readlink(ns); {
-	case err == nil && its == own:
+	ownNS, _ := os.Readlink("/proc/self/ns/user")
+	switch daemonNS, err := os.Readlink(ns); {
+	case err == nil && daemonNS == ownNS:
 		return "", nil
 	case err == nil && strings.Fields(string(ids))[0] == "0":
 		return ns, nil

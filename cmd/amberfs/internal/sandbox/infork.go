@@ -87,7 +87,7 @@ func InsideFork(ctx context.Context, argv []string) (int, error) {
 
 	if kind == forkNone {
 		dir = fork
-	} else if err := daemon.PrivateMounts(); err != nil {
+	} else if err := daemon.IsolateMounts(); err != nil {
 		return statusNoFork, err
 	} else if err := unix.Mount(fork, dir, "", unix.MS_BIND, ""); err != nil {
 		return statusNoFork, errs.Fail(errs.Failed, "cannot mount %s on %s: %w", fork, dir, err)

@@ -22,7 +22,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal belong to a thread
 	defer runtime.UnlockOSThread()
 
-	c, err := inherited(os.NewFile(configFD, "configuration"))
+	c, err := readInherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}
@@ -33,10 +33,10 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 		unix.CloseOnExec(alsoFD + i)
 	}
 
-	served, gone := context.WithCancel(context.Background()) // served ends with the daemon
+	served, endServed := context.WithCancel(context.Background()) // served ends with the daemon
 	go func() {
 		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // the daemon sends no byte: this is its end
-		gone()
+		endServed()
 	}()
 	signals := catch(ctx)
 	defer signals.stop()
@@ -46,7 +46,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	}
 
 	if !c.Plain {
-		if err := errors.Join(daemon.PrivateMounts(), attach(c, treeFD), attachAlso(c)); err != nil {
+		if err := errors.Join(daemon.IsolateMounts(), attach(c, treeFD), attachAlso(c)); err != nil {
 			return 0, err
 		}
 	}

@@ -41,7 +41,7 @@ type Config struct {
 	Command    []string
 	Options    mountopt.Options
 	Actor      string      // of the program's changes; "" for none
-	Image      *info.Image // of the fork, with Root; it may be nil
+	Image      *info.Image // with Root: the configuration of the fork's image; nil for none
 	Also       []Also      // with InPlace: other directories in the run
 
 	Hide      []string // see policy.Policy
@@ -87,8 +87,8 @@ func (c Config) file() (*os.File, error) {
 	return f, nil
 }
 
-// inherited reads the configuration that the outer process passed on.
-func inherited(f *os.File) (Config, error) {
+// readInherited reads the configuration that the outer process passed on.
+func readInherited(f *os.File) (Config, error) {
 	var c Config
 	err := gob.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&c)
 	if err != nil || len(c.Command) == 0 && !c.Root {
@@ -117,7 +117,7 @@ type Ended struct {
 // Outer runs the command in new namespaces and returns its exit status. The inner process inherits
 // the lock of keep, so that no other run removes the directory before its end. before is called when
 // the daemon serves the store, and after when the program has ended. With c.InPlace, the daemon counts
-// the program as one in c.Fork until then.
+// the program as a user of c.Fork until the program ends.
 func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(Ended) error) (int, error) {
 	// The kernel sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
@@ -154,7 +154,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 			"\n\tabsolute paths to " + c.Mountpoint + " lead to the original"})
 	}
 
-	if c.UserNS && !c.Plain && ofOthers(c.Mountpoint) {
+	if c.UserNS && !c.Plain && belongsToOthers(c.Mountpoint) {
 		s(daemon.Message{Note: "files of other users and groups appear as yours here, with the access that you have: chgrp to another group, and ACL entries for others, fail"})
 	}
 
@@ -374,8 +374,8 @@ func groups() []uint {
 	return all
 }
 
-// ofOthers reports whether a directory, or one of its entries, belongs to another user or group.
-func ofOthers(dir string) bool {
+// belongsToOthers reports whether a directory, or one of its entries, belongs to another user or group.
+func belongsToOthers(dir string) bool {
 	other := func(path string) bool {
 		var st unix.Stat_t
 		return unix.Lstat(path, &st) == nil && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())

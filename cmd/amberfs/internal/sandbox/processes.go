@@ -50,8 +50,8 @@ func (p *passer) pass(to *os.Process) {
 }
 
 // Foreground runs a program with the streams of this process, and returns its exit status as
-// a shell does. Signals to this process are sent on to the program, except for those of the
-// terminal, which the program gets anyway. ready is called after the start, before the first signal is sent on.
+// a shell does. Signals to this process are sent on to the program, except for the signals of
+// the terminal, which the program gets anyway. ready is called after the start, before the first signal is sent on.
 func Foreground(ctx context.Context, cmd *exec.Cmd, ready func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch(ctx)

@@ -41,8 +41,8 @@ var capabilities = []int{
 // InRoot returns a command that runs a program with the fork dir as its root directory, in
 // namespaces of mounts and processes. An ordinary user is root there, and no other user is mapped. The
 // end of ctx kills it. Call ready when the command has been started: it waits until signals can be
-// sent. Earlier ones would be lost, since the kernel drops those that process 1 of a namespace has
-// no handler for.
+// sent. Earlier ones would be lost, since the kernel drops signals for which process 1 of a
+// namespace has no handler.
 func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (cmd *exec.Cmd, ready func(), err error) {
 	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
 	if err != nil {
@@ -75,7 +75,7 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 // other processes end with it.
 func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities belong to a thread
-	c, err := inherited(os.NewFile(configFD, "configuration"))
+	c, err := readInherited(os.NewFile(configFD, "configuration"))
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +128,7 @@ func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 
 // enter makes the fork the root directory, with the mounts that a program expects.
 func (c *Config) enter(note func(string)) error {
-	if err := daemon.PrivateMounts(); err != nil {
+	if err := daemon.IsolateMounts(); err != nil {
 		return err
 	}
 
@@ -337,7 +337,7 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 		c.Command = []string{"/bin/sh"}
 	}
 
-	home, cred, err := credential(im.User)
+	home, cred, err := lookUpCredential(im.User)
 	if err != nil {
 		return nil, err
 	}
@@ -366,8 +366,8 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// credential looks up the user of an image in the new root directory, with its home.
-func credential(spec string) (home string, _ *syscall.Credential, err error) {
+// lookUpCredential looks up the user of an image in the new root directory, with its home.
+func lookUpCredential(spec string) (home string, _ *syscall.Credential, err error) {
 	u, err := user.GetExecUserPath(spec, &user.ExecUser{Home: "/"}, "/etc/passwd", "/etc/group")
 	if err != nil {
 		return "", nil, errs.Fail(errs.Failed, "the image's user %q: %w", spec, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// Try makes the namespaces that a run needs, mounts in them, and ends them. The error has the message of the
-// system that refuses them.
+// Try tests whether this system allows runs: it creates the namespaces of a run, mounts a directory in them,
+// and ends them. If one of these steps fails, the error has the text that the step printed.
 func Try(ctx context.Context) error {
 	user := !mounts.Privileged()
 	kind := forkMounts

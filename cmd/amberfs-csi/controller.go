@@ -36,7 +36,7 @@ func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	return resp, nil
 }
 
-// volumeOf is a record in the terms of CSI.
+// volumeOf returns the CSI message about the volume of a record.
 func (d *driver) volumeOf(r *record) *csi.Volume {
 	return &csi.Volume{VolumeId: r.ID, CapacityBytes: r.Bytes, AccessibleTopology: []*csi.Topology{d.topology()}}
 }
@@ -45,8 +45,9 @@ func (d *driver) topology() *csi.Topology {
 	return &csi.Topology{Segments: map[string]string{topologyKey: d.node}}
 }
 
-// here reports whether a volume on this node is accessible from one of the places that are asked for.
-func (d *driver) here(requisite []*csi.Topology) bool {
+// accessibleFrom reports whether a volume on this node is accessible from one of the topologies that a request
+// accepts.
+func (d *driver) accessibleFrom(requisite []*csi.Topology) bool {
 	for _, t := range requisite {
 		if node, ok := t.GetSegments()[topologyKey]; !ok || node == d.node {
 			return true
@@ -58,7 +59,7 @@ func (d *driver) here(requisite []*csi.Topology) bool {
 func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	list, next, err := c.d.page(ctx, volumeKind, "", req.GetStartingToken(), req.GetMaxEntries())
 	resp := &csi.ListVolumesResponse{NextToken: next}
-	seen := map[string]bool{} // an interrupted expansion leaves two records
+	seen := map[string]bool{} // after an interrupted expansion a volume has two records
 	for _, r := range list {
 		if !seen[r.ID] {
 			resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: c.d.volumeOf(r)})
@@ -84,7 +85,7 @@ func (c controller) ControllerGetVolume(ctx context.Context, req *csi.Controller
 }
 
 func (c controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	if topology := req.GetAccessibleTopology(); topology != nil && !c.d.here([]*csi.Topology{topology}) {
+	if topology := req.GetAccessibleTopology(); topology != nil && !c.d.accessibleFrom([]*csi.Topology{topology}) {
 		return &csi.GetCapacityResponse{}, nil
 	}
 	if len(req.GetVolumeCapabilities()) > 0 && checkCapabilities(req.GetVolumeCapabilities()) != nil {
@@ -111,7 +112,7 @@ func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Val
 	}}, nil
 }
 
-// ControllerExpandVolume changes the capacity. A fork grows without being prepared for it.
+// ControllerExpandVolume changes the capacity, which is a limit of the policy. The node need not do anything.
 func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
 		return nil, invalid("the volume_id or the capacity_range is missing")
@@ -137,15 +138,15 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 		err = c.d.rewrite(ctx, r)
 	}
 
-	if err == nil { // also when an interrupted request recorded it
+	if err == nil { // also if an interrupted request has recorded the capacity before
 		err = c.d.limit(ctx, r)
 	}
 
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.Bytes}, err
 }
 
-// capacity chooses a capacity within a range that is at least so many bytes. More than the policy of
-// the store allows a fork is out of range.
+// capacity chooses the smallest capacity within a range, but at least atLeast bytes. It fails if the policy of
+// the store does not allow a fork so many bytes.
 func (d *driver) capacity(ctx context.Context, within *csi.CapacityRange, atLeast int64) (int64, error) {
 	bytes, limit := within.GetRequiredBytes(), within.GetLimitBytes()
 	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {

@@ -22,22 +22,24 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// logins are the credentials of remotes that came as secrets. Each is a file that the daemon reads
-// when it uses a URL that names it. Requests with the same secrets have the same file, which goes
+// logins stores the credentials of remotes, which CSI requests have as secrets, in files. The daemon reads a
+// file when it uses a URL that names the file. Requests with the same secrets share a file. It is removed
 // with the last volume or snapshot that needs it.
 type logins struct {
 	dir   string
 	locks locks
 }
 
-// lock guards the directory. The lock of a file's id is shared by the requests under way that use it.
+// lock locks the directory of the files. In addition, each file has a lock, named by its id, which running
+// requests with the file take shared.
 func (l *logins) lock() (unlock func(), err error) {
 	return l.locks.acquire("credentials", false, true)
 }
 
-// withLogin makes what a record is about with the secrets of a request.
+// withLogin stores the secrets of a request and calls make, which makes the volume or snapshot of r. If make
+// fails, withLogin removes the secrets.
 func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]string, make func() error) error {
-	login, release, err := d.logins.take(r.Remote, secrets)
+	login, release, err := d.logins.save(r.Remote, secrets)
 	if err != nil {
 		return err
 	}
@@ -46,15 +48,15 @@ func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]st
 	err = make()
 	release()
 	if err != nil {
-		_ = d.forget(ctx, r) // else it stays until the next try
+		_ = d.forget(ctx, r) // after an error, the next request with this id removes them
 	}
 
 	return err
 }
 
-// take returns the id of a file with the secrets for a remote, "" if there are none. It stays until
-// release, and while a record has it.
-func (l *logins) take(remote string, secrets map[string]string) (id string, release func(), err error) {
+// save stores the secrets for a remote in a file and returns its id, "" without secrets. The file stays until
+// release is called, and as long as a record names it.
+func (l *logins) save(remote string, secrets map[string]string) (id string, release func(), err error) {
 	if len(secrets) == 0 {
 		return "", func() {}, nil
 	}
@@ -81,7 +83,8 @@ func (l *logins) take(remote string, secrets map[string]string) (id string, rele
 	return id, release, err
 }
 
-// find returns the file with a text. The directory is locked, as for write.
+// find returns the id of the file that contains text, "" if there is none. The caller of find and write has
+// locked the directory.
 func (l *logins) find(text []byte) (id string, err error) {
 	list, err := os.ReadDir(l.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +115,7 @@ func (l *logins) write(id string, text []byte) error {
 
 func (l *logins) path(id string) string { return filepath.Join(l.dir, id) }
 
-// renew replaces the credentials of a record with those that a request has.
+// renew replaces the credentials of a record with the credentials of a request.
 func (l *logins) renew(r *record, secrets map[string]string) error {
 	if len(secrets) == 0 || r.Login == "" {
 		return nil
@@ -131,7 +134,7 @@ func (l *logins) renew(r *record, secrets map[string]string) error {
 	return l.write(r.Login, text)
 }
 
-// hide returns the text of an error without the paths of credentials, which are the administrator's.
+// hide removes the paths of credentials from the text of an error: only the administrator may know them.
 func (l *logins) hide(text string) string {
 	text = credentialsParameter.ReplaceAllString(text, "credentials=(Secret)")
 	return regexp.MustCompile(regexp.QuoteMeta(l.dir)+`[/A-Z0-9]*`).ReplaceAllString(text, "the Secret")
@@ -139,8 +142,8 @@ func (l *logins) hide(text string) string {
 
 var credentialsParameter = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
 
-// at is the URL of a remote, with the file that its credentials are in, if any.
-func (l *logins) at(remote, id string) string {
+// urlOf returns the URL of a remote. If id is not "", the URL names the file id with the credentials.
+func (l *logins) urlOf(remote, id string) string {
 	u, err := url.Parse(remote)
 	if id == "" || err != nil {
 		return remote
@@ -152,16 +155,16 @@ func (l *logins) at(remote, id string) string {
 	return u.String()
 }
 
-// Secrets for S3, by the names that they have in an environment, and the one for a registry, as
-// Kubernetes names it.
+// The names of secrets: for S3, the names of the environment variables; for a registry, the name that
+// Kubernetes uses.
 const dockerConfig = ".dockerconfigjson"
 
 var (
 	keysOfS3 = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-	keyForm  = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // in an ini file
+	keyForm  = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // values that an ini file can contain
 )
 
-// loginText is the file that the daemon reads. No error has a secret in it.
+// loginText returns the content of the file that the daemon reads. Its errors contain no secrets.
 func loginText(remote string, secrets map[string]string) ([]byte, error) {
 	names := strings.Join(slices.Sorted(maps.Keys(secrets)), ", ")
 
@@ -198,7 +201,8 @@ func loginText(remote string, secrets map[string]string) ([]byte, error) {
 	return nil, invalid("there are secrets (%s), which are the credentials of an s3:// or oci:// remote, and there is none", names)
 }
 
-// inherit notes which credentials the contents of a record's source may need.
+// inherit adds the credentials of the source of r to r: r may have contents that only the remote of the source
+// has.
 func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	kind, id := volumeKind, src.volume
 	if src.snapshot != "" {
@@ -210,19 +214,19 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 
 	from, err := d.find(ctx, kind, id)
 	if status.Code(err) == codes.NotFound {
-		return nil // it is elsewhere, or the request will fail
+		return nil // the source is not on this node, or does not exist and the request fails later
 	}
 	if err != nil {
 		return err
 	}
 
-	r.needs(from)
+	r.addCredentials(from)
 
 	return nil
 }
 
-// needs adds the credentials of what a record begins with.
-func (r *record) needs(from *record) {
+// addCredentials adds the credentials of from, the source of r.
+func (r *record) addCredentials(from *record) {
 	if r.Login == "" && r.Remote == from.Remote {
 		r.Login = from.Login
 	}
@@ -234,9 +238,9 @@ func (r *record) needs(from *record) {
 	}
 }
 
-// forget removes the credentials of a record that is gone, unless another one or a request needs them.
-func (d *driver) forget(ctx context.Context, gone *record) error {
-	ids := append(slices.Clone(gone.Logins), gone.Login)
+// forget removes the credentials of a deleted record, unless another record or a running request needs them.
+func (d *driver) forget(ctx context.Context, deleted *record) error {
+	ids := append(slices.Clone(deleted.Logins), deleted.Login)
 	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// driver is what the three services share.
+// A driver has the state that the three services of CSI share.
 type driver struct {
 	store, node string
 	log         *slog.Logger
@@ -24,7 +24,7 @@ type driver struct {
 	remotes     sync.Map // URLs, with their credentials, that have answered
 }
 
-// do asks the daemon for an operation in a fork, or in main if the fork is "".
+// do calls an operation of the daemon in a fork, or in main if fork is "".
 func (d *driver) do(ctx context.Context, fork string, args, result any) error {
 	c, err := client.Open(ctx, client.Target{Store: d.store, Workspace: fork, Command: "amberfs-csi"})
 	if err != nil {
@@ -39,14 +39,14 @@ func (d *driver) status(ctx context.Context) (st service.Status, err error) {
 	return st, err
 }
 
-// intercept gives errors their codes, and logs them, without the paths of credentials.
+// intercept converts the errors of requests to CSI errors and logs them, without the paths of credentials.
 func (d *driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	resp, err := handle(ctx, req)
 	if err == nil {
 		return resp, nil
 	}
 
-	err = status.Error(status.Code(coded(err)), d.logins.hide(status.Convert(coded(err)).Message()))
+	err = status.Error(status.Code(withCode(err)), d.logins.hide(status.Convert(withCode(err)).Message()))
 	d.log.Warn("request failed", "method", info.FullMethod, "code", status.Code(err), "err", status.Convert(err).Message())
 
 	return nil, err
@@ -68,8 +68,8 @@ var codeOf = map[errs.Kind]codes.Code{
 	errs.Damaged:     codes.DataLoss,
 }
 
-// coded returns an error with the code that the caller acts by.
-func coded(err error) error {
+// withCode converts an error to a CSI error, whose code tells the caller whether to try again.
+func withCode(err error) error {
 	if s, ok := status.FromError(err); ok {
 		return s.Err()
 	}
@@ -87,15 +87,16 @@ func coded(err error) error {
 	return status.Error(code, err.Error())
 }
 
-// is reports whether the daemon refused something for a reason.
-func is(err error, kind errs.Kind) bool {
+// hasKind reports whether err is an error of the daemon of a kind.
+func hasKind(err error, kind errs.Kind) bool {
 	_, grpc := status.FromError(err)
 	return err != nil && !grpc && errs.ScriptKind(err) == kind
 }
 
-// unless returns nil instead of an error of a kind that a repeated request meets.
-func unless(kind errs.Kind, err error) error {
-	if is(err, kind) {
+// ignoreKind returns err, or nil if err is of a kind: a repeated request gets errors of this kind for the steps
+// that are done.
+func ignoreKind(kind errs.Kind, err error) error {
+	if hasKind(err, kind) {
 		return nil
 	}
 	return err

@@ -88,7 +88,7 @@ func (d *driver) serve(ctx context.Context, endpoint, registry string) error {
 	return s.Serve(l)
 }
 
-// listen makes a socket, for root alone. One that a killed driver left is replaced.
+// listen creates a socket for root alone. It replaces the socket of a driver that was killed.
 func listen(path string) (net.Listener, error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -33,11 +33,11 @@ func mountAttributes(flags []string) (attributes uint64, err error) {
 	return attributes, nil
 }
 
-// forkRoot is where a volume is below the mount point, and the root of its publications in
-// /proc/self/mountinfo.
+// forkRoot returns the path of a volume below the mount point. It is also the root of the volume's publications
+// in /proc/self/mountinfo.
 func forkRoot(id string) string { return "/" + naming.ForksDir + "/" + id }
 
-// publications returns the mounts of a volume, those of a daemon that is gone as well.
+// publications returns the mounts of a volume, also the mounts of a daemon that has ended.
 func publications(id string) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
 		return i.Root != forkRoot(id) || i.FSType != "fuse.amberfs", false
@@ -63,21 +63,22 @@ func publicationAt(path, id string) (*mountinfo.Info, error) {
 	return nil, nil
 }
 
-// bind mounts a volume at target, unless it is there. What a daemon that is gone left is replaced.
+// bind mounts a volume at target, unless it is mounted there already. It replaces the mount of a daemon that
+// has ended.
 func bind(from, target, id string, attributes uint64) error {
 	want, err := os.Stat(from)
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "the volume %s cannot be reached: %v", id, err)
 	}
 
-	there, err := publicationAt(target, id)
+	mounted, err := publicationAt(target, id)
 	if err != nil {
 		return err
 	}
 
-	if there != nil {
+	if mounted != nil {
 		if got, err := os.Stat(target); err == nil && os.SameFile(want, got) {
-			return sameAttributes(target, attributes)
+			return checkAttributes(target, attributes)
 		}
 		if err := unbind(target, id); err != nil {
 			return err
@@ -110,7 +111,7 @@ func makeTarget(path string) error {
 	return err
 }
 
-// removeTarget removes a directory that makeTarget made. Everything else stays.
+// removeTarget removes a directory that makeTarget made, if it is empty. It keeps other directories.
 func removeTarget(path string) error {
 	if n, err := unix.Lgetxattr(path, targetMark, nil); err != nil || n <= 0 {
 		return nil
@@ -122,8 +123,8 @@ func removeTarget(path string) error {
 	return nil
 }
 
-// sameAttributes refuses a publication that is there with other attributes.
-func sameAttributes(target string, attributes uint64) error {
+// checkAttributes returns an error if the volume is published at target with another access mode.
+func checkAttributes(target string, attributes uint64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
@@ -135,8 +136,8 @@ func sameAttributes(target string, attributes uint64) error {
 	return nil
 }
 
-// attach mounts a directory at another with its attributes from the beginning: between a bind mount
-// and its remount a pod could write to a read-only volume.
+// attach mounts the directory from at target. The mount has its attributes from the beginning: between a bind
+// mount and a remount with the attributes, a pod could write to a read-only volume.
 func attach(from, target string, attributes uint64) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -157,12 +158,12 @@ func attach(from, target string, attributes uint64) error {
 // unbind unmounts a volume from target. It leaves other mounts alone.
 func unbind(target, id string) error {
 	for {
-		there, err := publicationAt(target, id)
-		if err != nil || there == nil {
+		mounted, err := publicationAt(target, id)
+		if err != nil || mounted == nil {
 			return err
 		}
 
-		if err := unix.Unmount(there.Mountpoint, unix.UMOUNT_NOFOLLOW); err != nil {
+		if err := unix.Unmount(mounted.Mountpoint, unix.UMOUNT_NOFOLLOW); err != nil {
 			if !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.EBUSY) {
 				return fmt.Errorf("unmounting %s: %w", target, err)
 			}

@@ -36,7 +36,7 @@ func (node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest
 	return resp, nil
 }
 
-// What the node's kubelet adds to the context of an inline volume.
+// ephemeral is the key by which the kubelet's volume context marks an inline volume.
 const ephemeral = "csi.storage.k8s.io/ephemeral"
 
 // NodePublishVolume binds a volume to a directory. An inline volume is made first.
@@ -134,15 +134,15 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 
 func inlineID(name string) string { return idOf(volumePrefix, "inline "+name) }
 
-// inlineLabel and inlineYes are the label of the snapshots that inline volumes may begin with. The
-// author of any pod chooses among these, so an administrator marks them.
+// inlineLabel and inlineYes are the label of the snapshots from which inline volumes may begin. The author of
+// any pod chooses one of these, so an administrator sets the label.
 const (
 	inlineLabel = "csi.inline"
 	inlineYes   = "yes"
 )
 
-// seed returns the name of a snapshot of main that stays with it, if an administrator named it for
-// inline volumes. Only its exact name counts: latest, cp-N and digits of an id name others as well.
+// seed returns the permanent name cp-N of a snapshot of main that an administrator labelled for inline volumes.
+// name must be its exact name: latest, cp-N and digits of an id could name a snapshot without the label.
 func (n node) seed(ctx context.Context, name string) (string, error) {
 	var list service.Snapshots
 	l := service.List{Kind: info.KindManual, Labels: map[string]string{inlineLabel: inlineYes}}
@@ -159,7 +159,7 @@ func (n node) seed(ctx context.Context, name string) (string, error) {
 	return "", invalid("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineYes, name, fromParameter)
 }
 
-// makeInline makes the volume of one pod, unless it is there.
+// makeInline makes the inline volume of a pod, unless it exists.
 func (n node) makeInline(ctx context.Context, name string, all map[string]string) (string, error) {
 	p, err := parameters(all, fromParameter, ownerParameter)
 	if err != nil {
@@ -209,7 +209,7 @@ func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStat
 	}
 
 	used, free := st.LogicalBytes, st.DiskFreeBytes
-	if st.UnsharedLimit > 0 { // as df in the volume says: with its history, and without what it shares
+	if st.UnsharedLimit > 0 { // as df shows in the volume: the bytes with its history, without shared bytes
 		used = st.UnsharedBytes
 		free = min(free, max(0, st.UnsharedLimit-used))
 	}

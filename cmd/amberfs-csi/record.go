@@ -25,20 +25,20 @@ const (
 	inlineKind   = "inline" // a volume that ends with its pod
 )
 
-// A record says that a volume or a snapshot is there. It is the labels of a snapshot of main, where
-// no pod reaches it, and is written when the fork id is complete: a fork without a record is what a
-// killed driver left, and is made again.
+// A record describes a volume or a snapshot. It is stored as the labels of a snapshot of main, which no pod can
+// access. It is written when the fork with the name ID is complete. A fork without a record is the rest of an
+// interrupted request and is made again.
 type record struct {
 	ID, Kind string
-	Source   string   // what it began with; the volume, of a snapshot
-	Remote   string   // where snapshots are pushed to
-	Login    string   // the credentials for it, "" for those of the daemon
-	Logins   []string // credentials for what it began with
+	Source   string   // of a volume: the source that it began from; of a snapshot: the volume
+	Remote   string   // the URL to which snapshots are pushed
+	Login    string   // id of the credentials for Remote; "": the daemon uses its own
+	Logins   []string // ids of the credentials for the remotes of its sources
 	Bytes    int64    // the capacity of a volume, the size of a snapshot
 	info     info.Info
 }
 
-// Labels of records. The id stands alone, so that it finds the newest record.
+// Labels of records. The id has a label of its own, so that a search by this label finds the newest record.
 const (
 	idLabel     = "csi"
 	kindLabel   = "csi.kind"
@@ -72,8 +72,8 @@ const (
 	snapshotPrefix = "snap-"
 )
 
-// idOf makes the id of a volume or a snapshot from the name that the cluster gave it, which has any
-// characters. The same name gives the same id.
+// idOf returns the id of a volume or a snapshot for the name that the cluster gave it, which may have any
+// characters. Equal names have equal ids.
 func idOf(prefix, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return prefix + hex.EncodeToString(sum[:16])
@@ -124,7 +124,7 @@ func (d *driver) write(ctx context.Context, r *record) error {
 	return d.do(ctx, "", snapshot.CaptureOptions{Name: r.ID, Labels: r.labels(), Wait: true}, &r.info)
 }
 
-// rewrite replaces a record. The newest counts, so an interrupted one can leave both.
+// rewrite replaces a record. If it is interrupted, both records may exist; the newest is valid.
 func (d *driver) rewrite(ctx context.Context, r *record) error {
 	labels := map[string]string{idLabel: r.ID}
 	old, err := d.records(ctx, service.List{Labels: labels})
@@ -149,11 +149,11 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 		return nil
 	}
 
-	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: names, Forget: true}, nil))
+	return ignoreKind(errs.NotExist, d.do(ctx, "", service.Remove{Names: names, Forget: true}, nil))
 }
 
-// remove deletes a fork with all that is in it, then its record, and the credentials that nothing
-// else needs.
+// remove deletes the fork of a record with all its forks and snapshots, then the record, and the credentials
+// that no other record needs.
 func (d *driver) remove(ctx context.Context, r *record) error {
 	if err := d.discard(ctx, r.ID); err != nil {
 		return err
@@ -171,10 +171,11 @@ func (d *driver) remove(ctx context.Context, r *record) error {
 }
 
 func (d *driver) discard(ctx context.Context, id string) error {
-	return unless(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
+	return ignoreKind(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
 }
 
-// page returns the records of a kind from a token on, and the token of the next page.
+// page returns at most most records of a kind after the page with the token, and the token of the next page.
+// 0 is no limit.
 func (d *driver) page(ctx context.Context, kind, source, token string, most int32) (list []*record, next string, err error) {
 	l := service.List{Labels: map[string]string{kindLabel: kind}}
 	if source != "" {

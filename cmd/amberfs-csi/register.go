@@ -10,8 +10,8 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registration is how the node's kubelet finds the driver: it watches a directory for sockets, and
-// asks each for the socket of its driver.
+// A registration answers the node's kubelet, which searches drivers: it watches a directory for sockets, and
+// asks at each for the socket of its driver.
 type registration struct {
 	registerapi.UnimplementedRegistrationServer
 	d      *driver
@@ -42,7 +42,7 @@ func (r registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regis
 	}, nil
 }
 
-// NotifyRegistrationStatus is how the kubelet answers.
+// NotifyRegistrationStatus receives the kubelet's answer to the registration.
 func (r registration) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if !s.GetPluginRegistered() {
 		r.d.log.Error("the kubelet refuses the driver", "err", s.GetError())

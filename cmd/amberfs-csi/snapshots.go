@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// CreateSnapshot makes a fork of the volume that no pod gets, so that the snapshot outlives the
-// volume, and pushes its state to the remote of the snapshot's class or of the volume's, if any.
+// CreateSnapshot makes a fork of the volume that no pod gets, so that the snapshot outlives the volume. It
+// pushes the state of the fork to the remote of the snapshot's class or, without one, of the volume's class.
 func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
 		return nil, invalid("the name or the source_volume_id is missing")
@@ -33,13 +33,13 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 	}
 	defer unlock()
 
-	there, err := c.d.find(ctx, snapshotKind, r.ID)
+	existing, err := c.d.find(ctx, snapshotKind, r.ID)
 	switch {
 	case err == nil:
-		if there.Source != r.Source {
-			return nil, status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, there.Source)
+		if existing.Source != r.Source {
+			return nil, status.Errorf(codes.AlreadyExists, "the snapshot %s has the name, and is of the volume %s", r.ID, existing.Source)
 		}
-		r = there
+		r = existing
 		if err := c.d.logins.renew(r, req.GetSecrets()); err != nil {
 			return nil, err
 		}
@@ -54,8 +54,8 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 
 		r.Remote = cmp.Or(r.Remote, volume.Remote)
 		err = c.d.withLogin(ctx, r, req.GetSecrets(), func() error {
-			r.needs(volume)
-			return c.d.take(ctx, r)
+			r.addCredentials(volume)
+			return c.d.takeSnapshot(ctx, r)
 		})
 		if err != nil {
 			return nil, err
@@ -66,15 +66,15 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 	return &csi.CreateSnapshotResponse{Snapshot: s}, err
 }
 
-// take takes a snapshot, pushes it and writes its record. When it is interrupted, the next try goes
-// on with the state that was taken.
-func (d *driver) take(ctx context.Context, r *record) error {
+// takeSnapshot takes a snapshot, pushes it and writes its record. If it is interrupted, the next try continues
+// with the state that the first one took.
+func (d *driver) takeSnapshot(ctx context.Context, r *record) error {
 	taken, err := d.freeze(ctx, r)
-	if is(err, errs.Exist) {
+	if hasKind(err, errs.Exist) {
 		taken, err = d.contentOf(ctx, r.ID)
 	}
 
-	if is(err, errs.NotExist) { // it was interrupted before it had the content
+	if hasKind(err, errs.NotExist) { // an earlier try was interrupted before it had taken the content
 		if err = d.discard(ctx, r.ID); err == nil {
 			taken, err = d.freeze(ctx, r)
 		}
@@ -96,7 +96,7 @@ func (d *driver) take(ctx context.Context, r *record) error {
 	return d.write(ctx, r)
 }
 
-// snapshotOf is a record in the terms of CSI.
+// snapshotOf returns the CSI message about the snapshot of a record.
 func (d *driver) snapshotOf(ctx context.Context, r *record) (*csi.Snapshot, error) {
 	taken, err := d.contentOf(ctx, r.ID)
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *driver) contentOf(ctx context.Context, id string) (i info.Info, err err
 	return i, err
 }
 
-// freeze makes the fork of a snapshot, with its content as a snapshot in it.
+// freeze makes the fork for a snapshot, and takes the snapshot content of the fork.
 func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err error) {
 	if err := d.forkVolume(ctx, r.ID, r.Source, ""); err != nil {
 		return taken, err
@@ -121,9 +121,9 @@ func (d *driver) freeze(ctx context.Context, r *record) (taken info.Info, err er
 	return taken, err
 }
 
-// push sends the content of a snapshot to its remote, under its id.
+// push pushes the snapshot content of the fork to the remote, under the id of the record.
 func (d *driver) push(ctx context.Context, r *record) error {
-	push := service.Push{Remote: d.logins.at(r.Remote, r.Login), Snapshots: []string{content}, As: r.ID}
+	push := service.Push{Remote: d.logins.urlOf(r.Remote, r.Login), Snapshots: []string{content}, As: r.ID}
 	if d.do(ctx, r.ID, push, nil) == nil {
 		return nil
 	}
@@ -131,22 +131,23 @@ func (d *driver) push(ctx context.Context, r *record) error {
 		return err
 	}
 
-	return ofRemote(d.do(ctx, r.ID, push, nil))
+	return withRemoteCode(d.do(ctx, r.ID, push, nil))
 }
 
-// setUp sets a remote up if it is new. It keeps no name, as there is one for each secret.
+// setUp sets a remote up if it is new. It removes the name of the remote again, since there would be one name
+// for each secret.
 func (d *driver) setUp(ctx context.Context, r *record) error {
-	add := service.AddRemote{Name: r.ID, URL: d.logins.at(r.Remote, r.Login)}
+	add := service.AddRemote{Name: r.ID, URL: d.logins.urlOf(r.Remote, r.Login)}
 	if err := d.do(ctx, "", add, nil); err != nil {
-		return ofRemote(err)
+		return withRemoteCode(err)
 	}
 	return d.do(ctx, "", service.RemoveRemote{Name: add.Name}, nil)
 }
 
-// checkRemote refuses a remote that no snapshot could be pushed to: a wrong URL, wrong secrets. One
-// that does not answer may answer later.
+// checkRemote returns an error if no snapshot can be pushed to the remote, because the URL or the secrets are
+// wrong. It accepts a remote that does not answer, since it may answer later.
 func (d *driver) checkRemote(ctx context.Context, r *record) error {
-	url := d.logins.at(r.Remote, r.Login)
+	url := d.logins.urlOf(r.Remote, r.Login)
 	if _, known := d.remotes.Load(url); known || r.Remote == "" {
 		return nil
 	}
@@ -164,9 +165,10 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	return err
 }
 
-// ofRemote gives the error of a remote that does not answer its code.
-func ofRemote(err error) error {
-	if is(err, errs.Failed) {
+// withRemoteCode gives an error of kind Failed, such as that of a remote that does not answer, the code
+// Unavailable.
+func withRemoteCode(err error) error {
+	if hasKind(err, errs.Failed) {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return err
@@ -193,8 +195,8 @@ func (c controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotR
 	}
 
 	if err == nil && r.Remote != "" {
-		remove := service.RemovePushed{Remote: c.d.logins.at(r.Remote, r.Login), Names: []string{id}}
-		err = ofRemote(unless(errs.NotExist, c.d.do(ctx, "", remove, nil)))
+		remove := service.RemovePushed{Remote: c.d.logins.urlOf(r.Remote, r.Login), Names: []string{id}}
+		err = withRemoteCode(ignoreKind(errs.NotExist, c.d.do(ctx, "", remove, nil)))
 	}
 
 	if err == nil {
@@ -218,8 +220,8 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 
 	for _, r := range list {
 		s, serr := c.d.snapshotOf(ctx, r)
-		if is(serr, errs.NotExist) {
-			continue // it was deleted meanwhile
+		if hasKind(serr, errs.NotExist) {
+			continue // it was deleted since the list was read
 		}
 		if serr != nil {
 			return nil, serr

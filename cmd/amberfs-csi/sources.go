@@ -13,15 +13,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A source is what a volume begins with: one of its fields, or main if all are empty.
+// A source is the state from which a volume begins: the state that one of the first three fields names, or
+// the state of main if all are empty.
 type source struct {
 	from     string // a snapshot of main, or REMOTE@SNAPSHOT
 	volume   string
 	snapshot string
-	remote   string // where a snapshot is looked for that is not on this node
+	remote   string // the remote for a snapshot that is not on this node
 }
 
-// name is how a record names the source.
+// name returns the name of the source in records.
 func (s source) name() string {
 	switch {
 	case s.volume != "":
@@ -32,7 +33,8 @@ func (s source) name() string {
 	return s.from
 }
 
-// sourceOf reads a source. What a request names counts before what the class does.
+// sourceOf returns the source of a volume. A source in the request has precedence over the class's parameter
+// from.
 func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, error) {
 	s := source{remote: p[remoteParameter]}
 
@@ -63,12 +65,12 @@ func (s source) through(url string) source {
 	return s
 }
 
-// content is the snapshot of the fork of a snapshot.
+// content is the name of the snapshot in a fork that was made for a CSI snapshot.
 const content = "content"
 
-// fork makes a fork of a source, and returns the size of what is in it.
+// fork makes a fork of a source, and returns the size of its files.
 func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (int64, error) {
-	err := d.anew(ctx, id, func() (err error) {
+	err := d.forkAnew(ctx, id, func() (err error) {
 		switch {
 		case src.volume != "":
 			err = d.forkVolume(ctx, id, src.volume, ttl)
@@ -88,10 +90,11 @@ func (d *driver) fork(ctx context.Context, id string, src source, ttl string) (i
 	return size.Bytes, err
 }
 
-// anew makes a fork. One that a killed driver left without its record is discarded first.
-func (d *driver) anew(ctx context.Context, id string, make func() error) error {
+// forkAnew calls make, which makes the fork id. If the fork exists without a record, because the driver was
+// killed, forkAnew discards it and calls make again.
+func (d *driver) forkAnew(ctx context.Context, id string, make func() error) error {
 	err := make()
-	if !is(err, errs.Exist) {
+	if !hasKind(err, errs.Exist) {
 		return err
 	}
 	if err := d.discard(ctx, id); err != nil {
@@ -101,15 +104,14 @@ func (d *driver) anew(ctx context.Context, id string, make func() error) error {
 	return make()
 }
 
-// forkOf makes a fork that leaves nothing in main when it ends, whoever ends it: what main keeps is
-// not for other tenants.
+// forkOf makes a fork of which main keeps no snapshot when it ends: other tenants could read the snapshot.
 func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
 	err = d.do(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
 	return f, err
 }
 
-// forkVolume forks the present state of a volume. It takes no snapshot in the volume, where the pod
-// could have one of that name, or as many as are allowed.
+// forkVolume forks the present state of a volume. It takes no snapshot in the volume: the pod could have taken
+// one with that name, or as many as its limit allows.
 func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
 	if _, err := d.find(ctx, volumeKind, volume); err != nil {
 		return err
@@ -118,8 +120,8 @@ func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
 	return err
 }
 
-// forkSnapshot forks a snapshot of this node or of the remote. Contents of the latter are fetched
-// when they are read.
+// forkSnapshot forks a snapshot of this node or of the remote. The contents of a snapshot on the remote are
+// fetched when they are read.
 func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl string) error {
 	_, err := d.find(ctx, snapshotKind, src.snapshot)
 	switch {
@@ -132,9 +134,9 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 
 	f, err := d.forkOf(ctx, id, src.remote+"@"+src.snapshot, ttl)
 	if err != nil || f.Snapshot == "" {
-		return ofRemote(err)
+		return withRemoteCode(err)
 	}
 
-	// The fork needs no name in main for what it began with.
-	return unless(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
+	// The fork does not need the name in main of the snapshot that it began from.
+	return ignoreKind(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
 }

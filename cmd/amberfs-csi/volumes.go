@@ -22,13 +22,13 @@ import (
 // Parameters of a StorageClass.
 const (
 	fromParameter   = "from"   // the snapshot of main, or REMOTE@SNAPSHOT, that a volume begins with
-	remoteParameter = "remote" // the URL that snapshots are pushed to, and are looked for at
+	remoteParameter = "remote" // the URL to which snapshots are pushed, and from which snapshots of other nodes are read
 	policyParameter = "policy" // a JSON merge patch for the policy of the volume
 	ownerParameter  = "owner"  // UID or UID:GID, of the volume's root: who may restore it
 	ttlParameter    = "ttl"    // the volume ends after this time, and nothing of it is kept
 )
 
-// parameters returns the known ones. Those of Kubernetes itself are passed over.
+// parameters returns the known parameters. It ignores the parameters of Kubernetes itself, and refuses others.
 func parameters(all map[string]string, known ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for k, v := range all {
@@ -43,7 +43,7 @@ func parameters(all map[string]string, known ...string) (map[string]string, erro
 	return out, nil
 }
 
-// checkCapabilities refuses what a directory of one node cannot be.
+// checkCapabilities returns an error for capabilities that a directory on one node does not have.
 func checkCapabilities(list []*csi.VolumeCapability) error {
 	for _, c := range list {
 		switch c.GetAccessMode().GetMode() {
@@ -75,7 +75,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	if err != nil {
 		return nil, err
 	}
-	if !c.d.here(req.GetAccessibilityRequirements().GetRequisite()) {
+	if !c.d.accessibleFrom(req.GetAccessibilityRequirements().GetRequisite()) {
 		return nil, status.Errorf(codes.ResourceExhausted, "this driver makes volumes on the node %s only", c.d.node)
 	}
 
@@ -92,9 +92,9 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	}
 
 	r.Source = src.name()
-	switch there, err := c.d.find(ctx, volumeKind, r.ID); {
+	switch existing, err := c.d.find(ctx, volumeKind, r.ID); {
 	case err == nil:
-		r, err = there, matches(there, r, req.GetCapacityRange())
+		r, err = existing, checkMatch(existing, r, req.GetCapacityRange())
 		if err == nil {
 			err = c.d.logins.renew(r, req.GetSecrets())
 		}
@@ -118,17 +118,17 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	return &csi.CreateVolumeResponse{Volume: v}, nil
 }
 
-// matches refuses a volume that has the name and is another.
-func matches(there, r *record, within *csi.CapacityRange) error {
+// checkMatch returns an error if the existing volume with the name of r is not the volume that is asked for.
+func checkMatch(existing, r *record, within *csi.CapacityRange) error {
 	limit := within.GetLimitBytes()
-	if there.Source != r.Source || there.Remote != r.Remote || there.Bytes < within.GetRequiredBytes() || limit > 0 && there.Bytes > limit {
+	if existing.Source != r.Source || existing.Remote != r.Remote || existing.Bytes < within.GetRequiredBytes() || limit > 0 && existing.Bytes > limit {
 		return status.Errorf(codes.AlreadyExists, "the volume %s has the name, with %d bytes, the source %q and the remote %q",
-			there.ID, there.Bytes, there.Source, there.Remote)
+			existing.ID, existing.Bytes, existing.Source, existing.Remote)
 	}
 	return nil
 }
 
-// make makes the fork of a volume, and its record.
+// make makes the fork of a volume, and writes its record.
 func (d *driver) make(ctx context.Context, r *record, src source, within *csi.CapacityRange, p map[string]string) error {
 	if err := d.inherit(ctx, r, src); err != nil {
 		return err
@@ -137,12 +137,12 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 		return err
 	}
 
-	size, err := d.fork(ctx, r.ID, src.through(d.logins.at(r.Remote, r.Login)), p[ttlParameter])
+	size, err := d.fork(ctx, r.ID, src.through(d.logins.urlOf(r.Remote, r.Login)), p[ttlParameter])
 	if err != nil {
 		return err
 	}
 	if r.Bytes, err = d.capacity(ctx, within, size); err == nil && p[ownerParameter] != "" {
-		err = d.own(ctx, r.ID, p[ownerParameter])
+		err = d.setOwner(ctx, r.ID, p[ownerParameter])
 	}
 	if err == nil && p[policyParameter] != "" {
 		err = d.do(ctx, r.ID, service.SetPolicy{Patch: json.RawMessage(p[policyParameter])}, nil)
@@ -154,13 +154,13 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 		err = d.write(ctx, r)
 	}
 	if err != nil {
-		_ = d.discard(ctx, r.ID) // else the next try does
+		_ = d.discard(ctx, r.ID) // after an error, the next try discards it
 	}
 
 	return err
 }
 
-// ownerOf reads an owner; -1 is one that stays.
+// ownerOf parses an owner. -1 means that the owner or group is not changed.
 func ownerOf(text string) (uid, gid int, err error) {
 	if text == "" {
 		return -1, -1, nil
@@ -178,9 +178,9 @@ func ownerOf(text string) (uid, gid int, err error) {
 	return int(u), int(g), nil
 }
 
-// own gives the root of a volume its owner, who alone may restore the volume. A fsGroup changes the
-// group later, and leaves the owner.
-func (d *driver) own(ctx context.Context, id, owner string) error {
+// setOwner sets the owner of the root of a volume, who alone may restore the volume. A fsGroup later changes the
+// group only.
+func (d *driver) setOwner(ctx context.Context, id, owner string) error {
 	uid, gid, err := ownerOf(owner)
 	if err != nil {
 		return err
@@ -197,12 +197,12 @@ func (d *driver) own(ctx context.Context, id, owner string) error {
 	return nil
 }
 
-// limit sets the capacity of the volume as its limit.
+// limit makes the capacity of a volume the limit of its fork.
 func (d *driver) limit(ctx context.Context, r *record) error {
 	return d.do(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
 }
 
-// checkPolicy refuses what is no policy before anything is made with it.
+// checkPolicy returns an error if patch is not a policy. It is called before the volume is made.
 func checkPolicy(patch string) error {
 	if patch == "" {
 		return nil
@@ -211,7 +211,7 @@ func checkPolicy(patch string) error {
 	return err
 }
 
-// forkLimit is how many bytes of its own the store allows a fork; 0 is any number.
+// forkLimit returns the number of unshared bytes that the policy of main allows a fork; 0 is no limit.
 func (d *driver) forkLimit(ctx context.Context) (int64, error) {
 	var p policy.Policy
 	err := d.do(ctx, "", service.Policy{}, &p)
@@ -225,7 +225,7 @@ func (c controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeReque
 	return &csi.DeleteVolumeResponse{}, c.d.deleteVolume(ctx, volumeKind, req.GetVolumeId())
 }
 
-// deleteVolume deletes a volume of a kind, if there is one. One that is published stays.
+// deleteVolume deletes a volume of a kind, if it exists. It fails if the volume is published.
 func (d *driver) deleteVolume(ctx context.Context, kind, id string) error {
 	unlock, err := d.lock(id)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// daemon is the daemon of a store.
+// A daemon calls operations of the daemon of a store.
 type daemon struct{ store string }
 
-// do asks for an operation in a fork, or in main if the fork is "".
+// do calls an operation in a fork, or in main if fork is "".
 func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 	c, err := client.Open(ctx, client.Target{Store: d.store, Workspace: fork, Command: "containerd-amberfs"})
 	if err != nil {
@@ -25,22 +25,22 @@ func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 	defer c.Close()
 
 	err = c.Do(ctx, args, client.Exchange{}, result)
-	if is(err, errs.Busy) {
+	if hasKind(err, errs.Busy) {
 		return fmt.Errorf("%w: %w", errdefs.ErrFailedPrecondition, err)
 	}
-	if is(err, errs.NoSpace) || is(err, errs.Quota) {
+	if hasKind(err, errs.NoSpace) || hasKind(err, errs.Quota) {
 		return fmt.Errorf("%w: %w", errdefs.ErrResourceExhausted, err)
 	}
 
 	return err
 }
 
-func is(err error, kind errs.Kind) bool { return err != nil && errs.ScriptKind(err) == kind }
+func hasKind(err error, kind errs.Kind) bool { return err != nil && errs.ScriptKind(err) == kind }
 
-// empty is the snapshot of main that layers without a parent begin with.
+// empty is the name of the snapshot of main from which layers without a parent begin.
 const empty = "containerd-empty"
 
-// prepare takes the empty snapshot.
+// prepare takes the snapshot with the name empty, unless it exists.
 func (d daemon) prepare(ctx context.Context) error {
 	var size service.Sized
 	if err := d.do(ctx, "", service.Size{}, &size); err != nil {
@@ -51,17 +51,17 @@ func (d daemon) prepare(ctx context.Context) error {
 	}
 
 	err := d.do(ctx, "", snapshot.CaptureOptions{Name: empty, Pinned: true}, nil)
-	if is(err, errs.Exist) {
+	if hasKind(err, errs.Exist) {
 		return nil
 	}
 
 	return err
 }
 
-// fork makes a fork. One that is there is what an interrupted request left, and is made again.
+// fork makes a fork. If the fork exists, an interrupted request has made it; it is discarded and made again.
 func (d daemon) fork(ctx context.Context, name, from string) error {
 	err := d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
-	if !is(err, errs.Exist) {
+	if !hasKind(err, errs.Exist) {
 		return err
 	}
 	if err := d.discard(ctx, name); err != nil {
@@ -73,17 +73,17 @@ func (d daemon) fork(ctx context.Context, name, from string) error {
 
 func (d daemon) discard(ctx context.Context, name string) error {
 	err := d.do(ctx, "", service.DeleteFork{Name: name, Discard: true, Forget: true}, nil)
-	if is(err, errs.NotExist) {
+	if hasKind(err, errs.NotExist) {
 		return nil
 	}
 	return err
 }
 
-// capture takes a snapshot of a fork. One of that name is of an interrupted request, or of a program
-// in the container, and is replaced.
+// capture takes a snapshot of a fork. It replaces a snapshot with the same name, which an interrupted request or
+// a program in the container took.
 func (d daemon) capture(ctx context.Context, fork, name string) error {
 	err := d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
-	if !is(err, errs.Exist) {
+	if !hasKind(err, errs.Exist) {
 		return err
 	}
 
@@ -98,8 +98,8 @@ func (d daemon) capture(ctx context.Context, fork, name string) error {
 	return d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 }
 
-// added returns how much larger a fork is than what it began with.
-func (d daemon) added(ctx context.Context, fork string) (files, bytes int64, err error) {
+// growth returns how many more files and bytes a fork has than its base.
+func (d daemon) growth(ctx context.Context, fork string) (files, bytes int64, err error) {
 	var now, base service.Sized
 	if err := d.do(ctx, fork, service.Size{}, &now); err != nil {
 		return 0, 0, err

@@ -74,7 +74,7 @@ func run(ctx context.Context, store, root, socket string) error {
 		return err
 	}
 
-	// A socket that a killed process left is replaced.
+	// Replace the socket of a process that was killed.
 	if st, err := os.Lstat(socket); err == nil && st.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

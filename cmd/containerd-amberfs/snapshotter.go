@@ -15,8 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// A snapshotter keeps names, parents and labels where containerd's own do, and the files of each
-// snapshot in a fork. A committed one also has a snapshot of the fork, which its children begin with.
+// A snapshotter stores the names, parents and labels of snapshots in the MetaStore, like containerd's own
+// snapshotters, and the files of each snapshot in a fork. Each fork of a committed snapshot has the snapshot
+// layer, from which the children begin.
 type snapshotter struct {
 	daemon
 	meta *storage.MetaStore
@@ -27,7 +28,7 @@ var (
 	_ snapshots.Cleaner     = (*snapshotter)(nil)
 )
 
-// layer is the snapshot of a committed fork.
+// layer is the name of the snapshot in the fork of a committed snapshot.
 const layer = "layer"
 
 const forkPrefix = "sn-"
@@ -72,7 +73,8 @@ func (s *snapshotter) Walk(ctx context.Context, fn snapshots.WalkFunc, filters .
 	})
 }
 
-// Usage is what was stored at the commit. For others it is what was added since.
+// Usage returns the usage of a committed snapshot that Commit stored. For an active snapshot it returns the
+// growth of the fork.
 func (s *snapshotter) Usage(ctx context.Context, key string) (usage snapshots.Usage, err error) {
 	var id string
 	var info snapshots.Info
@@ -81,7 +83,7 @@ func (s *snapshotter) Usage(ctx context.Context, key string) (usage snapshots.Us
 		return err
 	})
 	if err == nil && info.Kind == snapshots.KindActive {
-		usage.Inodes, usage.Size, err = s.added(ctx, forkOf(id))
+		usage.Inodes, usage.Size, err = s.growth(ctx, forkOf(id))
 	}
 
 	return usage, err
@@ -95,7 +97,7 @@ func (s *snapshotter) View(ctx context.Context, key, parent string, opts ...snap
 	return s.create(ctx, snapshots.KindView, key, parent, opts)
 }
 
-// create makes the fork of a snapshot before the metadata say that it is there.
+// create makes the fork of a snapshot before the metadata of the snapshot are committed.
 func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, parent string, opts []snapshots.Opt) (mounts []mount.Mount, err error) {
 	err = s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
 		sn, err := storage.CreateSnapshot(ctx, kind, key, parent, opts...)
@@ -103,7 +105,7 @@ func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, pare
 			return err
 		}
 
-		if own(sn) {
+		if hasFork(sn) {
 			from := empty
 			if len(sn.ParentIDs) > 0 {
 				from = forkOf(sn.ParentIDs[0]) + "/" + layer
@@ -119,8 +121,11 @@ func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, pare
 	return mounts, err
 }
 
-// own reports whether a snapshot has a fork. A view shows the one of its parent, if it has one.
-func own(sn storage.Snapshot) bool { return sn.Kind == snapshots.KindActive || len(sn.ParentIDs) == 0 }
+// hasFork reports whether a snapshot has a fork of its own. A view with a parent has none: it shows the fork of
+// its parent.
+func hasFork(sn storage.Snapshot) bool {
+	return sn.Kind == snapshots.KindActive || len(sn.ParentIDs) == 0
+}
 
 func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.Mount, error) {
 	at, err := s.mountpoint(ctx)
@@ -132,7 +137,7 @@ func (s *snapshotter) mounts(ctx context.Context, sn storage.Snapshot) ([]mount.
 	if sn.Kind == snapshots.KindView {
 		access = "ro"
 	}
-	if !own(sn) {
+	if !hasFork(sn) {
 		id = sn.ParentIDs[0]
 	}
 
@@ -162,7 +167,7 @@ func (s *snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 		}
 
 		var usage snapshots.Usage
-		if usage.Inodes, usage.Size, err = s.added(ctx, forkOf(id)); err != nil {
+		if usage.Inodes, usage.Size, err = s.growth(ctx, forkOf(id)); err != nil {
 			return err
 		}
 		if _, err := storage.CommitActive(ctx, key, name, usage, opts...); err != nil {
@@ -190,7 +195,7 @@ func (s *snapshotter) Remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// Cleanup deletes the forks of snapshots that are gone. A transaction that writes keeps new ones away.
+// Cleanup deletes the forks of removed snapshots. In its write transaction no new snapshots are made.
 func (s *snapshotter) Cleanup(ctx context.Context) error {
 	return s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
 		known, err := storage.IDMap(ctx)
@@ -205,7 +210,7 @@ func (s *snapshotter) Cleanup(ctx context.Context) error {
 
 		for _, name := range names {
 			id, ours := strings.CutPrefix(name, forkPrefix)
-			if _, there := known[id]; ours && !there {
+			if _, exists := known[id]; ours && !exists {
 				if err := s.discard(ctx, name); err != nil {
 					log.G(ctx).WithError(err).Warnf("the fork %s stays until the next garbage collection", name)
 				}

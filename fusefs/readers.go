@@ -131,7 +131,7 @@ type reader struct {
 	waiting struct {  // immediate reads in a row, and how often the client changed
 		reads, clients int
 	}
-	client uint32 // the process id of the client of the last request
+	client uint32 // the id of the client thread of the last request
 }
 
 // loop reads and answers requests until the other readers are enough, or the workspace is unmounted.

@@ -165,7 +165,7 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	return err
 }
 
-// withRemoteCode gives an error of kind Failed, such as that of a remote that does not answer, the code
+// withRemoteCode gives an error of kind Failed, such as the error of a remote that does not answer, the code
 // Unavailable.
 func withRemoteCode(err error) error {
 	if hasKind(err, errs.Failed) {

@@ -38,7 +38,7 @@ func TestForms(t *testing.T) {
 		"cline, its command line": {
 			`{"taskId":"t","hookName":"tool_result","workspaceRoots":["/w"],"postToolUse":{"toolName":"run_commands","parameters":{"commands":"[\"ls\"]"},"success":true}}`,
 			Input{Session: "t", Cwd: "/w", Event: "tool_result", Tool: "run_commands", Command: `["ls"]`},
-			`{"cancel":false,"contextModification":"text"}`,
+			`"text"`,
 		},
 		"cline, a prompt": {
 			`{"taskId":"t","hookName":"UserPromptSubmit","workspaceRoots":["/w"],"userPromptSubmit":{"prompt":"do it","attachments":[]}}`,

@@ -103,7 +103,7 @@ func (h *histories) history(counts map[string]int) {
 			ok = h.bring("apply", h.rig.dir, ours, theirs)
 			if !h.t.Failed() && h.rnd.IntN(4) != 0 {
 				ours, theirs = h.capture(h.rig.dir, ""), h.capture(h.rig.run, "")
-				ok = h.bring("refresh", h.rig.run, theirs, ours)
+				ok = h.bring("refresh", h.rig.run, theirs, ours) && ok
 			}
 		}
 		refused = refused || !ok

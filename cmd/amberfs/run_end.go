@@ -110,7 +110,7 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 
 // noteOutside notes that the directory itself was changed during the run.
 func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
-	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{}) // a conflict counts too
+	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{Hidden: k.hidden}) // a conflict counts too
 	if n := done.Changed + len(done.Conflicts); n > 0 {
 		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
 	}

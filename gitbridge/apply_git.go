@@ -30,7 +30,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 		merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
 	}}
 	if r.git == nil {
-		r.git = gitRunner
+		r.git = run
 	}
 
 	r.resolve, r.has, r.receive, r.finish = r.resolution, r.hasFile, r.receiverAt, r.planFiles

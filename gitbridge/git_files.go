@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +42,9 @@ func (f treeFiles) Read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is too large", path.Join(f.at, name))
 	}
 
-	return io.ReadAll(n.Content.Reader(f.src.Files))
+	b := make([]byte, n.Size())
+	_, err = io.ReadFull(n.Content.Reader(f.src.Files), b)
+	return b, err
 }
 
 func (f treeFiles) List(name string) (out []gitdir.Name, err error) {
@@ -192,9 +193,4 @@ func worktreeOf(f treeFiles) (at string, ok bool) {
 
 	at = path.Join(f.at, to)
 	return at, at != ".." && !strings.HasPrefix(at, "../")
-}
-
-// gitRunner calls git for gitdir.
-func gitRunner(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
-	return run(ctx, dir, env, stdin, args...)
 }

@@ -93,7 +93,7 @@ func indexNow(p *Plan, now []byte) (bool, error) {
 		return true, nil
 	}
 	entries, err := parseIndex(now, p.ours.idLen)
-	return err == nil && slices.EqualFunc(entries, p.ours.entries, IndexEntry.same), nil
+	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same), nil
 }
 
 func sortedNames(files map[string][]byte) (out []string) {

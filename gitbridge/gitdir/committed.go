@@ -18,25 +18,22 @@ func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).l
 // have the path as their HEAD has it, which does not come, or a sparse checkout left it out that does
 // not come. nil is for no file.
 func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, error) {
-	return p.index.committed(ctx)
-}
-
-func (p *indexPlan) committed(ctx context.Context) (func(at string, f *File) bool, error) {
-	if err := p.readSplit(ctx); err != nil {
+	i := &p.index
+	if err := i.readSplit(ctx); err != nil {
 		return nil, err
 	}
 
-	staged, err := p.staged(ctx, p.theirs, p.heads.theirs)
+	staged, err := i.staged(ctx, p.theirs, i.heads.theirs)
 	if err != nil {
 		return nil, err
 	}
 
-	apart, err := p.git.diffTree(ctx, p.heads.theirs, p.heads.to)
+	apart, err := p.git.diffTree(ctx, i.heads.theirs, i.heads.to)
 	if err != nil {
 		return nil, err
 	}
 
-	sparse := p.takesSparse()
+	sparse := i.takesSparse()
 	return func(at string, f *File) bool {
 		e := p.theirs.entry(at)
 		if e != nil && e.Skip && f == nil {

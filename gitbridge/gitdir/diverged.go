@@ -71,7 +71,7 @@ func (p *Plan) moved(ctx context.Context) (paths, error) {
 		}
 	}
 
-	for _, e := range slices.Concat(p.ours.entries, p.theirs.entries) {
+	for _, e := range slices.Concat(p.ours.entries(), p.theirs.entries()) {
 		if e.Skip {
 			delete(before, e.Path)
 		}

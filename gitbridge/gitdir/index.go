@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // An IndexEntry is one path of an index: its object, and the file that git saw when it was added.
@@ -42,32 +43,34 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
-		return nil, fmt.Errorf("%w: it is damaged", errIndex)
+	r, err := newIndexReader(b, idLen)
+	if err != nil {
+		return nil, err
 	}
 
-	version, count := binary.BigEndian.Uint32(b[4:]), int(binary.BigEndian.Uint32(b[8:]))
-	if version < 2 || version > 4 {
-		return nil, fmt.Errorf("%w: version %d", errIndex, version)
-	}
+	out := make([]IndexEntry, 0, min(r.count, len(b)/(idAt+idLen)))
+	ids := make([]byte, 0, 2*idLen*cap(out))
 
-	rest, before := b[12:], ""
-	var out []IndexEntry
-
-	for range count {
-		e, n, err := parseEntry(rest, idLen, version, before)
+	for range r.count {
+		at, before := r.at, r.path
+		e, err := r.next()
 		if err != nil {
 			return nil, err
 		}
 		if e.Path < before {
 			return nil, fmt.Errorf("%w: it is not in order", errIndex)
 		}
-		if rest, before = rest[n:], e.Path; !e.intent {
-			out = append(out, e)
+		if !e.intent {
+			out, ids = append(out, e), hex.AppendEncode(ids, b[at+idAt:][:idLen])
 		}
 	}
 
-	for len(rest) > idLen+8 {
+	text := string(ids)
+	for i := range out {
+		out[i].ID, text = text[:2*idLen], text[2*idLen:]
+	}
+
+	for rest := b[r.at:]; len(rest) > idLen+8; {
 		size := int(binary.BigEndian.Uint32(rest[4:]))
 		if name := string(rest[:4]); name == "link" || name == "sdir" {
 			return nil, fmt.Errorf("%w: it has the extension %s", errIndex, name)
@@ -81,6 +84,30 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	return out, nil
 }
 
+// parse reads the entries of the index, if they were not. A file that may have changed after it was added, without
+// another time, has none: git compares the contents of such files, too.
+func (s *state) parse() error {
+	if s.parsed {
+		return s.badIndex
+	}
+
+	s.parsed = true
+	s.list, s.badIndex = parseIndex(s.index, s.idLen)
+	for i := range s.list {
+		if e := &s.list[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git clears the size of such a file
+			e.Mtime = 0
+		}
+	}
+
+	return s.badIndex
+}
+
+// entries are those of the index, none of one that is not understood.
+func (s *state) entries() []IndexEntry {
+	_ = s.parse()
+	return s.list
+}
+
 // smudged returns an index without the sizes of those files that were changed in the second in which
 // the index was written, or later. git compares the contents of such files, as they may have changed
 // again without another time or size; it knows them by the time of the index, which a new index has not.
@@ -88,20 +115,21 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 func smudged(index []byte, idLen int, written int64) (out []byte, all []string) {
 	const size = 36 // where an entry has it
 	out = bytes.Clone(index)
-	version, count := binary.BigEndian.Uint32(index[4:]), int(binary.BigEndian.Uint32(index[8:]))
-	at, before := 12, ""
+	r, err := newIndexReader(index, idLen)
+	if err != nil {
+		return out, nil // git says what is wrong
+	}
 
-	for range count {
-		e, n, err := parseEntry(index[at:], idLen, version, before)
+	for range r.count {
+		at := r.at
+		e, err := r.next()
 		if err != nil {
-			return out, nil // git says what is wrong
+			return out, nil
 		}
 		if e.Mtime/1e9 >= written/1e9 {
 			all = append(all, e.Path)
 			binary.BigEndian.PutUint32(out[at+size:], 0)
 		}
-
-		at, before = at+n, e.Path
 	}
 
 	if end := len(out) - idLen; !bytes.Equal(out[end:], make([]byte, idLen)) { // index.skipHash leaves zeros
@@ -122,64 +150,93 @@ const (
 	flagExtended = 1 << 14
 	flagSkip     = 1 << 14 // of the extended ones
 	flagIntent   = 1 << 13
-	nameMask     = 1<<12 - 1
 )
 
-// parseEntry reads one entry and returns how many bytes it takes.
-func parseEntry(b []byte, idLen int, version uint32, before string) (e IndexEntry, n int, err error) {
-	fixed := 40 + idLen + 2
+// An indexReader reads the entries of an index one after the other.
+type indexReader struct {
+	text    string // the index, which has the paths
+	count   int    // of all entries
+	at      int    // where the next entry begins
+	path    string // of the last entry
+	idLen   int
+	version uint32
+}
+
+const idAt = 40 // where an entry has its id
+
+func newIndexReader(b []byte, idLen int) (*indexReader, error) {
+	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
+		return nil, fmt.Errorf("%w: it is damaged", errIndex)
+	}
+	version := binary.BigEndian.Uint32(b[4:])
+	if version < 2 || version > 4 {
+		return nil, fmt.Errorf("%w: version %d", errIndex, version)
+	}
+	return &indexReader{text: string(b), count: int(binary.BigEndian.Uint32(b[8:])), at: 12, idLen: idLen, version: version}, nil
+}
+
+// next reads one entry, without its id.
+func (r *indexReader) next() (e IndexEntry, err error) {
+	b := r.text[r.at:]
+	fixed := idAt + r.idLen + 2
 	if len(b) < fixed+2 {
-		return e, 0, fmt.Errorf("%w: it is cut off", errIndex)
+		return e, fmt.Errorf("%w: it is cut off", errIndex)
 	}
 
-	u32 := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
+	u16 := func(i int) uint32 { return uint32(b[i])<<8 | uint32(b[i+1]) }
+	u32 := func(i int) uint32 { return u16(4*i)<<16 | u16(4*i+2) }
 	e.Ctime, e.Mtime = int64(u32(0))*1e9+int64(u32(1)), int64(u32(2))*1e9+int64(u32(3))
 	e.Ino, e.Mode, e.Size = u32(5), u32(6), u32(9)
-	e.ID = hex.EncodeToString(b[40 : 40+idLen])
-	flags := binary.BigEndian.Uint16(b[40+idLen:])
+	flags := u16(idAt + r.idLen)
 	e.Stage = int(flags >> 12 & 3)
 	if flags&flagExtended != 0 {
-		extended := binary.BigEndian.Uint16(b[fixed:])
+		extended := u16(fixed)
 		e.Skip, e.intent = extended&flagSkip != 0, extended&flagIntent != 0
 		fixed += 2
 	}
 
-	name := b[fixed:]
+	before, name := "", b[fixed:]
+	if r.version == 4 {
+		if before, name, err = r.prefix(name); err != nil {
+			return e, err
+		}
+	}
 
-	if version == 4 {
-		strip, k := 0, 0
+	name, rest, ok := strings.Cut(name, "\x00")
+	if !ok {
+		return e, fmt.Errorf("%w: it is damaged", errIndex)
+	}
 
-		for ok := true; ok; k++ { // as an offset in a pack
-			if k >= len(name) || k > 4 {
-				return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
-			}
-			if k > 0 {
-				strip = (strip + 1) << 7
-			}
+	end := len(b) - len(rest)
+	if r.version < 4 {
+		if end = (end + 7) &^ 7; end > len(b) { // there are up to seven more NULs
+			return e, fmt.Errorf("%w: it is cut off", errIndex)
+		}
+	}
 
-			strip |= int(name[k] & 0x7f)
-			ok = name[k]&0x80 != 0
+	r.at += end
+	e.Path = before + name
+	r.path = e.Path
+	return e, nil
+}
+
+// prefix returns what the path of an entry has in common with the path before, and the rest of the entry.
+func (r *indexReader) prefix(b string) (before, rest string, err error) {
+	strip := 0
+
+	for k := range b[:min(len(b), 5)] { // as an offset in a pack
+		if k > 0 {
+			strip = (strip + 1) << 7
 		}
 
-		end := bytes.IndexByte(name[k:], 0)
-		if end < 0 || strip > len(before) {
-			return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
+		strip |= int(b[k] & 0x7f)
+		if b[k]&0x80 == 0 {
+			if strip > len(r.path) {
+				break
+			}
+			return r.path[:len(r.path)-strip], b[k+1:], nil
 		}
-
-		e.Path = before[:len(before)-strip] + string(name[k:k+end])
-		return e, fixed + k + end + 1, nil
 	}
 
-	end := bytes.IndexByte(name, 0)
-	if end < 0 {
-		return e, 0, fmt.Errorf("%w: it is damaged", errIndex)
-	}
-
-	e.Path = string(name[:end])
-	n = (fixed + end + 8) &^ 7
-	if n > len(b) {
-		return e, 0, fmt.Errorf("%w: it is cut off", errIndex)
-	}
-
-	return e, n, nil
+	return "", "", fmt.Errorf("%w: it is damaged", errIndex)
 }

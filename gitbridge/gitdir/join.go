@@ -199,7 +199,7 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 	}
 
 	var names strings.Builder
-	for _, e := range p.ours.entries {
+	for _, e := range p.ours.entries() {
 		if path.Base(e.Path) == ".gitattributes" {
 			names.WriteString(e.Path + "\x00")
 		}

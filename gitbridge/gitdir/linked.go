@@ -29,7 +29,7 @@ func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	if t.indexMtime, err = f.Mtime(path.Join(dir, "index")); err != nil {
 		return nil, err
 	}
-	if err := collect(f, dir, 0, t.files); err != nil {
+	if err := collect(f, dir, t.files); err != nil {
 		return nil, err
 	}
 

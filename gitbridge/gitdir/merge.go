@@ -48,9 +48,8 @@ type Plan struct {
 	// branch, and Off of those that no branch has afterwards.
 	Lines, Commits, Off []string
 	// Parted: some changes of files are those of commits that HEAD does not get, or of a sparse
-	// checkout, see Committed. Parked is the branch that has the commits.
+	// checkout, see Committed.
 	Parted   bool
-	Parked   string
 	Diverged []*Diverged
 	// Stay are the linked working trees that one side has removed, and that stay as each side has them.
 	Stay []string
@@ -175,9 +174,8 @@ func (p *Plan) complete(ctx context.Context) error {
 // leftBase reports whether the log of their HEAD has the commit of the base: theirs is the repository of
 // the base, whose first commit was made anew.
 func (m *Merge) leftBase(base *state) bool {
-	log, err := m.Theirs.Read("logs/HEAD")
 	head := base.resolve(base.head)
-	return err == nil && head != "" && bytes.Contains(log, []byte(head))
+	return head != "" && bytes.Contains(readAny(m.Theirs, "logs/HEAD"), []byte(head))
 }
 
 // decide decides about refs, HEAD, work in progress and the index.

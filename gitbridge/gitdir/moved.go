@@ -25,7 +25,7 @@ func Moved(base, now Files) ([]string, error) {
 	if n.head != b.head {
 		said = append(said, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))
 	}
-	if changed := len(slices.CompactFunc(differ(b.entries, n.entries), func(e, o IndexEntry) bool { return e.Path == o.Path })); changed > 0 {
+	if changed := len(slices.CompactFunc(differ(b.entries(), n.entries()), func(e, o IndexEntry) bool { return e.Path == o.Path })); changed > 0 {
 		said = append(said, plural(changed, "path")+" staged, unstaged or committed")
 	}
 

@@ -124,8 +124,7 @@ func (p *refPlan) beside(ctx context.Context, ref, value string) string {
 // moved reports whether their side moved a branch away from a commit itself, such as by a reset
 // or a rebase. Otherwise a branch without that commit never had it.
 func (p *refPlan) moved(name, from string) bool {
-	log, err := p.m.Theirs.Read("logs/" + name)
-	return err == nil && bytes.Contains(log, []byte(from)) && !p.keptBeside(from)
+	return bytes.Contains(readAny(p.m.Theirs, "logs/"+name), []byte(from)) && !p.keptBeside(from)
 }
 
 // keptBeside reports whether their side has a commit on a branch that an earlier merge made.
@@ -242,15 +241,8 @@ func (p *refPlan) parkAll(ctx context.Context) {
 
 // stash takes the stash with its log if the receiving side has the one of the base.
 func (p *refPlan) stash(ctx context.Context, work *workPlan) {
-	log := func(f Files) (b []byte) {
-		if f != nil {
-			b, _ = f.Read("logs/" + stash) // else there is none
-		}
-		return b
-	}
-
 	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
-	base, ours, theirs := log(p.m.Base), log(p.m.Ours), log(p.m.Theirs)
+	base, ours, theirs := readAny(p.m.Base, "logs/"+stash), readAny(p.m.Ours, "logs/"+stash), readAny(p.m.Theirs, "logs/"+stash)
 	if b == t && bytes.Equal(base, theirs) || o == t {
 		return
 	}

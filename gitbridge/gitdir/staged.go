@@ -44,7 +44,7 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	}
 
 	if o.sameIndex(b) && p.heads.was == p.heads.base && p.heads.to == p.heads.theirs && p.hasNoOther() {
-		p.delta = differ(o.entries, t.entries)
+		p.delta = differ(o.entries(), t.entries())
 		return nil
 	}
 
@@ -66,7 +66,7 @@ func (p *indexPlan) decide(ctx context.Context) error {
 	}
 
 	sparse := p.takesSparse()
-	for _, e := range t.entries {
+	for _, e := range t.entries() {
 		if now := o.entry(e.Path); sparse && now != nil && now.Skip != e.Skip {
 			if _, decided := wanted[e.Path]; !decided {
 				wanted[e.Path] = now
@@ -181,19 +181,20 @@ func (s *state) blocked(at string, wanted paths) bool {
 		}
 	}
 
-	i, _ := slices.BinarySearchFunc(s.entries, at+"/", IndexEntry.compare)
-	return i < len(s.entries) && strings.HasPrefix(s.entries[i].Path, at+"/")
+	all := s.entries()
+	i, _ := slices.BinarySearchFunc(all, at+"/", IndexEntry.compare)
+	return i < len(all) && strings.HasPrefix(all[i].Path, at+"/")
 }
 
 func (e IndexEntry) compare(at string) int { return strings.Compare(e.Path, at) }
 
 // entry returns the entry of a path in the index, nil for none.
 func (s *state) entry(at string) *IndexEntry {
-	i, ok := slices.BinarySearchFunc(s.entries, at, IndexEntry.compare)
+	i, ok := slices.BinarySearchFunc(s.entries(), at, IndexEntry.compare)
 	if !ok {
 		return nil
 	}
-	return &s.entries[i]
+	return &s.list[i]
 }
 
 // differ returns the entries that make one index another one: all of each path that differs, or one that
@@ -234,7 +235,7 @@ func stages(entries *[]IndexEntry, at string) []IndexEntry {
 // readSplit reads the indexes that are split.
 func (p *indexPlan) readSplit(ctx context.Context) error {
 	for _, s := range []*state{p.ours, p.theirs, p.base} {
-		if s.badIndex == nil {
+		if s.parse() == nil {
 			continue
 		}
 		if err := p.unsplit(ctx, s); err != nil {
@@ -268,12 +269,12 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 		return err
 	}
 
-	if s.index, err = os.ReadFile(at); err == nil {
-		s.parse()
-		err = s.badIndex
+	s.index, err = os.ReadFile(at)
+	if s.parsed = false; err != nil {
+		return err
 	}
 
-	return err
+	return s.parse()
 }
 
 // indexFile writes an index where git can read it.
@@ -305,7 +306,7 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 		}
 	}
 
-	for _, e := range s.entries {
+	for _, e := range s.entries() {
 		if e.Stage > 0 {
 			all[e.Path] = &IndexEntry{Path: e.Path, Stage: e.Stage}
 		}

@@ -127,10 +127,11 @@ type state struct {
 	head       string
 	refs       map[string]string
 	index      []byte
-	wasIndex   []byte // as it was read, if index was made of it
-	indexMtime int64  // of the file of the index, in nanoseconds
-	entries    []IndexEntry
-	badIndex   error             // why entries could not be read
+	wasIndex   []byte            // as it was read, if index was made of it
+	indexMtime int64             // of the file of the index, in nanoseconds
+	parsed     bool              // list and badIndex are those of index
+	list       []IndexEntry      // see entries
+	badIndex   error             // why they could not be read
 	unfinished map[string][]byte // work in progress, with its refs
 	sparse     []byte
 	shallow    []byte
@@ -162,7 +163,7 @@ func read(f Files) (*state, error) {
 		}
 	}
 
-	if err := s.loose(f, "refs", 0); err != nil {
+	if err := s.loose(f); err != nil {
 		return nil, err
 	}
 	if s.indexMtime, err = f.Mtime("index"); err != nil { // before it is read: it is not newer than what is read
@@ -176,15 +177,14 @@ func read(f Files) (*state, error) {
 	}
 
 	s.wasIndex = s.index
-	s.parse()
 	for _, name := range unfinishedNames {
-		if err := collect(f, name, 0, s.unfinished); err != nil {
+		if err := collect(f, name, s.unfinished); err != nil {
 			return nil, err
 		}
 	}
 
 	for _, name := range wholeNames {
-		if err := collect(f, name, 0, s.whole); err != nil {
+		if err := collect(f, name, s.whole); err != nil {
 			return nil, err
 		}
 	}
@@ -201,17 +201,6 @@ func read(f Files) (*state, error) {
 	return s, err
 }
 
-// parse reads the entries of the index. A file that may have changed after it was added, without another time,
-// has none: git compares the contents of such files, too.
-func (s *state) parse() {
-	s.entries, s.badIndex = parseIndex(s.index, s.idLen)
-	for i := range s.entries {
-		if e := &s.entries[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git clears the size of such a file
-			e.Mtime = 0
-		}
-	}
-}
-
 func (s *state) isID(text string) bool {
 	return len(text) == 2*s.idLen && strings.Trim(text, "0123456789abcdefABCDEF") == ""
 }
@@ -220,54 +209,65 @@ func (s *state) isID(text string) bool {
 const maxDepth = 40
 
 // loose reads the refs that have a file of their own.
-func (s *state) loose(f Files, dir string, depth int) error {
-	names, err := f.List(dir)
-	if err != nil || depth > maxDepth {
-		return err
-	}
-
-	for _, n := range names {
-		name := path.Join(dir, n.Name)
-		if n.Dir {
-			if err := s.loose(f, name, depth+1); err != nil {
-				return err
-			}
-			continue
-		}
-
+func (s *state) loose(f Files) error {
+	return each(f, "refs", 0, func(name string) error {
 		value, err := line(f, name)
 		if err == nil && !strings.HasSuffix(name, ".lock") && (s.isID(value) || strings.HasPrefix(value, "ref: ")) {
 			s.refs[name] = value
+		}
+		return nil
+	})
+}
+
+// collect reads the files at or below a path.
+func collect(f Files, name string, into map[string][]byte) error {
+	return each(f, name, 0, func(name string) error {
+		b, err := f.Read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			into[name] = b
+		}
+		return err
+	})
+}
+
+// each calls fn with the files at or below a path, and with what has no files.
+func each(f Files, name string, depth int, fn func(name string) error) error {
+	names, err := f.List(name)
+	if err != nil || depth > maxDepth {
+		return err
+	}
+	if len(names) == 0 {
+		return fn(name)
+	}
+
+	for _, n := range names {
+		at := path.Join(name, n.Name)
+		if n.Dir {
+			err = each(f, at, depth+1, fn)
+		} else {
+			err = fn(at)
+		}
+		if err != nil {
+			return err
 		}
 	}
 
 	return nil
 }
 
-// collect reads the files at or below a path.
-func collect(f Files, name string, depth int, into map[string][]byte) error {
-	names, err := f.List(name)
-	if err != nil || depth > maxDepth {
-		return err
-	}
-
-	for _, n := range names {
-		if err := collect(f, path.Join(name, n.Name), depth+1, into); err != nil {
-			return err
-		}
-	}
-	if len(names) > 0 {
+// readAny reads a file, nil if there is none.
+func readAny(f Files, name string) []byte {
+	if f == nil {
 		return nil
 	}
-
 	b, err := f.Read(name)
-	if err == nil {
-		into[name] = b
-	} else if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if err != nil {
+		return nil
 	}
-
-	return err
+	return b
 }
 
 // line reads a file of one line: HEAD, a ref.
@@ -315,22 +315,22 @@ func (s *state) sameWork(o *state) bool {
 
 // sameIndex reports whether two indexes have the same entries, whatever files git saw.
 func (s *state) sameIndex(o *state) bool {
-	if s.badIndex != nil || o.badIndex != nil {
-		return bytes.Equal(s.index, o.index)
+	if bytes.Equal(s.index, o.index) {
+		return true
 	}
-	return slices.EqualFunc(s.entries, o.entries, IndexEntry.same)
+	return s.parse() == nil && o.parse() == nil && slices.EqualFunc(s.list, o.list, IndexEntry.same)
 }
 
 // unmerged reports whether an index has a conflict.
 func (s *state) unmerged() bool {
-	return slices.ContainsFunc(s.entries, func(e IndexEntry) bool { return e.Stage > 0 })
+	return slices.ContainsFunc(s.entries(), func(e IndexEntry) bool { return e.Stage > 0 })
 }
 
 // sameSparse reports whether two states leave out the same files.
 func (s *state) sameSparse(o *state) bool {
 	skipped := func(s *state) map[string]bool {
 		out := make(map[string]bool)
-		for _, e := range s.entries {
+		for _, e := range s.entries() {
 			if e.Skip {
 				out[e.Path] = true
 			}
@@ -415,8 +415,7 @@ func SameLog(base, now Files) bool { return bytes.Equal(lastLine(base), lastLine
 
 // lastLine is the end of the log of HEAD. A gc removes lines from its beginning.
 func lastLine(f Files) []byte {
-	log, _ := f.Read("logs/HEAD") // else there is none
-	log = bytes.TrimSuffix(log, []byte("\n"))
+	log := bytes.TrimSuffix(readAny(f, "logs/HEAD"), []byte("\n"))
 	return log[bytes.LastIndexByte(log, '\n')+1:]
 }
 

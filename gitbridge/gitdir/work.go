@@ -96,14 +96,8 @@ func (p *workPlan) takeRerere(s sides, refs *refPlan) {
 
 // takeLast takes what the last commands left if the receiving side did not have such commands.
 func (p *workPlan) takeLast(m *Merge) {
-	read := func(f Files, name string) (b []byte) {
-		if f != nil {
-			b, _ = f.Read(name) // else there is none
-		}
-		return b
-	}
 	for _, name := range lastNames {
-		base, ours, theirs := read(m.Base, name), read(m.Ours, name), read(m.Theirs, name)
+		base, ours, theirs := readAny(m.Base, name), readAny(m.Ours, name), readAny(m.Theirs, name)
 		if theirs != nil && !bytes.Equal(base, theirs) && bytes.Equal(base, ours) {
 			p.files[name] = theirs
 			p.tips = append(p.tips, strings.Fields(string(theirs[:min(len(theirs), smallFile)]))...)

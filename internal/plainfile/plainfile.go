@@ -3,6 +3,7 @@
 package plainfile
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -30,5 +31,8 @@ func Read(name string, most int64) ([]byte, error) {
 		return nil, ErrUnfit
 	}
 
-	return io.ReadAll(io.LimitReader(f, most))
+	var out bytes.Buffer
+	out.Grow(int(info.Size()) + bytes.MinRead) // so that it is not copied
+	_, err = out.ReadFrom(io.LimitReader(f, most))
+	return out.Bytes(), err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sys/unix"
@@ -154,7 +153,7 @@ func (r *Applied) skip(p *tree.Path, why string) {
 
 // inGitOrder is 1 for paths below .git, which are sorted after all others.
 func inGitOrder(p string) int {
-	if strings.Contains("/"+p, "/.git/") {
+	if _, _, ok := threeway.InGit(p); ok {
 		return 1
 	}
 	return 0

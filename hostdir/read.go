@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/filetime"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -35,6 +36,8 @@ type ReadOptions struct {
 	Whole bool
 	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
 	Stubs bool
+	// Prefetch, if set, is called with the objects that are read next.
+	Prefetch func([]cas.Hash) error
 
 	only *pathSet // the paths that are read; nil for all. If it is set, the caller has the lock of the directory.
 }
@@ -49,7 +52,7 @@ func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) erro
 }
 
 func newDirReader(ctx context.Context, sink stream.Sink, o ReadOptions) *dirReader {
-	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, links: make(map[fileID]string), exclude: excluded(o.Exclude)}
+	d := &dirReader{Checker: stream.NewChecker(sink, o.Options), ctx: ctx, o: o, links: make(map[fileID]string), groups: make(map[uint64]bool), exclude: excluded(o.Exclude)}
 	d.hidden.Hidden = o.Hidden
 	return d
 }
@@ -97,6 +100,7 @@ type dirReader struct {
 	src     *tree.Source
 	before  *tree.State // see ReadChanges; nil to read all entries
 	links   map[fileID]string
+	groups  map[uint64]bool // of inodes of before, see prefetch
 	exclude map[fileID]bool
 	hidden  hiddenFiles
 	top     string         // the directory without symbolic links, if git is set; else ""
@@ -152,7 +156,7 @@ func (d *dirReader) readRoot(dir string) error {
 		}
 	}
 
-	if was == nil || !unchanged(was, int(f.Fd()), &st) {
+	if was == nil || !unchanged(was, birthTime(int(f.Fd())), &st) {
 		if err := d.add(e); err != nil {
 			return err
 		}
@@ -205,6 +209,10 @@ func (d *dirReader) isLeftTemp(at, name string) bool {
 // entry reads one name of an open directory. It finds the file once, without following a
 // link, and reads that file even if another file gets the name.
 func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
+	if was != nil && !was.IsDir() && name != ".git" && unchangedIn(was, int(parent.Fd()), name) {
+		return nil
+	}
+
 	fd := -1
 	err := d.asOwner(int(parent.Fd()), &unix.Stat_t{}, unix.S_IXUSR, func() (err error) {
 		fd, err = unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -244,7 +252,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		st.Mode = was.Mode // an apply that was killed has left it open, see host_open.go
 	}
 
-	same := was != nil && unchanged(was, fd, &st)
+	same := was != nil && unchanged(was, birthTime(fd), &st)
 	if same && !isDir {
 		return nil
 	}

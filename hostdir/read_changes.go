@@ -55,17 +55,36 @@ func readTime(st *unix.Stat_t) int64 {
 // distinguishes a file from an earlier one with the same inode number.
 func birthTime(fd int) int64 {
 	var st unix.Statx_t
-	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil {
+		return 0
+	}
+	return birthOf(&st)
+}
+
+func birthOf(st *unix.Statx_t) int64 {
+	if st.Mask&unix.STATX_BTIME == 0 {
 		return 0
 	}
 	t, _ := filetime.Of(st.Btime.Sec, int64(st.Btime.Nsec))
 	return t
 }
 
+// unchangedIn reports whether a name of an open directory is the file of the tree, with the same status. It
+// takes one system call.
+func unchangedIn(n *tree.Inode, dir int, name string) bool {
+	var x unix.Statx_t
+	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
+		return false
+	}
+	st := unix.Stat_t{Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid, Ino: x.Ino, Size: int64(x.Size)}
+	st.Mtim, st.Ctim = unix.Timespec{Sec: x.Mtime.Sec, Nsec: int64(x.Mtime.Nsec)}, unix.Timespec{Sec: x.Ctime.Sec, Nsec: int64(x.Ctime.Nsec)}
+	return unchanged(n, birthOf(&x), &st)
+}
+
 // unchanged reports whether the status of a file equals the one in the tree.
-func unchanged(n *tree.Inode, fd int, st *unix.Stat_t) bool {
+func unchanged(n *tree.Inode, born int64, st *unix.Stat_t) bool {
 	return n.Mode == st.Mode && n.UID == st.Uid && n.GID == st.Gid && n.Mtime == timeOf(st.Mtim) && n.Ctime == changeTime(st) &&
-		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(birthTime(fd), n.Mtime)
+		(!n.IsRegular() || n.Size() == st.Size) && n.Btime == cmp.Or(born, n.Mtime)
 }
 
 // beforeIn returns the entry of a directory of the tree by its name, nil if there is none.
@@ -77,8 +96,25 @@ func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) 
 	if err != nil || !ok {
 		return nil, err
 	}
+	if err := d.prefetch(e.Ino / tree.GroupInodes); err != nil {
+		return nil, err
+	}
 
 	return d.before.Get(d.src, e.Ino)
+}
+
+// prefetch asks for the pages of a group of inodes at once, unless it has done so before.
+func (d *dirReader) prefetch(group uint64) error {
+	if d.o.Prefetch == nil || d.groups[group] {
+		return nil
+	}
+	d.groups[group] = true
+	pages, err := d.before.GroupPages(d.src, group*tree.GroupInodes)
+	if err != nil || len(pages) == 0 {
+		return err
+	}
+
+	return d.o.Prefetch(pages)
 }
 
 // addWhiteouts feeds a whiteout for each entry of was that is not among names, the sorted names of the directory now.

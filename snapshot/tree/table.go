@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -49,6 +50,38 @@ func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body,
 	}
 
 	return b, nil
+}
+
+// GroupInodes is how many consecutive inode numbers have their leaves below one page of the table.
+const GroupInodes = tableFan * PageInodes
+
+// GroupPages returns the leaves of the table for the group of an inode number, without those in memory.
+func (s *State) GroupPages(src *Source, ino uint64) (hashes []cas.Hash, err error) {
+	if ino > MaxIno || heightFor(ino) > s.height {
+		return nil, nil
+	}
+	p := s.root
+
+	for h := s.height; h > 1 && p != nil; h-- {
+		b, err := p.loadTable(src, h, ino, true)
+		if err != nil {
+			return nil, err
+		}
+		if p = b.kids[slot(ino, h)]; h > 2 {
+			continue
+		}
+
+		for _, leaf := range b.kids {
+			if leaf == nil || leaf.hash.Load() == nil {
+				continue
+			}
+			if _, cached := src.pages.Get(*leaf.hash.Load()); !cached {
+				hashes = append(hashes, *leaf.hash.Load())
+			}
+		}
+	}
+
+	return hashes, nil
 }
 
 // ownTable makes *pp a page that epoch may change and returns its body. It creates a missing page,

@@ -56,7 +56,7 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 	}
-	o.Skip = skip
+	o.Skip, o.Prefetch = skip, ch.Prefetch
 
 	err = c.Send(ctx, req, func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, dir, ch.Source, ch.Base, sink, o)

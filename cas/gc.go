@@ -118,6 +118,9 @@ func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 // A Recording is a collection that has begun: from Record until Close, all objects that a Put or Has
 // finds or adds are kept. There is one Recording at a time.
 type Recording struct {
+	// Wipe makes Collect overwrite all free space of the packs, also what earlier collections left.
+	Wipe bool
+
 	s *Store
 	c *collector
 }
@@ -177,8 +180,8 @@ func (r *Recording) stop() {
 // Verify. It must also name each object whose hash a caller got from Put before the recording
 // began, and still uses. With incomplete, mark may name objects that the store does not have.
 //
-// The space of the removed objects is punched out of the packs. Packs with few live objects are
-// emptied and removed.
+// The bytes of the removed objects are overwritten, and their space is punched out of the packs. Packs
+// with few live objects are emptied and removed.
 //
 // Collect works with a full disk. If it is interrupted at any point, also by a kill, no kept object
 // is lost, and the next collection continues. progress may be nil; it is called with numbers of
@@ -188,7 +191,7 @@ func (r *Recording) stop() {
 // error of the disk.
 func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) (GCResult, error) {
-	s := &sweeper{Store: r.s, c: r.c}
+	s := &sweeper{Store: r.s, c: r.c, wipe: r.Wipe}
 	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
 		return s.res, fmt.Errorf("gc: %w", err)
 	}
@@ -198,8 +201,9 @@ func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Kee
 // A sweeper removes the objects that a collector did not keep.
 type sweeper struct {
 	*Store
-	c   *collector
-	res GCResult
+	c    *collector
+	wipe bool // see Recording.Wipe
+	res  GCResult
 }
 
 func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
@@ -289,7 +293,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 
 		end, old := s.c.limits[p.id]
 		s.index.mu.Lock()
-		clean := !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
+		clean := !s.wipe && !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
 		s.index.mu.Unlock()
 
 		if old && !clean {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -26,7 +27,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 
-	w := &sweepPlan{p: p, f: f, end: end}
+	w := &sweepPlan{p: p, f: f, end: end, wipe: s.wipe}
 	s.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
 	s.index.mu.Unlock()
@@ -267,15 +268,49 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 	}
 
 	for _, r := range runs {
-		if r.holeTo == r.holeFrom {
-			continue
+		if err := r.erase(w.f); err != nil {
+			return err
 		}
-		err := w.f.Punch(r.holeFrom, r.holeTo-r.holeFrom)
+	}
+
+	if !w.wipe {
+		return nil
+	}
+	if err := w.f.Sync(); err != nil {
+		return s.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+	}
+
+	return nil
+}
+
+// erase frees the whole blocks of a run by a hole, and overwrites the bytes beside the hole. If the disk
+// has no holes, it overwrites all, and the space is freed when the pack is emptied.
+func (r deadRun) erase(f vfs.File) error {
+	if r.holeTo > r.holeFrom {
+		err := f.Punch(r.holeFrom, r.holeTo-r.holeFrom)
 		if errors.Is(err, vfs.ErrNotSupported) {
-			return nil // the space is freed when the pack is emptied
-		}
-		if err != nil {
+			r.holeTo = r.holeFrom
+		} else if err != nil {
 			return fmt.Errorf("punch hole: %w", err)
+		}
+	}
+
+	from := min(r.from+headerSize, r.to)
+	if err := overwrite(f, from, min(r.holeFrom, r.to)); err != nil {
+		return err
+	}
+
+	return overwrite(f, max(r.holeTo, from), r.to)
+}
+
+// overwrite writes zeros from one offset to another.
+func overwrite(f vfs.File, from, to int64) error {
+	zeros := make([]byte, min(max(to-from, 0), scanBytes))
+
+	for ; from < to; from += int64(len(zeros)) {
+		zeros = zeros[:min(to-from, int64(len(zeros)))]
+		if _, err := f.WriteAt(zeros, from); err != nil {
+			return fmt.Errorf("overwrite free space: %w", errs.Full(err))
 		}
 	}
 
@@ -318,10 +353,11 @@ type sweepPlan struct {
 	dead    int64 // number of dead records
 	waste   int64 // bytes of dead and free records that no hole can free
 	damaged bool  // the pack has damaged bytes, which a sweep does not change
+	wipe    bool  // see Recording.Wipe
 }
 
-// A deadRun is a range of neighbouring dead and free records, at least one of them dead, and the whole
-// blocks in it, which a hole can free.
+// A deadRun is a range of neighbouring dead and free records, at least one of them dead unless all free
+// space is wiped, and the whole blocks in it, which a hole can free.
 type deadRun struct {
 	from, to         int64
 	holeFrom, holeTo int64
@@ -345,7 +381,7 @@ func (w *sweepPlan) deadRuns() (list []deadRun) {
 		r.holeFrom = (r.from + headerSize + punchBlock - 1) / punchBlock * punchBlock
 		r.holeTo = max(r.to/punchBlock*punchBlock, r.holeFrom)
 		w.waste += r.to - r.from - (r.holeTo - r.holeFrom)
-		if hasDead {
+		if hasDead || w.wipe {
 			list = append(list, r)
 		}
 	}

@@ -406,6 +406,8 @@ type Collected struct {
 
 type Verify struct{}
 
+type VerifyForgotten struct{}
+
 type Umount struct {
 	Lazy bool `json:"lazy,omitempty" jsonschema:"detach now, and end when no program uses the mount"`
 }

@@ -173,6 +173,7 @@ func (s opener) open() error {
 		s.loops.Start("checkpoints", s.ckpt.Loop)
 		s.loops.Start("policies", s.keep.Loop)
 		s.loops.Start("gc", s.gc.Loop)
+		s.eraseLater()
 	}
 
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,23 +12,29 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/forget"
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
 func verifyCommand(a *app) *cobra.Command {
-	var repair bool
+	var repair, forgotten bool
 	cmd := &cobra.Command{
-		Use:   "verify [--repair] [STORE]",
+		Use:   "verify [--repair|--forgotten] [STORE]",
 		Short: "Check everything in a store",
 		Long: `Checks everything in the mount's store, or in STORE, which is not mounted, against its
 hashes. If there is damage, it lists the affected paths and snapshots, and exits with
 status 7.
 
---repair needs a STORE that is not mounted.`,
+--repair needs a STORE that is not mounted. --forgotten searches all bytes of the store for
+what "amberfs forget" removed, and exits with status 7 if a snapshot, or anything that no
+present file has, contains it.`,
 		Example: `  amberfs verify
   amberfs verify --repair ~/project.store`,
 		Args: args(0, 1, "at most one STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
+			if forgotten {
+				return a.verifyForgotten(cmd, argv, repair)
+			}
 			r, err := a.verify(cmd, argv, repair)
 			if r == nil {
 				return err
@@ -37,36 +44,45 @@ status 7.
 	}
 
 	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index, and move damaged records to STORE/quarantine")
+	cmd.Flags().BoolVar(&forgotten, "forgotten", false, "search for what was forgotten")
 	return cmd
+}
+
+// verifyForgotten asks the daemon of a mounted store to search it, and searches another store in this
+// process.
+func (a *app) verifyForgotten(cmd *cobra.Command, argv []string, mend bool) error {
+	if mend {
+		return errs.Fail(errs.Invalid, "--repair and --forgotten cannot be used together")
+	}
+
+	c, store, err := a.openStore(cmd.Context(), argv)
+	if err != nil {
+		return err
+	}
+
+	var proof *forget.Proof
+	if c == nil {
+		proof, err = daemon.ProveStore(cmd.Context(), store)
+	} else {
+		defer c.Close()
+		proof = new(forget.Proof)
+		err = c.Do(cmd.Context(), service.VerifyForgotten{}, client.Exchange{}, proof)
+	}
+	if proof == nil || err != nil && proof.OK() {
+		return err
+	}
+
+	return a.printFailed(proof, err, func() { a.printf("%s", service.ProofText(proof)) })
 }
 
 // verify asks the daemon of a mounted store to verify it, and verifies another store in this process.
 func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Report, error) {
 	ctx := cmd.Context()
-	store, err := a.abs(cmp.Or(strings.Join(argv, ""), a.dir))
+	c, store, err := a.openStore(ctx, argv)
 	if err != nil {
 		return nil, err
 	}
-
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return nil, err
-	}
-
-	store = locate.Resolve(mounts, store)
-	var c *client.Client
-
-	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 { // the argument may be a mount point
-		p, err := a.locationOf(store)
-		if err != nil {
-			return nil, err
-		}
-
-		store = p.Store
-		if c, err = a.open(ctx, p); err != nil {
-			return nil, err
-		}
-	} else if c, err = client.Open(ctx, client.Target{Store: store, Command: a.command}); err != nil {
+	if c == nil {
 		bar := a.newProgress()
 		defer bar.done()
 		return daemon.VerifyStore(ctx, store, mend, bar.show)
@@ -88,6 +104,35 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 	}
 
 	return &report, err
+}
+
+// openStore opens the client of the daemon of a store, which a mount point names as well, or of the mount of
+// the working directory. The client is nil if the store is not mounted.
+func (a *app) openStore(ctx context.Context, argv []string) (c *client.Client, store string, err error) {
+	if store, err = a.abs(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
+		return nil, "", err
+	}
+
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return nil, "", err
+	}
+
+	store = locate.Resolve(mounts, store)
+	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 {
+		p, err := a.locationOf(store)
+		if err != nil {
+			return nil, "", err
+		}
+		c, err = a.open(ctx, p)
+		return c, p.Store, err
+	}
+
+	if c, err = client.Open(ctx, client.Target{Store: store, Command: a.command}); err != nil {
+		return nil, store, nil
+	}
+
+	return c, store, nil
 }
 
 func (a *app) printReport(r *repair.Report) {

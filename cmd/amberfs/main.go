@@ -216,7 +216,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		{"Forks:", []*cobra.Command{worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
 		{"Remotes:", nil},
-		{"The store:", []*cobra.Command{verifyCommand(a), doctorCommand(a)}},
+		{"The store:", []*cobra.Command{verifyCommand(a), forgetCommand(a), doctorCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {

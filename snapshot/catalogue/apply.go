@@ -29,6 +29,7 @@ const (
 	TypeLogOp
 	TypeForgetOps
 	TypeReturn
+	TypeForget
 )
 
 // A Record is one change of the catalogue.
@@ -54,6 +55,7 @@ var newRecord = map[Type]func() Record{
 	TypeLogOp:      func() Record { return &LogOp{} },
 	TypeForgetOps:  func() Record { return &ForgetOps{} },
 	TypeReturn:     func() Record { return &Return{} },
+	TypeForget:     func() Record { return &Forget{} },
 }
 
 // Decode returns the record of a type with a payload in JSON.

@@ -29,6 +29,8 @@ type Catalogue struct {
 	// the policies were last applied.
 	Altered map[uint32]bool
 	Bytes   Sum // the sizes of the files of all snapshots that are not hidden
+	// Forgotten are the contents that users forgot, oldest first.
+	Forgotten []Forgotten
 	// Roots are trees to which journal records since the last checkpoint refer.
 	Roots []Root
 }
@@ -275,8 +277,12 @@ func dropUnsealed(unsealed map[uint32]*Snapshot, sn *Snapshot) {
 	}
 }
 
-// StoredSets returns the objects with sets of actors to which snapshots and workspaces refer.
-func (c *Catalogue) StoredSets() (out []cas.Hash) {
+// Leaves returns the objects without a tree that must stay: the sets of actors to which snapshots and
+// workspaces refer, and the receipts of what was forgotten.
+func (c *Catalogue) Leaves() (out []cas.Hash) {
+	for i := range c.Forgotten {
+		out = append(out, c.Forgotten[i].Receipt)
+	}
 	for _, sn := range c.Snapshots {
 		out = append(out, sn.Changes.Stored...)
 	}

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,12 @@ type Snapshot struct {
 	Changes actors.Changes
 }
 
+// hasID reports whether a prefix is one of the id, or of an id that the snapshot had before.
+func (s *Snapshot) hasID(prefix string) bool {
+	has := func(id string) bool { return strings.HasPrefix(id, prefix) }
+	return has(s.ID) || slices.ContainsFunc(s.Was, has)
+}
+
 // Record returns the record of the snapshot.
 func (s *Snapshot) Record() SnapshotRecord {
 	return SnapshotRecord{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored, Lineage: s.Lineage, Dir: s.Dir, Undoes: s.Undoes}
@@ -70,6 +77,15 @@ func (s *Snapshot) Root() Root {
 		return Root{ID: s.Hash}
 	}
 	return Root{State: s.State.Load()}
+}
+
+// InOrder returns all snapshots, also bases and bookmarks, by workspace and age.
+func (c *Catalogue) InOrder() []*Snapshot {
+	all := slices.Collect(maps.Values(c.Snapshots))
+	slices.SortFunc(all, func(a, b *Snapshot) int {
+		return cmp.Or(cmp.Compare(a.WS, b.WS), bySeq(a, b), cmp.Compare(a.View, b.View))
+	})
+	return all
 }
 
 // A Root is a state that a gc must keep: the state itself, or the id of a sealed state.
@@ -250,8 +266,8 @@ func (l *List) Find(name string) (*Snapshot, error) {
 	}
 
 	if len(name) >= 8 && len(name) <= 64 && strings.Trim(name, "0123456789abcdef") == "" {
-		s := l.Last(func(s *Snapshot) bool { return strings.HasPrefix(s.ID, name) })
-		if s != nil && l.Last(func(o *Snapshot) bool { return strings.HasPrefix(o.ID, name) && o.ID != s.ID }) != nil {
+		s := l.Last(func(s *Snapshot) bool { return s.hasID(name) })
+		if s != nil && l.Last(func(o *Snapshot) bool { return o.hasID(name) && o.ID != s.ID }) != nil {
 			return nil, fmt.Errorf("%w: id %s… is not unique; give more digits", ErrNotFound, name)
 		}
 		if s != nil {

@@ -92,6 +92,9 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 	}
 
 	c.WithReadLock(func(*live.Tx) {
+		if _, changed := c.dirty[catalogue.ForgottenKey]; changed {
+			values[catalogue.ForgottenKey] = slices.Clone(c.Catalogue.Forgotten)
+		}
 		for view, sn := range c.snaps {
 			r := sn.Record()
 			if !sn.Sealed {

@@ -190,9 +190,16 @@ func (g *Collector) Loop() {
 // Run runs a gc. If a full disk prevented the checkpoint of the gc, it runs again, at most rounds
 // times.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
+	return g.run(ctx, false, progress)
+}
+
+// Wipe is Run, and overwrites all free space of the packs.
+func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) { return g.run(ctx, true, nil) }
+
+func (g *Collector) run(ctx context.Context, wipe bool, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range rounds {
-		again, err := g.collect(ctx, &sum, progress)
+		again, err := g.collect(ctx, wipe, &sum, progress)
 		if isDamage(err) {
 			err = NeedsRepair(err)
 			g.SetDamage(err)
@@ -213,7 +220,7 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 
 // collect runs one round of a gc and adds its result to sum. again reports whether the disk had no
 // space for the checkpoint.
-func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
+func (g *Collector) collect(ctx context.Context, wipe bool, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
 	// Wait for callers that put objects before the recording began, also for imports. When they
 	// are done, a root references their objects.
 	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
@@ -222,6 +229,7 @@ func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	defer gc.Close()
 
+	gc.Wipe = wipe
 	weighed := g.garbage.estimate(g.Elapsed())
 	var roots *Roots
 	full, err := g.Checkpoints.Hold(ctx, func() (err error) {

@@ -65,6 +65,13 @@ func (l *Loader) loadCatalogue(tx *live.Tx) error {
 		l.Catalogue.AddMain() // see readableState
 	}
 
+	if err := catalogue.Scan(l.CAS, catalogue.ForgottenKey, func(all []catalogue.Forgotten) error {
+		l.Catalogue.Forgotten = all
+		return nil
+	}); err != nil {
+		return err
+	}
+
 	unsealed := make(map[string]uint32)
 	err := catalogue.Scan(l.CAS, catalogue.Snapshots, func(r catalogue.SnapshotRecord) error {
 		sn, err := r.Load()

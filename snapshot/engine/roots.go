@@ -25,7 +25,7 @@ import (
 //  8. the states of directories that workspaces and snapshots were refreshed from, and the states of
 //     operations (catalogue.WorkspaceRecord.OpIDs)
 //  9. the actor sets of snapshots and workspaces, the present ones and the ones of the last
-//     checkpoint
+//     checkpoint, and the receipts of what was forgotten
 //
 // The package comment explains why these are enough.
 type Roots struct {
@@ -33,7 +33,7 @@ type Roots struct {
 	states []*tree.State // states that are in memory
 	stored []storedState
 	snaps  []*catalogue.Snapshot
-	Sets   []cas.Hash      // actor sets, and descriptions of files that are not sealed
+	Sets   []cas.Hash      // actor sets, receipts, and descriptions of files that are not sealed
 	dirs   map[string]bool // ids of states of directories
 }
 
@@ -62,7 +62,7 @@ func (p *Parts) Roots() (*Roots, error) {
 			r.add(root, live.MainView)
 		}
 
-		r.Sets = p.Catalogue.StoredSets()
+		r.Sets = p.Catalogue.Leaves()
 		orphans, err := tx.Orphans(slices.Collect(maps.Keys(p.Catalogue.Workspaces)))
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
 		r.states = append(r.states, p.Pins.all()...)

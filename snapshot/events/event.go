@@ -37,6 +37,7 @@ var Actions = []Action{
 	{Captured, "a snapshot was taken", "the snapshot", ""},
 	{"removed", "a snapshot was deleted", "the snapshot", ""},
 	{"returned", "an undo restored deleted snapshots", "the snapshots", ""},
+	{"forgot", "contents were removed from snapshots", "the number of the receipt", ""},
 	{"expired", "a snapshot was deleted by the policy", "the snapshot", ""},
 	{"renamed-snapshot", "a snapshot was renamed", "the old name", "the new name"},
 	{"forked", "a fork was created", "the snapshot", "the fork"},

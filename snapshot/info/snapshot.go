@@ -66,6 +66,7 @@ type Info struct {
 	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
 	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
 	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
+	Was       []string `json:"was,omitempty" jsonschema:"its ids before contents were forgotten, oldest first"`
 	View      uint32   `json:"-"`
 
 	// ActorSets are objects that came from a remote with the snapshot. Lineage are ids of earlier

@@ -121,6 +121,31 @@ func (j *Journal) restartAt(pos int64) error {
 	return j.restart()
 }
 
+// Roll begins a new segment at the position that it returns, so that a later DropBefore can remove all
+// records before.
+func (j *Journal) Roll() (base int64, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	switch {
+	case j.closed:
+		return 0, errs.Closed
+	case j.Failed() != nil:
+		return 0, j.Failed()
+	}
+
+	base = j.end.Load()
+	return base, j.restart()
+}
+
+// First returns the position of the first record that was not dropped.
+func (j *Journal) First() int64 {
+	if segs := j.segments(); len(segs) > 0 {
+		return segs[0].base
+	}
+	return j.End()
+}
+
 // Begin writes the first segment of an empty journal to disk, so that a later Open detects that
 // the journal is missing.
 func (j *Journal) Begin() error {

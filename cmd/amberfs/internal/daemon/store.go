@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/forget"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -193,6 +194,21 @@ func ending(store string, pid int, point string) bool {
 // VerifyStore checks a store that is not mounted and, with fix, repairs it. If damage was found, it
 // returns an error of kind Damaged and a report.
 func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Progress)) (*repair.Report, error) {
+	work := service.CheckStore
+	if fix {
+		work = service.RepairStore
+	}
+	return onStore(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
+}
+
+// ProveStore searches a store that is not mounted for what was forgotten. If it finds some, it returns an
+// error of kind Damaged and a proof.
+func ProveStore(ctx context.Context, dir string) (*forget.Proof, error) {
+	return onStore(dir, func() (*forget.Proof, error) { return service.ProveStore(ctx, dir, memoryShare()) })
+}
+
+// onStore calls work for a store that is not mounted.
+func onStore[R any](dir string, work func() (*R, error)) (*R, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, errs.Fail(errs.NotExist, "no store at %s", dir)
@@ -208,12 +224,8 @@ func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Pr
 
 	unix.Umask(ownerOnly)
 	limitMemory()
-	work := service.CheckStore
-	if fix {
-		work = service.RepairStore
-	}
 
-	r, err := afterEnd(func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
+	r, err := afterEnd(work)
 	if err != nil && r == nil {
 		err = openError(dir, err)
 	}

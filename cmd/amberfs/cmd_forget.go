@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/question"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/forget"
+)
+
+func forgetCommand(a *app) *cobra.Command {
+	var o snapshot.ForgetOptions
+	var content string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "forget PATH...|--content FILE|--match RE|--secrets [FLAG]...",
+		Short: "Remove contents from all snapshots, and erase their bytes",
+		Long: `Removes PATHs from the snapshots of all workspaces, and erases their bytes in the store.
+The snapshots keep their names, numbers and times, and get new ids. Their old ids still
+lead to them. It cannot be undone.
+
+--content FILE removes each file that equals FILE, whatever its name. In other files it
+overwrites the bytes of FILE by stars. --match RE overwrites what RE matches in a line, or
+its first group. --secrets overwrites keys and passwords of well-known forms.
+
+The present states keep everything without --now. If a file that stays has the same bytes,
+they stay, too, and the receipt names the file. At a terminal, forget lists what it would
+remove and asks. Elsewhere it needs --yes or --dry-run.
+
+"amberfs verify --forgotten" searches the store for all that was forgotten.`,
+		Example: `  amberfs forget .env --dry-run
+  amberfs forget .env --now --yes
+  amberfs forget --content ~/id_ed25519
+  amberfs forget --match 'password=(\S+)' --in v1..v9`,
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			p, c, err := a.openHere(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+
+			for _, arg := range argv {
+				at, err := relPath(p, arg)
+				if err != nil {
+					return err
+				}
+				o.Paths = append(o.Paths, at)
+			}
+
+			if content != "" {
+				if o.Content, err = a.readInput(content); err != nil {
+					return err
+				}
+				if len(o.Content) == 0 {
+					return errs.Fail(errs.Invalid, "%s is empty", quote(content))
+				}
+			}
+
+			return a.forget(cmd, c, o, yes)
+		},
+	}
+
+	cmd.Flags().StringVar(&content, "content", "", "forget the bytes of `FILE`")
+	cmd.Flags().StringArrayVar(&o.Match, "match", nil, "forget what this regular expression matches: `RE`; repeatable")
+	cmd.Flags().BoolVar(&o.Secrets, "secrets", false, "forget keys and passwords of well-known forms")
+	cmd.Flags().StringArrayVar(&o.In, "in", nil, "only in these snapshots of the workspace: `SNAPSHOT`, A.. or A..B; repeatable")
+	cmd.Flags().BoolVar(&o.Now, "now", false, "also in the present states")
+	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "only print what would be removed")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+
+	return cmd
+}
+
+// forget asks with the result of a dry run, unless the user said yes, and prints the receipt.
+func (a *app) forget(cmd *cobra.Command, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
+	call := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
+		bar := a.newProgress()
+		defer bar.done()
+		return r, c.Do(cmd.Context(), o, client.Exchange{Progress: bar.show}, &r)
+	}
+
+	if !yes && !o.DryRun {
+		if !a.asks() {
+			return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
+		}
+
+		would := o
+		would.DryRun = true
+		r, err := call(would)
+		if err != nil {
+			return err
+		}
+
+		fmt.Fprint(a.stderr, service.ReceiptText(&r))
+		if sure, err := question.YesNo(cmd.Context(), a.terminal(), "forget this? It cannot be undone. [y/N]: "); err != nil || !sure {
+			return err
+		}
+	}
+
+	r, err := call(o)
+	if err != nil {
+		return err
+	}
+
+	return a.print(r, func() { a.printf("%s", service.ReceiptText(&r)) })
+}

@@ -1,0 +1,169 @@
+package catalogue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+// ForgottenKey is the key of the list of Forgotten in the metadata of the chunk store.
+const ForgottenKey = "forgotten"
+
+// A Forgotten describes contents that a user removed from snapshots.
+type Forgotten struct {
+	Number uint64    `json:"number"` // from 1
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor,omitempty"`
+	UID    uint32    `json:"uid"`
+	// Receipt is the object with what was removed, see package forget.
+	Receipt cas.Hash `json:"receipt"`
+	// Erased is set when the bytes are gone from the disk.
+	Erased bool `json:"erased,omitempty"`
+}
+
+// A Rewritten is a snapshot that gets another tree.
+type Rewritten struct {
+	View  uint32 `json:"view"`
+	Was   string `json:"was"` // the id of the tree before
+	ID    string `json:"id"`
+	Files int64  `json:"files"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Forget gives snapshots trees without the contents that a user forgets. They keep their names, numbers
+// and times. It adds a Forgotten, or replaces the one with its number.
+type Forget struct {
+	Forgotten Forgotten   `json:"forgotten"`
+	Snapshots []Rewritten `json:"snapshots,omitempty"`
+	// Trees are the new ids of trees, by the old ones. Directories and operations refer to them.
+	Trees map[string]string `json:"trees,omitempty"`
+}
+
+func (*Forget) Type() Type { return TypeForget }
+
+// NextForgotten returns the number of the next Forgotten.
+func (c *Catalogue) NextForgotten() uint64 {
+	if len(c.Forgotten) == 0 {
+		return 1
+	}
+	return c.Forgotten[len(c.Forgotten)-1].Number + 1
+}
+
+// Trees returns the ids of the trees that directories and operations refer to, each once.
+func (c *Catalogue) Trees() (ids []string) {
+	c.eachTree(func(id *string) bool {
+		ids = append(ids, *id)
+		return false
+	})
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// eachTree calls fn with the id of each tree that a directory or an operation refers to. fn reports
+// whether it changed the id.
+func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
+	call := func(ids ...*string) (changed bool) {
+		for _, id := range ids {
+			changed = *id != "" && fn(id) || changed
+		}
+		return changed
+	}
+
+	for _, w := range c.Workspaces {
+		changed := call(&w.Dir)
+		for i := range w.Ops {
+			if apply := w.Ops[i].Apply; apply != nil {
+				a := *apply
+				changed = call(&a.Dir, &a.Before, &a.After, &a.Now) || changed
+				w.Ops[i].Apply = &a
+			}
+		}
+		if changed {
+			c.TouchWorkspace(w)
+		}
+	}
+
+	for _, sn := range c.Snapshots {
+		if call(&sn.Dir) {
+			c.Touch(sn.View)
+		}
+	}
+}
+
+func (r *Forget) apply(a *applyRun) error {
+	for i := range r.Snapshots {
+		if err := a.rewrite(&r.Snapshots[i]); err != nil {
+			return err
+		}
+	}
+
+	if len(r.Trees) > 0 {
+		a.Garbage = true
+		for _, w := range a.Workspaces {
+			w.Restored = nil
+		}
+		a.eachTree(func(id *string) bool {
+			now, changed := r.Trees[*id]
+			if changed {
+				*id = now
+			}
+			return changed
+		})
+	}
+
+	for _, id := range r.Trees {
+		h, err := cas.ParseHash(id)
+		if err != nil {
+			return err
+		}
+		a.Roots = append(a.Roots, Root{ID: h})
+	}
+
+	a.setForgotten(r.Forgotten)
+
+	return nil
+}
+
+func (c *Catalogue) setForgotten(f Forgotten) {
+	c.Dirty[ForgottenKey] = 0
+	for i := range c.Forgotten {
+		if c.Forgotten[i].Number == f.Number {
+			c.Forgotten[i] = f
+			return
+		}
+	}
+	c.Forgotten = append(c.Forgotten, f)
+}
+
+// rewrite gives a snapshot another tree. In recovery the snapshot may have no id yet, and gets it by
+// sealing the new tree.
+func (a *applyRun) rewrite(r *Rewritten) error {
+	sn, ok := a.Snapshots[r.View]
+	if !ok {
+		return nil
+	}
+
+	h, err := cas.ParseHash(r.ID)
+	if err != nil {
+		return err
+	}
+
+	a.Bytes.Take(sn.Bytes)
+	a.Bytes.Add(r.Bytes)
+	sn.Files, sn.Bytes, sn.Hash = r.Files, r.Bytes, h
+	if !slices.Contains(sn.Was, r.Was) {
+		sn.Was = append(slices.Clone(sn.Was), r.Was)
+	}
+
+	sn.State.Store(nil)
+	if sn.Sealed {
+		sn.ID = r.ID
+	} else if _, err := a.Tree(sn); err != nil {
+		return err
+	}
+
+	a.Touch(sn.View)
+
+	return nil
+}

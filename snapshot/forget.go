@@ -1,0 +1,523 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/forget"
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+type ForgetOptions struct {
+	Paths   []naming.BytePath `json:"paths,omitempty" jsonschema:"files and directories, relative to the workspace"`
+	Content []byte            `json:"content,omitempty" jsonschema:"the bytes of a file, in base64: equal files are removed, and these bytes in other files are overwritten"`
+	Match   []string          `json:"match,omitempty" jsonschema:"regular expressions; what they match in a line, or their first group, is overwritten"`
+	Secrets bool              `json:"secrets,omitempty" jsonschema:"overwrite keys and passwords of well-known forms"`
+	In      []string          `json:"in,omitempty" jsonschema:"only in these snapshots of the workspace: NAME, NAME.. or NAME..NAME; all snapshots of the store if empty"`
+	Now     bool              `json:"now,omitempty" jsonschema:"also in the present states of all workspaces"`
+	DryRun  bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would be removed"`
+	Caller  actors.Caller     `json:"-"`
+}
+
+// Forget removes contents from the snapshots of the store, and erases their bytes. Package forget
+// explains the steps. If nothing has the contents, the error is of the kind errs.NotExist.
+func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receipt, error) {
+	s := w.store
+	f := &forgetting{Store: s, w: w, o: o, trees: make(map[string]*rewrittenTree)}
+	if err := f.begin(); err != nil {
+		return nil, err
+	}
+
+	done := s.Importing() // no gc begins before the new trees have references
+	defer func() { done() }()
+
+	if o.Now && !o.DryRun {
+		if err := f.forgetNow(ctx); err != nil {
+			return nil, err
+		}
+	}
+
+	if err := s.Checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.run(ctx); err != nil || o.DryRun {
+		return &f.receipt, err
+	}
+
+	f.notify()
+	s.emit(events.Event{Workspace: w.ws.View, Action: "forgot", From: fmt.Sprint(f.receipt.Number)}, o.Caller)
+	done()
+	done = func() {}
+
+	if err := s.Sync(); err != nil {
+		return &f.receipt, err
+	}
+
+	erased, err := s.erase(ctx)
+	f.receipt.Erased = erased && err == nil
+	if !f.receipt.Erased {
+		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next start of the daemon erases them")
+	}
+
+	return &f.receipt, err
+}
+
+// A forgetting is one call of Forget.
+type forgetting struct {
+	*Store
+	w       *Workspace
+	o       ForgetOptions
+	rewrite forget.Rewriter
+	trees   map[string]*rewrittenTree // by the old id
+	receipt forget.Receipt
+}
+
+// A rewrittenTree is the result of a rewriting.
+type rewrittenTree struct {
+	state *tree.State // nil: the tree does not have the contents
+	id    string
+	paths []string
+}
+
+// begin checks the options.
+func (f *forgetting) begin() (err error) {
+	r := &f.rewrite
+	r.Source, r.Objects, r.Epoch = f.src, f.cas, f.forest.Epoch
+	if r.Paths, err = naming.CleanPaths(f.o.Paths); err != nil {
+		return err
+	}
+
+	patterns := f.o.Match
+	if f.o.Secrets {
+		patterns = append(slices.Clone(patterns), forget.Secrets...)
+	}
+
+	ways := 0
+	for _, given := range []bool{len(r.Paths) > 0, len(f.o.Content) > 0, len(patterns) > 0} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 || len(r.Paths) < len(f.o.Paths) {
+		return errs.New(errs.Invalid, "malformed request: forget takes paths below the root, or the content of a file, or patterns")
+	}
+	if len(f.o.Content) > forget.MaxBytes {
+		return errs.New(errs.TooBig, "the content has %d bytes, at most %d are possible", len(f.o.Content), forget.MaxBytes)
+	}
+	if len(r.Paths) > 0 {
+		return nil
+	}
+
+	r.Search = &forget.Search{Bytes: f.o.Content, Keys: f.o.Secrets}
+	for _, p := range patterns {
+		re, err := regexp.Compile(p)
+		if err != nil {
+			return errs.New(errs.Invalid, "malformed request: %w", err)
+		}
+		r.Search.Patterns = append(r.Search.Patterns, re)
+	}
+
+	return nil
+}
+
+// forgetNow removes the contents from the present states. The snapshots of the states before, which
+// this makes, are rewritten with all others.
+func (f *forgetting) forgetNow(ctx context.Context) error {
+	var all []*Workspace
+	f.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(f.workspaces)) })
+
+	for _, w := range all {
+		_, err := w.change(ctx, change{caller: f.o.Caller, from: "forget"}, func(c *change) error {
+			if _, err := f.seal.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
+				return err
+			}
+
+			next, _, err := f.rewrite.Rewrite(ctx, c.now)
+			if next == nil {
+				return err
+			}
+
+			c.stored, c.message = next, "before forget"
+			c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Source: next, View: w.ws.View, Exact: true}
+			c.steps, err = graft.StepsBetween(ctx, f.src, c.now, next, tree.DiffOptions{}, c.list)
+
+			return err
+		})
+		if err != nil && !errors.Is(err, catalogue.ErrNoFork) {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// run rewrites all trees and commits the record. It begins again while snapshots are taken meanwhile.
+func (f *forgetting) run(ctx context.Context) error {
+	for {
+		var all []*catalogue.Snapshot
+		var missing []string
+		var err error
+		f.withReadLock(func(*live.Tx) { all, missing, err = f.missing() })
+		if err != nil {
+			return err
+		}
+
+		for _, sn := range all {
+			if err := f.seal.Wait(ctx, sn); err != nil {
+				return fmt.Errorf("snapshot %s: %w", sn.Name, err)
+			}
+		}
+		for _, id := range missing {
+			if err := f.rewriteTree(ctx, id); err != nil {
+				return err
+			}
+		}
+		if len(all)+len(missing) > 0 {
+			continue
+		}
+
+		stored, err := f.writeReceipt(ctx)
+		if err != nil || f.o.DryRun {
+			return err
+		}
+		if again, err := f.commit(stored); !again || err != nil {
+			return err
+		}
+	}
+}
+
+// missing returns the snapshots without an id, and the ids of the trees that were not rewritten yet. The
+// caller holds the lock of the forest.
+func (f *forgetting) missing() (unsealed []*catalogue.Snapshot, ids []string, err error) {
+	chosen, err := f.chosen()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	for _, sn := range chosen {
+		if sn.Sealed {
+			ids = append(ids, sn.ID)
+		} else {
+			unsealed = append(unsealed, sn)
+		}
+	}
+
+	if len(f.o.In) == 0 {
+		ids = append(ids, f.cat.Trees()...)
+	}
+
+	return unsealed, slices.DeleteFunc(ids, func(id string) bool { return f.trees[id] != nil }), nil
+}
+
+// chosen returns the snapshots of Options.In, oldest first in each workspace. The caller holds the lock
+// of the forest.
+func (f *forgetting) chosen() (all []*catalogue.Snapshot, err error) {
+	for _, in := range f.o.In {
+		from, to, open := strings.Cut(in, "..")
+		first, err := f.cat.Find(f.w.ws, from)
+		if err != nil {
+			return nil, err
+		}
+
+		last := first
+		if open {
+			if last, err = f.cat.Find(f.w.ws, cmp.Or(to, "latest")); err != nil {
+				return nil, err
+			}
+		}
+
+		for _, sn := range f.cat.WithBase(f.w.ws) {
+			if sn == first || sn.Seq > first.Seq && sn.Seq <= last.Seq {
+				all = append(all, sn)
+			}
+		}
+	}
+	if len(f.o.In) > 0 {
+		return all, nil
+	}
+
+	return f.cat.InOrder(), nil
+}
+
+// rewriteTree rewrites a sealed tree, and seals the result.
+func (f *forgetting) rewriteTree(ctx context.Context, id string) error {
+	st, err := f.loadTree(id)
+	if err != nil {
+		return err
+	}
+
+	t := &rewrittenTree{}
+	if t.state, t.paths, err = f.rewrite.Rewrite(ctx, st); err != nil {
+		return err
+	}
+
+	if f.trees[id] = t; t.state == nil || f.o.DryRun {
+		return nil
+	}
+
+	h, err := f.seal.InTurn(ctx, f.w.ws.View, t.state)
+	t.id = h.String()
+	return err
+}
+
+func (s *Store) loadTree(id string) (*tree.State, error) {
+	h, err := cas.ParseHash(id)
+	if err != nil {
+		return nil, err
+	}
+	return tree.Load(s.src, h)
+}
+
+// commit writes the record. again reports that there are snapshots which were not rewritten.
+func (f *forgetting) commit(receipt cas.Hash) (again bool, err error) {
+	if err := f.cas.Commit(); err != nil {
+		return false, err
+	}
+
+	err = f.forest.Update(true, func(tx *live.Tx) error {
+		unsealed, ids, err := f.missing()
+		if again = len(unsealed)+len(ids) > 0; again || err != nil {
+			return err
+		}
+
+		chosen, err := f.chosen()
+		if err != nil {
+			return err
+		}
+
+		r := &catalogue.Forget{Trees: make(map[string]string), Forgotten: catalogue.Forgotten{
+			Number: f.cat.NextForgotten(), At: f.receipt.At, Actor: f.o.Caller.Actor, UID: f.o.Caller.UID, Receipt: receipt,
+		}}
+		f.receipt.Number = r.Forgotten.Number
+
+		for _, sn := range chosen {
+			if t := f.trees[sn.ID]; t.state != nil {
+				r.Snapshots = append(r.Snapshots, catalogue.Rewritten{View: sn.View, Was: sn.ID, ID: t.id, Files: t.state.Inodes - 1, Bytes: t.state.Bytes})
+			}
+		}
+
+		for id, t := range f.trees {
+			if t.state != nil {
+				r.Trees[id] = t.id
+			}
+		}
+		if len(f.o.In) > 0 {
+			r.Trees = nil
+		}
+
+		return f.Store.commit(tx, r, f.o.Caller)
+	})
+
+	return again, err
+}
+
+// notify makes the kernel drop what it has of the rewritten snapshots.
+func (f *forgetting) notify() {
+	var held []*catalogue.Snapshot
+	f.withReadLock(func(*live.Tx) {
+		for _, sn := range f.cat.Snapshots {
+			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.forest.Held(live.Node(sn.View, live.RootIno)) {
+				held = append(held, sn)
+			}
+		}
+	})
+
+	for _, sn := range held {
+		id := sn.Was[len(sn.Was)-1]
+		st, err := f.loadTree(id)
+		if err != nil {
+			continue // the kernel drops it with the mount
+		}
+		inv := f.invalidation(sn.View, st, f.trees[id])
+		f.notifyReplaced(&inv)
+		f.notifyKernel(inv)
+	}
+}
+
+// invalidation lists what a rewriting changed in a view. before is the old state.
+func (f *forgetting) invalidation(view uint32, before *tree.State, t *rewrittenTree) (inv live.Invalidation) {
+	for _, p := range t.paths {
+		dir, name, _ := cutLast(p)
+		parent, err := before.At(f.src, dir)
+		n, nerr := before.At(f.src, p)
+		if err != nil || nerr != nil || parent == nil || n == nil {
+			continue
+		}
+
+		node := live.Node(view, n.Ino)
+		inv.Inodes = append(inv.Inodes, node)
+		if _, err := t.state.Get(f.src, n.Ino); err != nil {
+			at := live.Node(view, parent.Ino)
+			inv.Inodes = append(inv.Inodes, at)
+			inv.Entries = append(inv.Entries, live.Entry{Parent: at, Name: name, Was: node, WasDir: n.IsDir(), Gone: node})
+		}
+	}
+	return inv
+}
+
+// cutLast splits a path into the path of its directory and its name.
+func cutLast(p string) (dir, name string, found bool) {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i], p[i+1:], true
+	}
+	return "", p, false
+}
+
+// writeReceipt fills the receipt, and stores it unless this is a dry run.
+func (f *forgetting) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
+	f.receipt = forget.Receipt{At: f.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{
+		"copies outside of this store: what was pushed, pulled, exported, applied or copied",
+	}}
+	gone := f.rewrite.Gone
+	f.listPlaces()
+
+	used, err := f.uses(ctx, gone, &f.receipt.Kept, func(id string) *tree.State {
+		if t := f.trees[id]; t != nil {
+			return t.state
+		}
+		return nil
+	})
+	if err != nil {
+		return h, err
+	}
+	if len(f.receipt.Removed) == 0 {
+		return h, errs.New(errs.NotExist, "no snapshot has these contents; nothing was forgotten")
+	}
+
+	gone = maps.Clone(gone)
+	maps.DeleteFunc(gone, func(h cas.Hash, _ bool) bool { return used[h] })
+	prints, bytes, err := forget.Prints(gone, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.objects.Get(h, nil) })
+	if err != nil {
+		return h, err
+	}
+
+	if f.receipt.Objects, f.receipt.Bytes = len(gone), bytes; f.o.DryRun {
+		return h, nil
+	}
+
+	b, err := json.Marshal(forget.Stored{Receipt: f.receipt, Prints: prints})
+	if err != nil {
+		return h, err
+	}
+	if len(b) > cas.MaxObject {
+		return h, errs.New(errs.TooBig, "this is too much to forget at once; name fewer paths")
+	}
+
+	return f.cas.Put(cas.KindTree, b)
+}
+
+// listPlaces puts what was where into the receipt.
+func (f *forgetting) listPlaces() {
+	f.withReadLock(func(*live.Tx) {
+		chosen, _ := f.chosen()
+		places := newPlaces(&f.receipt.Removed)
+
+		for _, sn := range chosen {
+			t := f.trees[sn.ID]
+			if t == nil || t.state == nil {
+				continue
+			}
+			at := f.nameOf(sn.WS)
+			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: at, Name: sn.Name, Was: sn.ID, ID: t.id})
+			for _, p := range t.paths {
+				places.add(at, p, sn.Name)
+			}
+		}
+	})
+}
+
+// nameOf returns the name of a workspace. The caller holds the lock of the forest.
+func (s *core) nameOf(view uint32) string {
+	if w := s.cat.Workspaces[view]; w != nil {
+		return w.Name
+	}
+	return ""
+}
+
+// uses returns which of the chunks are in use, and adds the files that have them to the list. rewritten
+// returns the tree in place of a snapshot's tree, and may return nil.
+func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(id string) *tree.State) (map[cas.Hash]bool, error) {
+	var all []namedTree
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		for _, w := range s.cat.Workspaces {
+			all = append(all, namedTree{at: w.Name, state: w.Freeze(tx)})
+		}
+		for _, sn := range s.cat.InOrder() {
+			all = append(all, namedTree{s.nameOf(sn.WS), sn.Name, sn.ID, sn.State.Load()})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	u := &forget.User{Source: s.src, Chunks: chunks, Used: make(map[cas.Hash]bool)}
+	places := newPlaces(list)
+
+	for _, n := range all {
+		if st := rewritten(n.id); st != nil {
+			n.state = st
+		} else if n.id != "" {
+			if n.state, err = s.loadTree(n.id); err != nil {
+				return nil, err
+			}
+		}
+
+		paths, err := u.Uses(ctx, n.state)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			places.add(n.at, p, n.snapshot)
+		}
+	}
+
+	return u.Used, nil
+}
+
+// A namedTree is the tree of a snapshot or, without a name, the present state of a workspace.
+type namedTree struct {
+	at, snapshot, id string
+	state            *tree.State
+}
+
+// places collects paths in a list.
+type places struct {
+	list *[]forget.Place
+	at   map[[2]string]int
+}
+
+func newPlaces(list *[]forget.Place) places { return places{list, make(map[[2]string]int)} }
+
+// add adds a path in a snapshot, or in the present state for "".
+func (p places) add(workspace, path, snapshot string) {
+	key := [2]string{workspace, path}
+	i, known := p.at[key]
+	if !known {
+		i = len(*p.list)
+		p.at[key] = i
+		*p.list = append(*p.list, forget.Place{Path: path, Workspace: workspace})
+	}
+
+	if at := &(*p.list)[i]; snapshot == "" {
+		at.Now = true
+	} else {
+		at.Snapshots = append(at.Snapshots, snapshot)
+	}
+}

@@ -1,0 +1,76 @@
+package forget
+
+import (
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+// A Receipt describes what a user forgot. It does not have the bytes.
+type Receipt struct {
+	Number    uint64      `json:"number,omitempty" jsonschema:"its number, from 1; none for a dry run"`
+	At        time.Time   `json:"at"`
+	Actor     string      `json:"actor,omitempty"`
+	Removed   []Place     `json:"removed" jsonschema:"what was where"`
+	Kept      []Place     `json:"kept,omitempty" jsonschema:"files that stay and have some of the same bytes, which therefore stay, too"`
+	Snapshots []Rewritten `json:"snapshots" jsonschema:"snapshots with a new id"`
+	Objects   int         `json:"objects" jsonschema:"number of removed objects with these contents"`
+	Bytes     int64       `json:"bytes" jsonschema:"their bytes"`
+	Cannot    []string    `json:"cannot" jsonschema:"what cannot be removed, or was not, as sentences"`
+	Erased    bool        `json:"erased" jsonschema:"whether the bytes are gone from the disk"`
+	DryRun    bool        `json:"dry_run,omitempty"`
+}
+
+// A Place is a path in snapshots of a workspace.
+type Place struct {
+	Path      string   `json:"path"`
+	Workspace string   `json:"workspace"`
+	Snapshots []string `json:"snapshots,omitempty" jsonschema:"oldest first"`
+	Now       bool     `json:"now,omitempty" jsonschema:"whether it is in the present state"`
+}
+
+// A Rewritten is a snapshot that got a new id.
+type Rewritten struct {
+	Workspace string `json:"workspace"`
+	Name      string `json:"name"`
+	Was       string `json:"was" jsonschema:"the id before"`
+	ID        string `json:"id"`
+}
+
+// Stored is a Receipt as an object of the store.
+type Stored struct {
+	Receipt
+	Prints []Print `json:"prints"`
+}
+
+// Prints returns the prints of the chunks and texts that are gone. Object reads a chunk.
+func Prints(gone map[cas.Hash]bool, texts map[string]bool, object func(cas.Hash) ([]byte, error)) (all []Print, bytes int64, err error) {
+	for h := range gone {
+		b, err := object(h)
+		if err != nil {
+			return nil, 0, err
+		}
+		all, bytes = append(all, printOf(b)), bytes+int64(len(b))
+	}
+
+	for text := range texts {
+		all = append(all, printOf([]byte(text)))
+	}
+
+	return all, bytes, nil
+}
+
+// A Proof is the result of a search of a whole store for what was forgotten.
+type Proof struct {
+	Receipts []Receipt `json:"receipts" jsonschema:"all that was forgotten, oldest first"`
+	Objects  int64     `json:"objects" jsonschema:"number of objects that were read"`
+	Bytes    int64     `json:"bytes" jsonschema:"bytes that were read"`
+	Kept     []Place   `json:"kept,omitempty" jsonschema:"files that have forgotten bytes"`
+	Found    []string  `json:"found" jsonschema:"where else forgotten bytes are"`
+}
+
+// OK reports whether forgotten bytes are nowhere but in present states.
+func (p *Proof) OK() bool {
+	return len(p.Found) == 0 && !slices.ContainsFunc(p.Kept, func(at Place) bool { return len(at.Snapshots) > 0 })
+}

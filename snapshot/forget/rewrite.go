@@ -1,0 +1,223 @@
+package forget
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Rewriter makes trees without the contents that are to be forgotten. It reads each page of tables
+// and each file once, also if many trees have it.
+type Rewriter struct {
+	Source  *tree.Source
+	Objects content.ObjectStore
+	Epoch   func() uint64 // returns an epoch in which no other state is changed
+	Paths   []string      // files and directories to remove
+	Search  *Search       // contents to remove or to overwrite; may be nil
+
+	// Gone are the chunks of removed files, and of files before they were overwritten. Texts are the
+	// bytes that were overwritten.
+	Gone  map[cas.Hash]bool
+	Texts map[string]bool
+
+	finder tree.Finder
+	files  map[string]*verdict // by content.ChunkMap.Key
+}
+
+// A verdict is what becomes of a content.
+type verdict struct {
+	remove bool
+	masked *content.Content  // in place of the content; nil if it is removed
+	gone   map[cas.Hash]bool // the chunks that masked does not have
+}
+
+// Rewrite returns a copy of a sealed state without the contents, and the changed paths. If there are
+// none, it returns no state.
+func (r *Rewriter) Rewrite(ctx context.Context, st *tree.State) (*tree.State, []string, error) {
+	if r.Gone == nil {
+		r.Gone, r.Texts, r.files = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
+		r.finder = tree.Finder{Source: r.Source, Match: func(n *tree.Inode) (bool, error) {
+			v, err := r.judge(ctx, n)
+			return v != nil, err
+		}}
+	}
+
+	one := &rewriting{Rewriter: r, ctx: ctx, changed: make(map[string]bool)}
+	one.edit = tree.Editor{State: st.Clone(), Source: r.Source, Epoch: r.Epoch()}
+
+	for _, p := range r.Paths {
+		if err := one.removePath(p); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	if r.Search != nil {
+		if err := one.searchFiles(st); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(one.changed) == 0 {
+		return nil, nil, nil
+	}
+
+	return one.edit.State, slices.Sorted(maps.Keys(one.changed)), one.edit.Err()
+}
+
+// A rewriting is one call of Rewrite.
+type rewriting struct {
+	*Rewriter
+	ctx     context.Context
+	edit    tree.Editor
+	changed map[string]bool
+}
+
+// removePath removes a file, or a directory with all below it.
+func (r *rewriting) removePath(p string) error {
+	n, err := r.edit.State.At(r.Source, p)
+	if err != nil || n == nil {
+		return err
+	}
+
+	dir, err := r.edit.State.Resolve(r.Source, path.Dir(p))
+	if err != nil {
+		return err
+	}
+
+	if err := r.edit.State.WalkFrom(r.ctx, r.Source, p, func(at *tree.Path, n *tree.Inode) error {
+		if !n.IsDir() || at.String() == p {
+			r.changed[at.String()] = true
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+
+	return r.remove(tree.Link{Parent: dir.Ino, Name: path.Base(p)})
+}
+
+// remove removes a name with all below it. The times of its directory stay.
+func (r *rewriting) remove(at tree.Link) error {
+	dir := r.edit.Own(at.Parent)
+	mtime, ctime := dir.Mtime, dir.Ctime
+
+	var failed error
+	r.edit.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, last bool) {
+		if last {
+			failed = errors.Join(failed, r.addGone(n.Content))
+		}
+	})
+	dir.Mtime, dir.Ctime = mtime, ctime
+
+	return errors.Join(failed, r.edit.Err())
+}
+
+// addGone adds the chunks of a content to Gone.
+func (r *Rewriter) addGone(c *content.Content) error {
+	return eachChunk(r.Source, c, func(h cas.Hash) { r.Gone[h] = true })
+}
+
+func eachChunk(src *tree.Source, c *content.Content, fn func(cas.Hash)) error {
+	return c.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
+		if !isList {
+			fn(h)
+		}
+		return isList, nil
+	})
+}
+
+// searchFiles removes and overwrites the files of a state that the search finds.
+func (r *rewriting) searchFiles(st *tree.State) error {
+	inos, err := r.finder.In(r.ctx, st)
+	if err != nil {
+		return err
+	}
+
+	for _, ino := range inos {
+		n, err := r.edit.State.Get(r.Source, ino)
+		if errors.Is(err, tree.ErrNoInode) { // removePath has removed it
+			continue
+		}
+		if err != nil {
+			return err
+		}
+
+		v, err := r.judge(r.ctx, n)
+		if err != nil {
+			return err
+		}
+
+		paths, err := r.edit.State.Paths(r.Source, n)
+		if err != nil {
+			return err
+		}
+		for _, p := range paths {
+			r.changed[p] = true
+		}
+
+		maps.Copy(r.Gone, v.gone)
+		if !v.remove {
+			r.edit.Own(ino).Content = v.masked
+			continue
+		}
+
+		for _, l := range slices.Clone(n.Links) {
+			if err := r.remove(l); err != nil {
+				return err
+			}
+		}
+	}
+
+	return r.edit.Err()
+}
+
+// judge returns what becomes of the content of an inode, nil if it stays. It reads each content once.
+func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
+	if !n.IsRegular() || n.Content == nil || n.Content.Sealed() == nil {
+		return nil, nil
+	}
+
+	key := n.Content.Sealed().Key()
+	v, known := r.files[key]
+	if known {
+		return v, nil
+	}
+
+	found, err := r.Search.in(ctx, n.Content.Reader(r.Source.Files), n.Content.Size())
+	if err != nil {
+		return nil, err
+	}
+
+	if found.all || len(found.parts) > 0 {
+		if v, err = r.verdictOn(ctx, n.Content, found); err != nil {
+			return nil, err
+		}
+	}
+
+	r.files[key] = v
+	return v, nil
+}
+
+func (r *Rewriter) verdictOn(ctx context.Context, c *content.Content, in found) (*verdict, error) {
+	v := &verdict{remove: in.all, gone: make(map[cas.Hash]bool)}
+	for _, text := range in.texts {
+		r.Texts[text] = true
+	}
+	if err := eachChunk(r.Source, c, func(h cas.Hash) { v.gone[h] = true }); err != nil || v.remove {
+		return v, err
+	}
+
+	masked, err := content.FromReader(ctx, &content.Sealer{Src: r.Source.Files, Objects: r.Objects, FindHoles: true},
+		&masker{r: c.Reader(r.Source.Files), parts: in.parts})
+	if err != nil {
+		return nil, err
+	}
+
+	v.masked = content.Of(masked)
+	return v, eachChunk(r.Source, v.masked, func(h cas.Hash) { delete(v.gone, h) })
+}

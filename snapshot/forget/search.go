@@ -1,0 +1,157 @@
+package forget
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"regexp"
+)
+
+// A Search finds contents in files: exact bytes, or matches of regular expressions in single lines.
+type Search struct {
+	Bytes    []byte // may be nil
+	Patterns []*regexp.Regexp
+	Keys     bool // the lines of private keys in PEM match, too
+}
+
+const (
+	blockSize = 4 << 20 // bytes of a file that are searched at a time
+	// MaxBytes is the largest length of Search.Bytes.
+	MaxBytes = 16 << 20
+)
+
+// A found is the result of a Search in one file.
+type found struct {
+	all   bool       // the file equals Search.Bytes
+	parts [][2]int64 // begin and end of the parts that match, in order
+	texts []string   // their bytes
+	key   bool       // the search is within a private key
+}
+
+// in searches a file of a size.
+func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err error) {
+	var buf []byte
+	at, ended := int64(0), false // at: the offset of buf in the file
+
+	for !ended && size >= int64(len(s.Bytes)) {
+		if err := ctx.Err(); err != nil {
+			return f, err
+		}
+
+		n := len(buf)
+		buf = append(buf, make([]byte, blockSize+len(s.Bytes))...)
+		m, err := io.ReadFull(r, buf[n:])
+		if ended = err == io.EOF || err == io.ErrUnexpectedEOF; err != nil && !ended {
+			return f, err
+		}
+
+		buf = buf[:n+m]
+		done := s.searchBlock(buf, ended, at, &f)
+		at += int64(done)
+		buf = append(buf[:0:0], buf[done:]...)
+	}
+
+	f.all = len(s.Bytes) > 0 && size == int64(len(s.Bytes)) && len(f.parts) == 1
+	return f, nil
+}
+
+// searchBlock adds what it finds in a block, and returns how much of the block need not be searched
+// again. The rest is too short for Bytes, or is the beginning of a line.
+func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int) {
+	add := func(from, to int) {
+		if len(bytes.Trim(b[from:to], "*")) == 0 {
+			return // it was overwritten before
+		}
+		f.parts = append(f.parts, [2]int64{at + int64(from), at + int64(to)})
+		f.texts = append(f.texts, string(b[from:to]))
+	}
+
+	if len(s.Bytes) > 0 {
+		for {
+			i := bytes.Index(b[done:], s.Bytes)
+			if i < 0 {
+				break
+			}
+			add(done+i, done+i+len(s.Bytes))
+			done += i + len(s.Bytes)
+		}
+		if last {
+			return len(b)
+		}
+		return max(done, len(b)-len(s.Bytes)+1)
+	}
+
+	done = len(b)
+	if i := bytes.LastIndexByte(b, '\n'); !last && i >= 0 {
+		done = i + 1
+	}
+
+	for from := 0; from < done; {
+		to := done
+		if i := bytes.IndexByte(b[from:done], '\n'); i >= 0 {
+			to = from + i
+		}
+		line := b[from:to]
+		if end := bytes.Contains(line, []byte("-----END ")); f.key && !end {
+			add(from, to)
+		} else {
+			f.key = s.Keys && !end && privateKey.Match(line)
+			s.searchLine(line, func(i, j int) { add(from+i, from+j) })
+		}
+		from = to + 1
+	}
+
+	return done
+}
+
+// searchLine calls fn with each match in a line: of a pattern with a group, the first group.
+func (s *Search) searchLine(line []byte, fn func(from, to int)) {
+	for _, p := range s.Patterns {
+		for _, m := range p.FindAllSubmatchIndex(line, -1) {
+			if len(m) > 2 && m[2] >= 0 {
+				m = m[2:]
+			}
+			if m[0] < m[1] {
+				fn(m[0], m[1])
+			}
+		}
+	}
+}
+
+// A masker reads a file with stars in place of some parts. Newlines stay.
+type masker struct {
+	r     io.Reader
+	parts [][2]int64
+	at    int64
+}
+
+func (m *masker) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	for _, part := range m.parts {
+		for i := max(part[0]-m.at, 0); i < min(part[1]-m.at, int64(n)); i++ {
+			if p[i] != '\n' {
+				p[i] = '*'
+			}
+		}
+	}
+
+	m.at += int64(n)
+	return n, err
+}
+
+var privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
+
+// Secrets are patterns of keys and passwords, as scanners for secrets have them.
+var Secrets = []string{
+	`\b((?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b`,                            // AWS
+	`\b(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})\b`,  // GitHub
+	`\b(glpat-[A-Za-z0-9_-]{20,})`,                                         // GitLab
+	`\b(xox[abeoprs]-[A-Za-z0-9-]{10,})`,                                   // Slack
+	`\b(sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,})`,                             // Anthropic, OpenAI
+	`\b((?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,})\b`,                       // Stripe
+	`\b(AIza[A-Za-z0-9_-]{35})`,                                            // Google
+	`\b(npm_[A-Za-z0-9]{36})\b`,                                            // npm
+	`\b(eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})`, // JSON web tokens
+	`(?i)[a-z0-9+.-]{2,20}://[^/\s:@]+:([^/\s:@]{4,})@`,                    // passwords in URLs
+	`(?i)(?:secret|token|passw(?:or)?d|api[_-]?key|private[_-]?key|access[_-]?key)[a-z0-9_-]*["']?\s*[:=]\s*["']?([^\s"',;]{8,})`,
+}

@@ -42,6 +42,8 @@ type Tool struct {
 	Names [3]string // by set, "" if the tool is not in the set
 	Title string
 	About string // if empty, Op.About
+	// Rare tools are offered only in the set of all tools.
+	Rare bool
 	// Preset has the arguments that are the same in every call. Its type is Op.Args.
 	Preset any
 	// Args are the names of the arguments that the tool takes, separated by blanks. NAME=FIELD gives

@@ -85,6 +85,7 @@ type forgetting struct {
 	o       ForgetOptions
 	rewrite forget.Rewriter
 	trees   map[string]*rewrittenTree // by the old id
+	now     map[string]*rewrittenTree // by workspace: the present states that a dry run would change
 	receipt forget.Receipt
 }
 
@@ -167,6 +168,32 @@ func (f *forgetting) forgetNow(ctx context.Context) error {
 	return nil
 }
 
+// previewNow rewrites the present states for a dry run.
+func (f *forgetting) previewNow(ctx context.Context) error {
+	f.now = make(map[string]*rewrittenTree)
+	states := make(map[string]*tree.State)
+	if err := f.forest.Update(true, func(tx *live.Tx) error {
+		for _, w := range f.cat.Workspaces {
+			states[w.Name] = w.Freeze(tx)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+
+	for at, st := range states {
+		next, paths, err := f.rewrite.Rewrite(ctx, st)
+		if err != nil {
+			return err
+		}
+		if next != nil {
+			f.now[at] = &rewrittenTree{state: next, paths: paths}
+		}
+	}
+
+	return nil
+}
+
 // run rewrites all trees and commits the record. It begins again while snapshots are taken meanwhile.
 func (f *forgetting) run(ctx context.Context) error {
 	for {
@@ -190,6 +217,12 @@ func (f *forgetting) run(ctx context.Context) error {
 		}
 		if len(all)+len(missing) > 0 {
 			continue
+		}
+
+		if f.o.DryRun && f.o.Now {
+			if err := f.previewNow(ctx); err != nil {
+				return err
+			}
 		}
 
 		stored, err := f.writeReceipt(ctx)
@@ -387,11 +420,15 @@ func (f *forgetting) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 	gone := f.rewrite.Gone
 	f.listPlaces()
 
-	used, err := f.uses(ctx, gone, &f.receipt.Kept, func(id string) *tree.State {
-		if t := f.trees[id]; t != nil {
-			return t.state
+	used, err := f.uses(ctx, gone, &f.receipt.Kept, func(n namedTree) *tree.State {
+		t := f.trees[n.id]
+		if n.snapshot == "" {
+			t = f.now[n.at]
 		}
-		return nil
+		if t == nil {
+			return nil
+		}
+		return t.state
 	})
 	if err != nil {
 		return h, err
@@ -439,6 +476,12 @@ func (f *forgetting) listPlaces() {
 				places.add(at, p, sn.Name)
 			}
 		}
+
+		for at, t := range f.now {
+			for _, p := range t.paths {
+				places.add(at, p, "")
+			}
+		}
 	})
 }
 
@@ -451,8 +494,8 @@ func (s *core) nameOf(view uint32) string {
 }
 
 // uses returns which of the chunks are in use, and adds the files that have them to the list. rewritten
-// returns the tree in place of a snapshot's tree, and may return nil.
-func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(id string) *tree.State) (map[cas.Hash]bool, error) {
+// returns the tree in place of another, and may return nil.
+func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
 	var all []namedTree
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range s.cat.Workspaces {
@@ -471,7 +514,7 @@ func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forg
 	places := newPlaces(list)
 
 	for _, n := range all {
-		if st := rewritten(n.id); st != nil {
+		if st := rewritten(n); st != nil {
 			n.state = st
 		} else if n.id != "" {
 			if n.state, err = s.loadTree(n.id); err != nil {

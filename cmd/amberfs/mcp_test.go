@@ -89,14 +89,14 @@ func TestMCPAnnotations(t *testing.T) {
 		"snapshot_list": {true, false, false}, "snapshot_size": {true, false, false}, "snapshot_create": {}, "fork_create": {}, "snapshot_restore": {false, true, false},
 		"snapshot_delete": {false, true, false}, "fork_merge": {false, true, false}, "snapshot_push": {false, false, true},
 		"run_list": {true, false, false}, "run_apply": {false, true, false}, "run_remove": {false, true, false},
-		"snapshot_bisect": {false, true, true}, "workspace_explore": {false, true, true},
+		"snapshot_bisect": {false, true, true}, "workspace_explore": {false, true, true}, "snapshot_forget": {false, true, false},
 	}
 	for _, tool := range tools() {
 		if tool.own != nil && !tool.anywhere && tool.effect != service.Executes {
 			t.Errorf("%s runs programs, and has the effect %s", tool.Names[service.ToolsAll], tool.effect)
 		}
 	}
-	for set, n := range map[string]int{"standard": len(want) - 2, "all": len(want)} {
+	for set, n := range map[string]int{"standard": len(want) - 3, "all": len(want)} {
 		list, err := connect(t, set).ListTools(context.Background(), nil)
 		must.OK(t, err)
 		found := 0

@@ -183,6 +183,7 @@ func (s *store) stored(t *testing.T) *store {
 		again.Add(sn)
 	}
 	again.Link()
+	again.Forgotten = recoded(t, s.Forgotten)
 	return again
 }
 
@@ -223,7 +224,7 @@ func (s *store) text() string {
 		st, _ := s.Tree(sn)
 		out = append(out, sn.Record(), sn.Undoes, sn.Dir, sn.Claim, len(sn.Changes.Sets), st.Inodes)
 	}
-	out = append(out, s.Bytes, s.views.next, s.views.inodes, s.ended, s.effects)
+	out = append(out, s.Forgotten, s.Bytes, s.views.next, s.views.inodes, s.ended, s.effects)
 	b, _ := json.MarshalIndent(out, "", " ")
 	return string(b)
 }
@@ -250,7 +251,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	op := func(name string, kept ...uint32) *Op {
 		return &Op{Number: w.NextOp(), Name: name, Of: name, At: now, UID: 7, Kept: kept[:len(kept)*min(1, n%3)]}
 	}
-	switch k := rnd.IntN(18); {
+	switch k := rnd.IntN(19); {
 	case k < 2:
 		return s.NewCapture(s.views, w, of(info.KindManual))
 	case k == 2:
@@ -332,6 +333,15 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		return r, r.Place(s.views, w)
 	case k == 12:
 		return &Lease{View: w.View, Expires: &now}, nil
+	case k == 18:
+		r := &Forget{Forgotten: Forgotten{Number: s.NextForgotten(), At: now, Receipt: cas.Hash{5}, Erased: n%2 == 0}, Trees: map[string]string{}}
+		for _, id := range s.Catalogue.Trees() {
+			r.Trees[id] = cas.Hash{6, byte(n)}.String()
+		}
+		for _, sn := range named(w, some) {
+			r.Snapshots = append(r.Snapshots, Rewritten{View: sn.View, Was: sn.ID, ID: cas.Hash{7, byte(n)}.String(), Files: 3, Bytes: int64(n)})
+		}
+		return r, nil
 	case k == 13:
 		id := cas.Hash{4, byte(n)}.String()
 		op := Op{Number: w.NextOp(), Name: "apply", Of: "/d", At: now, Apply: &Apply{Own: n%2 == 0, Dir: w.Dir, Before: id, Now: id}}

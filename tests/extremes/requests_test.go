@@ -69,6 +69,8 @@ func requests() map[string][]map[string]any {
 	add("ops", args{}, args{"limit": 1 << 30})
 	add("gc", args{})
 	add("verify", args{})
+	add("forget", args{"paths": []string{"."}}, args{"match": []string{"a*"}, "dry_run": true}, args{"content": "AAAAAAAAAAAAAAAAAAAAAA==", "dry_run": true})
+	add("verify-forgotten", args{})
 	return out
 }
 

@@ -240,6 +240,23 @@ class FileArgs(TypedDict, total=False):
     snapshot: str
 
 
+class ForgetArgs(TypedDict, total=False):
+    # the bytes of a file, in base64: equal files are removed, and these bytes in other files are overwritten
+    content: list[int]
+    # change nothing, and return what would be removed
+    dry_run: bool
+    # only in these snapshots of the workspace: NAME, NAME.. or NAME..NAME; all snapshots of the store if empty
+    in_: list[str]
+    # regular expressions; what they match in a line, or their first group, is overwritten
+    match: list[str]
+    # also in the present states of all workspaces
+    now: bool
+    # files and directories, relative to the workspace
+    paths: list[str]
+    # overwrite keys and passwords of well-known forms
+    secrets: bool
+
+
 class ForkArgs(TypedDict, total=False):
     # the actor of changes whose program cannot be seen; if empty, the name of the fork
     as_: str
@@ -583,6 +600,10 @@ class VerifyArgs(TypedDict, total=False):
     pass
 
 
+class VerifyForgottenArgs(TypedDict, total=False):
+    pass
+
+
 class VerifyRemoteArgs(TypedDict, total=False):
     # read every byte
     deep: bool
@@ -728,6 +749,8 @@ class Compacted:
     uid: int
     # bytes that storing it added to the store
     unique_bytes: int
+    # its ids before contents were forgotten, oldest first
+    was: list[str] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1043,6 +1066,8 @@ class Info:
     uid: int
     # bytes that storing it added to the store
     unique_bytes: int
+    # its ids before contents were forgotten, oldest first
+    was: list[str] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1193,6 +1218,16 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    # whether it is in the present state
+    now: bool | None = field(default=None)
+    path: str
+    # oldest first
+    snapshots: list[str] | None = field(default=None)
+    workspace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     byte_limit: int
     delete: str
@@ -1232,6 +1267,20 @@ class PromoteResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    # bytes that were read
+    bytes: int
+    # where else forgotten bytes are
+    found: list[str]
+    # files that have forgotten bytes
+    kept: list[Place] | None = field(default=None)
+    # number of objects that were read
+    objects: int
+    # all that was forgotten, oldest first
+    receipts: list[Receipt]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PulledList:
     pulled: list[Info]
 
@@ -1262,6 +1311,29 @@ class Pushed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedList:
     pushed: list[Pushed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    actor: str | None = field(default=None)
+    at: datetime
+    # their bytes
+    bytes: int
+    # what cannot be removed, or was not, as sentences
+    cannot: list[str]
+    dry_run: bool | None = field(default=None)
+    # whether the bytes are gone from the disk
+    erased: bool
+    # files that stay and have some of the same bytes, which therefore stay, too
+    kept: list[Place] | None = field(default=None)
+    # its number, from 1; none for a dry run
+    number: int | None = field(default=None)
+    # number of removed objects with these contents
+    objects: int
+    # what was where
+    removed: list[Place]
+    # snapshots with a new id
+    snapshots: list[Rewritten]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1348,6 +1420,8 @@ class RemoteSnapshot:
     uid: int
     # bytes that storing it added to the store
     unique_bytes: int
+    # its ids before contents were forgotten, oldest first
+    was: list[str] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1422,6 +1496,15 @@ class RestoreResult:
     snapshot: str
     # the snapshot of the state before
     undo: str | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    id: str
+    name: str
+    # the id before
+    was: str
+    workspace: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1657,6 +1740,7 @@ OPERATIONS: dict[str, Operation] = {
     "export": Operation(ExportDone, ""),
     "exported": Operation(Nothing, ""),
     "file": Operation(bytes, "bytes"),
+    "forget": Operation(Receipt, ""),
     "fork": Operation(Forked, ""),
     "forks": Operation(ForkList, ""),
     "freeze": Operation(Frozen, ""),
@@ -1700,6 +1784,7 @@ OPERATIONS: dict[str, Operation] = {
     "undo-op": Operation(UndoneOp, ""),
     "undone-apply": Operation(Nothing, ""),
     "verify": Operation(Report, ""),
+    "verify-forgotten": Operation(Proof, ""),
     "verify-remote": Operation(VerifiedRemote, ""),
 }
 

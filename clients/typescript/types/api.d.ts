@@ -201,6 +201,8 @@ export interface Compacted {
   uid: number
   /** bytes that storing it added to the store */
   unique_bytes: number
+  /** its ids before contents were forgotten, oldest first */
+  was?: string[]
 }
 
 export interface ConflictArgs {
@@ -423,6 +425,23 @@ export interface FileArgs {
   path: string
   /** the snapshot; if empty, the present state */
   snapshot?: string
+}
+
+export interface ForgetArgs {
+  /** the bytes of a file, in base64: equal files are removed, and these bytes in other files are overwritten */
+  content?: number[]
+  /** change nothing, and return what would be removed */
+  dry_run?: boolean
+  /** only in these snapshots of the workspace: NAME, NAME.. or NAME..NAME; all snapshots of the store if empty */
+  in?: string[]
+  /** regular expressions; what they match in a line, or their first group, is overwritten */
+  match?: string[]
+  /** also in the present states of all workspaces */
+  now?: boolean
+  /** files and directories, relative to the workspace */
+  paths?: string[]
+  /** overwrite keys and passwords of well-known forms */
+  secrets?: boolean
 }
 
 export interface ForkArgs {
@@ -655,6 +674,8 @@ export interface Info {
   uid: number
   /** bytes that storing it added to the store */
   unique_bytes: number
+  /** its ids before contents were forgotten, oldest first */
+  was?: string[]
 }
 
 export interface Keep {
@@ -864,6 +885,15 @@ export interface Pinned {
   pinned: boolean
 }
 
+export interface Place {
+  /** whether it is in the present state */
+  now?: boolean
+  path: string
+  /** oldest first */
+  snapshots?: string[]
+  workspace: string
+}
+
 export interface Policy {
   byte_limit: number
   delete: string
@@ -902,6 +932,19 @@ export interface PromoteResult {
   paths: PathChange[]
   /** the snapshot of the state before */
   undo?: string
+}
+
+export interface Proof {
+  /** bytes that were read */
+  bytes: number
+  /** where else forgotten bytes are */
+  found: string[]
+  /** files that have forgotten bytes */
+  kept?: Place[]
+  /** number of objects that were read */
+  objects: number
+  /** all that was forgotten, oldest first */
+  receipts: Receipt[]
 }
 
 export interface PullArgs {
@@ -953,6 +996,28 @@ export interface Pushed {
 
 export interface PushedList {
   pushed: Pushed[]
+}
+
+export interface Receipt {
+  actor?: string
+  at: string
+  /** their bytes */
+  bytes: number
+  /** what cannot be removed, or was not, as sentences */
+  cannot: string[]
+  dry_run?: boolean
+  /** whether the bytes are gone from the disk */
+  erased: boolean
+  /** files that stay and have some of the same bytes, which therefore stay, too */
+  kept?: Place[]
+  /** its number, from 1; none for a dry run */
+  number?: number
+  /** number of removed objects with these contents */
+  objects: number
+  /** what was where */
+  removed: Place[]
+  /** snapshots with a new id */
+  snapshots: Rewritten[]
 }
 
 export interface Registered {
@@ -1033,6 +1098,8 @@ export interface RemoteSnapshot {
   uid: number
   /** bytes that storing it added to the store */
   unique_bytes: number
+  /** its ids before contents were forgotten, oldest first */
+  was?: string[]
 }
 
 export interface RemoteSnapshotList {
@@ -1174,6 +1241,14 @@ export interface RevertArgs {
   name?: string
   /** the file or directory, relative to the workspace */
   path: string
+}
+
+export interface Rewritten {
+  id: string
+  name: string
+  /** the id before */
+  was: string
+  workspace: string
 }
 
 export interface Rule {
@@ -1460,6 +1535,9 @@ export interface VerifiedRemote {
 export interface VerifyArgs {
 }
 
+export interface VerifyForgottenArgs {
+}
+
 export interface VerifyRemoteArgs {
   /** read every byte */
   deep?: boolean
@@ -1514,6 +1592,8 @@ export interface Operations {
   "exported": { args: ExportedArgs; result: Nothing }
   /** Returns the bytes of a file, now or in a snapshot */
   "file": { args: FileArgs; result: Uint8Array }
+  /** Removes contents from snapshots, and erases their bytes */
+  "forget": { args: ForgetArgs; result: Receipt }
   /** Creates a fork of a snapshot or of the present state */
   "fork": { args: ForkArgs; result: Forked }
   /** Lists the forks of the workspace */
@@ -1600,6 +1680,8 @@ export interface Operations {
   "undone-apply": { args: UndoneApplyArgs; result: Nothing }
   /** Reads and checks everything in the store */
   "verify": { args: VerifyArgs; result: Report }
+  /** Searches the store for all that was forgotten */
+  "verify-forgotten": { args: VerifyForgottenArgs; result: Proof }
   /** Checks that a remote has everything its snapshots need */
   "verify-remote": { args: VerifyRemoteArgs; result: VerifiedRemote }
 }

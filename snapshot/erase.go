@@ -20,11 +20,8 @@ import (
 // erase removes the bytes of all that was forgotten from the disk, and notes that this is done. It may be
 // repeated after a kill. erased reports whether no bytes are left that a running program still uses.
 func (s *Store) erase(ctx context.Context) (erased bool, err error) {
-	begin, err := s.log.Roll()
+	begin, err := s.restartJournal(ctx)
 	if err != nil {
-		return false, err
-	}
-	if err := s.Checkpoint(ctx); err != nil {
 		return false, err
 	}
 	if _, err := s.gc.Wipe(ctx); err != nil {
@@ -58,6 +55,15 @@ func (s *Store) erase(ctx context.Context) (erased bool, err error) {
 	}
 
 	return true, nil
+}
+
+// restartJournal makes a checkpoint after which the journal begins at the returned position, unless bytes
+// before it are needed.
+func (s *Store) restartJournal(ctx context.Context) (begin int64, err error) {
+	if begin, err = s.log.Roll(); err != nil {
+		return 0, err
+	}
+	return begin, s.Checkpoint(ctx)
 }
 
 // eraseLater erases what an earlier daemon did not erase.
@@ -106,8 +112,15 @@ func (s *Store) isGone(ctx context.Context, prints []forget.Print) (bool, error)
 	return len(used) == len(left), err
 }
 
-// VerifyForgotten searches the whole store for all that was forgotten.
+// VerifyForgotten searches the whole store for all that was forgotten. Before that it has the bytes of
+// present files sealed, so that it finds which files have them.
 func (s *Store) VerifyForgotten(ctx context.Context) (*forget.Proof, error) {
+	if !s.opt.ReadOnly {
+		if _, err := s.restartJournal(ctx); err != nil {
+			return nil, err
+		}
+	}
+
 	proof := &forget.Proof{Receipts: []forget.Receipt{}, Found: []string{}}
 	var prints []forget.Print
 	for _, f := range s.forgotten() {

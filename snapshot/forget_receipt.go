@@ -1,0 +1,166 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/forget"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// writeReceipt fills the receipt, and stores it unless this is a dry run.
+func (f *forgetting) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
+	f.receipt = forget.Receipt{At: f.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{
+		"copies outside of this store: what was pushed, pulled, exported, applied or copied",
+	}}
+	gone := f.rewrite.Gone
+	f.listPlaces()
+
+	used, err := f.uses(ctx, gone, &f.receipt.Kept, func(n namedTree) *tree.State {
+		t := f.trees[n.id]
+		if n.snapshot == "" {
+			t = f.now[n.at]
+		}
+		if t == nil {
+			return nil
+		}
+		return t.state
+	})
+	if err != nil {
+		return h, err
+	}
+	if len(f.receipt.Removed) == 0 {
+		return h, errs.New(errs.NotExist, "no snapshot has these contents; nothing was forgotten")
+	}
+
+	gone = maps.Clone(gone)
+	maps.DeleteFunc(gone, func(h cas.Hash, _ bool) bool { return used[h] })
+	prints, bytes, err := forget.Prints(gone, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.objects.Get(h, nil) })
+	if err != nil {
+		return h, err
+	}
+
+	if f.receipt.Objects, f.receipt.Bytes = len(gone), bytes; f.o.DryRun {
+		return h, nil
+	}
+
+	b, err := json.Marshal(forget.Stored{Receipt: f.receipt, Prints: prints})
+	if err != nil {
+		return h, err
+	}
+	if len(b) > cas.MaxObject {
+		return h, errs.New(errs.TooBig, "this is too much to forget at once; name fewer paths")
+	}
+
+	return f.cas.Put(cas.KindTree, b)
+}
+
+// listPlaces puts what was where into the receipt.
+func (f *forgetting) listPlaces() {
+	f.withReadLock(func(*live.Tx) {
+		chosen, _ := f.chosen()
+		places := newPlaces(&f.receipt.Removed)
+
+		for _, sn := range chosen {
+			t := f.trees[sn.ID]
+			if t == nil || t.state == nil {
+				continue
+			}
+			at := f.nameOf(sn.WS)
+			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: at, Name: sn.Name, Was: sn.ID, ID: t.id})
+			for _, p := range t.paths {
+				places.add(at, p, sn.Name)
+			}
+		}
+
+		for at, t := range f.now {
+			for _, p := range t.paths {
+				places.add(at, p, "")
+			}
+		}
+	})
+}
+
+// nameOf returns the name of a workspace. The caller holds the lock of the forest.
+func (s *core) nameOf(view uint32) string {
+	if w := s.cat.Workspaces[view]; w != nil {
+		return w.Name
+	}
+	return ""
+}
+
+// uses returns which of the chunks are in use, and adds the files that have them to the list. rewritten
+// returns the tree in place of another, and may return nil.
+func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
+	var all []namedTree
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		for _, w := range s.cat.Workspaces {
+			all = append(all, namedTree{at: w.Name, state: w.Freeze(tx)})
+		}
+		for _, sn := range s.cat.InOrder() {
+			all = append(all, namedTree{s.nameOf(sn.WS), sn.Name, sn.ID, sn.State.Load()})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	u := &forget.User{Source: s.src, Chunks: chunks, Used: make(map[cas.Hash]bool)}
+	places := newPlaces(list)
+
+	for _, n := range all {
+		if st := rewritten(n); st != nil {
+			n.state = st
+		} else if n.id != "" {
+			if n.state, err = s.loadTree(n.id); err != nil {
+				return nil, err
+			}
+		}
+
+		paths, err := u.Uses(ctx, n.state)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			places.add(n.at, p, n.snapshot)
+		}
+	}
+
+	return u.Used, nil
+}
+
+// A namedTree is the tree of a snapshot or, without a name, the present state of a workspace.
+type namedTree struct {
+	at, snapshot, id string
+	state            *tree.State
+}
+
+// places collects paths in a list.
+type places struct {
+	list *[]forget.Place
+	at   map[[2]string]int
+}
+
+func newPlaces(list *[]forget.Place) places { return places{list, make(map[[2]string]int)} }
+
+// add adds a path in a snapshot, or in the present state for "".
+func (p places) add(workspace, path, snapshot string) {
+	key := [2]string{workspace, path}
+	i, known := p.at[key]
+	if !known {
+		i = len(*p.list)
+		p.at[key] = i
+		*p.list = append(*p.list, forget.Place{Path: path, Workspace: workspace})
+	}
+
+	if at := &(*p.list)[i]; snapshot == "" {
+		at.Now = true
+	} else {
+		at.Snapshots = append(at.Snapshots, snapshot)
+	}
+}

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	"github.com/amberfs/amberfs/cas"
@@ -72,6 +73,9 @@ func (f *forgetting) listPlaces() {
 			}
 			at := f.nameOf(sn.WS)
 			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: at, Name: sn.Name, Was: sn.ID, ID: t.id})
+			for _, commit := range sn.GitCommits {
+				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("git commit %s, which snapshot %s was exported as", commit, sn.Name))
+			}
 			for _, p := range t.paths {
 				places.add(at, p, sn.Name)
 			}

@@ -40,7 +40,7 @@ func connect(t *testing.T, set string) *mcp.ClientSession {
 func TestMCPTools(t *testing.T) {
 	for set, names := range map[string]string{
 		"all": "fork_create fork_delete fork_list fork_merge run_apply run_list run_remove snapshot_bisect snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
-			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_changed workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
+			"snapshot_forget snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_changed workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
 		"standard": "fork_create fork_delete fork_list fork_merge run_apply run_list run_remove snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
 			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_changed workspace_claim workspace_log workspace_status workspace_undo",
 		"snapshots":      "snapshots_changes snapshots_compact snapshots_create snapshots_delete snapshots_history snapshots_list snapshots_revert",

@@ -207,7 +207,7 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*arch
 		return nil, err // Held would take an empty name for the present state
 	}
 
-	st, release, err := r.Workspace.Held(a.Name)
+	st, release, err := r.Workspace.HeldToSend(ctx, a.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -236,15 +236,18 @@ const (
 
 // newExportSource waits until a snapshot has its id. The caller calls releaseAll.
 func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
-	one, err := waitStored(ctx, ws, name)
+	one, err := waitToSend(ctx, ws, name)
 	if err != nil {
 		return nil, err
 	}
 
 	e, info := &exportSource{storedSnapshot: one}, one.info
 
+	// What was exported before may have files that the policy leaves out today.
+	whole := ws.SendsAll()
+
 	// A snapshot that was exported before is its own best base.
-	if len(e.info.GitCommits) > 0 {
+	if whole && len(e.info.GitCommits) > 0 {
 		e.bases = append(e.bases, storedSnapshot{e.info, e.state, func() {}})
 	}
 
@@ -255,7 +258,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 			for _, c := range slices.Backward(before.GitCommits) {
 				e.parents = append(e.parents, c)
 			}
-			if !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
+			if !whole || !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
 				continue
 			}
 

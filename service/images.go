@@ -224,7 +224,7 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 
 	o := archive.LayerOptions{Source: s.Store.Source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
-	if o.Now, release, err = r.Workspace.Held(now.Name); err != nil {
+	if o.Now, release, err = r.Workspace.HeldToSend(ctx, now.Name); err != nil {
 		return out, err
 	}
 	defer release()
@@ -248,7 +248,7 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 		}
 
 		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*stream.Owner)(im.Owner)
-		if o.Base, release, err = ws.Held(base.Name); err != nil {
+		if o.Base, release, err = ws.HeldToSend(ctx, base.Name); err != nil {
 			return out, err
 		}
 		defer release()

@@ -88,6 +88,17 @@ func waitStored(ctx context.Context, ws *snapshot.Workspace, name string) (store
 	return holdStored(ws, info)
 }
 
+// waitToSend is waitStored for an export.
+func waitToSend(ctx context.Context, ws *snapshot.Workspace, name string) (storedSnapshot, error) {
+	info, err := ws.Snapshots().WaitSealed(ctx, name)
+	if err != nil {
+		return storedSnapshot{}, err
+	}
+
+	st, release, err := ws.HeldToSend(ctx, info.Name)
+	return asStored(storedSnapshot{info, st, release}, err)
+}
+
 // A storedSnapshot is a snapshot that has its id.
 type storedSnapshot struct {
 	info  info.Info
@@ -104,15 +115,20 @@ func idOf(st *tree.State) string {
 
 // holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
 // snapshot has no id yet.
-func holdStored(ws *snapshot.Workspace, info info.Info) (s storedSnapshot, err error) {
-	s.info = info
-	if s.state, s.release, err = ws.Held(info.Name); err != nil {
+func holdStored(ws *snapshot.Workspace, info info.Info) (storedSnapshot, error) {
+	st, release, err := ws.Held(info.Name)
+	return asStored(storedSnapshot{info, st, release}, err)
+}
+
+// asStored returns an error for a snapshot without an id, and releases it.
+func asStored(s storedSnapshot, err error) (storedSnapshot, error) {
+	if err != nil {
 		return s, err
 	}
 
 	if _, ok := s.state.ID(); !ok {
 		s.release()
-		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", info.Name)
+		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", s.info.Name)
 	}
 
 	return s, nil

@@ -115,11 +115,14 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 		return nil, err
 	}
 
-	st, release, err := rs.w.Held(info.Name)
+	st, release, err := rs.w.HeldToSend(ctx, info.Name)
 	if err != nil {
 		return nil, err
 	}
 
+	if id, ok := st.ID(); ok { // the policy may leave files out
+		info.ID, info.Files, info.Bytes = id.String(), st.Inodes-1, st.Bytes
+	}
 	p := &OutgoingSnapshot{Info: info, State: st, Release: release}
 	rs.w.withReadLock(func() {
 		if p.Claim, p.Lineage = info.Claim, info.Lineage; rs.w.ws.Claim != "" {

@@ -341,6 +341,14 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 		return nil, errs.New(errs.Protected, "protected: unshared_bytes cannot be changed through the mount; use `amberfs policy`")
 	}
 
+	switch {
+	case slices.Equal(p.Forget, w.Policy.Forget):
+	case w.Fork:
+		return nil, errs.New(errs.Invalid, "malformed request: policy: forget can be set for main only")
+	case !by.Direct:
+		return nil, errs.New(errs.Protected, "protected: forget cannot be changed through the mount; use `amberfs policy`")
+	}
+
 	switch hides := !slices.Equal(p.Hide, w.Policy.Hide) || p.HideEmpty != w.Policy.HideEmpty; {
 	case hides && w.Fork:
 		return nil, errs.New(errs.Invalid, "malformed request: policy: a fork keeps the hide and hide_empty with which it was created; create another with `amberfs fork --hide`")

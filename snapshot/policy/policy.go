@@ -62,6 +62,9 @@ type Policy struct {
 	// ReadOnly are paths below the root that cannot be changed, with all below them. It cannot be
 	// changed through the mount.
 	ReadOnly []string `json:"read_only,omitempty"`
+	// Forget are patterns, as in .gitignore, of paths that are left out of what is pushed and exported. Only
+	// the policy of main is used. It cannot be changed through the mount.
+	Forget []string `json:"forget,omitempty"`
 	// Push sends snapshots of main to a remote. Only the policy of main is used.
 	Push Push `json:"push"`
 }
@@ -274,12 +277,15 @@ func (p *Policy) Check() error {
 	if _, err := hide.New(p.Hide); err != nil {
 		return refuse("hide: %w", err)
 	}
+	if _, err := hide.New(p.Forget); err != nil {
+		return refuse("forget: %w", err)
+	}
 	if err := errors.Join(checkPaths("restore_keeps", p.RestoreKeeps), checkPaths("read_only", p.ReadOnly)); err != nil {
 		return err
 	}
 
 	if b, err := json.Marshal(p); err != nil || len(b) > MaxBytes {
-		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps, hide and read_only", len(b), MaxBytes))
+		return errors.Join(err, errs.New(errs.TooBig, "the policy has %d bytes, at most %d are possible: name fewer paths in restore_keeps, hide, forget and read_only", len(b), MaxBytes))
 	}
 
 	return p.Keep.check()

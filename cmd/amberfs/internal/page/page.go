@@ -253,7 +253,7 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // The operations that the page uses: looking, and with Options.Write changing.
 var (
 	looks   = []string{"list", "show", "summaries", "conflict", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
-	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork"}
+	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget"}
 )
 
 // maxRequest bounds a request in bytes, as the daemon does.

@@ -206,6 +206,19 @@ export async function endFork(name, discard) {
   message(discard ? `${name} is discarded.` : `${name} has ended.`, { action: snapshot && { label: "Undo", run } });
   if (currentWorkspace() === name) await page.enter(""); else await page.changed();
 }
+// forget shows where a file is, and removes it from all snapshots when the user agrees.
+export async function forget(file) {
+  const args = { paths: [pathOf(file)] }, title = `Forget ${nameOf(file)} in all snapshots?`;
+  const found = await during("Searching all snapshots …", call("forget", { ...args, dry_run: true }, main));
+  const list = (places = []) => el("ul.plan", ...places.map((x) => el("li.path", `${visible(x.path)} of ${visible(x.workspace)}`,
+    x.snapshots?.length > 0 && el("span.faint", ` in ${count(x.snapshots.length, "snapshot")}`), x.now && el("span.faint", " now"))));
+  const body = [p(el("strong", `${count(found.snapshots.length, "snapshot")} will be rewritten. This cannot be undone.`)), list(found.removed),
+    found.kept && p("These files stay, with the same bytes:"), found.kept && list(found.kept), ...found.cannot.map((x) => p("Not removed: ", x))];
+  if (await ask(title, body.filter(Boolean), [["Forget", "yes", "danger"]]) !== "yes") return;
+  const done = await during("Erasing the bytes …", call("forget", args, main));
+  message(`${nameOf(file)} is forgotten in ${count(done.snapshots.length, "snapshot")}, receipt ${done.number}.`);
+  await page.changed();
+}
 // itemsFor are the lines of the menu of a snapshot, actorItems those of an actor.
 export const itemsFor = (s) => [["Fork from here …", () => fork(s.name)], [s.pinned ? "Unpin" : "Pin", () => pin(s)],
   ["Rename …", () => rename(s.name)], ["Delete …", () => remove(s.name), "danger"]];

@@ -3,7 +3,7 @@ import { call, currentWorkspace, eventsOf, get, image } from "./api.js";
 import { $, along, bytes, button, chip, chips, colourOf, el, failed, icon, message, pathOf, redraw, text, time, visible } from "./dom.js";
 import { Diff, images } from "./diff.js";
 import { page, store } from "./store.js";
-import { restore } from "./actions.js";
+import { forget, restore } from "./actions.js";
 export const tabs = ["File", "Diff", "History", "Events"];
 const letter = (v) => ({ created: "A", deleted: "D" }[v.action] || "M");
 export class FileView {
@@ -28,7 +28,8 @@ export class FileView {
       el("div.line", button(icon("back", "Back to the changes"), () => page.show("changes"), { class: "quiet" }),
         el("h2.path.mono", visible(this.file.path)), el("div.actions",
           store.writes && v?.snapshot && v.action !== "deleted" && this.workspace === currentWorkspace()
-            && button("Restore this version", () => restore(v.snapshot, this.file)))),
+            && button("Restore this version", () => restore(v.snapshot, this.file)),
+          store.writes && button("Forget …", () => forget(this.file), { class: "quiet" }))),
       el("div.line.compare",
         el("div", { id: "tabs", role: "tablist", "aria-label": "Views of the file" }, ...tabs.map((t, i) => button(t, () => this.show(i), {
           role: "tab", id: `tab-${t.toLowerCase()}`, "aria-controls": "view", "aria-selected": String(t === this.tab),

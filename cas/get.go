@@ -196,16 +196,20 @@ func (e *Expander) Expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
 }
 
 func (e *Expander) expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
-	if rec.Plain > MaxObject || rec.Flags&^flagZstd != 0 {
-		return nil, errors.New("impossible length or compression")
-	}
-	plain, err := e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)
+	plain, err := e.Plain(rec, dst)
 	if err != nil {
 		return nil, err
 	}
 	if Sum(plain) != h {
 		return nil, errHash
 	}
-
 	return plain, nil
+}
+
+// Plain appends the plain bytes of an object to dst[:0]. It does not compare them with a hash.
+func (e *Expander) Plain(rec Stored, dst []byte) ([]byte, error) {
+	if rec.Plain > MaxObject || rec.Flags&^flagZstd != 0 {
+		return nil, errors.New("impossible length or compression")
+	}
+	return e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)
 }

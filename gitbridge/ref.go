@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
@@ -109,15 +110,8 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 // DropRefs deletes those refs of the store's own repository at dir that drop names, and
 // reports whether there were any.
 func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (dropped bool, err error) {
-	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return false, nil // nothing was exported
-	}
-	if err := initOwn(ctx, dir); err != nil {
-		return false, err
-	}
-
-	repo, err := openRepository(ctx, dir, trustNone)
-	if err != nil {
+	repo, err := openOwn(ctx, dir)
+	if repo == nil || err != nil {
 		return false, err
 	}
 
@@ -126,20 +120,75 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (drop
 		return false, fmt.Errorf("listing the refs of %s: %w", dir, err)
 	}
 
-	var input strings.Builder
-	for _, ref := range strings.Fields(out) {
-		if drop(ref) {
-			fmt.Fprintf(&input, "delete %s\n", ref)
-		}
+	refs := slices.DeleteFunc(strings.Fields(out), func(ref string) bool { return !drop(ref) })
+	return len(refs) > 0, repo.deleteRefs(ctx, refs)
+}
+
+// openOwn opens the store's own repository at dir. It returns nil if nothing was exported.
+func openOwn(ctx context.Context, dir string) (*repository, error) {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	if input.Len() == 0 {
-		return false, nil
+	if err := initOwn(ctx, dir); err != nil {
+		return nil, err
 	}
-	if _, err := repo.ask(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
-		return true, fmt.Errorf("deleting refs of %s: %w", dir, err)
+	return openRepository(ctx, dir, trustNone)
+}
+
+func (r *repository) deleteRefs(ctx context.Context, refs []string) error {
+	if len(refs) == 0 {
+		return nil
 	}
 
-	return true, nil
+	var input strings.Builder
+	for _, ref := range refs {
+		fmt.Fprintf(&input, "delete %s\n", ref)
+	}
+	if _, err := r.ask(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
+		return fmt.Errorf("deleting refs of %s: %w", r.gitDir, err)
+	}
+
+	return nil
+}
+
+// KeepCommits deletes the refs of the store's own repository at dir from which a commit can be reached that
+// is not one of the given commits, all reflogs, and the objects that no other ref needs. It returns the
+// deleted refs. No export may run meanwhile.
+func KeepCommits(ctx context.Context, dir string, commits map[string]bool) (deleted []string, err error) {
+	repo, err := openOwn(ctx, dir)
+	if repo == nil || err != nil {
+		return nil, err
+	}
+
+	// Parents come before their children.
+	out, err := repo.git(ctx, nil, "rev-list", "--all", "--topo-order", "--reverse", "--parents")
+	if err != nil {
+		return nil, fmt.Errorf("listing the commits of %s: %w", dir, err)
+	}
+
+	kept := make(map[string]bool)
+	for line := range strings.Lines(out) {
+		ids := strings.Fields(line)
+		kept[ids[0]] = commits[ids[0]] && !slices.ContainsFunc(ids[1:], func(parent string) bool { return !kept[parent] })
+	}
+
+	if out, err = repo.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)"); err != nil {
+		return nil, fmt.Errorf("listing the refs of %s: %w", dir, err)
+	}
+	for line := range strings.Lines(out) {
+		if id, ref, _ := strings.Cut(strings.TrimSpace(line), " "); !kept[id] {
+			deleted = append(deleted, ref)
+		}
+	}
+
+	if err := repo.deleteRefs(ctx, deleted); err != nil {
+		return nil, err
+	}
+	if _, err := repo.git(ctx, nil, "reflog", "expire", "--expire=now", "--all"); err != nil {
+		return nil, fmt.Errorf("emptying the reflogs of %s: %w", dir, err)
+	}
+
+	return deleted, Prune(ctx, dir)
 }
 
 // Prune frees the objects of the store's own repository at dir that no ref needs. No export

@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
@@ -14,12 +19,25 @@ import (
 )
 
 func (s *Service) forget(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
-	a.Caller = r.Caller
+	a.Caller, a.Prune = r.Caller, s.pruneForgotten
 	r.progress(Progress{What: "forgetting"})
 
-	done, err := r.Workspace.Forget(ctx, a)
+	if a.Remotes && len(a.Paths)+len(a.Content)+len(a.Match) == 0 && !a.Secrets {
+		done := &forget.Receipt{At: time.Now(), Actor: r.Caller.Actor, Removed: []forget.Place{}, Snapshots: []forget.Rewritten{}, Cannot: []string{}}
+		if done.DryRun = a.DryRun; a.DryRun {
+			return done, nil
+		}
+		return done, s.forgetOnRemotes(ctx, r, done)
+	}
+
+	done, err := s.forgetHere(ctx, r, a)
 	if err != nil {
 		return nil, err
+	}
+	if a.Remotes && !a.DryRun {
+		if err := s.forgetOnRemotes(ctx, r, done); err != nil {
+			return nil, err
+		}
 	}
 	if !done.DryRun {
 		s.Log.Info("forget", "receipt", done.Number, "snapshots", len(done.Snapshots), "objects", done.Objects, "erased", done.Erased, "uid", r.Caller.UID)
@@ -28,11 +46,40 @@ func (s *Service) forget(ctx context.Context, r *Request, a snapshot.ForgetOptio
 	return done, nil
 }
 
+// forgetHere forgets in the store. No export runs meanwhile, because it would write a ref afterwards.
+func (s *Service) forgetHere(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
+	if a.DryRun {
+		return r.Workspace.Forget(ctx, a)
+	}
+	if err := s.exporting.Acquire(ctx, allExports); err != nil {
+		return nil, err
+	}
+	defer s.exporting.Release(allExports)
+
+	return r.Workspace.Forget(ctx, a)
+}
+
+// EraseForgotten erases what the last daemon did not erase before it was killed.
+func (s *Service) EraseForgotten(ctx context.Context) error {
+	if err := s.exporting.Acquire(ctx, allExports); err != nil {
+		return err
+	}
+	defer s.exporting.Release(allExports)
+	return s.Store.EraseForgotten(ctx, s.pruneForgotten)
+}
+
+func (s *Service) pruneForgotten(ctx context.Context, commits map[string]bool) ([]string, error) {
+	return gitbridge.KeepCommits(ctx, filepath.Join(s.Store.Dir(), gitDir), commits)
+}
+
 // verifyForgotten returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
 func (s *Service) verifyForgotten(ctx context.Context, r *Request, _ VerifyForgotten) (*forget.Proof, error) {
 	r.progress(Progress{What: "verifying"})
 	proof, err := s.Store.VerifyForgotten(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := searchRemotes(ctx, s.Store, s.Remotes, r, proof); err != nil {
 		return nil, err
 	}
 	return proof, foundForgotten(proof)
@@ -50,6 +97,9 @@ func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, e
 	}
 
 	proof, err := st.VerifyForgotten(ctx)
+	if err == nil {
+		err = searchRemotes(ctx, st, c.Remotes, &Request{}, proof)
+	}
 	if err = errors.Join(err, st.Close()); err != nil {
 		return nil, err
 	}
@@ -81,6 +131,15 @@ func ReceiptText(r *forget.Receipt) string {
 	}
 	for _, p := range r.Removed {
 		fmt.Fprintf(text, "%s: %s\n", removed, placeText(p))
+	}
+	for _, ref := range r.Refs {
+		fmt.Fprintf(text, "deleted: %s of the store's git repository\n", ref)
+	}
+	for _, at := range r.Remotes {
+		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", at.Name, count(len(at.Replaced), "snapshot"), count(at.Removed, "object"))
+		for _, name := range slices.Sorted(maps.Keys(at.Left)) {
+			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, at.Name, at.Left[name])
+		}
 	}
 	for _, p := range r.Kept {
 		fmt.Fprintf(text, "stays: the same bytes in %s\n", placeText(p))

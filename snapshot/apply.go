@@ -20,9 +20,9 @@ import (
 // background work. It implements catalogue.Trees. The caller holds the lock of the forest.
 type applier struct {
 	*live.Tx
-	s    *Store
-	edit *live.Edit        // the edit of an edit record; recovery makes it from the record
-	inv  live.Invalidation // of the edit
+	s     *Store
+	edits map[uint32]*live.Edit // the edits of a record, by view; recovery makes them from the record
+	invs  []live.Invalidation   // of the edits, in their order
 }
 
 // commit writes a record to the journal and applies it. The caller holds the lock of the forest.
@@ -127,17 +127,23 @@ func (t *applier) Pushed(id cas.Hash) (*tree.State, uint64, error) {
 
 // Edited implements catalogue.Trees. In recovery it makes the edit again from its record.
 func (t *applier) Edited(r *catalogue.Edit) (err error) {
-	if t.edit != nil {
+	if t.edits[r.WS] != nil {
 		return nil
 	}
-	if t.edit, err = t.Tx.Edit(r.WS); err != nil {
+
+	e, err := t.Tx.Edit(r.WS)
+	if err != nil {
 		return err
 	}
+	if t.edits == nil {
+		t.edits = make(map[uint32]*live.Edit)
+	}
+	t.edits[r.WS] = e
 
 	if r.State == "" {
-		err = t.edit.Redo(r.Steps, r.Now, r.Depth)
+		err = e.Redo(r.Steps, r.Now, r.Depth)
 	} else {
-		err = t.loadEdited(r)
+		err = t.loadEdited(e, r)
 	}
 	if err != nil || len(r.Actors) == 0 {
 		return err
@@ -148,13 +154,13 @@ func (t *applier) Edited(r *catalogue.Edit) (err error) {
 		return err
 	}
 
-	t.edit.SetActors(set)
+	e.SetActors(set)
 
 	return nil
 }
 
 // loadEdited loads the sealed result of an edit.
-func (t *applier) loadEdited(r *catalogue.Edit) error {
+func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 	h, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
@@ -165,13 +171,14 @@ func (t *applier) loadEdited(r *catalogue.Edit) error {
 		return err
 	}
 
-	return t.edit.Sealed(st, r.NextIno)
+	return e.Sealed(st, r.NextIno)
 }
 
 // PutEdited implements catalogue.Trees.
-func (t *applier) PutEdited(*catalogue.Edit) {
-	t.s.ckpt.Edited(t.edit.Changes)
-	t.inv = t.Tx.Apply(t.edit)
+func (t *applier) PutEdited(r *catalogue.Edit) {
+	e := t.edits[r.WS]
+	t.s.ckpt.Edited(e.Changes)
+	t.invs = append(t.invs, t.Tx.Apply(e))
 }
 
 // entries has the methods through which packages engine, policy and live use the workspaces and

@@ -32,7 +32,7 @@ type change struct {
 
 	now      *tree.State // the present state, which plan reads
 	edit     *live.Edit  // nil for a dry run
-	releases []func()    // release the held states, see releaseAll
+	releases []func()    // release the held states, see end
 
 	changePlan
 	Changes
@@ -77,25 +77,36 @@ func (w *Workspace) change(ctx context.Context, order change, plan func(*change)
 	return &c, err
 }
 
-// run does the steps of a change in their only correct order. The states are released last: until
-// the edit has ended, it reads inodes from them that the kernel still references.
+// run does the steps of a change in their only correct order.
 func (c *change) run(ctx context.Context, plan func(*change) error) error {
-	s := c.w.store
-	defer c.releaseAll()
+	defer c.end()
 
-	if !c.DryRun {
-		var err error
-		if c.record.Placeholders, err = c.w.placeholders(c.caller); err != nil {
-			return err
-		}
-	}
-
-	// Take the edit.
-	if err := c.takeEdit(ctx); err != nil {
+	changes, err := c.prepare(ctx, plan)
+	if err != nil || !changes {
 		return err
 	}
-	if c.edit != nil {
-		defer c.edit.End()
+	if err := c.publish(); err != nil {
+		c.abandon()
+		return err
+	}
+
+	c.edit.End()
+	c.report()
+
+	return nil
+}
+
+// prepare takes the edit and makes all steps of the change but its record. It reports whether there is
+// anything to publish. The caller calls end.
+func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes bool, err error) {
+	s := c.w.store
+	if !c.DryRun {
+		if c.record.Placeholders, err = c.w.placeholders(c.caller); err != nil {
+			return false, err
+		}
+	}
+	if err := c.takeEdit(ctx); err != nil {
+		return false, err
 	}
 
 	// Protect the states, and the objects that plan stores, from gc.
@@ -104,7 +115,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	defer stop()
 
 	if err := plan(c); err != nil {
-		return err
+		return false, err
 	}
 	if c.stored != nil {
 		c.holdState(c.stored)
@@ -114,30 +125,43 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 
 	c.steps = graft.OwnRoot(c.steps)
 	if err := c.mayChange(ctx); err != nil {
-		return err
+		return false, err
 	}
 	c.Changed, c.Paths, c.More = graft.ListChanges(c.steps)
 	if c.DryRun || len(c.steps) == 0 && c.overlay == nil && c.record.Dir == "" {
-		return nil
+		return false, nil
 	}
 
 	if c.stored != nil {
 		if err := s.cas.Commit(); err != nil {
-			return err
+			return false, err
 		}
 	}
 
-	if err := c.journalAndPublish(ctx); err != nil {
-		if c.record.State != "" {
-			s.Abandon()
-		}
-		return err
+	if err := c.journal(ctx); err != nil {
+		c.abandon()
+		return false, err
 	}
 
-	c.edit.End()
-	c.report()
+	return true, nil
+}
 
-	return nil
+// abandon lets a gc remove the sealed result of a change that is not published.
+func (c *change) abandon() {
+	if c.record.State != "" {
+		c.w.store.Abandon()
+	}
+}
+
+// end ends the edit, and then releases the states from which it reads inodes. It may be called twice.
+func (c *change) end() {
+	if c.edit != nil {
+		c.edit.End()
+	}
+	for _, release := range c.releases {
+		release()
+	}
+	c.releases = nil
 }
 
 // mayChange returns live.ErrProtected if the change is at a read-only path. Only a refresh changes those.
@@ -170,14 +194,6 @@ func (c *change) mayChange(ctx context.Context) error {
 	return nil
 }
 
-// journalAndPublish writes the steps and the record to the journal, and puts the edit in place.
-func (c *change) journalAndPublish(ctx context.Context) error {
-	if err := c.journal(ctx); err != nil {
-		return err
-	}
-	return c.publish()
-}
-
 // takeEdit begins the edit, which blocks other changes of the workspace. A dry run only holds the
 // present state and blocks no changes.
 func (c *change) takeEdit(ctx context.Context) (err error) {
@@ -198,12 +214,6 @@ func (c *change) takeEdit(ctx context.Context) (err error) {
 
 // holdState holds a state (see Store.Hold) until the change has ended.
 func (c *change) holdState(st *tree.State) { c.releases = append(c.releases, c.w.store.Hold(st)) }
-
-func (c *change) releaseAll() {
-	for _, release := range c.releases {
-		release()
-	}
-}
 
 // journal applies the steps to the edit and writes them to the journal. If there are very many
 // steps, it seals the resulting state instead, which needs less memory. It also seals the result of
@@ -269,7 +279,7 @@ func (c *change) answer() *catalogue.EditAnswer {
 // fails.
 func (c *change) publish() error {
 	s := c.w.store
-	t := &applier{s: s, edit: c.edit}
+	t := &applier{s: s, edits: map[uint32]*live.Edit{c.w.ws.View: c.edit}}
 	if err := s.forest.Update(false, func(tx *live.Tx) error {
 		t.Tx = tx
 		if err := c.w.ws.Alive(); err != nil {
@@ -294,8 +304,8 @@ func (c *change) publish() error {
 		return err
 	}
 
-	s.notifyReplaced(&t.inv)
-	c.inv, c.Undo = t.inv, c.record.Pre.Name
+	s.notifyReplaced(&t.invs[0])
+	c.inv, c.Undo = t.invs[0], c.record.Pre.Name
 
 	return nil
 }

@@ -17,9 +17,49 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// erase removes the bytes of all that was forgotten from the disk, and notes that this is done. It may be
-// repeated after a kill. erased reports whether no bytes are left that a running program still uses.
-func (s *Store) erase(ctx context.Context) (erased bool, err error) {
+// PruneExports deletes what was exported to the store's own git repository except for these commits, and
+// returns the deleted refs. No export runs meanwhile.
+type PruneExports func(ctx context.Context, commits map[string]bool) (refs []string, err error)
+
+// EraseForgotten erases what an earlier daemon did not erase, if anything. prune may be nil.
+func (s *Store) EraseForgotten(ctx context.Context, prune PruneExports) error {
+	if !slices.ContainsFunc(s.forgotten(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
+		return nil
+	}
+	_, _, err := s.erase(ctx, prune)
+	return err
+}
+
+// erase removes the exports and the bytes of all that was forgotten from the disk, and notes that this is
+// done. It may be repeated after a kill. erased reports whether no bytes are left that a running program
+// still uses.
+func (s *Store) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
+	if prune != nil {
+		if refs, err = prune(ctx, s.gitCommits()); err != nil {
+			return nil, false, err
+		}
+	}
+
+	erased, err = s.eraseBytes(ctx)
+	return refs, erased, err
+}
+
+// gitCommits returns the commits that snapshots were exported as.
+func (s *Store) gitCommits() map[string]bool {
+	all := make(map[string]bool)
+	s.withReadLock(func(*live.Tx) {
+		for _, sn := range s.cat.Snapshots {
+			for _, commit := range sn.GitCommits {
+				all[commit] = true
+			}
+		}
+	})
+
+	return all
+}
+
+// eraseBytes is erase without the exports.
+func (s *Store) eraseBytes(ctx context.Context) (erased bool, err error) {
 	begin, err := s.restartJournal(ctx)
 	if err != nil {
 		return false, err
@@ -66,17 +106,6 @@ func (s *Store) restartJournal(ctx context.Context) (begin int64, err error) {
 	return begin, s.Checkpoint(ctx)
 }
 
-// eraseLater erases what an earlier daemon did not erase.
-func (s *Store) eraseLater() {
-	if slices.ContainsFunc(s.forgotten(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
-		s.loops.Go("erasing what was forgotten", func() {
-			if _, err := s.erase(s.loops.Context); err != nil && s.loops.Context.Err() == nil {
-				s.logger.Warn("erasing what was forgotten", "err", err)
-			}
-		})
-	}
-}
-
 func (s *Store) forgotten() (all []catalogue.Forgotten) {
 	s.withReadLock(func(*live.Tx) { all = slices.Clone(s.cat.Forgotten) })
 	return all
@@ -112,6 +141,21 @@ func (s *Store) isGone(ctx context.Context, prints []forget.Print) (bool, error)
 	return len(used) == len(left), err
 }
 
+// scanner returns a scanner for all that was forgotten, and the receipts.
+func (s *Store) scanner() (*forget.Scanner, []forget.Receipt, error) {
+	var prints []forget.Print
+	receipts := []forget.Receipt{}
+	for _, f := range s.forgotten() {
+		r, err := s.receipt(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		prints, receipts = append(prints, r.Prints...), append(receipts, r.Receipt)
+	}
+
+	return forget.NewScanner(prints), receipts, nil
+}
+
 // VerifyForgotten searches the whole store for all that was forgotten. Before that it has the bytes of
 // present files sealed, so that it finds which files have them.
 func (s *Store) VerifyForgotten(ctx context.Context) (*forget.Proof, error) {
@@ -121,20 +165,14 @@ func (s *Store) VerifyForgotten(ctx context.Context) (*forget.Proof, error) {
 		}
 	}
 
-	proof := &forget.Proof{Receipts: []forget.Receipt{}, Found: []string{}}
-	var prints []forget.Print
-	for _, f := range s.forgotten() {
-		r, err := s.receipt(f)
-		if err != nil {
-			return nil, err
-		}
-		prints = append(prints, r.Prints...)
-		proof.Receipts = append(proof.Receipts, r.Receipt)
+	scan, receipts, err := s.scanner()
+	if err != nil {
+		return nil, err
 	}
 
-	scan := forget.NewScanner(prints)
+	proof := &forget.Proof{Receipts: receipts, Found: []string{}}
 	found := make(map[cas.Hash]bool)
-	err := s.cas.Contents(ctx, func(at string, h cas.Hash, b []byte) error {
+	err = s.cas.Contents(ctx, func(at string, h cas.Hash, b []byte) error {
 		proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
 		switch {
 		case h.IsZero():
@@ -207,3 +245,47 @@ func (s *Store) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forg
 }
 
 func asItIs(namedTree) *tree.State { return nil }
+
+// ForgottenChunks returns the chunks of all that was forgotten.
+func (s *Store) ForgottenChunks() (map[cas.Hash]bool, error) {
+	chunks := make(map[cas.Hash]bool)
+	for _, f := range s.forgotten() {
+		r, err := s.receipt(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range r.Prints {
+			chunks[p.Hash] = true
+		}
+	}
+
+	return chunks, nil
+}
+
+// A RewrittenSnapshot names a snapshot that has another tree since it was forgotten what it had.
+type RewrittenSnapshot struct {
+	Workspace *Workspace
+	Name      string
+}
+
+// RewrittenSnapshots returns the snapshots that were rewritten, by each id that they had before.
+func (s *Store) RewrittenSnapshots() map[string]RewrittenSnapshot {
+	all := make(map[string]RewrittenSnapshot)
+	s.withReadLock(func(*live.Tx) {
+		for _, w := range s.workspaces {
+			for _, sn := range w.ws.Snapshots.All() {
+				for _, id := range sn.Was {
+					all[id] = RewrittenSnapshot{w, sn.Name}
+				}
+			}
+		}
+	})
+
+	return all
+}
+
+// SearchForgotten returns a scanner for all that was forgotten.
+func (s *Store) SearchForgotten() (*forget.Scanner, error) {
+	scan, _, err := s.scanner()
+	return scan, err
+}

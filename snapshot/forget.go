@@ -3,13 +3,10 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -17,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/forget"
-	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -30,27 +26,25 @@ type ForgetOptions struct {
 	Secrets bool              `json:"secrets,omitempty" jsonschema:"overwrite keys and passwords of well-known forms"`
 	In      []string          `json:"in,omitempty" jsonschema:"only in these snapshots of the workspace: NAME, NAME.. or NAME..NAME; all snapshots of the store if empty"`
 	Now     bool              `json:"now,omitempty" jsonschema:"also in the present states of all workspaces"`
+	Remotes bool              `json:"remotes,omitempty" jsonschema:"also on all remotes; without contents, what was forgotten before is removed there"`
 	DryRun  bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would be removed"`
 	Caller  actors.Caller     `json:"-"`
+	Prune   PruneExports      `json:"-"` // may be nil
 }
 
 // Forget removes contents from the snapshots of the store, and erases their bytes. Package forget
 // explains the steps. If nothing has the contents, the error is of the kind errs.NotExist.
 func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receipt, error) {
 	s := w.store
-	f := &forgetting{Store: s, w: w, o: o, trees: make(map[string]*rewrittenTree)}
+	f := &forgetRun{Store: s, w: w, o: o, trees: make(map[string]*rewrittenTree), now: make(map[uint32]*rewrittenTree)}
+	defer f.endEdits()
+
 	if err := f.begin(); err != nil {
 		return nil, err
 	}
 
 	done := s.Importing() // no gc begins before the new trees have references
 	defer func() { done() }()
-
-	if o.Now && !o.DryRun {
-		if err := f.forgetNow(ctx); err != nil {
-			return nil, err
-		}
-	}
 
 	if err := s.Checkpoint(ctx); err != nil {
 		return nil, err
@@ -59,6 +53,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 		return &f.receipt, err
 	}
 
+	f.endEdits()
 	f.notify()
 	s.emit(events.Event{Workspace: w.ws.View, Action: "forgot", From: fmt.Sprint(f.receipt.Number)}, o.Caller)
 	done()
@@ -68,8 +63,8 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 		return &f.receipt, err
 	}
 
-	erased, err := s.erase(ctx)
-	f.receipt.Erased = erased && err == nil
+	refs, erased, err := s.erase(ctx, o.Prune)
+	f.receipt.Refs, f.receipt.Erased = refs, erased && err == nil
 	if !f.receipt.Erased {
 		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next start of the daemon erases them")
 	}
@@ -77,14 +72,17 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 	return &f.receipt, err
 }
 
-// A forgetting is one call of Forget.
-type forgetting struct {
+// A forgetRun is one call of Forget.
+type forgetRun struct {
 	*Store
 	w       *Workspace
 	o       ForgetOptions
 	rewrite forget.Rewriter
 	trees   map[string]*rewrittenTree // by the old id
-	now     map[string]*rewrittenTree // by workspace: the present states that a dry run would change
+	now     map[uint32]*rewrittenTree // of the present states that were searched, by view
+	edits   []*change                 // of present states, which are prepared
+	stale   []*change                 // were dropped from edits
+	ended   []catalogue.Edit          // of forks that have ended
 	receipt forget.Receipt
 }
 
@@ -96,7 +94,7 @@ type rewrittenTree struct {
 }
 
 // begin checks the options.
-func (f *forgetting) begin() (err error) {
+func (f *forgetRun) begin() (err error) {
 	r := &f.rewrite
 	r.Source, r.Objects, r.Epoch = f.src, f.cas, f.forest.Epoch
 	if r.Paths, err = naming.CleanPaths(f.o.Paths); err != nil {
@@ -136,70 +134,17 @@ func (f *forgetting) begin() (err error) {
 	return nil
 }
 
-// forgetNow removes the contents from the present states. The snapshots of the states before, which
-// this makes, are rewritten with all others.
-func (f *forgetting) forgetNow(ctx context.Context) error {
-	var all []*Workspace
-	f.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(f.workspaces)) })
-
-	for _, w := range all {
-		_, err := w.change(ctx, change{caller: f.o.Caller, from: "forget"}, func(c *change) error {
-			if _, err := f.seal.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
-				return err
-			}
-
-			next, _, err := f.rewrite.Rewrite(ctx, c.now)
-			if next == nil {
-				return err
-			}
-
-			c.stored, c.message = next, "before forget"
-			c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Source: next, View: w.ws.View, Exact: true}
-			c.steps, err = graft.StepsBetween(ctx, f.src, c.now, next, tree.DiffOptions{}, c.list)
-
-			return err
-		})
-		if err != nil && !errors.Is(err, catalogue.ErrNoFork) {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// previewNow rewrites the present states for a dry run.
-func (f *forgetting) previewNow(ctx context.Context) error {
-	f.now = make(map[string]*rewrittenTree)
-	states := make(map[string]*tree.State)
-	if err := f.forest.Update(true, func(tx *live.Tx) error {
-		for _, w := range f.cat.Workspaces {
-			states[w.Name] = w.Freeze(tx)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-
-	for at, st := range states {
-		next, paths, err := f.rewrite.Rewrite(ctx, st)
-		if err != nil {
-			return err
-		}
-		if next != nil {
-			f.now[at] = &rewrittenTree{state: next, paths: paths}
-		}
-	}
-
-	return nil
-}
-
 // run rewrites all trees and commits the record. It begins again while snapshots are taken meanwhile.
-func (f *forgetting) run(ctx context.Context) error {
+func (f *forgetRun) run(ctx context.Context) error {
 	for {
 		var all []*catalogue.Snapshot
 		var missing []string
+		var present []*Workspace
 		var err error
-		f.withReadLock(func(*live.Tx) { all, missing, err = f.missing() })
+		f.withReadLock(func(*live.Tx) {
+			all, missing, err = f.missing()
+			present = f.unsearched()
+		})
 		if err != nil {
 			return err
 		}
@@ -218,8 +163,8 @@ func (f *forgetting) run(ctx context.Context) error {
 			continue
 		}
 
-		if f.o.DryRun && f.o.Now {
-			if err := f.previewNow(ctx); err != nil {
+		for _, w := range present { // last, because this blocks changes
+			if err := f.rewritePresent(ctx, w); err != nil {
 				return err
 			}
 		}
@@ -236,7 +181,7 @@ func (f *forgetting) run(ctx context.Context) error {
 
 // missing returns the snapshots without an id, and the ids of the trees that were not rewritten yet. The
 // caller holds the lock of the forest.
-func (f *forgetting) missing() (unsealed []*catalogue.Snapshot, ids []string, err error) {
+func (f *forgetRun) missing() (unsealed []*catalogue.Snapshot, ids []string, err error) {
 	chosen, err := f.chosen()
 	if err != nil {
 		return nil, nil, err
@@ -259,7 +204,7 @@ func (f *forgetting) missing() (unsealed []*catalogue.Snapshot, ids []string, er
 
 // chosen returns the snapshots of Options.In, oldest first in each workspace. The caller holds the lock
 // of the forest.
-func (f *forgetting) chosen() (all []*catalogue.Snapshot, err error) {
+func (f *forgetRun) chosen() (all []*catalogue.Snapshot, err error) {
 	for _, in := range f.o.In {
 		from, to, open := strings.Cut(in, "..")
 		first, err := f.cat.Find(f.w.ws, from)
@@ -288,7 +233,7 @@ func (f *forgetting) chosen() (all []*catalogue.Snapshot, err error) {
 }
 
 // rewriteTree rewrites a sealed tree, and seals the result.
-func (f *forgetting) rewriteTree(ctx context.Context, id string) error {
+func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
 	st, err := f.loadTree(id)
 	if err != nil {
 		return err
@@ -317,14 +262,15 @@ func (s *Store) loadTree(id string) (*tree.State, error) {
 }
 
 // commit writes the record. again reports that there are snapshots which were not rewritten.
-func (f *forgetting) commit(receipt cas.Hash) (again bool, err error) {
+func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 	if err := f.cas.Commit(); err != nil {
 		return false, err
 	}
 
-	err = f.forest.Update(true, func(tx *live.Tx) error {
+	err = f.forest.Update(len(f.edits) == 0, func(tx *live.Tx) error {
+		f.dropStale()
 		unsealed, ids, err := f.missing()
-		if again = len(unsealed)+len(ids) > 0; again || err != nil {
+		if again = len(unsealed)+len(ids)+len(f.unsearched()) > 0; again || err != nil {
 			return err
 		}
 
@@ -353,14 +299,34 @@ func (f *forgetting) commit(receipt cas.Hash) (again bool, err error) {
 			r.Trees = nil
 		}
 
-		return f.Store.commit(tx, r, f.o.Caller)
-	})
+		var t *applier
+		t, r.Edits = f.presentEdits(tx)
+		if err := t.commit(r, f.o.Caller); err != nil {
+			return err
+		}
 
-	return again, err
+		for i, c := range f.edits {
+			c.inv = t.invs[i]
+		}
+		return nil
+	})
+	if again || err != nil {
+		return again, err
+	}
+
+	for _, c := range f.edits {
+		f.notifyReplaced(&c.inv)
+	}
+
+	return false, nil
 }
 
-// notify makes the kernel drop what it has of the rewritten snapshots.
-func (f *forgetting) notify() {
+// notify makes the kernel drop what it has of the rewritten snapshots and present states.
+func (f *forgetRun) notify() {
+	for _, c := range f.edits {
+		f.notifyKernel(c.inv)
+	}
+
 	var held []*catalogue.Snapshot
 	f.withReadLock(func(*live.Tx) {
 		for _, sn := range f.cat.Snapshots {
@@ -383,7 +349,7 @@ func (f *forgetting) notify() {
 }
 
 // invalidation lists what a rewriting changed in a view. before is the old state.
-func (f *forgetting) invalidation(view uint32, before *tree.State, t *rewrittenTree) (inv live.Invalidation) {
+func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTree) (inv live.Invalidation) {
 	for _, p := range t.paths {
 		dir, name, _ := cutLast(p)
 		parent, err := before.At(f.src, dir)

@@ -14,17 +14,20 @@ import (
 )
 
 // writeReceipt fills the receipt, and stores it unless this is a dry run.
-func (f *forgetting) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
-	f.receipt = forget.Receipt{At: f.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{
-		"copies outside of this store: what was pushed, pulled, exported, applied or copied",
-	}}
+func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
+	copies := "copies outside of this store: what was pushed, pulled, exported, applied or copied"
+	if f.o.Remotes {
+		copies = "copies outside of this store and its remotes: what was pulled, exported, applied or copied"
+	}
+
+	f.receipt = forget.Receipt{At: f.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{copies}}
 	gone := f.rewrite.Gone
 	f.listPlaces()
 
 	used, err := f.uses(ctx, gone, &f.receipt.Kept, func(n namedTree) *tree.State {
 		t := f.trees[n.id]
 		if n.snapshot == "" {
-			t = f.now[n.at]
+			t = f.now[n.view]
 		}
 		if t == nil {
 			return nil
@@ -61,7 +64,7 @@ func (f *forgetting) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 }
 
 // listPlaces puts what was where into the receipt.
-func (f *forgetting) listPlaces() {
+func (f *forgetRun) listPlaces() {
 	f.withReadLock(func(*live.Tx) {
 		chosen, _ := f.chosen()
 		places := newPlaces(&f.receipt.Removed)
@@ -74,18 +77,21 @@ func (f *forgetting) listPlaces() {
 			at := f.nameOf(sn.WS)
 			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: at, Name: sn.Name, Was: sn.ID, ID: t.id})
 			for _, commit := range sn.GitCommits {
-				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("git commit %s, which snapshot %s was exported as", commit, sn.Name))
+				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("git commit %s in other repositories, which snapshot %s was exported as", commit, sn.Name))
+			}
+			if sn.Image != nil {
+				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("the layers of image %s, which snapshot %s was imported from", sn.Image.Ref, sn.Name))
 			}
 			for _, p := range t.paths {
 				places.add(at, p, sn.Name)
 			}
 		}
 
-		for at, t := range f.now {
+		f.namedPresent(func(at string, t *rewrittenTree) {
 			for _, p := range t.paths {
 				places.add(at, p, "")
 			}
-		}
+		})
 	})
 }
 
@@ -103,10 +109,10 @@ func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forg
 	var all []namedTree
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range s.cat.Workspaces {
-			all = append(all, namedTree{at: w.Name, state: w.Freeze(tx)})
+			all = append(all, namedTree{at: w.Name, view: w.View, state: w.Freeze(tx)})
 		}
 		for _, sn := range s.cat.InOrder() {
-			all = append(all, namedTree{s.nameOf(sn.WS), sn.Name, sn.ID, sn.State.Load()})
+			all = append(all, namedTree{at: s.nameOf(sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
 		}
 		return nil
 	})
@@ -141,6 +147,7 @@ func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forg
 // A namedTree is the tree of a snapshot or, without a name, the present state of a workspace.
 type namedTree struct {
 	at, snapshot, id string
+	view             uint32 // of a present state
 	state            *tree.State
 }
 

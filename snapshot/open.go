@@ -173,7 +173,6 @@ func (s opener) open() error {
 		s.loops.Start("checkpoints", s.ckpt.Loop)
 		s.loops.Start("policies", s.keep.Loop)
 		s.loops.Start("gc", s.gc.Loop)
-		s.eraseLater()
 	}
 
 	return nil

@@ -21,21 +21,20 @@ func forgetCommand(a *app) *cobra.Command {
 		Use:   "forget PATH...|--content FILE|--match RE|--secrets [FLAG]...",
 		Short: "Remove contents from all snapshots, and erase their bytes",
 		Long: `Removes PATHs from the snapshots of all workspaces, and erases their bytes in the store.
-The snapshots keep their names, numbers and times, and get new ids. Their old ids still
-lead to them. It cannot be undone.
+Snapshots keep their names, numbers and times. Their old ids lead to them. It cannot be
+undone.
 
---content FILE removes each file that equals FILE, whatever its name. In other files it
-overwrites the bytes of FILE by stars. --match RE overwrites what RE matches in a line, or
-its first group. --secrets overwrites keys and passwords of well-known forms.
+--content FILE removes files that equal FILE, and overwrites its bytes in others by stars.
+--match RE overwrites what RE matches in a line, or its first group.
 
-The present states keep everything without --now. If a file that stays has the same bytes,
-they stay, too, and the receipt names the file. At a terminal, forget lists what it would
-remove and asks. Elsewhere it needs --yes or --dry-run.
-
-"amberfs verify --forgotten" searches the store for all that was forgotten.`,
+Present files stay without --now. Bytes that a file has which stays are kept, and the
+receipt names the file. --remotes sends rewritten snapshots again and removes the old
+objects. At a terminal, forget lists what it would remove and asks. Elsewhere it needs
+--yes or --dry-run.`,
 		Example: `  amberfs forget .env --dry-run
   amberfs forget .env --now --yes
   amberfs forget --content ~/id_ed25519
+  amberfs forget --remotes --yes
   amberfs forget --match 'password=(\S+)' --in v1..v9`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, c, err := a.openHere(cmd.Context())
@@ -70,6 +69,7 @@ remove and asks. Elsewhere it needs --yes or --dry-run.
 	cmd.Flags().BoolVar(&o.Secrets, "secrets", false, "forget keys and passwords of well-known forms")
 	cmd.Flags().StringArrayVar(&o.In, "in", nil, "only in these snapshots of the workspace: `SNAPSHOT`, A.. or A..B; repeatable")
 	cmd.Flags().BoolVar(&o.Now, "now", false, "also in the present states")
+	cmd.Flags().BoolVar(&o.Remotes, "remotes", false, "also on all remotes; alone: what was forgotten before")
 	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "only print what would be removed")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 

@@ -99,6 +99,22 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	return g.Wait()
 }
 
+// A versioner is a Backend that may keep former versions of values, also of removed ones.
+type versioner interface {
+	KeepsVersions(ctx context.Context) (bool, error)
+}
+
+// KeepsVersions reports whether b keeps former versions of values, also of removed ones.
+func KeepsVersions(ctx context.Context, b Backend) (bool, error) {
+	if l, ok := b.(*lazyBackend); ok {
+		b = l.backend()
+	}
+	if v, ok := b.(versioner); ok {
+		return v.KeepsVersions(ctx)
+	}
+	return false, nil
+}
+
 // PutOptions are the options of a Put. The zero value means: no condition.
 type PutOptions struct {
 	IfAbsent bool // fail with ErrChanged if the key exists

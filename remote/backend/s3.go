@@ -248,3 +248,15 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	}
 	return err
 }
+
+// KeepsVersions asks for the bucket's setting. A service that does not know the request keeps none.
+func (b *bucket) KeepsVersions(ctx context.Context) (bool, error) {
+	v, err := b.core.GetBucketVersioning(ctx, b.name)
+	switch err := b.wrapError(ctx, "read the versioning", "", err); {
+	case errors.Is(err, ErrDenied), errors.Is(err, ErrAway):
+		return false, err
+	case err != nil:
+		return false, nil //nolint:nilerr // see above
+	}
+	return v.Status != "", nil
+}

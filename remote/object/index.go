@@ -21,13 +21,16 @@ const prefixSize = 16 // bytes
 // ErrMalformed: no push can have written the bytes that were read from the remote.
 var ErrMalformed = errs.New(errs.Damaged, "malformed on the remote")
 
+// A Prefix has the first bytes of a record's hash.
+type Prefix [prefixSize]byte
+
 // An Entry is the place of a record in an object.
 type Entry struct {
-	Prefix [prefixSize]byte // first bytes of the record's hash
-	Object uint32           // position in the ref's list of objects
-	Offset uint32           // bytes from the start of the object
-	Stored uint32           // bytes in the object
-	Plain  uint32           // bytes when expanded
+	Prefix Prefix
+	Object uint32 // position in the ref's list of objects
+	Offset uint32 // bytes from the start of the object
+	Stored uint32 // bytes in the object
+	Plain  uint32 // bytes when expanded
 	Kind   cas.Kind
 	Flags  uint8 // as of cas.Stored
 }

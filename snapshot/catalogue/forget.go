@@ -32,12 +32,15 @@ type Rewritten struct {
 }
 
 // Forget gives snapshots trees without the contents that a user forgets. They keep their names, numbers
-// and times. It adds a Forgotten, or replaces the one with its number.
+// and times, and lose the git commits that they were exported as. It adds a Forgotten, or replaces the one with its number.
 type Forget struct {
 	Forgotten Forgotten   `json:"forgotten"`
 	Snapshots []Rewritten `json:"snapshots,omitempty"`
 	// Trees are the new ids of trees, by the old ones. Directories and operations refer to them.
 	Trees map[string]string `json:"trees,omitempty"`
+	// Edits remove the contents from present states: from workspaces if the user wants that, and always from
+	// ended forks that an undo can restore.
+	Edits []Edit `json:"edits,omitempty"`
 }
 
 func (*Forget) Type() Type { return TypeForget }
@@ -92,6 +95,12 @@ func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 }
 
 func (r *Forget) apply(a *applyRun) error {
+	for i := range r.Edits {
+		if err := a.editForgotten(&r.Edits[i]); err != nil {
+			return err
+		}
+	}
+
 	for i := range r.Snapshots {
 		if err := a.rewrite(&r.Snapshots[i]); err != nil {
 			return err
@@ -125,6 +134,37 @@ func (r *Forget) apply(a *applyRun) error {
 	return nil
 }
 
+// editForgotten replaces the present state of a workspace. A fork that has ended is read by nobody, so its
+// state needs no edit.
+func (a *applyRun) editForgotten(r *Edit) error {
+	w, ok := a.Workspaces[r.WS]
+	if !ok {
+		return nil
+	}
+	if w.Ended == 0 {
+		return r.apply(a)
+	}
+
+	id, err := cas.ParseHash(r.State)
+	if err != nil {
+		return err
+	}
+
+	st, _, err := a.Pushed(id)
+	if err != nil {
+		return err
+	}
+
+	sets := a.Actors(w.View)
+	a.Roots = append(a.Roots, Root{ID: id})
+	a.AddView(w.View, st)
+	a.ReturnActors(w.View, sets)
+	a.EndView(w.View, true)
+	a.TouchWorkspace(w)
+
+	return nil
+}
+
 func (c *Catalogue) setForgotten(f Forgotten) {
 	c.Dirty[ForgottenKey] = 0
 	for i := range c.Forgotten {
@@ -149,13 +189,16 @@ func (a *applyRun) rewrite(r *Rewritten) error {
 		return err
 	}
 
-	a.Bytes.Take(sn.Bytes)
-	a.Bytes.Add(r.Bytes)
+	if !a.Hidden(sn) {
+		a.Bytes.Take(sn.Bytes)
+		a.Bytes.Add(r.Bytes)
+	}
 	sn.Files, sn.Bytes, sn.Hash = r.Files, r.Bytes, h
 	if !slices.Contains(sn.Was, r.Was) {
 		sn.Was = append(slices.Clone(sn.Was), r.Was)
 	}
 
+	sn.GitCommits = nil
 	sn.State.Store(nil)
 	if sn.Sealed {
 		sn.ID = r.ID

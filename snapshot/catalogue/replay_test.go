@@ -338,7 +338,17 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		for _, id := range s.Catalogue.Trees() {
 			r.Trees[id] = cas.Hash{6, byte(n)}.String()
 		}
-		for _, sn := range named(w, some) {
+		for _, view := range slices.Sorted(maps.Keys(s.Workspaces)) {
+			switch w := s.Workspaces[view]; {
+			case rnd.IntN(4) > 0:
+			case w.Ended != 0:
+				r.Edits = append(r.Edits, Edit{WS: view, State: cas.Hash{8, byte(n)}.String()})
+			default:
+				r.Edits = append(r.Edits, Edit{WS: view, Now: int64(n % 5)})
+			}
+		}
+		hidden := slices.DeleteFunc(s.InOrder(), func(sn *Snapshot) bool { return !s.Hidden(sn) })
+		for _, sn := range append(named(w, some), hidden...) {
 			r.Snapshots = append(r.Snapshots, Rewritten{View: sn.View, Was: sn.ID, ID: cas.Hash{7, byte(n)}.String(), Files: 3, Bytes: int64(n)})
 		}
 		return r, nil

@@ -18,8 +18,18 @@ type Receipt struct {
 	Objects   int         `json:"objects" jsonschema:"number of removed objects with these contents"`
 	Bytes     int64       `json:"bytes" jsonschema:"their bytes"`
 	Cannot    []string    `json:"cannot" jsonschema:"what cannot be removed, or was not, as sentences"`
+	Refs      []string    `json:"refs,omitempty" jsonschema:"exported refs of the store's git repository that were deleted"`
+	Remotes   []Remote    `json:"remotes,omitempty" jsonschema:"what was done on remotes"`
 	Erased    bool        `json:"erased" jsonschema:"whether the bytes are gone from the disk"`
 	DryRun    bool        `json:"dry_run,omitempty"`
+}
+
+// A Remote describes what was removed from a remote.
+type Remote struct {
+	Name     string            `json:"name"`
+	Replaced []string          `json:"replaced" jsonschema:"snapshots that were sent again"`
+	Removed  int               `json:"removed" jsonschema:"number of removed objects"`
+	Left     map[string]string `json:"left,omitempty" jsonschema:"snapshots that still have the contents, and why"`
 }
 
 // A Place is a path in snapshots of a workspace.

@@ -253,6 +253,8 @@ class ForgetArgs(TypedDict, total=False):
     now: bool
     # files and directories, relative to the workspace
     paths: list[str]
+    # also on all remotes; without contents, what was forgotten before is removed there
+    remotes: bool
     # overwrite keys and passwords of well-known forms
     secrets: bool
 
@@ -889,6 +891,17 @@ class ExportDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRemote:
+    # snapshots that still have the contents, and why
+    left: dict[str, str] | None = field(default=None)
+    name: str
+    # number of removed objects
+    removed: int
+    # snapshots that were sent again
+    replaced: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForkLimits:
     renderings: int
     snapshots: int
@@ -1232,6 +1245,7 @@ class Policy:
     byte_limit: int
     delete: str
     expire_seconds: int
+    forget: list[str] | None = field(default=None)
     forks: ForkLimits
     hide: list[str] | None = field(default=None)
     hide_empty: bool | None = field(default=None)
@@ -1330,6 +1344,10 @@ class Receipt:
     number: int | None = field(default=None)
     # number of removed objects with these contents
     objects: int
+    # exported refs of the store's git repository that were deleted
+    refs: list[str] | None = field(default=None)
+    # what was done on remotes
+    remotes: list[ForgetRemote] | None = field(default=None)
     # what was where
     removed: list[Place]
     # snapshots with a new id

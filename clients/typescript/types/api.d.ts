@@ -440,8 +440,20 @@ export interface ForgetArgs {
   now?: boolean
   /** files and directories, relative to the workspace */
   paths?: string[]
+  /** also on all remotes; without contents, what was forgotten before is removed there */
+  remotes?: boolean
   /** overwrite keys and passwords of well-known forms */
   secrets?: boolean
+}
+
+export interface ForgetRemote {
+  /** snapshots that still have the contents, and why */
+  left?: Record<string, string>
+  name: string
+  /** number of removed objects */
+  removed: number
+  /** snapshots that were sent again */
+  replaced: string[]
 }
 
 export interface ForkArgs {
@@ -898,6 +910,7 @@ export interface Policy {
   byte_limit: number
   delete: string
   expire_seconds: number
+  forget?: string[]
   forks: ForkLimits
   hide?: string[]
   hide_empty?: boolean
@@ -1014,6 +1027,10 @@ export interface Receipt {
   number?: number
   /** number of removed objects with these contents */
   objects: number
+  /** exported refs of the store's git repository that were deleted */
+  refs?: string[]
+  /** what was done on remotes */
+  remotes?: ForgetRemote[]
   /** what was where */
   removed: Place[]
   /** snapshots with a new id */

@@ -224,6 +224,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		close(d.unmounted)
 	}()
 	d.later("removing exports", d.dropExports) // the last daemon may have been killed before it removed them
+	d.later("erasing what was forgotten", d.eraseForgotten)
 	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
 	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
 	close(d.up)

@@ -94,6 +94,12 @@ func (d *Daemon) dropExports() {
 	}
 }
 
+func (d *Daemon) eraseForgotten() {
+	if err := d.service.EraseForgotten(d.life); err != nil && d.life.Err() == nil {
+		d.log.Warn("erasing what was forgotten", "err", err)
+	}
+}
+
 // resolveNode returns the present path and size of a node. Package events calls it some time
 // after an event of the node.
 func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {

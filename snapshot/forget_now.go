@@ -1,0 +1,155 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// unsearched returns the workspaces whose present states must lose the contents and were not searched yet:
+// with ForgetOptions.Now all, else the forks that have ended and that an undo can restore. The caller
+// holds the lock of the forest.
+func (f *forgetRun) unsearched() (all []*Workspace) {
+	for view, w := range f.workspaces {
+		_, searched := f.now[view]
+		if !searched && (f.o.Now || w.ws.Ended != 0 && len(f.o.In) == 0) {
+			all = append(all, w)
+		}
+	}
+
+	// Edits are taken in this order, so that two calls do not wait for each other.
+	slices.SortFunc(all, func(a, b *Workspace) int { return cmp.Compare(a.ws.View, b.ws.View) })
+	return all
+}
+
+// rewritePresent removes the contents from a copy of the present state of a workspace. If the state has
+// the contents, changes of the workspace wait until the record is written.
+func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
+	var st *tree.State
+	var ended bool
+	if err := f.forest.Update(true, func(tx *live.Tx) error {
+		st, ended = w.ws.Freeze(tx), w.ws.Ended != 0
+		return nil
+	}); err != nil || st == nil {
+		return err
+	}
+
+	view := w.ws.View
+	if _, err := f.seal.InTurn(ctx, view, st); err != nil && !f.o.DryRun {
+		return err
+	}
+
+	t := &rewrittenTree{}
+	var err error
+	if t.state, t.paths, err = f.rewrite.Rewrite(ctx, st); err != nil {
+		return err
+	}
+	if f.now[view] = t; t.state == nil || f.o.DryRun {
+		return nil
+	}
+
+	if !ended {
+		return f.editPresent(ctx, w, t)
+	}
+
+	id, err := f.seal.InTurn(ctx, view, t.state)
+	f.ended = append(f.ended, catalogue.Edit{WS: view, State: id.String()})
+
+	return err
+}
+
+// editPresent prepares the edit of a present state. A present state is searched again when nothing can
+// change it any more.
+func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenTree) error {
+	c := &change{w: w, caller: f.o.Caller, from: "forget"}
+	changes, err := c.prepare(ctx, func(c *change) (err error) {
+		if _, err := f.seal.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
+			return err
+		}
+		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.now); t.state == nil {
+			return err
+		}
+
+		c.stored = t.state
+		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Source: t.state, View: w.ws.View, Exact: true}
+		c.steps, err = graft.StepsBetween(ctx, f.src, c.now, t.state, tree.DiffOptions{}, c.list)
+
+		return err
+	})
+	if err != nil || !changes {
+		c.end()
+	}
+	if errors.Is(err, errs.Stale) { // it has ended, and is searched again
+		delete(f.now, w.ws.View)
+		return nil
+	}
+	if err != nil || !changes {
+		return err
+	}
+
+	f.edits = append(f.edits, c)
+	return nil
+}
+
+// endEdits lets changes of the workspaces continue.
+func (f *forgetRun) endEdits() {
+	for _, c := range append(f.edits, f.stale...) {
+		c.end()
+	}
+}
+
+// dropStale drops the edits of workspaces that have ended, or that an undo restored, since they were
+// prepared: they are searched again. The caller holds the lock of the forest.
+func (f *forgetRun) dropStale() {
+	isStale := func(view uint32, ended bool) bool {
+		w, ok := f.cat.Workspaces[view]
+		if ok && (w.Ended != 0) == ended {
+			return false
+		}
+		delete(f.now, view)
+		return true
+	}
+
+	var fresh []*change
+	for _, c := range f.edits {
+		if isStale(c.w.ws.View, false) {
+			f.stale = append(f.stale, c)
+		} else {
+			fresh = append(fresh, c)
+		}
+	}
+
+	f.edits = fresh
+	f.ended = slices.DeleteFunc(f.ended, func(r catalogue.Edit) bool { return isStale(r.WS, true) })
+}
+
+// presentEdits returns the edits of the record, and the applier that has them. The order is the same.
+func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
+	t := &applier{Tx: tx, s: f.Store, edits: make(map[uint32]*live.Edit)}
+	var all []catalogue.Edit
+	for _, c := range f.edits {
+		t.edits[c.w.ws.View] = c.edit
+		all = append(all, c.record)
+	}
+
+	return t, append(all, f.ended...)
+}
+
+// namedPresent calls fn with the name of each workspace whose present state had the contents. The caller
+// holds the lock of the forest.
+func (f *forgetRun) namedPresent(fn func(name string, t *rewrittenTree)) {
+	for _, view := range slices.Sorted(maps.Keys(f.now)) {
+		if t := f.now[view]; t.state != nil {
+			fn(f.nameOf(view), t)
+		}
+	}
+}

@@ -19,7 +19,7 @@ type Forget struct {
 	Chunks map[cas.Hash]bool // the records that must not stay
 	Old    map[string]bool   // ids of snapshots that have other trees now
 	// Push sends the snapshot of a ref again, with its new tree, in place of the ref. base is the name of a
-	// snapshot that was sent before, or empty. An error leaves the ref as it is.
+	// snapshot that was sent before. If it is empty, all records are sent. An error leaves the ref as it is.
 	Push func(ctx context.Context, ref *object.Ref, base string) error
 }
 
@@ -105,14 +105,14 @@ func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err er
 
 	f.used = make(map[string]bool)
 	for _, ref := range all {
-		isBad := slices.ContainsFunc(ref.Objects, func(o backend.Object) bool { return bad[o.Name] })
-		if isBad || f.o.Old[ref.ID] {
+		isOld := f.o.Old[ref.ID] || slices.ContainsFunc(ref.Objects, func(o backend.Object) bool { return bad[o.Name] })
+		if isOld {
 			replace = append(replace, ref)
 		}
 
 		for _, o := range ref.Objects {
 			f.used[o.Name] = true
-			if bad[o.Name] || f.o.Old[ref.ID] {
+			if isOld {
 				f.doomed[o.Name] = true
 			}
 		}

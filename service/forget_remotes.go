@@ -31,7 +31,7 @@ func (s *Service) forgetOnRemotes(ctx context.Context, r *Request, done *forget.
 			if ctx.Err() != nil {
 				return err
 			}
-			done.Cannot = append(done.Cannot, fmt.Sprintf("remote %s: %v; run `amberfs forget --remotes` again", name, err))
+			done.Cannot = append(done.Cannot, fmt.Sprintf("what remote %s has: %v; `amberfs forget --remotes` tries again", name, err))
 		}
 	}
 
@@ -51,6 +51,10 @@ func (f *remoteForget) on(ctx context.Context, name string, receipt *forget.Rece
 	to, err := f.Remotes.Remote(name)
 	if err != nil {
 		return err
+	}
+
+	if f.Remotes.ReadsFrom(to) {
+		return errs.New(errs.Busy, "this store reads files from it, and would lose them; forget it in a store that has them")
 	}
 
 	old := make(map[string]bool)
@@ -89,7 +93,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 	}
 	defer x.Release()
 
-	p := remote.Push{Ref: pushedRef(x.Info, ref.Name, x.ActorSets), Force: true, Base: base,
+	p := remote.Push{Ref: pushedRef(x.Info, ref.Name, x.ActorSets), Force: true, Full: base == "", Base: base,
 		Mark: marker(x.State, f.Store.Source(), x.ActorSets), Stored: f.stored}
 	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = x.Claim, x.Lineage, ref.Expires
 	_, err = to.Push(ctx, p)

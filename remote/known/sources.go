@@ -115,6 +115,13 @@ func (k *Registry) Forget(ctx context.Context, r *remote.Remote, name string) er
 	return nil
 }
 
+// ReadsFrom reports whether the store reads objects from a remote.
+func (k *Registry) ReadsFrom(r *remote.Remote) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.file.From, func(f mountSource) bool { return f.URL == r.URL() })
+}
+
 // findSource returns the ref of the source with an id, or nil.
 func (k *Registry) findSource(r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()

@@ -22,6 +22,7 @@ var mayUseClocks = map[string]string{
 	"tests/remotetest/servers.go":               "gives up on what hangs",
 	"tests/remotetest/proxy.go":                 "delays requests",
 	"tests/crash/crash_test.go":                 "kills at a random moment",
+	"tests/crash/forget_test.go":                "kills at a random moment",
 	"tests/crash/historian_test.go":             "kills at a random moment",
 	"tests/crash/run_test.go":                   "kills at a random moment",
 	"tests/crash/whiteout_test.go":              "kills at a random moment",

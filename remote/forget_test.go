@@ -1,0 +1,77 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote/object"
+	"github.com/amberfs/amberfs/tests/must"
+)
+
+// TestForget: snapshots with a forgotten record, and those that share its object, are sent again, and no
+// record on the remote has it.
+func TestForget(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		r := openRemote(t, url, Options{})
+		initRemote(t, r)
+		w := newWorld()
+		all := files(1, 20)
+		secret, without := cas.Sum(all[3]), slices.Delete(slices.Clone(all), 3, 4)
+		ids := map[string]cas.Hash{"old": w.tree(all), "new": w.tree(without), "shares": w.tree(append(files(2, 1), without...)), "other": w.tree(files(3, 5))}
+
+		for _, name := range []string{"old", "shares", "other"} {
+			p := w.push(name, ids[name], nil)
+			if p.Base = "old"; name == "other" {
+				p.Base = ""
+			}
+			_, err := r.Push(t.Context(), p)
+			must.OK(t, err)
+		}
+		if found := records(t, r); !found[secret] {
+			t.Fatal("the remote does not have the record")
+		}
+
+		done, err := r.Forget(t.Context(), Forget{
+			Chunks: map[cas.Hash]bool{secret: true}, Old: map[string]bool{ids["old"].String(): true},
+			Push: func(ctx context.Context, ref *object.Ref, base string) error {
+				id := ids[ref.Name]
+				if ref.Name == "old" {
+					id = ids["new"]
+				}
+				p := w.push(ref.Name, id, nil)
+				p.Force, p.Full, p.Base = true, base == "", base
+				_, err := r.Push(ctx, p)
+				return err
+			},
+		})
+		must.OK(t, err)
+		slices.Sort(done.Replaced)
+		if !slices.Equal(done.Replaced, []string{"old", "shares"}) || len(done.Left) > 0 || (done.Removed > 0) == done.Registry {
+			t.Errorf("%+v", done)
+		}
+
+		w.check(t, r, "old", ids["new"])
+		w.check(t, r, "shares", ids["shares"])
+		w.check(t, r, "other", ids["other"])
+		if found := records(t, r); found[secret] || len(found) == 0 {
+			t.Errorf("%d records, with the forgotten one: %t", len(found), found[secret])
+		}
+	})
+}
+
+// records returns the hashes of all records on a remote.
+func records(t *testing.T, r *Remote) map[cas.Hash]bool {
+	t.Helper()
+	all := make(map[cas.Hash]bool)
+	unread, err := r.Contents(t.Context(), func(_ string, h cas.Hash, _ []byte) error {
+		all[h] = true
+		return nil
+	})
+	must.OK(t, err)
+	if unread > 0 {
+		t.Errorf("%d objects cannot be read", unread)
+	}
+	return all
+}

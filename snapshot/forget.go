@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -117,6 +118,9 @@ func (f *forgetRun) begin() (err error) {
 	}
 	if len(f.o.Content) > forget.MaxBytes {
 		return errs.New(errs.TooBig, "the content has %d bytes, at most %d are possible", len(f.o.Content), forget.MaxBytes)
+	}
+	if len(f.o.Content) > 0 && len(bytes.Trim(f.o.Content, "\x00")) == 0 {
+		return errs.New(errs.Invalid, "malformed request: the content has zero bytes only")
 	}
 	if len(r.Paths) > 0 {
 		return nil

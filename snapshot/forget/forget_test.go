@@ -3,12 +3,14 @@ package forget
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -92,7 +94,24 @@ func TestSecrets(t *testing.T) {
 		f, err := s.in(context.Background(), strings.NewReader(text), int64(len(text)))
 		must.OK(t, err)
 		if len(f.parts) != want {
-			t.Errorf("%q: %q", text, f.texts)
+			t.Errorf("%q: %v", text, f.texts)
 		}
+	}
+}
+
+// TestManyMatches: neighbouring matches are one part, and too many others are refused.
+func TestManyMatches(t *testing.T) {
+	text := strings.Repeat("a", 9<<20)
+	s := Search{Bytes: []byte("aaa")}
+	f, err := s.in(t.Context(), strings.NewReader(text), int64(len(text)))
+	must.OK(t, err)
+	if len(f.parts) != 1 || len(f.texts) != 1 {
+		t.Errorf("%d parts, %d texts", len(f.parts), len(f.texts))
+	}
+
+	s = Search{Patterns: []*regexp.Regexp{regexp.MustCompile("a")}}
+	text = strings.Repeat("a\n", 4<<20)
+	if _, err := s.in(t.Context(), strings.NewReader(text), int64(len(text))); !errors.Is(err, errs.TooBig) {
+		t.Errorf("%v", err)
 	}
 }

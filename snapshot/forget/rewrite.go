@@ -205,9 +205,7 @@ func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
 
 func (r *Rewriter) verdictOn(ctx context.Context, c *content.Content, in found) (*verdict, error) {
 	v := &verdict{remove: in.all, gone: make(map[cas.Hash]bool)}
-	for _, text := range in.texts {
-		r.Texts[text] = true
-	}
+	maps.Copy(r.Texts, in.texts)
 	if err := eachChunk(r.Source, c, func(h cas.Hash) { v.gone[h] = true }); err != nil || v.remove {
 		return v, err
 	}

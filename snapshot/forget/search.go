@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"regexp"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // A Search finds contents in files: exact bytes, or matches of regular expressions in single lines.
@@ -18,19 +20,24 @@ const (
 	blockSize = 4 << 20 // bytes of a file that are searched at a time
 	// MaxBytes is the largest length of Search.Bytes.
 	MaxBytes = 16 << 20
+	// The most parts of a file that match, and the most bytes of different texts in them. One block more is
+	// possible.
+	maxParts, maxTexts = 1 << 20, 64 << 20
 )
 
 // A found is the result of a Search in one file.
 type found struct {
-	all   bool       // the file equals Search.Bytes
-	parts [][2]int64 // begin and end of the parts that match, in order
-	texts []string   // their bytes
-	key   bool       // the search is within a private key
+	all   bool            // the file equals Search.Bytes
+	parts [][2]int64      // begin and end of the parts that match, in order
+	texts map[string]bool // their bytes
+	size  int             // bytes of texts
+	key   bool            // the search is within a private key
 }
 
 // in searches a file of a size.
 func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err error) {
 	var buf []byte
+	f.texts = make(map[string]bool)
 	at, ended := int64(0), false // at: the offset of buf in the file
 
 	for !ended && size >= int64(len(s.Bytes)) {
@@ -46,6 +53,9 @@ func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err 
 		}
 
 		buf = buf[:n+m]
+		if len(f.parts) > maxParts || f.size > maxTexts {
+			return f, errs.New(errs.TooBig, "a file has too many matches; the patterns match too much")
+		}
 		done := s.searchBlock(buf, ended, at, &f)
 		at += int64(done)
 		buf = append(buf[:0:0], buf[done:]...)
@@ -55,6 +65,20 @@ func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err 
 	return f, nil
 }
 
+// add adds a part with its bytes. Neighbouring parts become one.
+func (f *found) add(from, to int64, text []byte) {
+	if last := len(f.parts) - 1; last >= 0 && f.parts[last][1] == from {
+		f.parts[last][1] = to
+	} else {
+		f.parts = append(f.parts, [2]int64{from, to})
+	}
+
+	if !f.texts[string(text)] {
+		f.texts[string(text)] = true
+		f.size += len(text)
+	}
+}
+
 // searchBlock adds what it finds in a block, and returns how much of the block need not be searched
 // again. The rest is too short for Bytes, or is the beginning of a line.
 func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int) {
@@ -62,8 +86,7 @@ func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int)
 		if len(bytes.Trim(b[from:to], "*")) == 0 {
 			return // it was overwritten before
 		}
-		f.parts = append(f.parts, [2]int64{at + int64(from), at + int64(to)})
-		f.texts = append(f.texts, string(b[from:to]))
+		f.add(at+int64(from), at+int64(to), b[from:to])
 	}
 
 	if len(s.Bytes) > 0 {

@@ -142,7 +142,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 		r.progress(Progress{What: "verifying " + name})
 		at, err := remotes.Remote(name)
 		if err != nil {
-			return remoteFailed(name, err)
+			return explainRemoteError(name, err)
 		}
 
 		unread, err := at.Contents(ctx, func(sn string, h cas.Hash, b []byte) error {
@@ -153,7 +153,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 			return nil
 		})
 		if err != nil {
-			return remoteFailed(name, err)
+			return explainRemoteError(name, err)
 		}
 		if unread > 0 {
 			proof.Found = append(proof.Found, fmt.Sprintf("remote %s, perhaps: %s that no snapshot needs cannot be read", name, plural(unread, "object", "objects")))

@@ -142,9 +142,10 @@ func (pl *planner) planStep(d *decision) error {
 	return nil
 }
 
-// planMtime sets the time of a file whose bytes stay to the workspace's, if the workspace changed it. A merge
-// ignores times. Inodes are compared, not paths, so that all names of a file get the same time. A refresh can give
-// a file another number; then the base's file at the path counts.
+// planMtime sets the time of a file that has the workspace's bytes: the directory's, if the file stays and the
+// workspace did not change its time, else the workspace's. A merge ignores times. Inodes are compared, not paths,
+// so that all names of a file get the same time. A refresh can give a file another number; then the base's file
+// at the path counts.
 func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 	made := d.made.After
 	if made == nil || made.IsDir() {
@@ -164,8 +165,9 @@ func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 		was = d.made.Before
 	}
 
-	if was == nil || was.Mtime != made.Mtime {
-		n.Mtime = made.Mtime
+	n.Mtime = made.Mtime
+	if f := d.file; f.at != nil && was != nil && f.was.Ino == was.Ino && was.Mtime == made.Mtime {
+		n.Mtime = f.was.Mtime
 	}
 
 	return nil

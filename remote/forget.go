@@ -145,9 +145,10 @@ func (r *Remote) objectsWith(ctx context.Context, refs []*object.Ref, chunks map
 	return bad, nil
 }
 
-// findUnused adds the objects that no ref needs and no push can be about to use.
+// findUnused adds the objects that no ref and no hold needs and no push can be about to use. A push that did not
+// end can have left a record in them, which nobody can read to find out.
 func (f *forgetRun) findUnused(ctx context.Context) error {
-	if f.r.b.Collects() {
+	if f.r.b.Collects() || len(f.o.Chunks) == 0 {
 		return nil
 	}
 	if err := f.r.b.Put(ctx, nowKey, nil, backend.PutOptions{}); err != nil {
@@ -158,8 +159,13 @@ func (f *forgetRun) findUnused(ctx context.Context) error {
 		return err
 	}
 
+	holds := &gcRun{r: f.r, now: now.Modified, live: make(map[string]bool)}
+	if err := holds.readHolds(ctx); err != nil {
+		return err
+	}
+
 	return f.r.b.List(ctx, "obj/", func(i backend.Info) error {
-		if name := i.Key[len("obj/"):]; !f.used[name] && now.Modified.Sub(i.Modified) > maxMarkAge {
+		if name := i.Key[len("obj/"):]; !f.used[name] && !holds.live[name] && now.Modified.Sub(i.Modified) > maxMarkAge {
 			f.doomed[name] = true
 		}
 		return nil

@@ -75,3 +75,35 @@ func records(t *testing.T, r *Remote) map[cas.Hash]bool {
 	}
 	return all
 }
+
+// TestForgetLeavesHeldObjects: the objects of a removed snapshot that a program reads stay. Without a forgotten
+// record no object is removed.
+func TestForgetLeavesHeldObjects(t *testing.T) {
+	b := newClocked()
+	r := on(t, b, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	for i, name := range []string{"held", "removed"} {
+		id := w.tree(files(uint64(i+1), 3))
+		_, err := r.Push(t.Context(), w.push(name, id, nil))
+		must.OK(t, err)
+		if name == "held" {
+			must.OK(t, w.check(t, r, name, id).Hold(t.Context(), "reader"))
+		}
+		must.OK(t, r.Remove(t.Context(), name))
+	}
+	b.pass(maxMarkAge + 1)
+
+	forget := func(chunks map[cas.Hash]bool, want int) {
+		t.Helper()
+		before := len(b.list("obj/"))
+		done, err := r.Forget(t.Context(), Forget{Chunks: chunks})
+		must.OK(t, err)
+		if after := len(b.list("obj/")); done.Removed != want || before-after != want {
+			t.Errorf("%d of %d objects were removed, want %d", before-after, before, want)
+		}
+	}
+	all := len(b.list("obj/"))
+	forget(nil, 0)
+	forget(map[cas.Hash]bool{cas.Sum([]byte("secret")): true}, all/2)
+}

@@ -262,7 +262,7 @@ func (s *Store) ForgottenChunks() (map[cas.Hash]bool, error) {
 	return chunks, nil
 }
 
-// A RewrittenSnapshot names a snapshot that has another tree since it was forgotten what it had.
+// A RewrittenSnapshot names a snapshot whose tree was replaced by a Forget.
 type RewrittenSnapshot struct {
 	Workspace *Workspace
 	Name      string

@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// ForgetOptions are the arguments of Forget: either Paths, or Content, or Match and Secrets.
 type ForgetOptions struct {
 	Paths   []naming.BytePath `json:"paths,omitempty" jsonschema:"files and directories, relative to the workspace"`
 	Content []byte            `json:"content,omitempty" jsonschema:"the bytes of a file, in base64: equal files are removed, and these bytes in other files are overwritten"`
@@ -82,7 +83,7 @@ type forgetRun struct {
 	trees   map[string]*rewrittenTree // by the old id
 	now     map[uint32]*rewrittenTree // of the present states that were searched, by view
 	edits   []*change                 // of present states, which are prepared
-	stale   []*change                 // were dropped from edits
+	stale   []*change                 // edits that were dropped, because their workspace changed
 	ended   []catalogue.Edit          // of forks that have ended
 	receipt forget.Receipt
 }

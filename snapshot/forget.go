@@ -83,7 +83,7 @@ type forgetRun struct {
 	trees   map[string]*rewrittenTree // by the old id
 	now     map[uint32]*rewrittenTree // of the present states that were searched, by view
 	edits   []*change                 // of present states, which are prepared
-	stale   []*change                 // edits that were dropped, because their workspace changed
+	stale   []*change                 // edits that were dropped, because their workspace ended
 	ended   []catalogue.Edit          // of forks that have ended
 	receipt forget.Receipt
 }

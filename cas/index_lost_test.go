@@ -97,7 +97,7 @@ func TestTablesCutInUse(t *testing.T) {
 		t.Error(err)
 	}
 	again := t.TempDir() // Badger may still hold its lock, until the process ends
-	must.OK(t, os.CopyFS(again, os.DirFS(dir)))
+	must.CopyStore(t, again, dir)
 	s = openTest(t, again, Options{})
 	wantObject(t, s, blob(1, 1000))
 	wantMeta(t, s, "k", "x")

@@ -36,7 +36,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 			write(t, s, root, "later", "this, too")
 			must.OK(t, s.Sync())
 			killed := filepath.Join(t.TempDir(), "killed")
-			must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+			must.CopyStore(t, killed, dir)
 			o := snapshot.Options{Quiet: true}
 			if how == "flipped" {
 				flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
@@ -90,7 +90,7 @@ func TestRepairKeepsWhatFollowsBytes(t *testing.T) {
 	capture(t, s.Main(), "v1")
 	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "killed")
-	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.CopyStore(t, killed, dir)
 	flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
 	r, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil)
 	if err != nil || r.LostChanges > 0 {

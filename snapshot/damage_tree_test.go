@@ -125,7 +125,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 		// Each store begins with another step, for it knows more after each.
 		for _, first := range []int{i, i + len(steps)/2} {
 			copied := filepath.Join(t.TempDir(), "store")
-			must.OK(t, os.CopyFS(copied, os.DirFS(dir)))
+			must.CopyStore(t, copied, dir)
 			must.OK(t, os.WriteFile(filepath.Join(copied, "packs", filepath.Base(pack)), b, 0o600))
 			s, err := snapshot.Open(copied, snapshot.Options{Quiet: true})
 			if err != nil {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -209,9 +208,7 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
-	if out, err := exec.Command("cp", "-a", "--sparse=always", from, to).CombinedOutput(); err != nil {
-		t.Fatal(err, string(out))
-	}
+	must.CopyStore(t, to, from)
 }
 
 // TestEveryOperationOfTheDiskFails: the i-th operation fails, for i = 0, 1, 2…,

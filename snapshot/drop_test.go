@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -61,9 +60,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	must.OK(t, c.Finish())
 
 	dead := filepath.Join(dir, "dead")
-	if out, err := exec.Command("cp", "-a", "--sparse=always", s.dir, dead).CombinedOutput(); err != nil {
-		t.Fatal(err, string(out))
-	}
+	must.CopyStore(t, dead, s.dir)
 	o, err := Open(dead, Options{Quiet: true})
 	must.OK(t, err)
 	defer o.Close()

@@ -191,10 +191,10 @@ func TestForgetKilled(t *testing.T) {
 	s := secretStore(t, dir)
 	must.OK(t, s.Sync())
 	before, after := dir+".before", dir+".after"
-	must.OK(t, os.CopyFS(before, os.DirFS(dir)))
+	must.CopyStore(t, before, dir)
 	s.OnEvent(func(e events.Event, _ actors.Caller) {
 		if e.Action == "forgot" {
-			must.OK(t, os.CopyFS(after, os.DirFS(dir)))
+			must.CopyStore(t, after, dir)
 		}
 	})
 	_, err := forgetEnv(t.Context(), s, snapshot.ForgetOptions{Now: true})

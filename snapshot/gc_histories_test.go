@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -170,9 +169,7 @@ func (w *gcWorld) gcBesideChanges() {
 func (w *gcWorld) copied() string {
 	w.dead++
 	dead := fmt.Sprint(w.dir, w.dead)
-	if out, err := exec.Command("cp", "-a", "--sparse=always", w.dir, dead).CombinedOutput(); err != nil {
-		w.t.Fatal(err, string(out))
-	}
+	must.CopyStore(w.t, dead, w.dir)
 	return dead
 }
 

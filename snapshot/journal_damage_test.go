@@ -85,7 +85,7 @@ func TestJournalDamagedInUse(t *testing.T) {
 	must.OK(t, s.Checkpoint(context.Background()))
 	check(s, "sealed")
 	killed := filepath.Join(t.TempDir(), "killed")
-	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.CopyStore(t, killed, dir)
 	must.OK(t, s.Close())
 	s = open(t, dir)
 	check(s, "opened again")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -124,9 +123,7 @@ func TestCheckpointLeavesOut(t *testing.T) {
 	}
 	for range 2 { // a kill
 		dead := filepath.Join(t.TempDir(), "dead")
-		if out, err := exec.Command("cp", "-a", "--sparse=always", s.Dir(), dead).CombinedOutput(); err != nil {
-			t.Fatal(err, string(out))
-		}
+		must.CopyStore(t, dead, s.Dir())
 		s = openQuiet(t, dead, p, nil)
 		whole("after a kill", s)
 		if _, err := forkOf(t, s, "f").Snapshots().WaitSealed(ctx, "v"); err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -118,11 +117,11 @@ func TestOpeningIsBounded(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, s.log.Sync())
 	killed := filepath.Join(t.TempDir(), "store")
-	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.CopyStore(t, killed, dir)
 	must.OK(t, s.Close())
 	before := heap()
 	frugal := filepath.Join(t.TempDir(), "store")
-	must.OK(t, os.CopyFS(frugal, os.DirFS(killed)))
+	must.CopyStore(t, frugal, killed)
 	opened, err := Open(killed, Options{Quiet: true, Memory: littleMemory})
 	must.OK(t, err)
 	defer opened.Close()
@@ -169,7 +168,7 @@ func forkIsReadOnly(t *testing.T, dir string) {
 func verifyIsBounded(t *testing.T, dir string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "store")
-	must.OK(t, os.CopyFS(copied, os.DirFS(dir)))
+	must.CopyStore(t, copied, dir)
 	if _, err := Open(copied, Options{Quiet: true, ReadOnly: true, Memory: littleMemory}); !errors.Is(err, engine.ErrManyToRedo) {
 		t.Errorf("a store that can be read only takes more memory than it may: %v", err)
 	}

@@ -127,7 +127,7 @@ func TestIndexRemoved(t *testing.T) {
 		t.Errorf("closing: %v", err)
 	}
 	again := dir + ".copy" // the lock is held as long as this process lives
-	must.OK(t, os.CopyFS(again, os.DirFS(dir)))
+	must.CopyStore(t, again, dir)
 	s = open(t, again)
 	if r, err := s.Verify(context.Background(), nil); err != nil || !r.OK() {
 		t.Errorf("%+v, %v", r, err)
@@ -148,7 +148,7 @@ func TestCheckChangesNothing(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, s.Sync())
 	dir := filepath.Join(t.TempDir(), "killed")
-	must.OK(t, os.CopyFS(dir, os.DirFS(from)))
+	must.CopyStore(t, dir, from)
 	sum := func() map[string]cas.Hash {
 		sums := make(map[string]cas.Hash)
 		for _, folder := range []string{"packs", "journal"} {

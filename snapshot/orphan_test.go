@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -43,9 +42,7 @@ func fill(t *testing.T, s *Store, name string, n int, b byte) live.NodeID {
 func killed(t *testing.T, s *Store) *Store {
 	t.Helper()
 	dead := filepath.Join(t.TempDir(), "dead")
-	if out, err := exec.Command("cp", "-a", "--sparse=always", s.dir, dead).CombinedOutput(); err != nil {
-		t.Fatal(err, string(out))
-	}
+	must.CopyStore(t, dead, s.dir)
 	o, err := Open(dead, Options{Quiet: true})
 	must.OK(t, err)
 	t.Cleanup(func() { o.Close() })

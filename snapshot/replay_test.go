@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sort"
@@ -367,9 +366,7 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 				}
 				want := portrait(t, s)
 				dead := filepath.Join(dir, fmt.Sprint("dead", round))
-				if out, err := exec.Command("cp", "-a", "--sparse=always", filepath.Join(dir, "store"), dead).CombinedOutput(); err != nil {
-					t.Fatal(err, string(out))
-				}
+				must.CopyStore(t, dead, filepath.Join(dir, "store"))
 				o, err := snapshot.Open(dead, snapshot.Options{Quiet: true})
 				must.OK(t, err)
 				compare(t, fmt.Sprint("round ", round), portrait(t, o), want)

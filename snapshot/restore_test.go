@@ -3,7 +3,6 @@ package snapshot_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,7 +52,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	now := tell(s)
 	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "store")
-	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.CopyStore(t, killed, dir)
 	p.mu.Lock()
 	clear(p.near)
 	p.away = true

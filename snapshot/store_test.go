@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func afterKill(t *testing.T, s *snapshot.Store, dir string) *snapshot.Store {
 	t.Helper()
 	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "store")
-	must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+	must.CopyStore(t, killed, dir)
 	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	t.Cleanup(func() { again.Close() })

@@ -3,7 +3,6 @@ package index
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -31,7 +30,7 @@ func TestMappedFilesHaveBlocks(t *testing.T) {
 	b.Put([]byte("k"), []byte("v"))
 	must.OK(t, b.Commit())
 	again := t.TempDir()
-	must.OK(t, os.CopyFS(again, os.DirFS(dir)))
+	must.CopyStore(t, again, dir)
 	if _, err := Open(again, slog.New(slog.DiscardHandler), false); !errors.Is(err, ErrBroken) {
 		t.Errorf("after a kill it opens: %v", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -603,7 +602,7 @@ func TestUndoByAfterKill(t *testing.T) {
 		want := fmt.Sprint(linesOf(t, e))
 		must.OK(t, s.Sync())
 		killed := path.Join(t.TempDir(), "store")
-		must.OK(t, os.CopyFS(killed, os.DirFS(dir)))
+		must.CopyStore(t, killed, dir)
 		again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
 		must.OK(t, err)
 		defer again.Close()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -169,8 +168,6 @@ func look(dir string) (files map[string]string, bad map[string]error) {
 func (o *original) copyStore(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "store")
-	if out, err := exec.Command("cp", "-a", "--sparse=always", o.store, to).CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v: %s", err, out)
-	}
+	must.CopyStore(t, to, o.store)
 	return to
 }

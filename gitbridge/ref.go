@@ -153,8 +153,9 @@ func (r *repository) deleteRefs(ctx context.Context, refs []string) error {
 
 // KeepCommits deletes the refs of the store's own repository at dir from which a commit can be reached that
 // is not one of the given commits, all reflogs, and the objects that no other ref needs. It returns the
-// deleted refs. No export may run meanwhile.
-func KeepCommits(ctx context.Context, dir string, commits map[string]bool) (deleted []string, err error) {
+// deleted refs. No export may run meanwhile. With dryRun, it deletes nothing, and returns the refs that it
+// would delete.
+func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRun bool) (deleted []string, err error) {
 	repo, err := openOwn(ctx, dir)
 	if repo == nil || err != nil {
 		return nil, err
@@ -181,6 +182,9 @@ func KeepCommits(ctx context.Context, dir string, commits map[string]bool) (dele
 		}
 	}
 
+	if dryRun {
+		return deleted, nil
+	}
 	if err := repo.deleteRefs(ctx, deleted); err != nil {
 		return nil, err
 	}

@@ -30,9 +30,17 @@ func (s *Service) forget(ctx context.Context, r *Request, a snapshot.ForgetOptio
 		return done, s.forgetOnRemotes(ctx, r, done)
 	}
 
+	// After a kill, the next start of the daemon does the rest on the remotes.
+	before := s.Remotes.Forgetting()
+	if a.Remotes && !a.DryRun {
+		if err := s.Remotes.SetForgetting(true); err != nil {
+			return nil, err
+		}
+	}
+
 	done, err := s.forgetHere(ctx, r, a)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Remotes.SetForgetting(before))
 	}
 	if a.Remotes && !a.DryRun {
 		if err := s.forgetOnRemotes(ctx, r, done); err != nil {
@@ -59,8 +67,23 @@ func (s *Service) forgetHere(ctx context.Context, r *Request, a snapshot.ForgetO
 	return r.Workspace.Forget(ctx, a)
 }
 
-// EraseForgotten erases what the last daemon did not erase before it was killed.
+// EraseForgotten erases what the last daemon did not erase before it was killed, also on the remotes.
 func (s *Service) EraseForgotten(ctx context.Context) error {
+	if err := s.eraseHere(ctx); err != nil || !s.Remotes.Forgetting() {
+		return err
+	}
+
+	done := new(forget.Receipt)
+	err := s.forgetOnRemotes(ctx, &Request{}, done)
+	for _, reason := range done.Cannot {
+		s.Log.Warn("forgetting on the remotes", "not removed", reason)
+	}
+
+	return err
+}
+
+// eraseHere is EraseForgotten for the store alone.
+func (s *Service) eraseHere(ctx context.Context) error {
 	if err := s.exporting.Acquire(ctx, allExports); err != nil {
 		return err
 	}
@@ -68,8 +91,14 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 	return s.Store.EraseForgotten(ctx, s.pruneForgotten)
 }
 
-func (s *Service) pruneForgotten(ctx context.Context, commits map[string]bool) ([]string, error) {
-	return gitbridge.KeepCommits(ctx, filepath.Join(s.Store.Dir(), gitDir), commits)
+// pruneForgotten removes the exports and the cached objects that can have forgotten contents.
+func (s *Service) pruneForgotten(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
+	if !dryRun {
+		if err := s.Remotes.EraseCache(); err != nil {
+			return nil, fmt.Errorf("erase the cache of remote objects: %w", err)
+		}
+	}
+	return gitbridge.KeepCommits(ctx, filepath.Join(s.Store.Dir(), gitDir), commits, dryRun)
 }
 
 // verifyForgotten returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
@@ -120,9 +149,9 @@ func foundForgotten(proof *forget.Proof) error {
 
 // ReceiptText is the receipt as text.
 func ReceiptText(r *forget.Receipt) string {
-	removed, objects := "removed", "erased"
+	removed, deleted, objects := "removed", "deleted", "erased"
 	if r.DryRun {
-		removed, objects = "would remove", "would erase"
+		removed, deleted, objects = "would remove", "would delete", "would erase"
 	}
 
 	text := new(strings.Builder)
@@ -133,7 +162,7 @@ func ReceiptText(r *forget.Receipt) string {
 		fmt.Fprintf(text, "%s: %s\n", removed, placeText(p))
 	}
 	for _, ref := range r.Refs {
-		fmt.Fprintf(text, "deleted: %s of the store's git repository\n", ref)
+		fmt.Fprintf(text, "%s: %s of the store's git repository\n", deleted, ref)
 	}
 	for _, at := range r.Remotes {
 		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", at.Name, count(len(at.Replaced), "snapshot"), count(at.Removed, "object"))

@@ -25,17 +25,24 @@ func (s *Service) forgetOnRemotes(ctx context.Context, r *Request, done *forget.
 	}
 
 	run := &remoteForget{Service: s, r: r, chunks: chunks, rewritten: s.Store.RewrittenSnapshots()}
+	failed := false
 	for _, name := range slices.Sorted(maps.Keys(s.Remotes.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
 		if err := run.on(ctx, name, done); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
+			failed = true
 			done.Cannot = append(done.Cannot, fmt.Sprintf("what remote %s has: %v; `amberfs forget --remotes` tries again", name, err))
 		}
 	}
 
-	return nil
+	// The cache has what was read from the remotes now.
+	if err := s.Remotes.EraseCache(); err != nil || failed {
+		return err
+	}
+
+	return s.Remotes.SetForgetting(false)
 }
 
 // A remoteForget is one call of forgetOnRemotes.

@@ -18,8 +18,8 @@ import (
 )
 
 // PruneExports deletes what was exported to the store's own git repository except for these commits, and
-// returns the deleted refs. No export runs meanwhile.
-type PruneExports func(ctx context.Context, commits map[string]bool) (refs []string, err error)
+// returns the deleted refs. No export runs meanwhile. With dryRun, it returns the refs that it would delete.
+type PruneExports func(ctx context.Context, commits map[string]bool, dryRun bool) (refs []string, err error)
 
 // EraseForgotten erases what an earlier daemon did not erase, if anything. prune may be nil.
 func (s *Store) EraseForgotten(ctx context.Context, prune PruneExports) error {
@@ -35,7 +35,7 @@ func (s *Store) EraseForgotten(ctx context.Context, prune PruneExports) error {
 // still uses.
 func (s *Store) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
 	if prune != nil {
-		if refs, err = prune(ctx, s.gitCommits()); err != nil {
+		if refs, err = prune(ctx, s.gitCommits(nil), false); err != nil {
 			return nil, false, err
 		}
 	}
@@ -44,11 +44,15 @@ func (s *Store) erase(ctx context.Context, prune PruneExports) (refs []string, e
 	return refs, erased, err
 }
 
-// gitCommits returns the commits that snapshots were exported as.
-func (s *Store) gitCommits() map[string]bool {
+// gitCommits returns the commits that snapshots were exported as, without the snapshots whose trees are
+// rewritten.
+func (s *Store) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
 	s.withReadLock(func(*live.Tx) {
 		for _, sn := range s.cat.Snapshots {
+			if t := rewritten[sn.ID]; t != nil && t.state != nil {
+				continue
+			}
 			for _, commit := range sn.GitCommits {
 				all[commit] = true
 			}

@@ -51,7 +51,15 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 	if err := s.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.run(ctx); err != nil || o.DryRun {
+	if err := f.run(ctx); err != nil {
+		return &f.receipt, err
+	}
+	if o.DryRun {
+		if o.Prune == nil {
+			return &f.receipt, nil
+		}
+		var err error
+		f.receipt.Refs, err = o.Prune(ctx, s.gitCommits(f.trees), true)
 		return &f.receipt, err
 	}
 

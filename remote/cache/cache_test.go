@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -116,6 +117,28 @@ func TestEvict(t *testing.T) {
 	if !c.Has(s.Object, 0, 10) || !c.Has(s.Object, 19*BlockSize, 10) || c.Has(s.Object, BlockSize, 10) {
 		t.Error("what was used last went, or what was not stayed")
 	}
+}
+
+// TestErase: no block is left, neither in the directory nor on the disk.
+func TestErase(t *testing.T) {
+	s := newSource(2*BlockSize + 10)
+	c := New(t.TempDir(), 1<<30)
+	read(t, c, s, 0, s.Size, 0)
+	file, err := os.Open(filepath.Join(c.dir, blockFile(s.Object, 1))) // shows what the disk has afterwards
+	must.OK(t, err)
+	defer file.Close()
+
+	must.OK(t, c.Erase())
+	if blocks, _ := c.listBlocks(); len(blocks) > 0 || c.Has(s.Object, 0, 1) {
+		t.Errorf("blocks are left: %v", blocks)
+	}
+	b, err := io.ReadAll(file)
+	must.OK(t, err)
+	if len(b) != BlockSize || len(bytes.Trim(b, "\x00")) > 0 {
+		t.Error("the disk has the bytes of a block")
+	}
+
+	read(t, c, s, 0, s.Size, 0)
 }
 
 // An object that is shorter than it was said to be is an error, and nothing is kept.

@@ -63,6 +63,8 @@ type registryFile struct {
 	// Sent has for each URL the number of the newest snapshot that the policy pushed.
 	Sent map[string]uint64 `json:"sent,omitempty"`
 	From []mountSource     `json:"from,omitempty"`
+	// Forgetting means that the removal of forgotten contents from the remotes was begun and not finished.
+	Forgetting bool `json:"forgetting,omitempty"`
 	// Recipients has the recipients of each remote.
 	Recipients *recipients `json:"recipients,omitempty"`
 }
@@ -361,6 +363,33 @@ func cacheDir(store string) string {
 		dir = store
 	}
 	return filepath.Join(dir, "amberfs")
+}
+
+// EraseCache erases the blocks of remote objects that all daemons of the user share.
+func (k *Registry) EraseCache() error {
+	err := k.cache.Erase()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Forgetting reports whether forgotten contents are still to be removed from the remotes.
+func (k *Registry) Forgetting() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.file.Forgetting
+}
+
+// SetForgetting records whether forgotten contents are still to be removed from the remotes.
+func (k *Registry) SetForgetting(on bool) error {
+	if k.Forgetting() == on {
+		return nil
+	}
+	return k.change(func(f *registryFile) error {
+		f.Forgetting = on
+		return nil
+	})
 }
 
 // Base returns the name of the snapshot on a remote that the next push is compared with; "" if unknown.

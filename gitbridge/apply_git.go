@@ -26,14 +26,14 @@ type applyGit struct {
 // them to the repositories of the directory is planned, by git's meaning.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{in: in, gitMerge: gitMerge{
-		ctx: ctx, git: g.git, src: in.Source, base: in.Base, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", sameInode: true, rule: in.Rule,
+		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", sameInode: true, rule: in.Rule,
 		merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
 	}}
 	if r.git == nil {
 		r.git = run
 	}
 
-	r.resolve, r.has, r.receive, r.finish = r.resolution, r.hasFile, r.receiverAt, r.planFiles
+	r.resolve, r.has, r.receive, r.finish = r.resolution, r.hasPath, r.receiverAt, r.planFiles
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
@@ -47,10 +47,10 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	return r.out, nil
 }
 
-// hasFile reports whether the directory has something other than a directory at a path.
-func (r *applyGit) hasFile(at string) bool {
+// hasPath reports whether the directory has an entry at a path.
+func (r *applyGit) hasPath(at string) bool {
 	p, err := tree.ParsePath(at)
-	return err == nil && r.in.Dir.IsFile(p)
+	return err == nil && r.in.Dir.Has(p)
 }
 
 // resolution is what becomes of a path that a merge of git leaves in conflict.

@@ -11,11 +11,11 @@ import (
 
 // Unchanged reports whether two states differ in nothing but times of directories, and in how git keeps
 // what it says: a git status or a gc changes nothing. With logs, HEAD has not moved back and forth
-// either.
-func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool) (bool, error) {
+// either. With paths, it compares only these and all paths below.
+func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool, paths ...string) (bool, error) {
 	git := NewGitDiffer(src, base, now)
 	git.logs = logs
-	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{}, func(c tree.Change) error {
+	err := tree.Diff(ctx, src, base, now, tree.DiffOptions{Paths: paths}, func(c tree.Change) error {
 		if c.Before != nil && c.After != nil && c.After.IsDir() && c.What&^tree.Mtime == 0 {
 			return nil
 		}

@@ -21,19 +21,19 @@ import (
 // A gitMerge brings the git directories of a state, theirs, to those of another side: a directory of
 // the host, or a state.
 type gitMerge struct {
-	ctx          context.Context
-	git          gitdir.Git
-	src          *tree.Source
-	base, theirs *tree.State
-	name, side   string // of their side, in branches and in sentences
-	sameInode    bool   // a git directory with another inode than the base's is another repository
-	rule         func(path string) threeway.Rule
+	ctx                context.Context
+	git                gitdir.Git
+	src                *tree.Source
+	base, ours, theirs *tree.State
+	name, side         string // of their side, in branches and in sentences
+	sameInode          bool   // a git directory with another inode than the base's is another repository
+	rule               func(path string) threeway.Rule
 	// merges reports whether branches of a git directory that both sides moved are merged, and resolve
 	// decides a path in conflict.
 	merges  func(at string) bool
 	refuses bool // a branch that both sides moved, and about which nothing is decided, is a conflict
 	resolve func(path string) gitdir.Resolution
-	has     func(at string) bool // the receiving side has a file
+	has     func(at string) bool // the receiving side has an entry
 	receive func(at string, base treeFiles) (*receiver, error)
 	// finish plans what the plan of a repository means for other files. It returns the other changes.
 	finish func(r *repoMerge, changes []tree.Change) ([]tree.Change, error)
@@ -244,7 +244,7 @@ func leave(changes []tree.Change, dir string) []tree.Change {
 	})
 }
 
-// withoutGone leaves out the changes of linked working trees that one side has removed.
+// withoutGone leaves out the changes of working trees that one side has removed, and that stay on the other.
 func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
 	gone := make(map[string]bool) // by directory
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
@@ -263,28 +263,37 @@ func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
 	})
 }
 
-// isGone reports whether a directory of the base is a linked working tree that one side has removed, and
-// that stays on the other. It says so.
+// isGone reports whether a directory of the base is a working tree that one side has removed, and that stays
+// on the other side. It says so. A repository that the receiving side has removed is no such one: its files are
+// in conflict if they changed there.
 func (g *gitMerge) isGone(dir string) bool {
-	text, err := treeFiles{g.src, g.base, dir}.Read(".git")
-	at := strings.TrimSpace(string(text))
-	if err != nil || path.Base(path.Dir(at)) != "worktrees" {
-		return false
-	}
-
 	file := path.Join(dir, ".git")
-	here, there := g.has(file), g.at(g.theirs, file) != nil
-	if here == there || here && !g.stay[path.Base(at)] {
+	if g.at(g.base, file) == nil {
 		return false
 	}
 
-	line := "the working tree is gone here: what changed in it stays in " + g.side
-	if here {
+	text, _ := treeFiles{g.src, g.base, dir}.Read(".git") // a git directory has no text
+	link := strings.TrimSpace(string(text))
+	line := ""
+
+	switch here, there := g.has(file), g.at(g.theirs, file) != nil; {
+	case there && !here && path.Base(path.Dir(link)) == "worktrees":
+		line = "the working tree is gone here: what changed in it stays in " + g.side
+	case here && !there && (g.stay[path.Base(link)] || g.at(g.theirs, dir) == nil && g.changedHere(dir)):
 		line = "the working tree is gone in " + g.side + ": this one stays, as it changed"
+	default:
+		return false
 	}
 	g.said = append(g.said, threeway.Repository{Dir: file, Lines: []string{line}})
 
 	return true
+}
+
+// changedHere reports whether the receiving side has changed a directory of the base.
+func (g *gitMerge) changedHere(dir string) bool {
+	same, err := Unchanged(g.ctx, g.src, g.base, g.ours, true, dir)
+	g.err = errors.Join(g.err, err)
+	return !same
 }
 
 // filesIn are those changes of a git directory that are files. Of one that lies elsewhere there are none,

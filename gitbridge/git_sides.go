@@ -50,7 +50,7 @@ type sidesGit struct {
 // then becomes edits: this process serves the mount, and cannot have git work there.
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
 	s := &sidesGit{m: m, in: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
-		ctx: ctx, git: run, src: in.Source, base: in.Base, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], sameInode: !in.FromDirectory, rule: in.Rule,
+		ctx: ctx, git: run, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], sameInode: !in.FromDirectory, rule: in.Rule,
 		merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
 		refuses: in.RefuseDiverged,
 		resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // TestGoneWorktree: a linked working tree that one side has removed is not half there on the other, and
@@ -39,6 +41,46 @@ func TestGoneWorktree(t *testing.T) {
 			r.want(c.check, c.want)
 			r.shell(r.dir, "git fsck --strict")
 		})
+	}
+}
+
+// TestRemovedRepository: a directory with a git directory of its own that the workspace has removed stays here
+// as a whole if somebody changed it here, and is removed if nobody did.
+func TestRemovedRepository(t *testing.T) {
+	isolate(t)
+	t.Setenv("HISTORIES", t.TempDir())
+	for kind, make := range map[string]string{
+		"linked":    mk + `git worktree add -q in/ner -b inner`,
+		"nested":    mk + `mkdir -p in/ner; cd in/ner; ` + mk,
+		"submodule": `cd ..; mkdir up; cd up; ` + mk + `cd ../dir; git init -q; git submodule --quiet add ../up in/ner; git commit -qm sub`,
+	} {
+		for did, c := range map[string]struct{ dir, want string }{
+			"a new file":         {`echo u >in/ner/u`, ".git\na\nb\nc\nu\n?? u"},
+			"a changed file":     {`echo x >>in/ner/a`, ".git\na\nb\nc\nM a"},
+			"a removed file":     {`rm in/ner/a`, ".git\nb\nc\nD a"},
+			"staged":             {`cd in/ner; echo s >s; git add s`, ".git\na\nb\nc\ns\nA  s"},
+			"git status, a time": {`cd in/ner; git status -s; touch .`, ""},
+		} {
+			for _, how := range []string{"apply", "merge"} {
+				t.Run(kind+", "+did+", "+how, func(t *testing.T) {
+					r := newRig(t, "dir", make)
+					h := &histories{t: t, rig: r}
+					r.shell(r.run, `rm -rf in`)
+					r.shell(r.dir, c.dir)
+
+					said := ""
+					if how == "apply" {
+						said = r.applied()
+					} else {
+						said, _, _ = h.merge(how, threeway.RefuseConflicts)
+					}
+					if want := "the working tree is gone in the "; c.want != "" && !strings.Contains(said, want) || c.want == "" && said != "" {
+						t.Errorf("it said: %s", said)
+					}
+					r.want(`test ! -e in || ls -A in/ner; test ! -e in || git -C in/ner status -s | sed 's/^ //'`, c.want)
+				})
+			}
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type Git interface {
 type RepositorySides struct {
 	*ApplyOptions
 	Changes []tree.Change // from Base to Now
+	Ours    *tree.State   // the directory, at the paths of Changes and below the directories that Now does not have
 	Dir     Receiver
 }
 

@@ -198,7 +198,7 @@ func (pl *planner) readNamed(name string, read func(*tree.Path) error) error {
 
 // planGit is threeway.Plan.Git: it plans the git directories.
 func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.Outcome, err error) {
-	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, Receiver{pl}}); err != nil {
+	if pl.repos, err = pl.o.Git.Plan(ctx, RepositorySides{&pl.o, s.Changes, s.Ours, Receiver{pl}}); err != nil {
 		return out, err
 	}
 	pl.res.Git, pl.res.Conflicts = pl.repos.Said, pl.repos.Conflicts

@@ -24,6 +24,12 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 	return os.Readlink(procPath(fd))
 }
 
+// Has reports whether an entry is at a path.
+func (r Receiver) Has(p *tree.Path) bool {
+	at, err := r.pl.host.look(p)
+	return err == nil && at.exists
+}
+
 // IsFile reports whether an entry other than a directory is at a path.
 func (r Receiver) IsFile(p *tree.Path) bool {
 	at, err := r.pl.host.look(p)

@@ -1,15 +1,20 @@
 package hostdir
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/trees"
@@ -333,5 +338,47 @@ func TestApplyTimeOfLinks(t *testing.T) {
 		if timeOf(st.Mtim) != trees.SomeTime+1 || st.Ino != a.ino("h") {
 			t.Errorf("%s has the time %d, want %d", p, timeOf(st.Mtim), trees.SomeTime+1)
 		}
+	}
+}
+
+// TestApplyForeignLinks: another user's file stays as it is if the workspace removed only another name of it, also
+// if the file has another inode number there, which a refresh gave it.
+func TestApplyForeignLinks(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("root makes the files of another user")
+	}
+
+	a := newApplied(t)
+	base := a.start(trees.Spec{"a": trees.File("1"), "b": {Hard: "a"}})
+	const nobody = 65534
+	now := a.edited(base, func(now *tree.State) {
+		a.unlink(now, "a")
+		a.unlink(now, "b")
+		a.m.Add(t, now, "a", trees.File("2"))
+		a.m.Add(t, now, "b", trees.File("1"))
+		n := a.own(now, "a")
+		n.UID, n.GID = nobody, nobody
+	})
+	for dir := a.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
+		must.OK(t, os.Chown(dir, nobody, nobody))
+	}
+	t.Setenv("XDG_STATE_HOME", a.dir+"-state")
+	before := a.ino("b")
+
+	applied := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // which ends with the goroutine, so that no other one becomes the other user
+		_, _, gerr := unix.RawSyscall(unix.SYS_SETRESGID, nobody, nobody, nobody)
+		_, _, uerr := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody)
+		err := errs.Except(cmp.Or(gerr, uerr), syscall.Errno(0))
+		if err == nil {
+			_, err = a.apply(base, now, ApplyOptions{})
+		}
+		applied <- err
+	}()
+	must.OK(t, <-applied)
+
+	if names := slices.Sorted(maps.Keys(has(t, a.dir))); !slices.Equal(names, []string{"a", "b"}) || a.ino("b") != before {
+		t.Errorf("the directory has %q, and the inode of b is %d, was %d", names, a.ino("b"), before)
 	}
 }

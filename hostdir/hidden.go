@@ -30,11 +30,11 @@ func FindHidden(ctx context.Context, dir string, h Hidden, exclude []string) (pa
 		return at.paths, nil, err
 	}
 
-	err = walk(ctx, dir, excluded(exclude), func(name string, d fs.DirEntry, st *syscall.Stat_t) {
-		if !d.IsDir() && at.files[fileID{st.Dev, st.Ino}] && !h.Paths.Hides(name, false) {
+	err = walk(ctx, dir, excluded(exclude), func(name string, d fs.DirEntry) {
+		if id, many := linkedFile(d); many && at.files[id] && !h.Paths.Hides(name, false) {
 			links = append(links, name)
 		}
-	}, func(string, fs.DirEntry) bool { return true })
+	})
 	return at.paths, links, err
 }
 
@@ -54,10 +54,9 @@ func (h Hidden) in(ctx context.Context, dir string, exclude map[fileID]bool) (fo
 	}
 
 	inside := "" // the last hidden directory
-	below := func(name string) bool { return inside != "" && strings.HasPrefix(name, inside+"/") }
 
-	err = walk(ctx, dir, exclude, func(name string, d fs.DirEntry, st *syscall.Stat_t) {
-		if !below(name) {
+	err = walk(ctx, dir, exclude, func(name string, d fs.DirEntry) {
+		if inside == "" || !strings.HasPrefix(name, inside+"/") {
 			if !h.Paths.Match(name, d.IsDir()) {
 				return
 			}
@@ -66,17 +65,17 @@ func (h Hidden) in(ctx context.Context, dir string, exclude map[fileID]bool) (fo
 			}
 		}
 
-		if !d.IsDir() && st.Nlink > 1 {
-			found.files[fileID{st.Dev, st.Ino}] = true
+		if id, many := linkedFile(d); many {
+			found.files[id] = true
 		}
-	}, func(name string, d fs.DirEntry) bool { return below(name) || h.Paths.Match(name, d.IsDir()) })
+	})
 
 	return found, err
 }
 
-// walk calls fn for the directories below a directory, and the files that want returns true for. What cannot
-// be read is left out.
-func walk(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name string, d fs.DirEntry, st *syscall.Stat_t), want func(name string, d fs.DirEntry) bool) error {
+// walk calls fn for all files and directories below a directory, without the excluded directories. Directories
+// that cannot be read are left out.
+func walk(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name string, d fs.DirEntry)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return reason(err)
@@ -90,23 +89,37 @@ func walk(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil || !d.IsDir() && !want(name, d) {
+		if err != nil {
 			return nil
 		}
 
-		info, err := d.Info()
-		if err != nil {
-			return nil // it was deleted meanwhile
-		}
-		st := info.Sys().(*syscall.Stat_t)
-		if d.IsDir() && exclude[fileID{st.Dev, st.Ino}] {
-			return fs.SkipDir
+		if d.IsDir() {
+			info, err := d.Info()
+			if err != nil {
+				return nil // it was deleted after the names were read
+			}
+			if st := info.Sys().(*syscall.Stat_t); exclude[fileID{st.Dev, st.Ino}] {
+				return fs.SkipDir
+			}
 		}
 
-		fn(name, d, st)
+		fn(name, d)
 
 		return nil
 	})
+}
+
+// linkedFile returns the file of an entry that is no directory, and whether the file has several names.
+func linkedFile(d fs.DirEntry) (id fileID, many bool) {
+	if d.IsDir() {
+		return id, false
+	}
+	info, err := d.Info()
+	if err != nil {
+		return id, false // it was deleted after the names were read
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	return fileID{st.Dev, st.Ino}, st.Nlink > 1
 }
 
 func (f *hiddenFiles) addPath(name string) {
@@ -149,14 +162,6 @@ func (d *dirReader) addHidden(at string, st *unix.Stat_t) error {
 	return d.add(e)
 }
 
-// A hiding finds the changes of a workspace at hidden paths of the directory.
-type hiding struct {
-	pl      *planner
-	found   hiddenFiles
-	dirs    map[string]bool // whether directories are hidden, by path
-	changes map[string]tree.Change
-}
-
 // withoutHidden returns the changes that are not at hidden paths, and do not remove a directory above one.
 func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 	if pl.o.Hidden.Paths == nil || len(changes) == 0 {
@@ -168,19 +173,17 @@ func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 		return nil, err
 	}
 
-	h := hiding{pl, found, make(map[string]bool), make(map[string]tree.Change)}
-	for _, c := range changes {
-		h.changes[c.Path.String()] = c
-	}
-
 	hidden := make(map[string]bool)
 	var shown []tree.Change
 
 	for _, c := range changes {
 		p := c.Path.String()
-		if hidden[p], err = h.has(c.Path); err != nil {
+		on, err := pl.host.look(c.Path)
+		if err != nil {
 			return nil, err
 		}
+
+		hidden[p] = inSet(c.Path.Dir, hidden) || pl.o.Hidden.Paths.Hides(p, isDir(c.Before) || isDir(c.After)) || on.exists && found.has(p, &on.st)
 		if stays := found.above[p] && !isDir(c.After); !hidden[p] && !stays {
 			shown = append(shown, c)
 		}
@@ -188,32 +191,6 @@ func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 
 	pl.res.Hidden = topmost(hidden, changes)
 	return shown, nil
-}
-
-// has reports whether a path, or a directory above it, is hidden.
-func (h *hiding) has(p *tree.Path) (bool, error) {
-	if p.Dir != nil {
-		above, ok := h.dirs[p.Dir.String()]
-		if !ok {
-			var err error
-			if above, err = h.has(p.Dir); err != nil {
-				return false, err
-			}
-			h.dirs[p.Dir.String()] = above
-		}
-		if above {
-			return true, nil
-		}
-	}
-
-	name := p.String()
-	c, changed := h.changes[name]
-	if h.found.Paths.Match(name, !changed || isDir(c.Before) || isDir(c.After)) {
-		return true, nil
-	}
-
-	on, err := h.pl.host.look(p)
-	return err == nil && on.exists && h.found.has(name, &on.st), err
 }
 
 func isDir(n *tree.Inode) bool { return n != nil && n.IsDir() }

@@ -328,7 +328,7 @@ func (h *histories) interrupt(n int, kill bool) {
 				_ = unix.Close(got(strconv.Atoi(e.Name())))
 			}
 		}
-		must.OK(h.t, os.RemoveAll(filepath.Join(os.Getenv("XDG_STATE_HOME"), "amberfs", "locks")))
+		must.OK(h.t, os.RemoveAll(filepath.Join(os.Getenv("XDG_STATE_HOME"), "amberfs", "applies.lock")))
 	}
 	h.did = append(h.did, fmt.Sprintf("an apply ends at %q, killed: %v", at, kill))
 }

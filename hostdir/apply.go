@@ -100,9 +100,9 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 
 	// One apply of this user runs at a time. Without a lock, a change by another apply is noticed when a path
 	// gets its name.
-	how := unix.LOCK_EX
+	how := int16(unix.F_WRLCK)
 	if o.DryRun {
-		how = unix.LOCK_SH
+		how = unix.F_RDLCK
 	}
 	if host.locked, err = lockDir(ctx, host.root, how, o.Waiting); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	texts := &textLog{host: host}
 	defer texts.close()
 
-	o.Source = o.Source.WithLog(texts.over)
+	o.Source = o.Source.WithLog(texts.addTo)
 	pl := &planner{
 		ctx: ctx, o: o, host: host, res: &Applied{Dir: dir, Paths: []graft.PathChange{}, DryRun: o.DryRun}, tree: newHostTree(ctx, host, &o, texts),
 		changes: make(map[string]tree.Change), files: make(map[*threeway.File]*hostFile), lost: make(map[fileKind][]*tree.Inode),
@@ -125,7 +125,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	if err := pl.result(); err != nil {
 		return pl.res, err
 	}
-	if err := pl.lookAround(); err != nil || o.DryRun {
+	if err := pl.noteOtherUsers(); err != nil || o.DryRun {
 		return pl.res, err
 	}
 

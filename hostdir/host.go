@@ -33,7 +33,7 @@ type host struct {
 	src    *tree.Source
 	states []*tree.State
 	opened map[uint64]*openedDir // the open directories by inode, see host_open.go
-	locked *dirLock              // keeps other applies from the directory; nil if the user cannot lock it
+	locked *os.File              // see lockDir; keeps other applies from the directory; nil if the user cannot lock it
 }
 
 func openHost(dir string) (*host, error) {
@@ -57,7 +57,7 @@ func openHost(dir string) (*host, error) {
 
 func (h *host) close() {
 	_ = h.closeUp() // if it fails, the next apply closes the directories
-	h.locked.release()
+	h.locked.Close()
 	h.forget()
 	_ = unix.Close(h.root) // it was opened for reading
 }

@@ -3,7 +3,7 @@ package hostdir
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,38 +16,37 @@ import (
 // lockPoll is the time between two attempts to take a lock.
 const lockPoll = 20 * time.Millisecond
 
-// A dirLock keeps other processes of this user from changing or reading a directory. It is a file
-// in the user's state directory, named by the device and the inode of the directory. A lock of the
-// directory itself could be taken by every user who can read it.
-type dirLock struct{ file *os.File }
+// lockDir locks an open directory for F_RDLCK or F_WRLCK, until the returned file is closed. The lock keeps other
+// processes of this user from reading or changing the directory. A lock of the directory itself could be taken by
+// every user who can read it. The file is nil if the user has no state directory, or its file system has no
+// locks. waiting, if set, is called once if another process has the lock.
+func lockDir(ctx context.Context, fd int, how int16, waiting func()) (*os.File, error) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return nil, nil
+	}
 
-// lockDir locks an open directory for LOCK_EX or LOCK_SH. The lock is nil if the user has no state
-// directory, or its file system has no locks. waiting, if set, is called once if another process has the lock.
-func lockDir(ctx context.Context, fd, how int, waiting func()) (*dirLock, error) {
-	name, err := lockName(fd)
+	state, err := env.StateDir()
+	if err != nil || os.MkdirAll(state, 0o700) != nil {
+		return nil, nil
+	}
+	f, err := os.OpenFile(filepath.Join(state, "applies.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, nil
 	}
 
+	// Each directory has its own byte of the file. Two directories with the same byte wait for each other.
+	lock := unix.Flock_t{Type: how, Whence: io.SeekStart, Start: int64((st.Dev<<48 ^ st.Ino) * fibonacci >> 1), Len: 1}
+
 	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, nil
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+		if err == nil {
+			return f, nil
 		}
-
-		l := &dirLock{f}
-		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
-		case err == nil && l.named():
-			return l, nil
-		case err == nil || errors.Is(err, unix.EINTR): // another process has released its lock, and removed the file
-			f.Close()
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
 			f.Close()
 			return nil, nil
 		}
-
-		f.Close()
 
 		if waiting != nil {
 			waiting()
@@ -56,41 +55,9 @@ func lockDir(ctx context.Context, fd, how int, waiting func()) (*dirLock, error)
 
 		select {
 		case <-ctx.Done():
+			f.Close()
 			return nil, ctx.Err()
 		case <-time.After(lockPoll):
 		}
 	}
-}
-
-func lockName(fd int) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", err
-	}
-
-	state, err := env.StateDir()
-	if err != nil {
-		return "", err
-	}
-
-	locks := filepath.Join(state, "locks")
-	return filepath.Join(locks, fmt.Sprintf("%x-%x", st.Dev, st.Ino)), os.MkdirAll(locks, 0o700)
-}
-
-// named reports whether the file of the lock was not removed.
-func (l *dirLock) named() bool {
-	var st unix.Stat_t
-	return unix.Fstat(int(l.file.Fd()), &st) == nil && st.Nlink > 0
-}
-
-// release ends the lock, which may be nil. The last process with the lock removes the file.
-func (l *dirLock) release() {
-	if l == nil {
-		return
-	}
-	if unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && l.named() {
-		_ = os.Remove(l.file.Name()) // an empty file that stays does no harm
-	}
-
-	l.file.Close()
 }

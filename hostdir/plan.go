@@ -40,7 +40,7 @@ type planner struct {
 // A decision is a step, with the workspace's change of the same path.
 type decision struct {
 	*step
-	made tree.Change // made.After is nil for a path that the workspace does not have
+	workspace tree.Change // from the base to the workspace; both inodes are nil if only the directory changed
 	// carried means that a directory at or above the path is moved, so the path needs no step of its own.
 	carried bool
 }

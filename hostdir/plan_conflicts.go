@@ -106,11 +106,11 @@ func (pl *planner) isBlocked(c tree.Change) (bool, error) {
 		return false, err
 	}
 	if has != nil && has.IsDir() && c.After != nil && !c.After.IsDir() {
-		return pl.tree.hasOnly(name)
+		return pl.tree.hasMoreThanBase(name)
 	}
 
 	if c.After == nil || !c.After.IsDir() {
 		name = path.Dir(name)
 	}
-	return pl.tree.isInWay(name)
+	return pl.tree.isFileInWay(name)
 }

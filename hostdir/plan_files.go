@@ -18,7 +18,8 @@ type hostFile struct {
 	was *tree.Inode // the version that the directory has; nil for a new file
 	at  *tree.Path  // a path of the file in the directory; nil if the file is written anew
 	id  fileID
-	// The writer sets these: the first step that wrote the file, to which other names link, and whether the
+	// The writer sets these: first is the step that wrote the file, to which the other names become links. set
+	// means that the file has its attributes, for all of its names.
 	first *step
 	set   bool
 }
@@ -70,7 +71,7 @@ func (pl *planner) findFiles(paths []string) error {
 // if the two have the same bytes. Two files of the workspace never share one file of the directory.
 func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.Inode, taken map[fileID]bool) error {
 	same, err := tree.SameData(pl.o.Source, has, f.Node())
-	is, known := pl.tree.owners[has.Ino]
+	is, known := pl.tree.files[has.Ino]
 	if err != nil || !same || !known {
 		return err
 	}
@@ -200,7 +201,7 @@ func (pl *planner) findLost() error {
 // isTakenOver reports whether a step copies another user's file, which has a new name, to a file of
 // the user: a directory, or a file whose bytes changed, too.
 func (d *decision) isTakenOver() bool {
-	n, was := d.made.After, d.made.Before
+	n, was := d.workspace.After, d.workspace.Before
 	if n == nil || d.carried || d.action == moveDir || !isForeign(n) || was != nil && was.UID == n.UID {
 		return false
 	}

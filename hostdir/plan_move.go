@@ -30,7 +30,7 @@ func (pl *planner) moveDirs() {
 // after a refresh, the same time. A directory that could not be read, whose copy has no change time, needs
 // the number.
 func (d *decision) isDirOf(from *decision) bool {
-	was, n := from.made.Before, d.made.After
+	was, n := from.workspace.Before, d.workspace.After
 	if was == nil || n == nil {
 		return false
 	}

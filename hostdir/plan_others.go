@@ -19,10 +19,10 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// lookAround notes what else uses the paths that are to change: mounts, programs that have a
+// noteOtherUsers notes what else uses the paths that are to change: mounts, programs that have a
 // file open or locked, and names outside of the directory. It fails for mount points, which no
 // program can replace or remove.
-func (pl *planner) lookAround() error {
+func (pl *planner) noteOtherUsers() error {
 	mounts, err := pl.mountPoints()
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (pl *planner) lookAround() error {
 		}
 	}
 
-	if err := pl.noteUnlike(); err != nil {
+	if err := pl.noteUnlikeCopies(); err != nil {
 		return err
 	}
 

@@ -44,7 +44,7 @@ func (pl *planner) makeSteps() error {
 			return err
 		}
 
-		d := &decision{step: &step{seen: pl.tree.places[name], change: pl.changes[name]}, made: pl.changes[name]}
+		d := &decision{step: &step{seen: pl.tree.places[name], change: pl.changes[name]}, workspace: pl.changes[name]}
 		d.change.Path = p
 
 		if _, differ := differs[name]; differ {
@@ -69,8 +69,8 @@ func (pl *planner) makeSteps() error {
 
 // changeAt returns the change of a step for questions, which cannot read the contents that a merge made.
 func (pl *planner) changeAt(d *decision) tree.Change {
-	if d.made.Before != nil || d.made.After != nil {
-		return d.made
+	if d.workspace.Before != nil || d.workspace.After != nil {
+		return d.workspace
 	}
 	c := d.change
 	if c.After != nil {
@@ -147,7 +147,7 @@ func (pl *planner) planStep(d *decision) error {
 // so that all names of a file get the same time. A refresh can give a file another number; then the base's file
 // at the path counts.
 func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
-	made := d.made.After
+	made := d.workspace.After
 	if made == nil || made.IsDir() {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 		return err
 	}
 	if was == nil || was.Btime != made.Btime {
-		was = d.made.Before
+		was = d.workspace.Before
 	}
 
 	n.Mtime = made.Mtime
@@ -194,9 +194,9 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	}
 
 	// A directory stays at its path.
-	if same && n.IsDir() && d.made.Before != nil && d.made.After != nil {
-		if n.Mtime = has.Mtime; d.made.Before.Mtime != d.made.After.Mtime {
-			n.Mtime = d.made.After.Mtime
+	if same && n.IsDir() && d.workspace.Before != nil && d.workspace.After != nil {
+		if n.Mtime = has.Mtime; d.workspace.Before.Mtime != d.workspace.After.Mtime {
+			n.Mtime = d.workspace.After.Mtime
 		}
 	}
 

@@ -21,16 +21,16 @@ type copyKind struct {
 	mtime int64  // 0 for a copy that did not get the time of the original
 }
 
-// noteUnlike notes the new files and directories that would have another group or other permissions if
+// noteUnlikeCopies notes the new files and directories that would have another group or other permissions if
 // the command had run in the directory itself.
-func (pl *planner) noteUnlike() error {
+func (pl *planner) noteUnlikeCopies() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
 	seen := make(map[copyKind][]*decision)
 
 	for _, s := range pl.steps {
-		n, was := s.made.After, s.made.Before
+		n, was := s.workspace.After, s.workspace.Before
 		if s.action != keep && s.isTakenOver() {
 			pl.note(s.change.Path.Short(), "another user's, which was renamed: here it becomes yours")
 		}
@@ -56,7 +56,7 @@ func (pl *planner) noteUnlike() error {
 		untimed.mtime = 0
 
 		for _, s := range slices.Concat(seen[timed], seen[untimed]) {
-			text, err := pl.unlike(s.made.After, n, &shown)
+			text, err := pl.unlike(s.workspace.After, n, &shown)
 			if err != nil {
 				return err
 			}

@@ -131,11 +131,11 @@ func (d *dirReader) readRoot(dir string) error {
 	defer stop()
 
 	if d.o.only == nil {
-		lock, err := lockDir(ctx, int(f.Fd()), unix.LOCK_SH, nil)
+		lock, err := lockDir(ctx, int(f.Fd()), unix.F_RDLCK, nil)
 		if err != nil && d.ctx.Err() != nil {
 			return d.ctx.Err()
 		}
-		defer lock.release()
+		defer lock.Close()
 	}
 
 	var st unix.Stat_t
@@ -328,7 +328,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 	}
 
 	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: readTime(st), Btime: birthTime(fd)})
+	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: birthTime(fd)})
 
 	switch kind {
 	case unix.S_IFLNK:

@@ -34,16 +34,18 @@ const settleTime = 2 * time.Second
 // instead. They are a millisecond, which is less than settleTime.
 const inodeBits = 20
 
+// fibonacci is the factor of Fibonacci hashing for 64 bits.
+const fibonacci = 0x9e3779b97f4a7c15
+
 // changeTime returns the time of the last change of a file, with a hash of its inode number: two files that were
 // exchanged have other change times.
 func changeTime(st *unix.Stat_t) int64 {
-	const odd = 0x9e3779b97f4a7c15 // Fibonacci hashing
-	return timeOf(st.Ctim)&^(1<<inodeBits-1) | int64(st.Ino*odd>>(64-inodeBits))
+	return timeOf(st.Ctim)&^(1<<inodeBits-1) | int64(st.Ino*fibonacci>>(64-inodeBits))
 }
 
-// readTime returns the changeTime of a file that is read now. If the file may change again with the same
+// recordedTime returns the changeTime of a file that is read now. If the file may change again with the same
 // change time, it returns a time that the file never has.
-func readTime(st *unix.Stat_t) int64 {
+func recordedTime(st *unix.Stat_t) int64 {
 	at := changeTime(st)
 	if time.Since(time.Unix(0, timeOf(st.Ctim))) < settleTime {
 		at ^= 1

@@ -80,7 +80,7 @@ func (pl *planner) recordAround(run func() error) error {
 	if err := call(pl.ctx, false); err != nil {
 		return err
 	}
-	if err := pl.lookAgain(); err != nil {
+	if err := pl.updateChangeTimes(); err != nil {
 		return err
 	}
 
@@ -88,9 +88,9 @@ func (pl *planner) recordAround(run func() error) error {
 	return errors.Join(err, call(context.WithoutCancel(pl.ctx), true))
 }
 
-// lookAgain updates the change times of files that were made readable for a moment, to be recorded:
+// updateChangeTimes updates the change times of files that were made readable for a moment, to be recorded:
 // for the writer, such a file has not changed.
-func (pl *planner) lookAgain() error {
+func (pl *planner) updateChangeTimes() error {
 	for _, d := range pl.steps {
 		if !d.seen.exists || d.seen.st.Mode&unix.S_IRUSR != 0 {
 			continue

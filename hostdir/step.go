@@ -23,8 +23,8 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 //
 // A state is never left for an earlier one. After an error before placed, the staged file is removed.
 type step struct {
-	change tree.Change
-	seen   hostEntry // what the directory had at the path when it was planned
+	change tree.Change // from the directory's version to the planned one
+	seen   hostEntry   // what the directory had at the path when it was planned
 	action action
 	file   *hostFile // nil for a directory, and for a path that is removed
 

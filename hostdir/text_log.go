@@ -28,8 +28,8 @@ type textLog struct {
 // storedText is the payload of all texts. Files have lower ones. The log below has no payloads below 0.
 const storedText = -1
 
-// over sets the log below, and returns the textLog.
-func (l *textLog) over(below content.Log) content.Log {
+// addTo sets the log below, and returns the textLog.
+func (l *textLog) addTo(below content.Log) content.Log {
 	l.Log = below
 	return l
 }

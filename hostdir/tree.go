@@ -1,6 +1,7 @@
 package hostdir
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,12 +27,12 @@ type hostTree struct {
 	texts     *textLog
 	ctx       context.Context
 
-	edit   *tree.Editor
-	places map[string]hostEntry // the entries at the paths that were read
-	listed map[string]bool      // directories that were read with all entries below
-	owners map[uint64]hostFile  // the files that were read, by their inode numbers in the tree
-	number map[fileID]uint64    // the inode numbers in the tree of the files that were read
-	last   uint64               // the next inode number of a file that the base does not have; they count down
+	edit    *tree.Editor
+	places  map[string]hostEntry // the entries at the paths that were read
+	listed  map[string]bool      // directories that were read with all entries below
+	files   map[uint64]hostFile  // the files that were read, by their inode numbers in the tree
+	numbers map[fileID]uint64    // the inode numbers in the tree of the files that were read
+	last    uint64               // the next inode number of a file that the base does not have; they count down
 }
 
 // hostEpoch is the epoch of changes to a hostTree. No state of a store has it.
@@ -40,7 +41,7 @@ const hostEpoch = math.MaxUint64 - 1
 func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) *hostTree {
 	return &hostTree{
 		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch},
-		places: make(map[string]hostEntry), listed: make(map[string]bool), owners: make(map[uint64]hostFile), number: make(map[fileID]uint64), last: tree.MaxIno,
+		places: make(map[string]hostEntry), listed: make(map[string]bool), files: make(map[uint64]hostFile), numbers: make(map[fileID]uint64), last: tree.MaxIno,
 	}
 }
 
@@ -125,7 +126,7 @@ func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err err
 // put adds the directory's entry at a path to the tree. was is the inode that the tree has there, or nil.
 func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	isDir := at.isDir()
-	if number, known := h.number[at.id()]; known && !isDir {
+	if number, known := h.numbers[at.id()]; known && !isDir {
 		return h.link(p, number, was)
 	}
 
@@ -156,8 +157,8 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	}
 
 	if !isDir {
-		h.number[at.id()] = n.Ino
-		h.owners[n.Ino] = hostFile{at: p, id: at.id()}
+		h.numbers[at.id()] = n.Ino
+		h.files[n.Ino] = hostFile{at: p, id: at.id()}
 	}
 
 	return h.edit.Err()
@@ -169,7 +170,7 @@ func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
 	if was == nil || was.Type() != n.Type() {
 		return false, nil
 	}
-	if _, taken := h.owners[was.Ino]; taken || was.IsDir() || len(was.Links) == 1 {
+	if _, taken := h.files[was.Ino]; taken || was.IsDir() || len(was.Links) == 1 {
 		return !taken, nil
 	}
 	return tree.SameData(h.src, was, n)
@@ -317,35 +318,24 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 	}
 	defer f.Close()
 
-	before, after := was.Content.Reader(h.src.Files), is.Content.Reader(h.src.Files)
-	var here, x, y [64 << 10]byte
+	here, before, after := bufio.NewReader(f), bufio.NewReader(was.Content.Reader(h.src.Files)), bufio.NewReader(is.Content.Reader(h.src.Files))
 
-	for off := int64(0); off < st.Size; off += int64(len(here)) {
-		n, err := f.ReadAt(here[:], off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return false, err
+	for {
+		b, err := here.ReadByte()
+		if err != nil {
+			return errors.Is(err, io.EOF), errs.Except(err, io.EOF)
 		}
 
-		i, err := before.ReadAt(x[:], off)
-		j, jerr := after.ReadAt(y[:], off)
-		for _, err := range []error{err, jerr} {
-			if err != nil && !errors.Is(err, io.EOF) {
-				return false, nil
-			}
-		}
-
-		for k, b := range here[:n] {
-			if (k >= i || b != x[k]) && (k >= j || b != y[k]) {
-				return false, nil
-			}
+		x, xerr := before.ReadByte()
+		y, yerr := after.ReadByte()
+		if (xerr != nil || b != x) && (yerr != nil || b != y) {
+			return false, nil
 		}
 	}
-
-	return true, nil
 }
 
-// hasOnly reports whether the directory has an entry below a path that the base does not have.
-func (h *hostTree) hasOnly(name string) (bool, error) {
+// hasMoreThanBase reports whether the directory has an entry below a path that the base does not have.
+func (h *hostTree) hasMoreThanBase(name string) (bool, error) {
 	only := false
 	err := h.edit.State.WalkFrom(h.ctx, h.src, name, func(p *tree.Path, _ *tree.Inode) error {
 		n, err := h.base.At(h.src, p.String())
@@ -355,8 +345,8 @@ func (h *hostTree) hasOnly(name string) (bool, error) {
 	return only, err
 }
 
-// isInWay reports whether a file that the base does not have is at the path of a directory, or above it.
-func (h *hostTree) isInWay(dir string) (bool, error) {
+// isFileInWay reports whether a file that the base does not have is at the path of a directory, or above it.
+func (h *hostTree) isFileInWay(dir string) (bool, error) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if n, err := h.at(dir); err != nil || n != nil && n.IsDir() {
 			return false, err

@@ -156,16 +156,16 @@ func (w *writer) stageAll() error {
 // commit gives the staged files their names. It does not end with the context. A file loses its old name after it
 // has the new one, unless a file is to be placed at the old name.
 func (w *writer) commit() error {
-	room := make(map[string]bool) // directories that a file replaces
+	replaced := make(map[string]bool) // directories that a file replaces
 	for _, s := range w.steps {
-		room[s.change.Path.String()] = s.action == write && s.seen.isDir()
+		replaced[s.change.Path.String()] = s.action == write && s.seen.isDir()
 	}
-	if err := w.moveAll(room); err != nil {
+	if err := w.moveAll(replaced); err != nil {
 		return err
 	}
 
 	for _, s := range slices.Backward(w.steps) {
-		if inSet(s.change.Path, room) {
+		if inSet(s.change.Path, replaced) {
 			if err := w.remove(s); err != nil {
 				return err
 			}
@@ -361,7 +361,7 @@ func (w *writer) finish(s *step) error {
 	f := s.file
 	known := f != nil && f.at != nil && s.how != overwrite
 	switch {
-	case f != nil && f.set && !w.isApart(s, f):
+	case f != nil && f.set && !w.isCopiedApart(s, f):
 	case s.action == keep:
 		if !known || c.Before == nil || c.Before.Mtime == c.After.Mtime {
 			return nil

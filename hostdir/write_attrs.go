@@ -160,8 +160,8 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has ho
 	return nil
 }
 
-// isAgain reports whether a file that a step writes replaces another version of the same file.
-func (w *writer) isAgain(s *step) bool {
+// isNewVersion reports whether a file that a step writes replaces another version of the same file.
+func (w *writer) isNewVersion(s *step) bool {
 	n, was := s.change.After, s.file.was
 	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
@@ -201,7 +201,7 @@ func (w *writer) changeAttrs(s *step) error {
 	}
 
 	if f := s.file; f != nil {
-		if f.set && !w.isApart(s, f) {
+		if f.set && !w.isCopiedApart(s, f) {
 			return nil
 		}
 		f.set = true

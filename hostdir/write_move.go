@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isApart reports whether a name of a file is a name of another file now: overlayfs copies each name of
+// isCopiedApart reports whether a name of a file is a name of another file now: overlayfs copies each name of
 // a file of its lower layer to a file of its own, when the first of them changes.
-func (w *writer) isApart(s *step, f *hostFile) bool {
+func (w *writer) isCopiedApart(s *step, f *hostFile) bool {
 	if f.at == nil || s.how == overwrite || !w.copiedUp(s) {
 		return false
 	}

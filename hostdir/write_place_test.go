@@ -75,7 +75,7 @@ func TestApplyWaits(t *testing.T) {
 	other, err := openHost(a.dir)
 	must.OK(t, err)
 	defer other.close()
-	held, err := lockDir(context.Background(), other.root, unix.LOCK_EX, nil)
+	held, err := lockDir(context.Background(), other.root, unix.F_WRLCK, nil)
 	must.OK(t, err)
 	for _, dry := range []bool{false, true} {
 		ctx, stop := context.WithCancel(context.Background())
@@ -87,7 +87,7 @@ func TestApplyWaits(t *testing.T) {
 	said := 0
 	o := ApplyOptions{Waiting: func() {
 		said++
-		held.release()
+		held.Close()
 	}}
 	if res, err := a.apply(base, now, o); err != nil || res.Changed != 1 || said != 1 {
 		t.Errorf("after the other: %+v, %v, said %d times", res, err, said)
@@ -109,12 +109,6 @@ func TestApplyPastLocksOfOthers(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	must.OK(t, Read(context.Background(), a.dir, func(stream.Entry) error { return nil }, ReadOptions{}))
-
-	left, err := os.ReadDir(filepath.Join(os.Getenv("XDG_STATE_HOME"), "amberfs/locks"))
-	must.OK(t, err)
-	if len(left) != 0 {
-		t.Errorf("locks are left: %v", left)
-	}
 }
 
 // A directory is not read in the middle of an apply.
@@ -129,7 +123,7 @@ func TestReadDirWaitsForApply(t *testing.T) {
 	h, err := openHost(dir)
 	must.OK(t, err)
 	defer h.close()
-	held, err := lockDir(context.Background(), h.root, unix.LOCK_EX, nil)
+	held, err := lockDir(context.Background(), h.root, unix.F_WRLCK, nil)
 	must.OK(t, err)
 	read := map[string]int{}
 	done := make(chan error)
@@ -144,7 +138,7 @@ func TestReadDirWaitsForApply(t *testing.T) {
 		}, ReadOptions{})
 	}()
 	write("new")
-	held.release()
+	held.Close()
 	must.OK(t, <-done)
 	if read["new"] != 300 || len(read) != 1 {
 		t.Errorf("read %v", read)
@@ -229,7 +223,7 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 			var kept []stream.Omission
 			for range 2 {
 				next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
-				next.host.locked = new(dirLock)
+				next.host.locked = new(os.File)
 				must.OK(t, next.sweep(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
@@ -257,7 +251,7 @@ func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	must.OK(t, err)
 	err = a.keptError(a.host.root, temp, s, unix.EEXIST)
 	next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
-	next.host.locked = new(dirLock)
+	next.host.locked = new(os.File)
 	must.OK(t, next.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {

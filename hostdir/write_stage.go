@@ -246,7 +246,7 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 	}
 
 	err := w.setAttrs(dir, tmp, c.Path, nil, n)
-	if err == nil && w.isAgain(s) {
+	if err == nil && w.isNewVersion(s) {
 		err = w.keepOwner(dir, tmp, s, n)
 	}
 

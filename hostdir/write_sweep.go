@@ -149,7 +149,7 @@ func (w *writer) sweepAbove(s *step) error {
 	if s.action != keep || s.seen.unreachable != nil || s.change.Path == nil {
 		return nil
 	}
-	if s.isThere() {
+	if s.wasPlaced() {
 		w.touchedDir(s.change.Path.Dir).interrupted = true
 	}
 
@@ -169,9 +169,9 @@ func (w *writer) enter(p *tree.Path) (dir int, err error) {
 	return dir, err
 }
 
-// isThere reports whether an earlier apply, which was interrupted, has placed the file of a step
+// wasPlaced reports whether an earlier apply, which was interrupted, has placed the file of a step
 // already.
-func (s *step) isThere() bool {
+func (s *step) wasPlaced() bool {
 	c := s.change
 	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
 }

@@ -139,7 +139,7 @@ func TestDiscardKeepsAMovedFile(t *testing.T) {
 			must.OK(t, err)
 			must.OK(t, unix.Renameat2(w.host.root, s.temp, w.host.root, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
 			next := newWriter(t.Context(), w.host, ApplyOptions{}, &Applied{})
-			next.host.locked = new(dirLock)
+			next.host.locked = new(os.File)
 			must.OK(t, next.sweep(nil))
 		},
 	} {

@@ -1,6 +1,8 @@
 // Package cas is the chunk store: it keeps objects under the hash of their
 // content, and a little metadata under names, in one directory.
 //
+// Imported by: all of cmd, all of fusefs, gitbridge, hostdir, all of remote, all of service, all of snapshot, stream.
+//
 //	STORE/packs/NNNN.pack   objects, one record after another (FORMAT.md)
 //	STORE/packs/reserve     space kept for a full disk
 //	STORE/manifest          metadata, see package manifest

@@ -1,6 +1,8 @@
 // Package diff compares two states of a tree, and writes the differences in the formats of git. It
 // also merges texts by lines.
 //
+// Imported by: all of cmd, service.
+//
 // Three outputs are made from one list of changed files ([Files]): [Write] writes a unified diff that
 // `git apply` accepts, forwards and backwards (-R); [NameStatus] writes a line with a letter and a
 // path for each file; [Stat] writes the histogram of `git diff --stat`.

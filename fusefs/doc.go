@@ -1,5 +1,7 @@
 // Package fusefs shows a store to the Linux kernel as a filesystem.
 //
+// Imported by: all of cmd.
+//
 // It only translates: a request of the FUSE protocol becomes one call of live.Forest or,
 // below .snapshots and .forks, of control.Tree. What is its own is the mapping of errors
 // (errno.go), and the notices that inform the kernel of changes by the daemon.

@@ -1,5 +1,7 @@
 // Package gitbridge connects trees with git repositories.
 //
+// Imported by: all of cmd, all of service.
+//
 // # Out to git
 //
 // [Export] makes a commit of a snapshot. Git itself writes every object: one

@@ -1,5 +1,7 @@
 // Package hostdir reads directories of the host, and applies the differences between two states to them.
 //
+// Imported by: all of cmd, gitbridge, all of service.
+//
 // # Reading
 //
 // [Read] feeds a directory to a sink. [ReadChanges] feeds only the entries that differ from a state, which was

@@ -2,6 +2,8 @@
 // registry that other machines reach. Package backend makes the requests, package object
 // defines the format of objects and refs, package cache stores on disk what was read.
 //
+// Imported by: remote/known, service.
+//
 // # The life of a push
 //
 // In this package an object is a value on the remote, of up to 32 MiB, with many records. A

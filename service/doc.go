@@ -1,6 +1,8 @@
 // Package service has the operations on a mounted store, each with its arguments, its result and the
 // right that its caller needs.
 //
+// Imported by: all of cmd, fusefs/control, service/client.
+//
 // # One operation, two ways in
 //
 // An operation is an Op: a name, a type of arguments, a type of result and the function that does the

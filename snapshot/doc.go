@@ -1,6 +1,8 @@
 // Package snapshot is the versioned workspace: a store of file trees whose
 // every state can be captured, kept and restored.
 //
+// Imported by: all of cmd, all of fusefs, service, other modules.
+//
 // # Types and operations
 //
 // A [Store] is a directory that one process owns at a time. [Open] makes or opens it,

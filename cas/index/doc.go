@@ -2,6 +2,8 @@
 // of its objects in it. The index can be rebuilt from the packs of the store, so an index
 // that does not open is removed and rebuilt. No other package uses Badger.
 //
+// Imported by: cas.
+//
 // # What Badger needs
 //
 // Badger is fast, and does not lose acknowledged writes. But it is made for a process of its

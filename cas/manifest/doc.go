@@ -1,6 +1,8 @@
 // Package manifest keeps the metadata of a store: small values under keys. Open reads all
 // of it into memory.
 //
+// Imported by: cas.
+//
 // On disk it is what Pebble and LevelDB call a manifest: a log of checksummed
 // records. Each Commit appends one record. After a power cut the record is complete or ignored.
 // When the size of the log has doubled, the log is rewritten: a new file, whose first record

@@ -1,6 +1,8 @@
 // Package control implements the directories .snapshots and .forks of every workspace, by which the
 // history of a file tree can be read and changed with plain file I/O.
 //
+// Imported by: all of cmd, fusefs.
+//
 // Package service runs the operations that files and names call, and checks rights. This package has the
 // nodes, names, attributes, reads and writes. It does not know FUSE: package fusefs passes each request
 // of the kernel to one method of [Tree], and a [Kernel] drops pages of the kernel's cache.

@@ -1,6 +1,8 @@
 // Package gitdir knows git directories, and brings together what two sides did to one, by git's
 // own meaning. The merge of files never looks into a git directory.
 //
+// Imported by: gitbridge, service.
+//
 // A git directory is the `.git` of a working tree, that of a submodule below modules, a bare
 // repository, or one that a `.git` file names, see [LinkAt]. A [Merge] has three states of it: the
 // base, theirs, and the receiving one, which is on this machine. [Merge.Plan] decides, and reads

@@ -2,6 +2,8 @@
 // object stores, OCI registries and plain directories. No other package uses their client
 // libraries, except package image.
 //
+// Imported by: remote, remote/cache, remote/image, remote/known, remote/object, service.
+//
 // # Keys
 //
 // A backend stores values under keys, without folders; object/FORMAT.md lists the keys.

@@ -2,6 +2,8 @@
 // pushed to each, and the snapshots that the store was mounted from. They are stored in the
 // file remotes.json of the store, which contains no secrets.
 //
+// Imported by: all of cmd, service.
+//
 // A store may come from another user. So amberfs contacts a remote only after the user has
 // agreed to its URL: by a command line with the URL, or by `amberfs remote trust`. See trust.go.
 //

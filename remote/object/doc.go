@@ -1,6 +1,8 @@
 // Package object defines the format of pushed snapshots on a remote: refs, objects and their
 // indexes. FORMAT.md describes the bytes.
 //
+// Imported by: remote, remote/known.
+//
 // # Trust
 //
 // The remote is not trusted. If it returns other bytes than were pushed, or none, the reader gets

@@ -1,6 +1,10 @@
 // Package content stores the bytes of regular files. A file that is being written
 // refers to the journal. A sealed file is cut into chunks. Both are read in the same way.
 //
+// Imported by: archive, hostdir, service/internal/importer, snapshot, snapshot/actors,
+// snapshot/engine, snapshot/forget, snapshot/graft, snapshot/live, snapshot/threeway, snapshot/tree,
+// stream.
+//
 // # Where bytes are
 //
 // A byte of a file is in the journal, at the position of the record that wrote it; in a

@@ -1,6 +1,8 @@
 // Package engine does the background work of a store: it seals states, makes checkpoints, frees
 // disk space, and removes unreferenced objects (gc).
 //
+// Imported by: all of cmd, snapshot.
+//
 //   - A [Sealer] seals states: it stores their files and directories in the chunk store. It has a
 //     queue of the snapshots without an id. A state that a caller waits for is sealed at once.
 //   - A [Pacer] makes the sealer yield to writers.

@@ -1,6 +1,8 @@
 // Package events keeps the event log of a store: changes of paths, snapshots and forks, with
 // their times and processes. `.snapshots/log` and `amberfs log` show it.
 //
+// Imported by: all of cmd, all of fusefs, all of service, snapshot.
+//
 // # Events
 //
 // One line of JSON (see Event). Every workspace has its own log and its own sequence

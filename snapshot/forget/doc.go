@@ -1,6 +1,8 @@
 // Package forget removes contents from trees, for a user who must not have them in any snapshot: a key,
 // a password. It works on sealed trees and on bytes. Store.Forget of package snapshot uses it.
 //
+// Imported by: all of cmd, service, snapshot.
+//
 // # The steps of a forget
 //
 //  1. A checkpoint gives every snapshot its id.

@@ -1,4 +1,3 @@
-// Package info has the descriptions of snapshots, workspaces and stores that users see.
 package info
 
 import (

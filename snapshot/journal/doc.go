@@ -1,5 +1,7 @@
 // Package journal is an append-only, segmented log on disk.
 //
+// Imported by: snapshot, snapshot/engine, snapshot/live, snapshot/repair.
+//
 // Every change of a store is appended here before it is acknowledged: operations, and the
 // bytes of writes. For the journal a record is a type and a payload.
 //

@@ -1,6 +1,9 @@
 // Package live has the file trees that programs in the mount change: it creates,
 // writes, renames and removes files.
 //
+// Imported by: all of cmd, all of fusefs, all of service, snapshot, snapshot/engine, snapshot/repair, stream,
+// other modules.
+//
 // # Concepts
 //
 // A Forest has every file tree of a store. Each tree is a view: one for the

@@ -1,5 +1,3 @@
-// Package naming checks the names of snapshots and forks and the paths that users give, and encodes
-// paths in JSON.
 package naming
 
 import (

@@ -1,7 +1,3 @@
-// Package policy has the policies of workspaces: rules for automatic snapshots, for the retention of
-// snapshots, and limits. It has the JSON document that users read and write, the rules that select
-// snapshots, and the [Keeper], which takes snapshots automatically and removes the ones that no rule
-// keeps.
 package policy
 
 import (

@@ -1,13 +1,3 @@
-// Package threeway plans three-way merges of trees: of a fork into the workspace that it was forked
-// from, and of an earlier state into the present one, which reverts changes. Names, file types,
-// contents, attributes and hard links are merged; text files are merged by lines.
-//
-// A Plan begins as the present tree, ours. Take adds the changes from a base to theirs. A path that
-// is the same in ours and the base gets the version of theirs, and its contents are not read. A path
-// that differs is merged. Steps returns the steps from the present tree to the planned tree.
-//
-// "The number" of a file is its inode number. A file of ours or theirs continues a file of the base
-// if it is the same file for the merge: see filePairs.
 package threeway
 
 import (

@@ -1,6 +1,8 @@
 // Package alike holds a rule: what a program does in a run, followed by apply, is what it does
 // in the plain directory.
 //
+// Imported by: tests.
+//
 // A history is a sequence of system calls that a seed draws. It is done in a plain directory,
 // and in a run of an equal one, which is then applied. The two directories are the same: names,
 // which of them share a file, types, modes, owners, extended attributes, contents, holes, and

@@ -1,8 +1,4 @@
-// Package arch_test checks that imports go one way:
-//
-//	cmd -> fusefs -> service -> gitbridge -> {hostdir, archive} -> stream -> snapshot -> cas
-//
-// and that internal, the ground under all of them, imports none.
+// Package arch_test checks who imports what.
 package arch_test
 
 import (
@@ -23,22 +19,9 @@ import (
 
 const module = "github.com/amberfs/amberfs"
 
-// mayImport says for each top-level folder which others it may use. A folder
-// that is missing here fails the test: it has to be put somewhere.
-var mayImport = map[string][]string{
-	"cmd":       {"fusefs", "service", "gitbridge", "hostdir", "archive", "stream", "diff", "remote", "snapshot", "cas", "internal"},
-	"fusefs":    {"service", "snapshot", "cas", "internal"},
-	"service":   {"gitbridge", "hostdir", "archive", "stream", "diff", "remote", "snapshot", "cas", "internal"},
-	"gitbridge": {"hostdir", "archive", "stream", "snapshot", "cas", "internal"},
-	"hostdir":   {"stream", "snapshot", "cas", "internal"}, // of git it knows its interface Git
-	"archive":   {"stream", "snapshot", "cas", "internal"},
-	"stream":    {"snapshot", "cas", "internal"},
-	"diff":      {"snapshot", "cas", "internal"},
-	"remote":    {"cas", "internal"},
-	"snapshot":  {"cas", "internal"},
-	"cas":       {"internal"},
-	"internal":  {},
-	"tests":     {"cmd", "fusefs", "control", "service", "gitbridge", "hostdir", "archive", "stream", "diff", "remote", "snapshot", "cas", "internal"},
+// layers are the top-level folders. A package imports only from its own folder and from those behind it.
+var layers = []string{
+	"tests", "cmd", "fusefs", "service", "gitbridge", "hostdir", "archive", "diff", "stream", "remote", "snapshot", "cas", "internal",
 }
 
 // onlyHere names the libraries that one folder alone knows.
@@ -54,6 +37,8 @@ var onlyHere = map[string][]string{
 type source struct {
 	file    string // below the root of the module
 	pkg     string
+	name    string // of the package
+	doc     string // the comment of the package
 	test    bool
 	imports []string
 }
@@ -77,7 +62,7 @@ func sources(t *testing.T) []source {
 		if err != nil || bytes.HasPrefix(text, []byte("//go:build ignore\n")) {
 			return err
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -85,7 +70,10 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		s := source{file: path.Join(filepath.ToSlash(rel), d.Name()), pkg: path.Join(module, filepath.ToSlash(rel)), test: strings.HasSuffix(file, "_test.go")}
+		s := source{
+			file: path.Join(filepath.ToSlash(rel), d.Name()), pkg: path.Join(module, filepath.ToSlash(rel)),
+			name: parsed.Name.Name, doc: parsed.Doc.Text(), test: strings.HasSuffix(file, "_test.go"),
+		}
 		for _, i := range parsed.Imports {
 			imported, err := strconv.Unquote(i.Path.Value)
 			if err != nil {
@@ -114,18 +102,20 @@ func TestImportsGoOneWay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range sources(t) {
 		from := folder(s.pkg)
-		allowed, known := mayImport[from]
-		if !known {
-			t.Errorf("%s: no rule for the folder %q", s.pkg, from)
+		layer := slices.Index(layers, from)
+		if layer < 0 {
+			t.Errorf("%s: the folder %q is not in layers", s.pkg, from)
 			continue
 		}
 		seen[from] = true
+
 		for _, imp := range s.imports {
 			to := folder(imp)
 			double := s.test && to == "tests"
-			if to != "" && to != from && !slices.Contains(allowed, to) && !double {
-				t.Errorf("%s imports %s: %s may import only %v", s.pkg, imp, from, allowed)
+			if to != "" && !slices.Contains(layers[layer:], to) && !double {
+				t.Errorf("%s imports %s: %s may import only %v", s.pkg, imp, from, layers[layer:])
 			}
+
 			for lib, folders := range onlyHere {
 				here := func(folder string) bool {
 					return strings.HasPrefix(s.pkg+"/", module+"/"+folder+"/")
@@ -136,51 +126,81 @@ func TestImportsGoOneWay(t *testing.T) {
 			}
 		}
 	}
-	for name := range mayImport {
+
+	for _, name := range layers {
 		if !seen[name] {
 			t.Errorf("no package under %s: has the rule outlived the folder?", name)
 		}
 	}
 }
 
-// The layers inside snapshot: the journal knows no tree, the bytes of files know
-// neither, the immutable tree knows no live one, and none of them knows the
-// workspace above.
-func TestLayersOfSnapshot(t *testing.T) {
-	below := map[string][]string{
-		"snapshot/journal": {"snapshot/content", "snapshot/tree", "snapshot/live", "snapshot"},
-		"snapshot/content": {"snapshot/journal", "snapshot/tree", "snapshot/live", "snapshot"},
-		"snapshot/tree":    {"snapshot/journal", "snapshot/live", "snapshot"},
-		"snapshot/live":    {"snapshot"},
-
-		// Edits of trees: without a lock, a view or a disk.
-		"snapshot/graft":    {"snapshot/journal", "snapshot/live", "snapshot"},
-		"snapshot/threeway": {"snapshot/journal", "snapshot/live", "snapshot"},
-		"snapshot/info":     {"snapshot/journal", "snapshot/live", "snapshot"},
-
-		// The catalogue is changed by records alone, without a lock, a journal or a live tree.
-		"snapshot/catalogue": {"snapshot/journal", "snapshot/live", "snapshot/engine", "snapshot"},
-
-		// Parts of the store: they know neither each other nor the store.
-		"snapshot/policy": {"snapshot/catalogue", "snapshot/engine", "snapshot"},
-		"snapshot/engine": {"snapshot/policy", "snapshot/repair", "snapshot/events", "snapshot"},
-		"snapshot/repair": {"snapshot/policy", "snapshot/engine", "snapshot/events", "snapshot"},
-	}
-	found := map[string]bool{}
+// TestPackagesSayWhoImportsThem compares a sentence in the comment of each package that is not below a
+// folder internal with the packages that import it:
+//
+//	Imported by: all of cmd, service, snapshot/engine.
+//
+// A name is one package, and "all of" a folder stands for each package in it. "tests" are all test files and
+// the packages of tests. "other modules" are programs outside of this repository. Tests may import any
+// package below them.
+func TestPackagesSayWhoImportsThem(t *testing.T) {
+	docs, importers := map[string]string{}, map[string][]string{}
 	for _, s := range sources(t) {
-		rel := strings.TrimPrefix(s.pkg, module+"/")
-		forbidden, ok := below[rel]
-		if !ok || s.test {
+		if s.test {
 			continue
 		}
-		found[rel] = true
+
+		rel := strings.TrimPrefix(s.pkg, module+"/")
+		if s.name != "main" && !slices.Contains(strings.Split(rel, "/"), "internal") {
+			docs[rel] += s.doc + "\n"
+		}
 		for _, imp := range s.imports {
-			if slices.Contains(forbidden, strings.TrimPrefix(imp, module+"/")) {
-				t.Errorf("%s imports %s", rel, path.Base(imp))
+			to, ok := strings.CutPrefix(imp, module+"/")
+			if ok && (folder(s.pkg) != "tests" || folder(imp) == "tests") && !slices.Contains(importers[to], rel) {
+				importers[to] = append(importers[to], rel)
 			}
 		}
 	}
-	if len(found) != len(below) {
-		t.Errorf("found %d of %d layers", len(found), len(below))
+
+	for pkg, doc := range docs {
+		allowed, ok := importedBy(doc)
+		if !ok {
+			t.Errorf("%s: its comment has no sentence as `Imported by: all of cmd, service.`: it is imported by %q", pkg, importers[pkg])
+			continue
+		}
+
+		for _, from := range importers[pkg] {
+			if !slices.ContainsFunc(allowed, func(name string) bool { return isAllowed(name, from) }) {
+				t.Errorf("%s is imported by %s, and its comment allows only %q", pkg, from, allowed)
+			}
+		}
+
+		for _, name := range allowed {
+			used := slices.ContainsFunc(importers[pkg], func(from string) bool { return isAllowed(name, from) })
+			if !used && name != "tests" && name != "other modules" {
+				t.Errorf("%s says that it is imported by %s, and it is not", pkg, name)
+			}
+		}
 	}
+}
+
+// importedBy returns the names in the sentence of a package comment.
+func importedBy(doc string) ([]string, bool) {
+	for paragraph := range strings.SplitSeq(doc, "\n\n") {
+		names, ok := strings.CutPrefix(strings.Join(strings.Fields(paragraph), " "), "Imported by: ")
+		if names, ended := strings.CutSuffix(names, "."); ok && ended {
+			return strings.Split(names, ", "), true
+		}
+	}
+	return nil, false
+}
+
+// isAllowed reports whether a name in a sentence stands for a package.
+func isAllowed(name, pkg string) bool {
+	if name == "tests" {
+		name = "all of tests"
+	}
+	if dir, ok := strings.CutPrefix(name, "all of "); ok {
+		return strings.HasPrefix(pkg+"/", dir+"/")
+	}
+	return name == pkg
 }

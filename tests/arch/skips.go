@@ -1,4 +1,6 @@
 // Package arch holds what the whole project keeps to.
+//
+// Imported by: tests.
 package arch
 
 // MaySkip lists the tests that may be skipped where everything is installed, as in

@@ -1,5 +1,7 @@
 // Package await waits in tests for what has to happen, however long a busy machine takes. It
 // gives up after [Limit], and then shows what every goroutine does.
+//
+// Imported by: tests.
 package await
 
 import (

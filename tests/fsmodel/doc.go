@@ -1,6 +1,8 @@
 // Package fsmodel is a filesystem in memory that says what a real one must do:
 // which operations fail with which error, and what the tree is afterwards.
 //
+// Imported by: tests.
+//
 // An [Op] is one system call on one tree. [Op.Do] performs it on a directory,
 // [Op.Apply] on a model; the two must agree. [Random] draws operations from a
 // small world of names, so that they meet each other often and fail often.

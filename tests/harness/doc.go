@@ -2,6 +2,8 @@
 // mount, a daemon in a process of its own. The whole-program tests are built
 // on it.
 //
+// Imported by: tests.
+//
 // The binary is the one that the environment variable AMBERFS_TEST_BIN names,
 // or else it is built once per test process; AMBERFS_TEST_RACE=1 builds it
 // with the race detector. A test package calls [Run] from its TestMain, which

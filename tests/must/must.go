@@ -1,4 +1,6 @@
 // Package must ends a test at an error that it does not expect.
+//
+// Imported by: tests.
 package must
 
 // OK fails the test at once if err is not nil.

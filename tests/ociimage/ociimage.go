@@ -1,4 +1,6 @@
 // Package ociimage makes container images for tests.
+//
+// Imported by: tests.
 package ociimage
 
 import (

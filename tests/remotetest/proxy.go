@@ -1,5 +1,7 @@
 // Package remotetest holds what tests of remotes share: real servers, a proxy
 // that disturbs, and the suite that every backend passes.
+//
+// Imported by: tests.
 package remotetest
 
 import (

@@ -1,6 +1,8 @@
 // Package console runs the terminal sessions of the documentation and compares
 // what they print with what the pages say.
 //
+// Imported by: tests.
+//
 // A page is Markdown. Its fenced blocks are run from top to bottom, in one bash:
 //
 //	```console     $ and a command line, > and its further lines, and then what

@@ -1,0 +1,11 @@
+// Package catalogue has the workspaces and snapshots of a store, and the journal records that
+// change them.
+//
+// Imported by: all of cmd, service, snapshot, snapshot/engine, snapshot/repair.
+//
+// A change has three steps. A function of this package (NewCapture, NewFork ...) checks the
+// change and returns its [Record]. The store appends the record to the journal. Then
+// [Catalogue.Apply] makes the change. Recovery decodes the record and calls Apply, too. Apply
+// returns the tasks that remain, such as sealing, as [Effects]: this package has no lock, no
+// journal, and no trees in which files are written.
+package catalogue

@@ -1,0 +1,6 @@
+// Package naming checks the names of snapshots and forks and the paths that users give, and encodes
+// paths in JSON.
+//
+// Imported by: all of cmd, all of fusefs, hostdir, all of service, snapshot, snapshot/catalogue,
+// snapshot/graft.
+package naming

@@ -48,7 +48,9 @@ func parseConfig(text string) (c config) {
 		} else if i := strings.IndexAny(value, "#;"); i >= 0 {
 			value = strings.TrimSpace(value[:i])
 		}
-		if strings.ContainsAny(value+sub, "\"\\") {
+
+		// For git a NUL ends a name: [core "fsmonitor\x00"] sets core.fsmonitor, which is a program.
+		if strings.ContainsAny(value+sub, "\"\\\x00") {
 			continue
 		}
 		c = append(c, setting{section, sub, strings.ToLower(strings.TrimSpace(key)), value})

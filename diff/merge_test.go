@@ -102,3 +102,43 @@ func TestMergeIsGitMergeFile(t *testing.T) {
 		t.Errorf("%d of %d are clean", clean, rounds)
 	}
 }
+
+// FuzzMerge: the parts of a merge are its three texts. A change of one side alone, or of both alike, is the
+// result, and a result without conflicts does not depend on which side is ours.
+func FuzzMerge(f *testing.F) {
+	f.Add("a\nb\nc\n", "A\nb\nc\n", "a\nb\nC")
+	f.Add("a\na\na\n", "a\n", "a\na\na\na\n")
+	f.Add("", "\n\n", "x")
+	f.Fuzz(func(t *testing.T, base, ours, theirs string) {
+		merge := func(base, ours, theirs string) (string, bool) {
+			text, clean, err := mergedText(t.Context(), []byte(base), []byte(ours), []byte(theirs))
+			if errors.Is(err, errTooDifferent) {
+				t.Skip()
+			}
+			must.OK(t, err)
+			return string(text), clean
+		}
+
+		for _, sides := range [][2]string{{base, theirs}, {theirs, base}, {theirs, theirs}} {
+			if text, clean := merge(base, sides[0], sides[1]); !clean || text != theirs {
+				t.Errorf("base %q: %q and %q become %q, clean %v", base, sides[0], sides[1], text, clean)
+			}
+		}
+		text, clean := merge(base, ours, theirs)
+		if again, cleanAgain := merge(base, theirs, ours); cleanAgain != clean || clean && again != text {
+			t.Errorf("base %q: %q and %q become %q, and %q the other way round", base, ours, theirs, text, again)
+		}
+
+		parts, err := Merge(t.Context(), []byte(base), []byte(ours), []byte(theirs))
+		must.OK(t, err)
+		var b, o, th strings.Builder
+		for _, p := range parts {
+			b.WriteString(strings.Join(p.Base, ""))
+			o.WriteString(strings.Join(p.Ours, ""))
+			th.WriteString(strings.Join(p.Theirs, ""))
+		}
+		if b.String() != base || o.String() != ours || th.String() != theirs {
+			t.Errorf("the parts of %q, %q, %q are %q", base, ours, theirs, parts)
+		}
+	})
+}

@@ -104,6 +104,25 @@ func ExampleWorkspace_Restore() {
 	// worse
 }
 
+// A fork begins as a snapshot, here, or as the present state. Neither sees the changes of the other.
+func ExampleForks_New() {
+	s, end := newExample()
+	defer end()
+	main := s.Main()
+	writeText(main, "notes", "first")
+	_, err := main.Capture(snapshot.CaptureOptions{Name: "v1"})
+	check(err)
+
+	_, err = main.Forks().New(snapshot.ForkOptions{Name: "try", Snapshot: "v1"})
+	check(err)
+	try, err := main.Forks().Named("try")
+	check(err)
+	writeText(try, "notes", "other")
+
+	fmt.Println(readText(main, "notes"), readText(try, "notes"))
+	// Output: first other
+}
+
 func ExampleForks_Merge() {
 	s, end := newExample()
 	defer end()
@@ -115,64 +134,35 @@ func ExampleForks_Merge() {
 	try, err := main.Forks().Named("try")
 	check(err)
 	writeText(try, "notes", "other")
-	fmt.Println(readText(main, "notes"))
+	writeText(main, "more", "of main")
 
 	_, err = main.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "try"})
 	check(err)
-	fmt.Println(readText(main, "notes"))
-	// Output:
-	// first
-	// other
+	fmt.Println(readText(main, "notes"), readText(main, "more"))
+	// Output: other of main
 }
 
-// Diff reads only the parts of two states that differ. It reports paths that only one of them has as added or removed.
-func ExampleWorkspace_Held_diff() {
-	s, end := newExample()
-	defer end()
-	w := s.Main()
-	writeText(w, "notes", "first")
-	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
-	check(err)
-	writeText(w, "notes", "other")
-	writeText(w, "more", "new")
-
-	before, release, err := w.Held("v1")
-	check(err)
-	defer release()
-	now, releaseNow, err := w.Held("")
-	check(err)
-	defer releaseNow()
-	check(tree.Diff(context.Background(), s.Source(), before, now, tree.DiffOptions{}, func(c tree.Change) error {
-		if c.Path.String() != "" {
-			fmt.Println(c.Path, c.What == tree.Added)
-		}
-		return nil
-	}))
-	// Output:
-	// more true
-	// notes false
-}
-
-// The entries of a directory of a state.
+// Held returns the tree of a snapshot, which stays readable until release is called. Walk visits its files.
 func ExampleWorkspace_Held_walk() {
 	s, end := newExample()
 	defer end()
 	w := s.Main()
 	writeText(w, "a", "1")
 	writeText(w, "b", "22")
+	_, err := w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	check(err)
+	writeText(w, "c", "333")
 
-	state, release, err := w.Held("")
+	state, release, err := w.Held("v1")
 	check(err)
 	defer release()
-	root, err := state.Get(s.Source(), tree.RootIno)
-	check(err)
-	sizes := map[string]int64{}
-	check(root.Dir.List(s.Source(), 0, func(e tree.Dirent, _ uint64) bool {
-		n, err := state.Get(s.Source(), e.Ino)
-		check(err)
-		sizes[e.Name] = n.FileSize()
-		return true
+	check(state.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {
+		if n.IsRegular() {
+			fmt.Println(path, n.Size())
+		}
+		return nil
 	}))
-	fmt.Println(sizes)
-	// Output: map[a:1 b:2]
+	// Output:
+	// a 1
+	// b 2
 }

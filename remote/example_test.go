@@ -1,4 +1,4 @@
-package service_test
+package remote_test
 
 import (
 	"context"
@@ -18,28 +18,28 @@ func check(err error) {
 	}
 }
 
-// A snapshot is sent to a directory that other stores can read, too.
-func ExamplePushed() {
+// A snapshot is pushed to a directory, from which other stores can read it.
+func ExampleRemote_Push() {
 	dir, err := os.MkdirTemp("", "example")
 	check(err)
 	defer os.RemoveAll(dir)
 	s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{})
 	check(err)
 	defer s.Close()
-
-	ctx, w := context.Background(), s.Main()
-	_, err = w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	check(err)
 
-	place := filepath.Join(dir, "remote")
+	// A remote is a directory, a bucket or a registry.
+	place, ctx := filepath.Join(dir, "remote"), context.Background()
 	check(os.Mkdir(place, 0o755))
 	to, err := remote.Open("file://"+place, remote.Options{Cache: cache.New(filepath.Join(dir, "cache"), 1<<20)})
 	check(err)
 	defer to.Close()
-	_, err = to.Init(ctx, nil, func(string) {})
+	_, err = to.Init(ctx, nil, func(warning string) {})
 	check(err)
 
-	out, err := w.Remotes().Push(ctx, "v1")
+	// The store keeps the snapshot until Release, and names its objects and where they are.
+	out, err := s.Main().Remotes().Push(ctx, "v1")
 	check(err)
 	defer out.Release()
 	push := remote.Push{
@@ -49,8 +49,11 @@ func ExamplePushed() {
 		},
 	}
 	push.Ref.Name, push.Ref.ID = out.Info.Name, out.Info.ID
-	done, err := to.Push(ctx, push)
+	_, err = to.Push(ctx, push)
 	check(err)
-	fmt.Println(done.Ref.Name, done.Unchanged)
-	// Output: v1 false
+
+	found, err := to.Find(ctx, "v1")
+	check(err)
+	fmt.Println(found.Name, found.ID == out.Info.ID)
+	// Output: v1 true
 }

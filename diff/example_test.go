@@ -1,0 +1,71 @@
+package diff_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// The changes since a snapshot, as `git diff` prints them.
+func ExampleWrite() {
+	dir, err := os.MkdirTemp("", "example")
+	check(err)
+	defer os.RemoveAll(dir)
+	s, err := snapshot.Open(dir, snapshot.Options{})
+	check(err)
+	defer s.Close()
+
+	// A file changes after a snapshot.
+	w := s.Main()
+	notes, err := s.Forest().Create(w.Root(), "notes", live.Create{Mode: unix.S_IFREG | 0o644})
+	check(err)
+	_, err = s.Forest().Write(notes.ID, []byte("one\ntwo\n"), 0, false)
+	check(err)
+	_, err = w.Capture(snapshot.CaptureOptions{Name: "v1"})
+	check(err)
+	_, err = s.Forest().Write(notes.ID, []byte("TWO\n"), 4, false)
+	check(err)
+
+	// Held returns a state, which stays readable until its release is called. No name is the present state.
+	before, release, err := w.Held("v1")
+	check(err)
+	defer release()
+	now, releaseNow, err := w.Held("")
+	check(err)
+	defer releaseNow()
+	check(diff.Write(context.Background(), os.Stdout, s.Source(), before, now, diff.Options{}))
+	// Output:
+	// diff --git a/notes b/notes
+	// index 814f4a4..879de50 100644
+	// --- a/notes
+	// +++ b/notes
+	// @@ -1,2 +1,2 @@
+	//  one
+	// -two
+	// +TWO
+}
+
+// Two sides changed different lines of a text, and one line differently.
+func ExampleMerge() {
+	parts, err := diff.Merge(context.Background(), []byte("a\nb\nc\n"), []byte("A\nb\nd\n"), []byte("a\nb\ne\n"))
+	check(err)
+	for _, p := range parts {
+		fmt.Printf("%s: %q %q\n", p.Kind, p.Ours, p.Theirs)
+	}
+	// Output:
+	// ours: ["A\n"] ["a\n"]
+	// same: ["b\n"] ["b\n"]
+	// conflict: ["d\n"] ["e\n"]
+}

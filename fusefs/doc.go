@@ -6,28 +6,23 @@
 // below .snapshots and .forks, of control.Tree. What is its own is the mapping of errors
 // (errno.go), and the notices that inform the kernel of changes by the daemon.
 //
-// # The life of a write
+// # Requests
 //
-// A program calls write(2) on a file that it opened. The daemon did not see the open:
-// OPEN was answered with ENOSYS once, and the kernel has opened files on its own
-// since. The kernel copies the bytes into its page cache and, as the writeback
-// cache is off, sends them at once: WRITE with the node id, the offset and up
-// to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
-// itself, because waking another goroutine costs more than the work; as long as it
-// keeps up it is the only reader (readers.go), and it polls for the next request for
-// a moment before it sleeps (poller.go). It calls Forest.Write, which appends a
-// record with the bytes to the journal, applies it to the tree in memory and
-// returns. The answer is sent, and write(2) returns in the program. The written bytes
-// survive the death of the daemon; after fsync(2), which becomes FSYNC and
-// Forest.Sync, they survive a power cut too. close(2) sends nothing: FLUSH was answered with
-// ENOSYS as well.
+// docs/dev/architecture.md draws the journey of a write. This package leaves out what it can: OPEN was
+// answered with ENOSYS once, and the kernel has opened files on its own since; FLUSH likewise, so close(2)
+// sends nothing. As the writeback cache is off, the kernel sends the bytes of a write at once, up to 1 MiB
+// of them. They survive the death of the daemon when write(2) returns, and a power cut after fsync(2).
+//
+// The goroutine that reads a request from /dev/fuse answers it itself, because waking another goroutine
+// costs more than the work. As long as it keeps up it is the only reader (readers.go), and it polls for
+// the next request for a moment before it sleeps (poller.go).
 //
 // While a goroutine answers a request that may take long, such as a command of the control tree, it
 // does not count as a reader (Blocking). A change that a freeze or an edit holds back is
 // parked: it takes no reader (parked.go). A request that needs an object on a remote, or memory, is
 // parked too, and handled again from the beginning when the object or the memory is there (absent.go).
 //
-// A read that follows is served from the page cache without the daemon, and so are
+// A read after a write is served from the page cache without the daemon, and so are
 // open, stat, and a second lookup of an absent name.
 //
 // # Nodes

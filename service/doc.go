@@ -20,7 +20,7 @@
 //
 // Package client uses both ways. The command line and the MCP server use package client.
 //
-// # The life of a request
+// # Requests
 //
 // A Request has the caller, as the kernel reports it, the workspace and the streams. Service.do waits
 // until the mount is up, checks the caller's rights (admit), runs the operation, and gives its error a

@@ -17,7 +17,7 @@
 // store and are never used again. So a file has one inode number as long as it exists,
 // which is the same in the workspace and in its snapshots.
 //
-// # The life of a change
+// # Changes
 //
 // A request takes the lock of the forest and checks whether the change is possible. Then it
 // prepares the change (view.prepare): it reads all objects that the change needs, and copies

@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
 // parkingLot has the requests that wait for an object on a remote, or for memory (cas.Delay), and
@@ -36,12 +37,6 @@ func newParkingLot() *parkingLot {
 // delayStatus is the lowest status that stands for a cas.Delay.
 const delayStatus = 1 << 20
 
-const (
-	opcodeForget      = 2
-	opcodeInterrupt   = 36
-	opcodeBatchForget = 42
-)
-
 // addDelay stores an error, and returns the status that stands for it.
 func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
 	a.mu.Lock()
@@ -53,7 +48,7 @@ func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
 
 // takeDelay removes and returns the error that an answer stands for, nil for any other answer.
 func (a *parkingLot) takeDelay(answer []byte) cas.Delay {
-	if len(answer) < outHeader {
+	if len(answer) < wire.OutHeader {
 		return nil
 	}
 	status := -int32(binary.NativeEndian.Uint32(answer[4:]))
@@ -70,16 +65,13 @@ func (a *parkingLot) takeDelay(answer []byte) cas.Delay {
 	return err
 }
 
-// requestNumber returns the number of the request that a message is.
-func requestNumber(message []byte) uint64 { return binary.NativeEndian.Uint64(message[8:]) }
-
 // interruptTarget returns the number of the request that an INTERRUPT interrupts. ok is false for
 // other messages.
 func interruptTarget(message []byte) (id uint64, ok bool) {
-	if len(message) < inHeader+8 || binary.NativeEndian.Uint32(message[4:]) != opcodeInterrupt {
+	if len(message) < wire.InHeader+8 || binary.NativeEndian.Uint32(message[4:]) != wire.OpInterrupt {
 		return 0, false
 	}
-	return binary.NativeEndian.Uint64(message[inHeader:]), true
+	return binary.NativeEndian.Uint64(message[wire.InHeader:]), true
 }
 
 // interrupt records an INTERRUPT for a request. It reports whether the request is parked.
@@ -147,6 +139,6 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 
 // errorAnswer writes the answer to a failed request into answer, and returns its length.
 func errorAnswer(answer, request []byte, errno syscall.Errno) int {
-	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: outHeader, Status: -int32(errno), Unique: requestNumber(request)})
+	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: wire.OutHeader, Status: -int32(errno), Unique: wire.Unique(request)})
 	return n
 }

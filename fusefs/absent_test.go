@@ -3,14 +3,16 @@ package fusefs
 import (
 	"encoding/binary"
 	"testing"
+
+	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
 // interruptFor is the INTERRUPT of a request, as the kernel sends it.
 func interruptFor(id uint64) []byte {
-	b := make([]byte, inHeader+8)
-	binary.NativeEndian.PutUint32(b[4:], opcodeInterrupt)
+	b := make([]byte, wire.InHeader+8)
+	binary.NativeEndian.PutUint32(b[4:], wire.OpInterrupt)
 	binary.NativeEndian.PutUint64(b[8:], 1000)
-	binary.NativeEndian.PutUint64(b[inHeader:], id)
+	binary.NativeEndian.PutUint64(b[wire.InHeader:], id)
 	return b
 }
 

@@ -96,8 +96,8 @@ func intersect(acl []aclEntry, mode uint32) uint32 {
 }
 
 // aclOf returns the list with a name (aclAccess or aclDefault) of a node, nil if it has none.
-func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
-	value, err := fs.forest.GetXattr(id, name)
+func (p *permissions) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
+	value, err := p.forest.GetXattr(id, name)
 	if errors.Is(err, errs.NoAttr) {
 		return nil, nil
 	}
@@ -110,11 +110,11 @@ func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 
 // inheritACL gives a new node the default list of its directory, or applies
 // the umask, which the kernel does not apply because of DONT_MASK.
-func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
+func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
 	if c.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		return nil
 	}
-	acl, err := fs.aclOf(parent, aclDefault)
+	acl, err := p.aclOf(parent, aclDefault)
 	if acl == nil || err != nil {
 		c.Mode &^= umask & 0o777
 		return err
@@ -134,17 +134,17 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 
 // setACL stores a list. An access list also sets the mode, and is not stored
 // if the mode expresses all of it. With killSgid the set-group-ID bit is cleared.
-func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
+func (p *permissions) setACL(forest *live.Forest, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
 	acl, err := parseACL(value)
 	if err != nil {
 		return err
 	}
 
-	was, err := fs.aclOf(id, name)
+	was, err := p.aclOf(id, name)
 	if err != nil {
 		return err
 	}
-	if acl, err = fs.completeACL(id, acl, was); err != nil {
+	if acl, err = p.completeACL(id, acl, was); err != nil {
 		return err
 	}
 
@@ -153,7 +153,7 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 		return forest.SetXattr(id, name, value, flags, false)
 	}
 
-	a, err := fs.forest.GetAttr(id)
+	a, err := p.forest.GetAttr(id)
 	if err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 
 // chmodACL changes the access list of a node, if it has one, to agree with its new
 // mode.
-func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32) error {
-	acl, err := fs.aclOf(id, aclAccess)
+func (p *permissions) chmodACL(forest *live.Forest, id live.NodeID, mode uint32) error {
+	acl, err := p.aclOf(id, aclAccess)
 	if acl == nil || err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/amberfs/amberfs/fusefs/wire"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -71,7 +72,7 @@ func (n *notifier) uncover() {
 		delete(b.names, view)
 		n.enqueue(&n.trees, func() {
 			for e := range names {
-				n.send(invalEntry(e.Parent, e.Name))
+				n.send(wire.InvalEntry(e.Parent, e.Name))
 			}
 		})
 	}

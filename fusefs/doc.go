@@ -4,7 +4,7 @@
 //
 // It only translates: a request of the FUSE protocol becomes one call of live.Forest or,
 // below .snapshots and .forks, of control.Tree. What is its own is the mapping of errors
-// (errno.go), and the notices that inform the kernel of changes by the daemon.
+// (errno.go), the rules for owners and modes (permissions), and the notices that inform the kernel of changes by the daemon.
 //
 // # Requests
 //
@@ -30,7 +30,7 @@
 // The node id that the kernel uses is the forest's own (live.NodeID), and the
 // inode number that stat(2) shows. This package has no table of open files. For each
 // node that the kernel holds it counts how often the node was handed over
-// (lookups.go). While the kernel holds a node without a name, which is an unlinked
+// (takeover.Lookups). While the kernel holds a node without a name, which is an unlinked
 // open file, the node lives on.
 //
 // # Caching
@@ -69,7 +69,7 @@
 //
 //	Tree.mu               of control
 //	  Forest.mu
-//	    lookupShard.mu    the forest asks which nodes are held (SetHeld)
+//	    Lookups.mu        the forest asks which nodes are held (SetHeld)
 //	  queue.mu            notices are put into a queue
 //	removals.mu, parkingLot.mu
 //	                      each alone

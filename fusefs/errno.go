@@ -41,18 +41,18 @@ func errno(err error) syscall.Errno {
 // status is errno for an answer to the kernel. An error of the store, rather than of the
 // request, is logged, because EIO alone does not name the damaged chunk. A cas.Delay becomes the
 // status with which the reader parks the request.
-func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
+func (r *replies) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
 	}
 	if delay, ok := errors.AsType[cas.Delay](err); ok {
-		return fs.parking.addDelay(delay)
+		return r.parking.addDelay(delay)
 	}
 
 	code := errno(err)
 	storeFailed := code == syscall.EIO || code == syscall.ENOSPC
 	if storeFailed && errs.Of(err) != errs.Away { // package remote logs a remote that is away
-		fs.opts.Logger.Error("request failed", "op", op, "node", uint64(id), "err", err)
+		r.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 
 	return fuse.Status(code)

@@ -35,9 +35,9 @@ func (fs *filesystem) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 
 func (fs *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	id := live.NodeID(in.NodeId)
-	n, err := fs.treeOf(id).ReadAt(id, buf, int64(in.Offset))
+	n, err := fs.reply.treeOf(id).ReadAt(id, buf, int64(in.Offset))
 	if err != nil {
-		return nil, fs.status("read", id, err)
+		return nil, fs.reply.status("read", id, err)
 	}
 	return readResult(buf[:n]), fuse.OK
 }
@@ -63,28 +63,28 @@ func (r readResult) Readv(dst [][]byte) (int, fuse.Status) {
 func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	id := live.NodeID(in.NodeId)
 	if control.IsNode(id) {
-		n, err := fs.control.Write(id, data, int64(in.Offset), fs.request(cancel, &in.InHeader))
-		return uint32(n), fs.status("write", id, err)
+		n, err := fs.control.Write(id, data, int64(in.Offset), fs.callers.request(cancel, &in.InHeader))
+		return uint32(n), fs.reply.status("write", id, err)
 	}
 
-	who, forest := fs.changer(&in.InHeader)
+	who, forest := fs.callers.changer(&in.InHeader)
 	if who.PID == 0 && in.WriteFlags&fuse.WRITE_CACHE != 0 {
 		forest = fs.forest // the kernel writes pages of a mapping back
 	}
 
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
-	a, privileged := fs.hasSetID(id, kill)
+	a, privileged := fs.permissions.hasSetID(id, kill)
 	n, err := forest.Write(id, data, int64(in.Offset), kill)
 	if errors.Is(err, live.ErrProtected) && in.WriteFlags&fuse.WRITE_CACHE != 0 {
 		fs.notify.dropWritten(id)
 	}
 	if err != nil {
-		return 0, fs.status("write", id, err)
+		return 0, fs.reply.status("write", id, err)
 	}
 
 	if privileged {
-		if err := fs.dropSgid(a, &in.InHeader); err != nil {
-			return 0, fs.status("write", id, err)
+		if err := fs.permissions.dropSgid(forest, a, &in.InHeader); err != nil {
+			return 0, fs.reply.status("write", id, err)
 		}
 
 		// The answer to WRITE has no attributes, and the kernel would go on to
@@ -97,57 +97,15 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	return uint32(n), fuse.OK
 }
 
-// hasSetID returns the attributes of a node, and reports whether it is a regular file with the
-// set-user-ID or set-group-ID bit. If check is false, it reports false and reads nothing.
-func (fs *filesystem) hasSetID(id live.NodeID, check bool) (live.Attr, bool) {
-	if !check {
-		return live.Attr{}, false
-	}
-	a, err := fs.forest.GetAttr(id)
-	return a, err == nil && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG
-}
-
-// dropSgid clears the set-group-ID bit of a file that its group may not execute, after a user
-// outside of the group changed the file. live.Forest.Write clears the bit of files that the group may
-// execute.
-func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
-	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || fs.inGroup(who, a.GID) {
-		return nil
-	}
-	mode := a.Mode &^ (unix.S_ISGID | unix.S_ISUID)
-	_, forest := fs.changer(who)
-	_, err := forest.SetAttr(a.ID, live.SetAttr{Mode: &mode})
-	return err
-}
-
-// killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE,
-// has no flag for this. Only a change by root leaves the bits.
-func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
-	a, privileged := fs.hasSetID(id, who.Uid != 0)
-	if !privileged {
-		return nil
-	}
-
-	_, forest := fs.changer(who)
-	_, err := forest.SetAttr(id, live.SetAttr{KillPriv: true})
-	if err == nil {
-		err = fs.dropSgid(a, who)
-	}
-
-	fs.notify.dropAttr(id)
-
-	return err
-}
-
 // Fsync returns when the data would survive a power cut. All files have one journal, so
 // earlier writes to other files are safe, too.
 func (fs *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return fs.status("fsync", live.NodeID(in.NodeId), fs.forest.Sync())
+	return fs.reply.status("fsync", live.NodeID(in.NodeId), fs.forest.Sync())
 }
 
 // FsyncDir makes the changes of names durable. Like Fsync, it syncs the whole journal.
 func (fs *filesystem) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return fs.status("fsyncdir", live.NodeID(in.NodeId), fs.forest.Sync())
+	return fs.reply.status("fsyncdir", live.NodeID(in.NodeId), fs.forest.Sync())
 }
 
 func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
@@ -156,22 +114,32 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
 
-	who, forest := fs.changer(&in.InHeader)
+	who, forest := fs.callers.changer(&in.InHeader)
 	if err := forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
-		return fs.status("fallocate", id, err)
+		return fs.reply.status("fallocate", id, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 
-	return fs.status("fallocate", id, fs.killPriv(id, &in.InHeader))
+	return fs.killPriv("fallocate", forest, id, &in.InHeader)
+}
+
+// killPriv clears the set-user-ID and set-group-ID bits of a file that was changed. The answer has no
+// attributes, so that the kernel must ask for them.
+func (fs *filesystem) killPriv(op string, forest *live.Forest, id live.NodeID, h *fuse.InHeader) fuse.Status {
+	changed, err := fs.permissions.killPriv(forest, id, h)
+	if changed {
+		fs.notify.dropAttr(id)
+	}
+	return fs.reply.status(op, id, err)
 }
 
 // Lseek answers SEEK_DATA and SEEK_HOLE.
 func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	off, err := fs.treeOf(id).Seek(id, int64(in.Offset), int(in.Whence))
+	off, err := fs.reply.treeOf(id).Seek(id, int64(in.Offset), int(in.Whence))
 	out.Offset = uint64(off)
-	return fs.status("lseek", id, err)
+	return fs.reply.status("lseek", id, err)
 }
 
 // CopyFileRange shares the bytes instead of copying them.
@@ -183,18 +151,18 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 
 	h := in.InHeader
 	h.NodeId = in.NodeIdOut
-	who, forest := fs.changer(&h)
+	who, forest := fs.callers.changer(&h)
 	n, err := forest.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
 	if err != nil {
-		return 0, fs.status("copy_file_range", to, err)
+		return 0, fs.reply.status("copy_file_range", to, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
-	if err := fs.recordCopy(&h, to, from); err != nil {
-		return uint32(n), fs.status("copy_file_range", to, err)
+	if err := fs.permissions.recordCopy(forest, to, from); err != nil {
+		return uint32(n), fs.reply.status("copy_file_range", to, err)
 	}
 
-	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &h))
+	return uint32(n), fs.killPriv("copy_file_range", forest, to, &h)
 }
 
 // Ioctl supports no request. Programs expect ENOTTY then, not ENOSYS. It is also the only answer to
@@ -217,7 +185,7 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 
 	free, err := fs.opts.Store.Free()
 	if err != nil {
-		return fs.status("statfs", live.NodeID(in.NodeId), err)
+		return fs.reply.status("statfs", live.NodeID(in.NodeId), err)
 	}
 
 	unit := uint64(cmp.Or(s.Frsize, s.Bsize))

@@ -55,31 +55,40 @@ func (i *Ids) access(a *live.Attr, acl []aclEntry) uint32 {
 	return a.Mode & 7
 }
 
+// permissions has the rules for owners, modes and access control lists that the kernel leaves to the
+// filesystem.
+type permissions struct {
+	forest *live.Forest
+	ids    *Ids // Options.Ids
+	acl    bool // Flags.ACL
+	copies copies
+}
+
 // inGroup reports whether a caller has a supplementary group.
-func (fs *filesystem) inGroup(who *fuse.InHeader, gid uint32) bool {
-	if fs.opts.Ids != nil {
-		return fs.opts.Ids.inGroup(gid)
+func (p *permissions) inGroup(who *fuse.InHeader, gid uint32) bool {
+	if p.ids != nil {
+		return p.ids.inGroup(gid)
 	}
 	return process.InGroup(int(who.Pid), gid)
 }
 
 // access returns the permissions that the user of a mount has for a file of another user.
-func (fs *filesystem) access(a *live.Attr) uint32 {
-	acl, err := fs.aclOf(a.ID, aclAccess)
+func (p *permissions) access(a *live.Attr) uint32 {
+	acl, err := p.aclOf(a.ID, aclAccess)
 	if err != nil {
 		return 0
 	}
-	return fs.opts.Ids.access(a, acl)
+	return p.ids.access(a, acl)
 }
 
 // shownAttr returns the attributes of a file as they are sent to the kernel.
-func (fs *filesystem) shownAttr(a live.Attr) live.Attr {
-	ids := fs.opts.Ids
+func (p *permissions) shownAttr(a live.Attr) live.Attr {
+	ids := p.ids
 	if ids == nil {
 		return a
 	}
 	if a.UID != ids.UID && a.Mode&unix.S_IFMT != unix.S_IFLNK && !control.IsNode(a.ID) {
-		a.Mode = a.Mode&^unix.S_IRWXU | fs.access(&a)<<6
+		a.Mode = a.Mode&^unix.S_IRWXU | p.access(&a)<<6
 		if a.Mode&unix.S_IFMT == unix.S_IFREG {
 			a.Mode &^= unix.S_ISUID | unix.S_ISGID // a copy must not become the user's with these
 		}
@@ -91,28 +100,28 @@ func (fs *filesystem) shownAttr(a live.Attr) live.Attr {
 
 // foreign returns the attributes of a file, and reports whether it is shown as a file of the user of
 // the mount although its stored owner is another one.
-func (fs *filesystem) foreign(id live.NodeID) (live.Attr, bool) {
-	if fs.opts.Ids == nil {
+func (p *permissions) foreign(id live.NodeID) (live.Attr, bool) {
+	if p.ids == nil {
 		return live.Attr{}, false
 	}
-	a, err := fs.forest.GetAttr(id)
-	return a, err == nil && a.UID != fs.opts.Ids.UID
+	a, err := p.forest.GetAttr(id)
+	return a, err == nil && a.UID != p.ids.UID
 }
 
 // maySetAttr makes the checks of setattr_prepare(9). It clears a set-group-ID bit that the user
 // may not set.
-func (fs *filesystem) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Status {
-	a, foreign := fs.foreign(live.NodeID(in.NodeId))
+func (p *permissions) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Status {
+	a, foreign := p.foreign(live.NodeID(in.NodeId))
 	const times = fuse.FATTR_ATIME | fuse.FATTR_MTIME
 	now := in.Valid & (fuse.FATTR_ATIME_NOW | fuse.FATTR_MTIME_NOW) >> 3
 	switch {
-	case fs.opts.Ids == nil:
-	case !foreign && s.Mode != nil && !fs.opts.Ids.inGroup(a.GID):
+	case p.ids == nil:
+	case !foreign && s.Mode != nil && !p.ids.inGroup(a.GID):
 		*s.Mode &^= unix.S_ISGID
 	case !foreign:
 	case s.Mode != nil || s.UID != nil || s.GID != nil || in.Valid&times&^now != 0:
 		return fuse.EPERM
-	case now != 0 && fs.access(&a)&unix.W_OK == 0:
+	case now != 0 && p.access(&a)&unix.W_OK == 0:
 		return fuse.EACCES
 	}
 
@@ -120,8 +129,8 @@ func (fs *filesystem) maySetAttr(in *fuse.SetAttrIn, s *live.SetAttr) fuse.Statu
 }
 
 // maySetXattr makes the checks of set_posix_acl(9) and xattr_permission(9).
-func (fs *filesystem) maySetXattr(id live.NodeID, name string) fuse.Status {
-	a, foreign := fs.foreign(id)
+func (p *permissions) maySetXattr(id live.NodeID, name string) fuse.Status {
+	a, foreign := p.foreign(id)
 	sticky := a.Mode&unix.S_IFMT == unix.S_IFDIR && a.Mode&unix.S_ISVTX != 0
 	if foreign && (isACL(name) || sticky && strings.HasPrefix(name, "user.")) {
 		return fuse.EPERM
@@ -130,14 +139,14 @@ func (fs *filesystem) maySetXattr(id live.NodeID, name string) fuse.Status {
 }
 
 // mayRemove makes the check of check_sticky(9), for a name that is removed or replaced.
-func (fs *filesystem) mayRemove(parent live.NodeID, name string) fuse.Status {
-	dir, foreign := fs.foreign(parent)
+func (p *permissions) mayRemove(parent live.NodeID, name string) fuse.Status {
+	dir, foreign := p.foreign(parent)
 	if !foreign || dir.Mode&unix.S_ISVTX == 0 {
 		return fuse.OK
 	}
 
-	a, err := fs.forest.Lookup(parent, name)
-	if err == nil && a.UID != fs.opts.Ids.UID {
+	a, err := p.forest.Lookup(parent, name)
+	if err == nil && a.UID != p.ids.UID {
 		return fuse.EPERM
 	}
 
@@ -145,15 +154,15 @@ func (fs *filesystem) mayRemove(parent live.NodeID, name string) fuse.Status {
 }
 
 // mayLink makes the checks of may_linkat(9).
-func (fs *filesystem) mayLink(id live.NodeID) fuse.Status {
-	a, foreign := fs.foreign(id)
+func (p *permissions) mayLink(id live.NodeID) fuse.Status {
+	a, foreign := p.foreign(id)
 	if !foreign {
 		return fuse.OK
 	}
 
 	const rw = unix.R_OK | unix.W_OK
 	safe := a.Mode&unix.S_IFMT == unix.S_IFREG && a.Mode&unix.S_ISUID == 0 &&
-		a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID|unix.S_IXGRP && fs.access(&a)&rw == rw
+		a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID|unix.S_IXGRP && p.access(&a)&rw == rw
 	protected, _ := os.ReadFile("/proc/sys/fs/protected_hardlinks") // without this file, links are not protected
 	if !safe && strings.TrimSpace(string(protected)) == "1" {
 		return fuse.EPERM

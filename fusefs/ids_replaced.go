@@ -7,8 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -65,24 +63,23 @@ func (c *copies) get(id live.NodeID) fileCopy {
 // recordCopy records that the file id has bytes of the file of. An original of another user may be
 // writable for its owner, which is not shown. A copy that was created with the shown permissions gets
 // this write permission.
-func (fs *filesystem) recordCopy(h *fuse.InHeader, id, of live.NodeID) error {
-	if fs.opts.Ids == nil {
+func (p *permissions) recordCopy(forest *live.Forest, id, of live.NodeID) error {
+	if p.ids == nil {
 		return nil
 	}
-	fs.copies.update(id, func(c *fileCopy) { c.of = of })
-	was, foreign := fs.foreign(of)
-	n, err := fs.forest.GetAttr(id)
-	if !foreign || err != nil || n.UID != fs.opts.Ids.UID {
+	p.copies.update(id, func(c *fileCopy) { c.of = of })
+	was, foreign := p.foreign(of)
+	n, err := p.forest.GetAttr(id)
+	if !foreign || err != nil || n.UID != p.ids.UID {
 		return err
 	}
 
-	lost := was.Mode &^ fs.shownAttr(was).Mode & unix.S_IWUSR
-	if n.Mode&0o777&^(fs.shownAttr(was).Mode&0o777) != 0 || lost == 0 || n.Mode&unix.S_IWUSR != 0 {
+	lost := was.Mode &^ p.shownAttr(was).Mode & unix.S_IWUSR
+	if n.Mode&0o777&^(p.shownAttr(was).Mode&0o777) != 0 || lost == 0 || n.Mode&unix.S_IWUSR != 0 {
 		return nil // the copy was not created with the shown permissions
 	}
 
 	mode := n.Mode | lost
-	_, forest := fs.changer(h)
 	_, err = forest.SetAttr(id, live.SetAttr{Mode: &mode})
 	return err
 }
@@ -90,22 +87,22 @@ func (fs *filesystem) recordCopy(h *fuse.InHeader, id, of live.NodeID) error {
 // preserve completes the attributes that a program sets on a copy. If it sets the owner and group that
 // all files show, or the mtime of the original, the copy also gets the group of the original. If no
 // original is known and the file is new, the file keeps the group that its directory gave it.
-func (fs *filesystem) preserve(id live.NodeID, s *live.SetAttr) {
-	ids := fs.opts.Ids
+func (p *permissions) preserve(id live.NodeID, s *live.SetAttr) {
+	ids := p.ids
 	if ids == nil {
 		return
 	}
 
 	owner := s.UID != nil && s.GID != nil && *s.UID == ids.UID && *s.GID == ids.GID
-	c := fs.copies.get(id)
-	was, err := fs.forest.GetAttr(c.of)
+	c := p.copies.get(id)
+	was, err := p.forest.GetAttr(c.of)
 	known := c.of != 0 && err == nil
 	if !owner && (!known || s.Mtime == nil || *s.Mtime != was.Mtime) {
 		return
 	}
 
-	fs.copies.update(id, func(c *fileCopy) { c.owned = true })
-	a, err := fs.forest.GetAttr(id)
+	p.copies.update(id, func(c *fileCopy) { c.owned = true })
+	a, err := p.forest.GetAttr(id)
 	switch {
 	case known && ids.inGroup(was.GID):
 		s.GID = &was.GID
@@ -116,29 +113,25 @@ func (fs *filesystem) preserve(id live.NodeID, s *live.SetAttr) {
 
 // inheritFromReplaced gives a copy that is renamed to the name of another file the hidden group,
 // permissions and access control entries of this file.
-func (fs *filesystem) inheritFromReplaced(h *fuse.InHeader, from live.NodeID, name string, to live.NodeID, replaced string) error {
-	if fs.opts.Ids == nil {
-		return nil
-	}
-	n, err := fs.forest.Lookup(from, name)
-	if err != nil || !fs.copies.get(n.ID).owned {
+func (p *permissions) inheritFromReplaced(forest *live.Forest, from live.NodeID, name string, to live.NodeID, replaced string) error {
+	n, err := p.forest.Lookup(from, name)
+	if err != nil || !p.copies.get(n.ID).owned {
 		return nil // the rename finds the error
 	}
 
-	was, err := fs.forest.Lookup(to, replaced)
+	was, err := p.forest.Lookup(to, replaced)
 	if err != nil || was.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT {
 		return nil
 	}
 
-	_, forest := fs.changer(h)
 	var s live.SetAttr
-	if was.GID != n.GID && fs.opts.Ids.inGroup(was.GID) {
+	if was.GID != n.GID && p.ids.inGroup(was.GID) {
 		s.GID = &was.GID
 	}
 
 	const permissions = 0o777
 	mode := n.Mode&^permissions | was.Mode&permissions
-	if fs.shownAttr(was).Mode&permissions == n.Mode&permissions && mode != n.Mode {
+	if p.shownAttr(was).Mode&permissions == n.Mode&permissions && mode != n.Mode {
 		s.Mode = &mode
 	}
 
@@ -148,50 +141,50 @@ func (fs *filesystem) inheritFromReplaced(h *fuse.InHeader, from live.NodeID, na
 		}
 	}
 
-	return fs.inheritHidden(forest, n.ID, was.ID)
+	return p.inheritHidden(forest, n.ID, was.ID)
 }
 
 // inheritHidden adds the hidden entries of the access control list of the file from to the list of the
 // file id, unless a program changed the list of id.
-func (fs *filesystem) inheritHidden(forest *live.Forest, id, from live.NodeID) error {
-	was, err := fs.aclOf(from, aclAccess)
-	if err != nil || !slices.ContainsFunc(was, fs.opts.Ids.hides) {
+func (p *permissions) inheritHidden(forest *live.Forest, id, from live.NodeID) error {
+	was, err := p.aclOf(from, aclAccess)
+	if err != nil || !slices.ContainsFunc(was, p.ids.hides) {
 		return err
 	}
 
-	has, err := fs.aclOf(id, aclAccess)
-	shown := slices.DeleteFunc(slices.Clone(was), fs.opts.Ids.hides)
+	has, err := p.aclOf(id, aclAccess)
+	shown := slices.DeleteFunc(slices.Clone(was), p.ids.hides)
 	if err != nil || has != nil && !slices.Equal(has, shown) {
 		return err
 	}
 
-	return fs.setACL(forest, id, aclAccess, encodeACL(was), 0, false)
+	return p.setACL(forest, id, aclAccess, encodeACL(was), 0, false)
 }
 
 // completeACL returns the list acl, which a program sets on the file id, with the hidden entries of the
 // list was that it replaces. For a copy, the hidden entries are taken from the original if the copy has
 // no list; and if acl has the permissions that the original shows, it gets the hidden owner
 // permissions of the original.
-func (fs *filesystem) completeACL(id live.NodeID, acl, was []aclEntry) ([]aclEntry, error) {
-	c := fs.copies.get(id)
-	if fs.opts.Ids == nil || c.of == 0 || !c.owned {
-		return fs.opts.Ids.withHidden(acl, was), nil
+func (p *permissions) completeACL(id live.NodeID, acl, was []aclEntry) ([]aclEntry, error) {
+	c := p.copies.get(id)
+	if p.ids == nil || c.of == 0 || !c.owned {
+		return p.ids.withHidden(acl, was), nil
 	}
 
 	if was == nil {
 		var err error
-		if was, err = fs.aclOf(c.of, aclAccess); err != nil {
+		if was, err = p.aclOf(c.of, aclAccess); err != nil {
 			return nil, err
 		}
 	}
 
-	of, err := fs.forest.GetAttr(c.of)
+	of, err := p.forest.GetAttr(c.of)
 	if err != nil {
 		return nil, err
 	}
 
-	acl = fs.opts.Ids.withHidden(acl, was)
-	if lost := of.Mode &^ fs.shownAttr(of).Mode & unix.S_IRWXU; modeOf(acl) == fs.shownAttr(of).Mode&0o777 {
+	acl = p.ids.withHidden(acl, was)
+	if lost := of.Mode &^ p.shownAttr(of).Mode & unix.S_IRWXU; modeOf(acl) == p.shownAttr(of).Mode&0o777 {
 		for _, e := range modeEntries(acl) {
 			if e.Tag == aclUserObj {
 				e.Perm |= uint16(lost >> 6)

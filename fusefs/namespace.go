@@ -16,18 +16,18 @@ import (
 // newNode carries out mknod, mkdir, symlink, create and, with the name "", tmpfile.
 func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
-	if id, ok := fs.carriedOut(h); ok {
-		return fs.answerAgain(op, h, id, out)
+	if id, ok := fs.callers.carriedOut(h); ok {
+		return fs.reply.answerAgain(op, h, id, out)
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 
-	who, forest := fs.changerOnce(h)
+	who, forest := fs.callers.changerOnce(h)
 	c.Caller = who
 	if fs.opts.ACL {
-		if err := fs.inheritACL(parent, &c, umask); err != nil {
-			return fs.status(op, parent, err)
+		if err := fs.permissions.inheritACL(parent, &c, umask); err != nil {
+			return fs.reply.status(op, parent, err)
 		}
 	}
 
@@ -38,10 +38,10 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 
 	a, err := create(parent, name, c)
 	if err != nil {
-		return fs.status(op, parent, err)
+		return fs.reply.status(op, parent, err)
 	}
 
-	fs.fillEntry(out, parent, &a)
+	fs.reply.fillEntry(out, parent, &a)
 	if name != "" {
 		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	}
@@ -52,15 +52,15 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
-		return fs.fillControlEntry("mknod", id, e, err, out)
+		return fs.reply.fillControlEntry("mknod", id, e, err, out)
 	}
 	return fs.newNode("mknod", &in.InHeader, name, live.Create{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
 }
 
 func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
-		e, err := fs.control.Mkdir(id, name, fs.request(cancel, &in.InHeader))
-		return fs.fillControlEntry("mkdir", id, e, err, out)
+		e, err := fs.control.Mkdir(id, name, fs.callers.request(cancel, &in.InHeader))
+		return fs.reply.fillControlEntry("mkdir", id, e, err, out)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFDIR}
 	return fs.newNode("mkdir", &in.InHeader, name, c, in.Umask, out)
@@ -78,7 +78,7 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // the pages that its writes cache stay valid for the next open
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
-		return fs.fillControlEntry("create", id, e, err, &out.EntryOut)
+		return fs.reply.fillControlEntry("create", id, e, err, &out.EntryOut)
 	}
 
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
@@ -107,23 +107,23 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if control.IsNode(id) || control.IsNode(parent) || fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
-	if id, ok := fs.carriedOut(&in.InHeader); ok {
-		return fs.answerAgain("link", &in.InHeader, id, out)
+	if id, ok := fs.callers.carriedOut(&in.InHeader); ok {
+		return fs.reply.answerAgain("link", &in.InHeader, id, out)
 	}
-	if bad := fs.mayLink(id); bad != fuse.OK {
+	if bad := fs.permissions.mayLink(id); bad != fuse.OK {
 		return bad
 	}
 
-	who, forest := fs.changerOnce(&in.InHeader)
+	who, forest := fs.callers.changerOnce(&in.InHeader)
 	a, err := forest.Link(id, parent, name)
-	if err != nil && fs.outdated(id) {
+	if err != nil && fs.notify.outdated(fs.forest, id) {
 		return fuse.Status(syscall.ESTALE)
 	}
 	if err != nil {
-		return fs.status("link", id, err)
+		return fs.reply.status("link", id, err)
 	}
 
-	fs.fillEntry(out, parent, &a)
+	fs.reply.fillEntry(out, parent, &a)
 	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 
 	return fuse.OK
@@ -132,7 +132,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		return fs.status("unlink", parent, fs.control.Unlink(parent, name, fs.request(nil, h)))
+		return fs.reply.status("unlink", parent, fs.control.Unlink(parent, name, fs.callers.request(nil, h)))
 	}
 	return fs.remove("unlink", h, name, (*live.Forest).Unlink)
 }
@@ -140,7 +140,7 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if control.IsNode(parent) {
-		return fs.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.request(cancel, h)))
+		return fs.reply.status("rmdir", parent, fs.control.Rmdir(parent, name, fs.callers.request(cancel, h)))
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
@@ -151,18 +151,18 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 
 func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove func(*live.Forest, live.NodeID, string) (live.NodeID, error)) fuse.Status {
 	parent := live.NodeID(h.NodeId)
-	if _, ok := fs.carriedOut(h); ok {
+	if _, ok := fs.callers.carriedOut(h); ok {
 		return fuse.OK
 	}
-	if bad := fs.mayRemove(parent, name); bad != fuse.OK {
+	if bad := fs.permissions.mayRemove(parent, name); bad != fuse.OK {
 		return bad
 	}
 
-	fs.beforeRemoval(parent)
-	who, forest := fs.changerOnce(h)
+	fs.removals.before(parent)
+	who, forest := fs.callers.changerOnce(h)
 	id, err := remove(forest, parent, name)
 	if err != nil {
-		return fs.status(op, parent, err)
+		return fs.reply.status(op, parent, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
@@ -173,9 +173,9 @@ func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove fu
 func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	fromDir, toDir := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
 	if control.IsNode(fromDir) || control.IsNode(toDir) {
-		return fs.status("rename", fromDir, fs.control.Rename(fromDir, from, toDir, to, in.Flags, fs.request(cancel, &in.InHeader)))
+		return fs.reply.status("rename", fromDir, fs.control.Rename(fromDir, from, toDir, to, in.Flags, fs.callers.request(cancel, &in.InHeader)))
 	}
-	if _, ok := fs.carriedOut(&in.InHeader); ok {
+	if _, ok := fs.callers.carriedOut(&in.InHeader); ok {
 		return fuse.OK
 	}
 	if fs.control.Reserves(fromDir, from) || fs.control.Reserves(toDir, to) {
@@ -191,20 +191,21 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		}
 	}
 
-	if bad := cmp.Or(fs.mayRemove(fromDir, from), fs.mayRemove(toDir, to)); bad != fuse.OK {
+	if bad := cmp.Or(fs.permissions.mayRemove(fromDir, from), fs.permissions.mayRemove(toDir, to)); bad != fuse.OK {
 		return bad
 	}
 
-	if in.Flags&unix.RENAME_EXCHANGE == 0 {
-		if err := fs.inheritFromReplaced(&in.InHeader, fromDir, from, toDir, to); err != nil {
-			return fs.status("rename", fromDir, err)
+	if fs.opts.Ids != nil && in.Flags&unix.RENAME_EXCHANGE == 0 {
+		_, forest := fs.callers.changer(&in.InHeader)
+		if err := fs.permissions.inheritFromReplaced(forest, fromDir, from, toDir, to); err != nil {
+			return fs.reply.status("rename", fromDir, err)
 		}
 	}
 
-	who, forest := fs.changerOnce(&in.InHeader)
+	who, forest := fs.callers.changerOnce(&in.InHeader)
 	replaced, err := forest.Rename(fromDir, from, toDir, to, in.Flags, who)
 	if err != nil {
-		return fs.status("rename", fromDir, err)
+		return fs.reply.status("rename", fromDir, err)
 	}
 
 	fs.notify.renamed(toDir, to)
@@ -222,6 +223,6 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 
 func (fs *filesystem) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
 	id := live.NodeID(h.NodeId)
-	target, err := fs.treeOf(id).Readlink(id)
-	return []byte(target), fs.status("readlink", id, err)
+	target, err := fs.reply.treeOf(id).Readlink(id)
+	return []byte(target), fs.reply.status("readlink", id, err)
 }

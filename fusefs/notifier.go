@@ -2,7 +2,6 @@ package fusefs
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"slices"
@@ -10,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/fusefs/wire"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -110,7 +109,7 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 func (n *notifier) replaced(names int) (epoch bool) {
 	n.edits.Add(1)
 	if epoch = names > manyEntries && n.mayUseEpoch(); epoch {
-		n.send(incEpoch())
+		n.send(wire.IncEpoch())
 	}
 	return epoch
 }
@@ -139,7 +138,7 @@ func (n *notifier) await(done <-chan struct{}, names int) {
 // and has renamed.
 func (n *notifier) renamed(to live.NodeID, name string) {
 	if n.edits.Load() > 0 {
-		n.enqueue(&n.trees, func() { n.send(invalEntry(to, name)) })
+		n.enqueue(&n.trees, func() { n.send(wire.InvalEntry(to, name)) })
 	}
 }
 
@@ -148,22 +147,33 @@ func (n *notifier) renamed(to live.NodeID, name string) {
 // kernel unlocked the pages with valid contents before it sent the write. A page that is
 // still locked has no valid contents, so no read can return outdated bytes from it.
 func (n *notifier) DropPages(id live.NodeID) {
-	waitFor(n.enqueue(&n.pages, func() { n.send(invalPages(id, 0)) }), pageWait)
+	waitFor(n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) }), pageWait)
 }
 
 // dropWritten has the kernel drop the pages of a file that it could not write back.
 func (n *notifier) dropWritten(id live.NodeID) {
-	n.enqueue(&n.pages, func() { n.send(invalPages(id, 0)) })
+	n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) })
 }
 
 // DropTail drops the cached pages of a control node from a byte on, before it
 // returns. It must not be called for a request that has locked a page of the
 // node; only a write locks pages.
-func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, from)) }
+func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(wire.InvalPages(id, from)) }
 
 // dropAttr drops the attributes of a node before it returns. The kernel takes no
 // lock for this that a waiting request could hold.
-func (n *notifier) dropAttr(id live.NodeID) { n.send(invalPages(id, -1)) }
+func (n *notifier) dropAttr(id live.NodeID) { n.send(wire.InvalPages(id, -1)) }
+
+// outdated reports whether an edit may have replaced a node after a program found it by its name, and
+// the kernel has still to drop this name. The caller answers with ESTALE then: the kernel looks the
+// whole path up again and repeats the request.
+func (n *notifier) outdated(forest *live.Forest, id live.NodeID) bool {
+	if n.edits.Load() == 0 {
+		return false
+	}
+	a, err := forest.GetAttr(id)
+	return err == nil && a.Nlink == 0
+}
 
 func (n *notifier) drop(inv live.Invalidation) {
 	beforeDropping()
@@ -182,7 +192,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 
 	for _, id := range inv.Inodes {
 		if n.mayHold(id) {
-			n.send(invalPages(id, 0))
+			n.send(wire.InvalPages(id, 0))
 		}
 	}
 }
@@ -202,10 +212,10 @@ func (n *notifier) dropNames(entries []live.Entry) {
 		case !n.mayHold(e.Parent):
 			// The kernel has no names of a directory that it does not hold.
 		case e.Gone != 0 && !e.WasDir:
-			n.send(deleteEntry(e.Parent, e.Name, e.Gone))
+			n.send(wire.DeleteEntry(e.Parent, e.Name, e.Gone))
 		default:
 			// A directory is not reported as removed: @parcel/watcher would crash.
-			n.send(invalEntry(e.Parent, e.Name))
+			n.send(wire.InvalEntry(e.Parent, e.Name))
 		}
 
 		n.stale.Add(-1)
@@ -230,11 +240,11 @@ func (n *notifier) repeatEpoch(entries []live.Entry) {
 	for _, e := range entries {
 		if !listed[e.Parent] && n.mayHold(e.Parent) {
 			listed[e.Parent] = true
-			n.send(expireEntry(e.Parent, e.Name))
+			n.send(wire.ExpireEntry(e.Parent, e.Name))
 		}
 	}
 
-	n.send(incEpoch())
+	n.send(wire.IncEpoch())
 	n.stale.Add(-int64(len(entries)))
 }
 
@@ -244,7 +254,7 @@ func (n *notifier) mayHold(id live.NodeID) bool {
 }
 
 func (n *notifier) send(b []byte) {
-	if err := send(n.fd, b); err != nil && !errors.Is(err, unix.EBADF) {
+	if err := wire.Send(n.fd, b); err != nil && !errors.Is(err, unix.EBADF) {
 		n.log.Warn("the kernel refused a notice", "err", err)
 	}
 }
@@ -277,69 +287,4 @@ func (q *queue) written() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.last
-}
-
-// notice encodes a message to the kernel that answers no request. write(2) of it to the FUSE device
-// carries it out before it returns (fuse_notify in fs/fuse/dev.c). The name follows the body. go-fuse
-// is not used for it, because it has no INC_EPOCH.
-func notice(code int32, body any, name string) []byte {
-	// Append fails only for types without a fixed size.
-	b, _ := binary.Append(make([]byte, outHeader), binary.NativeEndian, body)
-	if name != "" {
-		b = append(append(b, name...), 0)
-	}
-
-	binary.NativeEndian.PutUint32(b, uint32(len(b)))
-	// The constants of go-fuse are negated codes. In the header of a notice, the code is positive.
-	binary.NativeEndian.PutUint32(b[4:], uint32(-code))
-
-	return b
-}
-
-// invalPages drops the attributes of a node, and its pages from a byte on: the contents of a file, or the
-// listing of a directory. With byte -1 it drops the attributes alone.
-func invalPages(id live.NodeID, from int64) []byte {
-	return notice(fuse.NOTIFY_INVAL_INODE, fuse.NotifyInvalInodeOut{Ino: uint64(id), Off: from, Length: -1}, "")
-}
-
-// invalEntry drops a name from the kernel's cache, also a name that is cached as absent.
-func invalEntry(parent live.NodeID, name string) []byte {
-	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
-}
-
-// expireEntry has the kernel look a name up again. If a directory was made under this name in the
-// meantime, invalEntry would drop its name, and getcwd(2) would fail for the programs in it;
-// expireEntry does not. Linux before 6.2 ignores the flag and drops the name.
-func expireEntry(parent live.NodeID, name string) []byte {
-	out := fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name)), Flags: fuse.EXPIRE_ONLY}
-	return notice(fuse.NOTIFY_INVAL_ENTRY, out, name)
-}
-
-// deleteEntry drops a name as invalEntry does, and makes inotify(7) report that the node that had the
-// name was deleted.
-func deleteEntry(parent live.NodeID, name string, node live.NodeID) []byte {
-	out := fuse.NotifyInvalDeleteOut{Parent: uint64(parent), Child: uint64(node), NameLen: uint32(len(name))}
-	return notice(fuse.NOTIFY_DELETE, out, name)
-}
-
-// incEpoch makes every name that the kernel knows be looked up again.
-func incEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, struct{}{}, "") }
-
-// epochMinor is the version 7.x of the protocol that brought INC_EPOCH
-// (Linux 6.16).
-const epochMinor = 44
-
-// send writes a notice or an answer. ENOENT is no error: the kernel does not
-// have the node or name of the notice, or no longer waits for the answer. ENODEV, after
-// the unmount, is none either.
-func send(fd int, b []byte) error {
-	for {
-		_, err := unix.Write(fd, b)
-		switch {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
-			return nil
-		case !errors.Is(err, unix.EINTR):
-			return err
-		}
-	}
 }

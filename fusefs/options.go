@@ -3,6 +3,7 @@ package fusefs
 import (
 	"log/slog"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/fusefs/control"
@@ -70,6 +71,12 @@ type Options struct {
 	// OnEvent, if set, is called after every change made through the mount,
 	// on the goroutine that answers the request, so it must be cheap.
 	OnEvent func(Event)
+}
+
+// isNudge reports whether a SETATTR only makes the kernel notify watchers, see Nudge.
+func (o *Options) isNudge(in *fuse.SetAttrIn) bool {
+	return o.Nudge > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
+		int64(in.Mtime)*1e9+int64(in.Mtimensec) == o.Nudge
 }
 
 // An Event is one change made through the mount.

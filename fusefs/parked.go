@@ -6,27 +6,26 @@ import (
 	"encoding/binary"
 
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/fusefs/wire"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // changeOps are the operations that change a view. They wait while a freeze or an edit holds back the
 // changes of the view.
-var changeOps = [len(operations)]bool{
-	4: true, 6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, opcodeWrite: true,
-	21: true, 24: true, 35: true, 43: true, 45: true, opcodeCopy: true, 51: true,
+var changeOps = [len(wire.Operations)]bool{
+	4: true, 6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, wire.OpWrite: true,
+	21: true, 24: true, 35: true, 43: true, 45: true, wire.OpCopyFileRange: true, 51: true,
 }
 
-const (
-	opcodeCopy = 47
-	copyTo     = inHeader + 16 // the offset of the target's node id in struct fuse_copy_file_range_in
-)
+// copyTo is the offset of the target's node id in struct fuse_copy_file_range_in.
+const copyTo = wire.InHeader + 16
 
 // heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
 // out now.
-func (fs *filesystem) heldBack(request []byte) <-chan struct{} {
-	op, at := opcode(request), inNode
-	if op == opcodeCopy {
+func heldBack(forest *live.Forest, request []byte) <-chan struct{} {
+	op, at := wire.Opcode(request), wire.NodeAt
+	if op == wire.OpCopyFileRange {
 		at = copyTo
 	}
 	if !changeOps[op] || len(request) < at+8 {
@@ -38,7 +37,7 @@ func (fs *filesystem) heldBack(request []byte) <-chan struct{} {
 		return nil // a command, which is never held back
 	}
 
-	return fs.forest.HeldBack(id.View())
+	return forest.HeldBack(id.View())
 }
 
 // maxChangeAnswer is an upper bound of the length of an answer to a change, in bytes.
@@ -64,8 +63,8 @@ func (r *readers) waitHeldBack(request []byte) func(context.Context) error {
 // client is killed or the workspace is unmounted, it is not carried out, and fails with EINTR.
 func (r *readers) park(request []byte, wait func(context.Context) error, then func(b *buffers, n int) error) {
 	b := &buffers{in: bytes.Clone(request)}
-	interrupted, done := r.parking.addWaiting(requestNumber(b.in))
-	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[inPid:])}
+	interrupted, done := r.parking.addWaiting(wire.Unique(b.in))
+	caller := actors.Caller{PID: binary.NativeEndian.Uint32(b.in[wire.PIDAt:])}
 	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
 	result := make(chan error, 1)
 	go func() { result <- wait(ctx) }()
@@ -83,9 +82,9 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 		stop()
 		done()
 
-		b.out = make([]byte, answerBytes(opcode(b.in)))
+		b.out = make([]byte, answerBytes(wire.Opcode(b.in)))
 		if err != nil {
-			r.parking.removeInterrupt(requestNumber(b.in))
+			r.parking.removeInterrupt(wire.Unique(b.in))
 			err = r.reply(b, len(b.in), errorAnswer(b.out, b.in, errno(err)))
 		} else {
 			err = then(b, len(b.in))

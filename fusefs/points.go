@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
 // beforeAnswer kills the daemon before it answers a request that it has carried out, if a test has put the
@@ -18,7 +20,7 @@ import (
 // name of the operation; if it is empty, the first request that changes something is meant.
 func beforeAnswer(request []byte) {
 	wanted, err := os.ReadFile(pointFile("answer"))
-	if err != nil || len(wanted) == 0 && changesNothing(request) || !strings.HasPrefix(operations[opcode(request)], string(wanted)) {
+	if err != nil || len(wanted) == 0 && changesNothing(request) || !strings.HasPrefix(wire.Operations[wire.Opcode(request)], string(wanted)) {
 		return
 	}
 
@@ -62,5 +64,5 @@ func pointFile(name string) string { return filepath.Join(os.Getenv("AMBERFS_TES
 func changesNothing(request []byte) bool {
 	reads := []string{"", "LOOKUP", "FORGET", "GETATTR", "READLINK", "READ", "STATFS", "GETXATTR", "LISTXATTR", "READDIR", "READDIRPLUS",
 		"ACCESS", "STATX", "LSEEK", "OPEN", "OPENDIR", "RELEASE", "RELEASEDIR", "FLUSH", "INTERRUPT"}
-	return slices.Contains(reads, operations[opcode(request)])
+	return slices.Contains(reads, wire.Operations[wire.Opcode(request)])
 }

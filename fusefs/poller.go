@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"errors"
 	"runtime"
 	"syscall"
 	"time"
@@ -66,15 +65,5 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 		}
 
 		last = now
-	}
-}
-
-// read is read(2) of a request. It blocks until there is one.
-func read(fd int, b []byte) (int, error) {
-	for {
-		n, err := unix.Read(fd, b)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return n, err
-		}
 	}
 }

@@ -23,8 +23,17 @@ const (
 
 // A lister fills the buffer of a READDIR or READDIRPLUS request.
 type lister struct {
+	forest  *live.Forest
+	control *control.Tree
+	reply   *replies
+	visible bool // Flags.SnapdirVisible
+
 	out  *fuse.DirEntryList
 	plus bool
+}
+
+func newLister(fs *filesystem, out *fuse.DirEntryList, plus bool) *lister {
+	return &lister{fs.forest, fs.control, fs.reply, fs.opts.SnapdirVisible, out, plus}
 }
 
 // addName adds an entry without attributes, and reports whether the buffer had room. In READDIRPLUS
@@ -38,25 +47,25 @@ func (l *lister) addName(name string, id live.NodeID, mode uint32, off uint64) b
 }
 
 func (fs *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return fs.list(in, &lister{out: out})
+	return newLister(fs, out, false).list(in)
 }
 
 // ReadDirPlus lists with attributes, which saves a LOOKUP for each entry that the
 // reader stats next. The kernel uses it after it has seen such a reader.
 func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return fs.list(in, &lister{out: out, plus: true})
+	return newLister(fs, out, true).list(in)
 }
 
-func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
+func (l *lister) list(in *fuse.ReadIn) fuse.Status {
 	id, off := live.NodeID(in.NodeId), in.Offset
 	if control.IsNode(id) {
-		return fs.status("readdir", id, fs.control.List(id, off, l.addName))
+		return l.reply.status("readdir", id, l.control.List(id, off, l.addName))
 	}
 
 	if off < offTree {
-		more, err := fs.listDots(id, off, l)
+		more, err := l.listDots(id, off)
 		if err != nil {
-			return fs.status("readdir", id, err)
+			return l.reply.status("readdir", id, err)
 		}
 		if !more {
 			return fuse.OK
@@ -68,7 +77,7 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 	view := id.View()
 
 	if l.plus {
-		err = fs.forest.ReadDirPlus(id, off, func(e tree.Dirent, a *live.Attr, cookie uint64) bool {
+		err = l.forest.ReadDirPlus(id, off, func(e tree.Dirent, a *live.Attr, cookie uint64) bool {
 			if a == nil {
 				return l.addName(e.Name, live.Node(view, e.Ino), e.Type, cookie)
 			}
@@ -77,33 +86,33 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 				return false
 			}
 
-			fs.fillEntry(out, id, a)
+			l.reply.fillEntry(out, id, a)
 
 			return true
 		})
 	} else {
-		err = fs.forest.ReadDir(id, off, func(e tree.Dirent, cookie uint64) bool {
+		err = l.forest.ReadDir(id, off, func(e tree.Dirent, cookie uint64) bool {
 			return l.addName(e.Name, live.Node(view, e.Ino), e.Type, cookie)
 		})
 	}
 
-	return fs.status("readdir", id, err)
+	return l.reply.status("readdir", id, err)
 }
 
 var dotNames = [offTree]string{offDot: ".", offDotDot: "..", offSnapshots: naming.SnapshotsDir, offForks: naming.ForksDir}
 
 // listDots lists the names of dotNames, which come before the entries of the tree, and reports
 // whether the buffer has room for more.
-func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool, err error) {
+func (l *lister) listDots(id live.NodeID, off uint64) (more bool, err error) {
 	ids, last := [offTree]live.NodeID{offDot: id}, uint64(offDotDot)
 	if off < offDotDot {
-		if ids[offDotDot], err = fs.parent(id); err != nil {
+		if ids[offDotDot], err = l.parent(id); err != nil {
 			return false, err
 		}
 	}
 
-	if id.Ino() == live.RootIno && fs.opts.SnapdirVisible {
-		if snapshots, forks, ok := fs.control.Dirs(id.View()); ok {
+	if id.Ino() == live.RootIno && l.visible {
+		if snapshots, forks, ok := l.control.Dirs(id.View()); ok {
 			ids[offSnapshots], ids[offForks], last = snapshots, forks, offForks
 		}
 	}
@@ -119,11 +128,11 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 
 // parent returns the directory of `..`. The parent of the root of a fork or snapshot is the
 // control directory in which it is listed.
-func (fs *filesystem) parent(id live.NodeID) (live.NodeID, error) {
+func (l *lister) parent(id live.NodeID) (live.NodeID, error) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {
-		return fs.forest.Parent(id)
+		return l.forest.Parent(id)
 	}
-	if dir, ok := fs.control.Parent(id.View()); ok {
+	if dir, ok := l.control.Parent(id.View()); ok {
 		return dir, nil
 	}
 

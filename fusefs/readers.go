@@ -13,6 +13,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/fusefs/takeover"
+	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
 const (
@@ -56,9 +59,10 @@ type readers struct {
 	onAnswer func(AnsweredRequest) // may be nil
 	requests requests
 	parking  *parkingLot
-	resends  *resends             // nil without a takeover
+	resends  *takeover.Resends    // nil without a takeover
 	answered func(request []byte) // called when the kernel has the answer to a request; may be nil
-	// heldBack is filesystem.heldBack.
+	// heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
+	// out now.
 	heldBack func(request []byte) <-chan struct{}
 
 	wg       sync.WaitGroup
@@ -152,7 +156,7 @@ func (r *reader) loop() {
 			return
 		}
 
-		r.noteCrowd(binary.NativeEndian.Uint32(r.in[inPid:]), atOnce)
+		r.noteCrowd(binary.NativeEndian.Uint32(r.in[wire.PIDAt:]), atOnce)
 
 		if r.watcherSleeps.Load() {
 			select {
@@ -184,7 +188,7 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 	}
 
 	atOnce = r.idle.Load() == 1 && r.poller.await(r.fd, began)
-	n, err = r.resends.read(r.fd, r.in)
+	n, err = r.resends.Read(r.fd, r.in)
 	atOnce = atOnce || time.Since(began) <= immediate
 	r.progress.Add(1)
 	r.idle.Add(-1)
@@ -232,7 +236,7 @@ func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTim
 
 // answer counts and handles the request in b.in[:n], and sends the answer.
 func (r *readers) answer(b *buffers, n int) error {
-	r.requests[opcode(b.in[:n])].Add(1)
+	r.requests[wire.Opcode(b.in[:n])].Add(1)
 	return r.answerSince(time.Now(), b, n)
 }
 
@@ -247,7 +251,7 @@ func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 		}
 	}
 
-	r.parking.removeInterrupt(requestNumber(b.in))
+	r.parking.removeInterrupt(wire.Unique(b.in))
 
 	var err error
 	if status != fuse.OK {
@@ -268,7 +272,7 @@ func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
 	if id, ok := interruptTarget(b.in[:n]); ok {
 		return r.interrupt(b, n, id)
 	}
-	if r.resends.begin(b.in[:n]) {
+	if r.resends.Begin(b.in[:n]) {
 		return errorAnswer(b.out, b.in[:n], unix.EIO), fuse.OK
 	}
 
@@ -279,7 +283,7 @@ func (r *readers) handle(b *buffers, n int) (size int, status fuse.Status) {
 // reply sends the answer b.out[:size] to the request b.in[:n].
 func (r *readers) reply(b *buffers, n, size int) error {
 	beforeAnswer(b.in[:n])
-	err := send(r.fd, b.out[:size])
+	err := wire.Send(r.fd, b.out[:size])
 	if r.answered != nil {
 		r.answered(b.in[:n])
 	}
@@ -332,12 +336,6 @@ func (r *readers) watch() {
 
 // buffers are for one request and one answer.
 type buffers struct{ in, out []byte }
-
-// inNode is the offset of the node id in struct fuse_in_header.
-const inNode = 16
-
-// inPid is the offset of the id of the client's thread in struct fuse_in_header.
-const inPid = 32
 
 // slack is the room for headers in a buffer, in bytes, in addition to the maxIO bytes of data.
 const slack = 8 << 10

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/fusefs/wire"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
@@ -100,7 +101,7 @@ func TestGreeting(t *testing.T) {
 	}
 	d.init(requiredFlags)
 	c, err := r.connect(nil)
-	if err != nil || c.minor() != 40 {
+	if err != nil || c.Minor() != 40 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if unique, code := d.receive(); unique != 1 || code != 0 {
@@ -189,7 +190,7 @@ func TestParked(t *testing.T) {
 		fs.parking = r.parking
 		if heldBack {
 			r.heldBack = func(request []byte) <-chan struct{} {
-				if opcode(request) != reqUnlink || closed(fs.over) {
+				if wire.Opcode(request) != reqUnlink || closed(fs.over) {
 					return nil
 				}
 				return fs.over

@@ -1,9 +1,11 @@
 package fusefs
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -13,6 +15,9 @@ const bookmarkRest = time.Second
 // removals decides when a fork is bookmarked: before a removal, but only once for
 // removals in a row.
 type removals struct {
+	store *snapshot.Store
+	log   *slog.Logger
+
 	mu    sync.Mutex
 	forks map[uint32]*bookmark // the last bookmark, by view
 }
@@ -57,18 +62,18 @@ func (r *removals) due(view uint32, now time.Time) bool {
 	return true
 }
 
-// beforeRemoval is called before a name is removed. It bookmarks the fork if a bookmark is due.
-func (fs *filesystem) beforeRemoval(parent live.NodeID) {
+// before is called before a name is removed. It bookmarks the fork if a bookmark is due.
+func (r *removals) before(parent live.NodeID) {
 	view := parent.View()
-	if view == live.MainView || !fs.removals.due(view, time.Now()) {
+	if view == live.MainView || !r.due(view, time.Now()) {
 		return
 	}
 
-	ws, ok := fs.opts.Store.Workspace(view)
+	ws, ok := r.store.Workspace(view)
 	if !ok || !ws.IsFork() {
 		return
 	}
 	if err := ws.Bookmark(); err != nil {
-		fs.opts.Logger.Warn("bookmarking a fork before a removal", "fork", ws.Name(), "err", err)
+		r.log.Warn("bookmarking a fork before a removal", "fork", ws.Name(), "err", err)
 	}
 }

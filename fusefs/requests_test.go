@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
 func TestAnswered(t *testing.T) {
@@ -19,13 +21,13 @@ func TestAnswered(t *testing.T) {
 		size    int
 		want    AnsweredRequest
 	}{
-		{request(opcodeRead, 0), outHeader + 100, AnsweredRequest{Op: "READ", Read: 100}},
-		{request(opcodeRead, 0), outHeader, AnsweredRequest{Op: "READ"}}, // an error
-		{request(opcodeWrite, 4096), outHeader + 8, AnsweredRequest{Op: "WRITE", Written: 4096}},
-		{request(opcodeWrite, 4096), outHeader, AnsweredRequest{Op: "WRITE"}}, // an error
-		{request(45, 0), outHeader, AnsweredRequest{Op: "RENAME"}},            // RENAME2
-		{request(12, 0), outHeader, AnsweredRequest{Op: "RENAME"}},
-		{request(4000, 0), outHeader, AnsweredRequest{}},
+		{request(wire.OpRead, 0), wire.OutHeader + 100, AnsweredRequest{Op: "READ", Read: 100}},
+		{request(wire.OpRead, 0), wire.OutHeader, AnsweredRequest{Op: "READ"}}, // an error
+		{request(wire.OpWrite, 4096), wire.OutHeader + 8, AnsweredRequest{Op: "WRITE", Written: 4096}},
+		{request(wire.OpWrite, 4096), wire.OutHeader, AnsweredRequest{Op: "WRITE"}}, // an error
+		{request(45, 0), wire.OutHeader, AnsweredRequest{Op: "RENAME"}},             // RENAME2
+		{request(12, 0), wire.OutHeader, AnsweredRequest{Op: "RENAME"}},
+		{request(4000, 0), wire.OutHeader, AnsweredRequest{}},
 		{nil, 0, AnsweredRequest{}},
 	} {
 		c.want.Took = time.Second
@@ -37,14 +39,14 @@ func TestAnswered(t *testing.T) {
 
 // FuzzHeader: a request of any length has the number of a known operation, or none.
 func FuzzHeader(f *testing.F) {
-	f.Add(make([]byte, inHeader), 16)
+	f.Add(make([]byte, wire.InHeader), 16)
 	f.Add(append(bytes.Repeat([]byte{16, 0, 0, 0}, 20), 0xff), 24)
 	f.Fuzz(func(t *testing.T, request []byte, size int) {
 		a := describeAnswer(request, size, time.Second)
-		if op := opcode(request); a.Op != operations[op] || a.Read < 0 || a.Written < 0 {
+		if op := wire.Opcode(request); a.Op != wire.Operations[op] || a.Read < 0 || a.Written < 0 {
 			t.Errorf("operation %d is described as %+v", op, a)
 		}
-		if _, ok := interruptTarget(request); ok != (a.Op == "INTERRUPT" && len(request) >= inHeader+8) {
+		if _, ok := interruptTarget(request); ok != (a.Op == "INTERRUPT" && len(request) >= wire.InHeader+8) {
 			t.Errorf("%d bytes of %q are an interrupt: %v", len(request), a.Op, ok)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/fusefs/takeover"
+	"github.com/amberfs/amberfs/fusefs/wire"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -19,11 +22,17 @@ import (
 // maxIO is the largest READ and WRITE, in bytes.
 const maxIO = 1 << 20
 
+// A kernel implements the interface through which control.Tree reaches the kernel.
+type kernel struct {
+	*notifier
+	*readers
+}
+
 // A Server is one mount of a store.
 type Server struct {
 	fs         *filesystem
 	readers    *readers
-	connection *Connection
+	connection *takeover.Connection
 	served     chan struct{}
 }
 
@@ -48,7 +57,7 @@ func Mount(o Options) (*Server, error) {
 
 // serve agrees with the kernel upon the terms of the mount whose device is fd, or, in a takeover, uses
 // the terms in before. It closes fd if it fails.
-func serve(o Options, fd int, before *Connection) (*Server, error) {
+func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		unix.Close(fd)
@@ -58,9 +67,12 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	n := &notifier{log: o.Logger, fd: dup}
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
-	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	r.onAnswer, r.parking, r.heldBack, k.readers = o.OnAnswer, fs.parking, fs.heldBack, r
-	fs.probes = newProbes(fs, dup)
+	lookups := fs.reply.lookups
+	fs.reply.probes = takeover.NewProbes(lookups, fs.forest, dup, o.Logger)
+
+	r := newReaders(fd, fuse.NewProtocolServer(fs, o.serverOptions()), o.Logger)
+	r.onAnswer, r.parking, k.readers = o.OnAnswer, fs.reply.parking, r
+	r.heldBack = func(request []byte) <-chan struct{} { return heldBack(fs.forest, request) }
 	c, err := r.connect(before)
 	if err != nil {
 		unix.Close(dup)
@@ -68,32 +80,25 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 		return nil, err
 	}
 
-	minor := c.minor()
-	if fs.opts.Kept = o.Kept && c.offers(fuse.CAP_HAS_RESEND); fs.opts.Kept {
-		r.answered = fs.onAnswered
+	if o.Kept && c.Offers(fuse.CAP_HAS_RESEND) {
+		fs.callers.kept = true
+		r.answered = func(request []byte) { takeover.Answered(fs.forest, o.Resent, request) }
 	}
 
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayUseEpoch = func() bool {
-		return minor >= epochMinor && !fs.overlaid.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
+		return c.Minor() >= wire.EpochMinor && !fs.overlays.seen.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
-	n.held = fs.lookups.held
+	n.held = lookups.Held
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	fs.forest.SetCovered(func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) })
 
+	s := &Server{fs, r, c, make(chan struct{})}
 	if before != nil {
-		fs.tookOver = true
-		ino, view := fs.forest.Counters()
-		fs.lookups.inherit(ino, view)
-		fs.control.TakeOver(view)
-		n.onUnnamed = func(id live.NodeID) {
-			if fs.lookups.inherited(id) {
-				fs.probes.add(id)
-			}
-		}
+		s.inherit()
 	}
 
-	fs.forest.SetHeld(fs.lookups.held)
+	fs.forest.SetHeld(lookups.Held)
 	fs.opts.Store.OnReplaced(n.replaced)
 	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
@@ -101,11 +106,10 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 			fs.removals.recordChange(inv.Entries[0].Parent.View())
 		}
 		if o.Changed != nil {
-			o.Changed(fs.watchable(inv.Entries))
+			o.Changed(lookups.Watchable(inv.Entries))
 		}
 	})
 
-	s := &Server{fs, r, c, make(chan struct{})}
 	if before != nil {
 		return s, s.resume()
 	}
@@ -115,23 +119,27 @@ func serve(o Options, fd int, before *Connection) (*Server, error) {
 	return s, nil
 }
 
-// mountOptions are the options from which go-fuse makes the answer to INIT.
-func (fs *filesystem) mountOptions() *fuse.MountOptions {
-	o := &fuse.MountOptions{
+// serverOptions are the options from which go-fuse makes the answer to INIT.
+func (o *Options) serverOptions() *fuse.MountOptions {
+	m := &fuse.MountOptions{
 		Name:     "amberfs",
 		MaxWrite: maxIO,
 		// Readahead requests that wait for a remote must not delay other requests.
 		MaxBackground: 512,
-		PanicHandler:  fs.handlePanic,
-		Debug:         fs.opts.Debug,
-		Logger:        slog.NewLogLogger(fs.opts.Logger.Handler(), slog.LevelInfo),
+		// The forest has released its locks by deferred calls, so only this one request fails.
+		PanicHandler: func(v any) fuse.Status {
+			o.Logger.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
+			return fuse.EIO
+		},
+		Debug:  o.Debug,
+		Logger: slog.NewLogLogger(o.Logger.Handler(), slog.LevelInfo),
 
 		// A symlink never changes; a node that replaces it has another node id.
 		EnableSymlinkCaching: true,
 		// Otherwise the kernel drops the pages of a file whenever a stat after
 		// a write shows another mtime.
 		ExplicitDataCacheControl: true,
-		EnableAcl:                fs.opts.ACL,
+		EnableAcl:                o.ACL,
 
 		// ASYNC_DIO is off: the kernel does not drop cached pages after an asynchronous direct
 		// write ends (fuse_aio_complete), so pages that were read during the write would stay outdated.
@@ -140,24 +148,24 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		// Passthrough would need answers to OPEN.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 	}
-	if fs.opts.Handles {
-		o.ExtraCapabilities |= fuse.CAP_EXPORT_SUPPORT
+	if o.Handles {
+		m.ExtraCapabilities |= fuse.CAP_EXPORT_SUPPORT
 	} else {
-		o.DisabledCapabilities |= fuse.CAP_EXPORT_SUPPORT
-		o.ExtraCapabilities |= fuse.CAP_NO_EXPORT_SUPPORT
+		m.DisabledCapabilities |= fuse.CAP_EXPORT_SUPPORT
+		m.ExtraCapabilities |= fuse.CAP_NO_EXPORT_SUPPORT
 	}
 
-	if fs.opts.ACL {
-		o.ExtraCapabilities |= fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
+	if o.ACL {
+		m.ExtraCapabilities |= fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
 	}
 
-	return o
+	return m
 }
 
 // Serve answers requests until the workspace is unmounted.
 func (s *Server) Serve() {
 	s.readers.run()
-	s.fs.probes.close()
+	s.fs.reply.probes.Close()
 	unix.Close(s.readers.fd)
 	s.fs.opts.Store.OnReplaced(func(int) bool { return false })
 	s.fs.opts.Store.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
@@ -179,7 +187,7 @@ func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
 	}
 
 	n := s.fs.notify
-	done := n.enqueue(&n.names, func() { n.send(expireEntry(dir, name)) })
+	done := n.enqueue(&n.names, func() { n.send(wire.ExpireEntry(dir, name)) })
 	if wait {
 		waitFor(done, control.Brief) // after that the kernel looks the name up again
 	}

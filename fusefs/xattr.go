@@ -21,23 +21,23 @@ const (
 )
 
 // storesXattr reports whether attributes of this name are stored.
-func (fs *filesystem) storesXattr(name string) bool {
+func (f Flags) storesXattr(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "trusted."), strings.HasPrefix(name, "security."):
 		return true
 	case isACL(name):
-		return fs.opts.ACL
+		return f.ACL
 	}
 	return false
 }
 
 // refuseXattr returns the error for an attribute name that cannot exist, as other filesystems
 // do: a name of an unknown namespace, or only a namespace.
-func (fs *filesystem) refuseXattr(name string) fuse.Status {
-	if fs.opts.NoXattr {
+func (f Flags) refuseXattr(name string) fuse.Status {
+	if f.NoXattr {
 		return fuse.ENOSYS // the kernel does not ask again
 	}
-	if !fs.storesXattr(name) {
+	if !f.storesXattr(name) {
 		return fuse.Status(syscall.EOPNOTSUPP)
 	}
 	if strings.HasSuffix(name, ".") && strings.Count(name, ".") == 1 {
@@ -60,12 +60,10 @@ func copyValue(value, dest []byte) (uint32, fuse.Status) {
 // GetXAttr is asked for security.capability before the first write to each
 // inode, nearly always without success.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
-	if bad := fs.refuseXattr(name); bad != fuse.OK {
+	if bad := fs.opts.refuseXattr(name); bad != fuse.OK {
 		return 0, bad
 	}
-	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
-		fs.overlaid.Store(true)
-	}
+	fs.overlays.recordRequest(name)
 
 	id := live.NodeID(h.NodeId)
 	if control.IsNode(id) {
@@ -77,7 +75,7 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 		return 0, fuse.ENODATA
 	}
 	if err != nil {
-		return 0, fs.status("getxattr", id, err)
+		return 0, fs.reply.status("getxattr", id, err)
 	}
 	if isACL(name) {
 		value = fs.opts.Ids.shownACL(value)
@@ -99,14 +97,14 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 
 	names, err := fs.forest.ListXattr(id)
 	if err != nil {
-		return 0, fs.status("listxattr", id, err)
+		return 0, fs.reply.status("listxattr", id, err)
 	}
 
 	var list []byte
 	isTrusted := func(name string) bool { return strings.HasPrefix(name, "trusted.") }
 	hidden := slices.ContainsFunc(names, isTrusted) && !process.Admin(int(h.Pid), h.Uid)
 	for _, n := range names {
-		if fs.storesXattr(n) && !(hidden && isTrusted(n)) {
+		if fs.opts.storesXattr(n) && !(hidden && isTrusted(n)) {
 			list = append(append(list, n...), 0)
 		}
 	}
@@ -118,7 +116,7 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest *live.Forest, id live.NodeID) error {
 		if isACL(name) {
 			// The kernel sets the flag if the caller is not in the file's group.
-			return fs.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
+			return fs.permissions.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
 		}
 		return forest.SetXattr(id, name, data, int(in.Flags), false)
 	})
@@ -136,25 +134,25 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 
 func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, change func(*live.Forest, live.NodeID) error) fuse.Status {
 	id := live.NodeID(h.NodeId)
-	if bad := fs.refuseXattr(name); bad != fuse.OK {
+	if bad := fs.opts.refuseXattr(name); bad != fuse.OK {
 		return bad
 	}
 	if control.IsNode(id) {
 		return fuse.EPERM
 	}
-	if bad := fs.maySetXattr(id, name); bad != fuse.OK {
+	if bad := fs.permissions.maySetXattr(id, name); bad != fuse.OK {
 		return bad
 	}
-	if _, ok := fs.carriedOut(h); ok {
+	if _, ok := fs.callers.carriedOut(h); ok {
 		return fuse.OK
 	}
 
-	who, forest := fs.changer(h)
+	who, forest := fs.callers.changer(h)
 	if !isACL(name) { // an access control list takes several changes, and may be set twice
-		who, forest = fs.changerOnce(h)
+		who, forest = fs.callers.changerOnce(h)
 	}
 	if err := change(forest, id); err != nil {
-		return fs.status(op, id, err)
+		return fs.reply.status(op, id, err)
 	}
 
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/fusefs/takeover"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -72,7 +73,7 @@ func (d *Daemon) setKeeperOptions(o *fusefs.Options) {
 func (d *Daemon) attach() (err error) {
 	l := d.cfg.Keeper
 	if c := d.cfg.takesOver(); c != nil {
-		d.mount, err = fusefs.TakeOver(d.mountOptions(), l.Device, fusefs.Connection{Init: c.Init, Answer: c.Answer})
+		d.mount, err = fusefs.TakeOver(d.mountOptions(), l.Device, takeover.Connection{Init: c.Init, Answer: c.Answer})
 		if err != nil {
 			return err
 		}

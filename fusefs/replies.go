@@ -1,14 +1,17 @@
 package fusefs
 
 import (
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/fusefs/takeover"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/filetime"
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -16,14 +19,43 @@ import (
 // change the tree, and the daemon sends notices for its changes.
 const cacheTime = 365 * 24 * time.Hour
 
+// replies makes the answers to the kernel, and counts the references to nodes that the answers give it.
+type replies struct {
+	forest      *live.Forest
+	control     *control.Tree
+	permissions *permissions
+	lookups     *takeover.Lookups
+	probes      *takeover.Probes
+	parking     *parkingLot
+	log         *slog.Logger
+	// generation is the generation number of control files: see control.firstNumber.
+	generation uint64
+}
+
+// nodeReader has the methods that the forest and the control tree share.
+type nodeReader interface {
+	GetAttr(id live.NodeID) (live.Attr, error)
+	ReadAt(id live.NodeID, p []byte, off int64) (int, error)
+	Readlink(id live.NodeID) (string, error)
+	Seek(id live.NodeID, off int64, whence int) (int64, error)
+}
+
+// treeOf returns the forest or the control tree, by the number of a node.
+func (r *replies) treeOf(id live.NodeID) nodeReader {
+	if control.IsNode(id) {
+		return r.control
+	}
+	return r.forest
+}
+
 // splitTime splits a time (ns since 1970) into the fields of struct timespec.
 func splitTime(t int64) (sec uint64, nsec uint32) {
 	ts := filetime.Timespec(t)
 	return uint64(ts.Sec), uint32(ts.Nsec)
 }
 
-func (fs *filesystem) fillAttr(out *fuse.Attr, attr *live.Attr) {
-	a := fs.shownAttr(*attr)
+func (r *replies) fillAttr(out *fuse.Attr, attr *live.Attr) {
+	a := r.permissions.shownAttr(*attr)
 	out.Ino = uint64(a.ID)
 	out.Size = uint64(a.Size)
 	out.Blocks = uint64(a.Blocks)
@@ -38,9 +70,9 @@ func (fs *filesystem) fillAttr(out *fuse.Attr, attr *live.Attr) {
 }
 
 // fillStatx is fillAttr for statx(2), which also has the time of birth.
-func (fs *filesystem) fillStatx(out *fuse.Statx, attr *live.Attr) {
+func (r *replies) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	var a fuse.Attr
-	fs.fillAttr(&a, attr)
+	r.fillAttr(&a, attr)
 	out.Mask = unix.STATX_BASIC_STATS
 	out.Blksize, out.Nlink = a.Blksize, a.Nlink
 	out.Uid, out.Gid = a.Uid, a.Gid
@@ -58,63 +90,32 @@ func (fs *filesystem) fillStatx(out *fuse.Statx, attr *live.Attr) {
 
 // fillEntry answers with a node of the tree that was looked up in the directory via, and counts one
 // more reference of the kernel to the node.
-func (fs *filesystem) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
-	if t, ok := fs.capturedAt(a.ID); ok {
+func (r *replies) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
+	if t, ok := r.capturedAt(a.ID); ok {
 		a.Mtime = t
 	}
 
 	out.NodeId = uint64(a.ID)
-	fs.fillAttr(&out.Attr, a)
+	r.fillAttr(&out.Attr, a)
 	out.SetEntryTimeout(cacheTime)
 	out.SetAttrTimeout(cacheTime)
-	fs.lookups.add(a.ID, via)
-}
-
-func caller(h *fuse.InHeader) actors.Caller {
-	return actors.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
-}
-
-// changer returns the caller of a change with its actor, and the forest that records its changes as
-// changes of this actor.
-func (fs *filesystem) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
-	c := caller(h)
-	c.Actor = fs.opts.Store.Actors().Of(c.PID, c.UID, live.NodeID(h.NodeId).View())
-	return c, fs.forest.As(c.Actor)
-}
-
-// changerOnce is changer for a change that must not be made twice: its record has the number of the
-// request, so that the next daemon recognizes a request that was carried out.
-func (fs *filesystem) changerOnce(h *fuse.InHeader) (actors.Caller, *live.Forest) {
-	c, forest := fs.changer(h)
-	if fs.opts.Kept {
-		forest = fs.forest.For(c.Actor, h.Unique&^resentBit)
-	}
-	return c, forest
-}
-
-// carriedOut reports whether an earlier daemon carried out a request that the kernel sent again, and
-// returns the node that the request made or linked.
-func (fs *filesystem) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
-	if h.Unique&resentBit == 0 {
-		return 0, false
-	}
-	return fs.forest.Done(h.Unique &^ resentBit)
+	r.lookups.Add(a.ID, via)
 }
 
 // answerAgain answers a request that an earlier daemon carried out, with the node that it made. A node
 // without a name (op is opTmpfile) is not held by the kernel before it has this answer, and the kernel
 // locks no directory for it.
-func (fs *filesystem) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
-	a, err := fs.forest.GetAttr(id)
+func (r *replies) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
+	a, err := r.forest.GetAttr(id)
 	if err != nil {
-		return fs.status(op, id, err)
+		return r.status(op, id, err)
 	}
 	if op == opTmpfile {
-		fs.lookups.disinherit(id)
+		r.lookups.Disinherit(id)
 	}
 
-	fs.fillEntry(out, live.NodeID(h.NodeId), &a)
-	fs.probes.settled([]live.NodeID{id})
+	r.fillEntry(out, live.NodeID(h.NodeId), &a)
+	r.probes.Settled([]live.NodeID{id})
 
 	return fuse.OK
 }
@@ -130,20 +131,20 @@ func attrTimeout(id live.NodeID) time.Duration {
 
 // fillControlEntry answers with a node that was found or made in the control tree, or with err. The
 // node may be the root of a workspace or snapshot.
-func (fs *filesystem) fillControlEntry(op string, dir live.NodeID, e control.Entry, err error, out *fuse.EntryOut) fuse.Status {
+func (r *replies) fillControlEntry(op string, dir live.NodeID, e control.Entry, err error, out *fuse.EntryOut) fuse.Status {
 	if err != nil {
-		return fs.status(op, dir, err)
+		return r.status(op, dir, err)
 	}
 
 	if control.IsNode(e.Attr.ID) {
 		out.NodeId = uint64(e.Attr.ID)
-		fs.fillAttr(&out.Attr, &e.Attr)
+		r.fillAttr(&out.Attr, &e.Attr)
 		out.SetAttrTimeout(attrTimeout(e.Attr.ID))
 		if !control.IsDir(e.Attr.ID) {
-			out.Generation = fs.generation
+			out.Generation = r.generation
 		}
 	} else {
-		fs.fillEntry(out, dir, &e.Attr)
+		r.fillEntry(out, dir, &e.Attr)
 	}
 
 	out.SetEntryTimeout(e.Timeout)
@@ -151,12 +152,12 @@ func (fs *filesystem) fillControlEntry(op string, dir live.NodeID, e control.Ent
 }
 
 // attr returns the attributes of any node, and how long they may be trusted.
-func (fs *filesystem) attr(id live.NodeID) (live.Attr, time.Duration, error) {
-	a, err := fs.treeOf(id).GetAttr(id)
+func (r *replies) attr(id live.NodeID) (live.Attr, time.Duration, error) {
+	a, err := r.treeOf(id).GetAttr(id)
 	if control.IsNode(id) {
 		return a, attrTimeout(id), err
 	}
-	if t, ok := fs.capturedAt(id); ok {
+	if t, ok := r.capturedAt(id); ok {
 		a.Mtime = t
 	}
 
@@ -165,30 +166,31 @@ func (fs *filesystem) attr(id live.NodeID) (live.Attr, time.Duration, error) {
 
 // capturedAt returns the time (ns since 1970) of the snapshot whose root the node is, so that
 // `ls -lt .snapshots` shows the snapshots in the order of their times.
-func (fs *filesystem) capturedAt(id live.NodeID) (int64, bool) {
+func (r *replies) capturedAt(id live.NodeID) (int64, bool) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {
 		return 0, false
 	}
-	return fs.control.Captured(id.View())
+	return r.control.Captured(id.View())
 }
 
-// A kernel implements the interface through which control.Tree reaches the kernel.
-type kernel struct {
-	*notifier
-	*readers
-}
-
-func (fs *filesystem) request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
-	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&resentBit != 0}
-	if fs.opts.Kept {
-		r.Caller.Request = h.Unique &^ resentBit
-	}
-	if r.Resent {
-		r.Carried = fs.opts.Store.Carried(r.Caller.Request)
-	}
-	if r.Carried != nil { // if the request was an edit, the kernel must have its notices before the answer
-		fs.control.Kernel.Blocking(func() { fs.notify.await(fs.repeated, 0) })
+// answerUnchanged answers a SETATTR that failed with the error failed. In a read-only tree the answer
+// is a success if the node has these attributes already: gVisor sets the owner of each
+// directory that it has made, also in .snapshots.
+func (r *replies) answerUnchanged(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
+	if s.Size != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, errs.Perm) {
+		return r.status("setattr", id, failed)
 	}
 
-	return r
+	a, timeout, err := r.attr(id)
+	same := func(want *int64, is int64) bool { return want == nil || *want == is }
+	if err != nil ||
+		s.Mode != nil && (*s.Mode^a.Mode)&0o7777 != 0 || s.UID != nil && *s.UID != a.UID || s.GID != nil && *s.GID != a.GID ||
+		!same(s.Atime, a.Atime) || !same(s.Mtime, a.Mtime) || !same(s.Ctime, a.Ctime) {
+		return r.status("setattr", id, failed)
+	}
+
+	r.fillAttr(&out.Attr, &a)
+	out.SetTimeout(timeout)
+
+	return fuse.OK
 }

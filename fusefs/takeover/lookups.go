@@ -1,4 +1,4 @@
-package fusefs
+package takeover
 
 import (
 	"sync"
@@ -6,43 +6,46 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// lookups counts the references of the kernel to each node: how often the node was handed over, less
+// Lookups counts the references of the kernel to each node: how often the node was handed over, less
 // the number that FORGET returned. The kernel holds a node with references. Such a node keeps its bytes
 // even if its last name was removed.
-type lookups struct {
+type Lookups struct {
 	mu sync.Mutex // guards the fields below
 	n  map[live.NodeID]uint64
 	// After a takeover, the nodes whose inode number is below ino and whose view is below view are
 	// inherited: the earlier daemon may have handed them over. Their count is not known, and the
 	// kernel is assumed to hold them. released are the inherited nodes that the kernel does not
-	// hold, see probes.
+	// hold, see Probes.
 	ino      uint64
 	view     uint32
 	released map[live.NodeID]struct{}
 	// via has, for each inherited node that was looked up after the takeover, the directory of the
-	// lookups, or several.
+	// lookups, or Several.
 	via map[live.NodeID]live.NodeID
 }
 
-// several stands for more than one directory, or for an unknown directory.
-const several live.NodeID = 0
+// NewLookups returns the lookups of a mount to which the kernel has no references yet.
+func NewLookups() *Lookups { return &Lookups{n: make(map[live.NodeID]uint64)} }
 
-// inherit makes all nodes with lower numbers inherited ones.
-func (l *lookups) inherit(ino uint64, view uint32) {
+// Several stands for more than one directory, or for an unknown directory.
+const Several live.NodeID = 0
+
+// Inherit makes all nodes with lower numbers inherited ones.
+func (l *Lookups) Inherit(ino uint64, view uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ino, l.view, l.released, l.via = ino, view, make(map[live.NodeID]struct{}), make(map[live.NodeID]live.NodeID)
 }
 
-// inherited reports whether the kernel may hold a node that the earlier daemon handed over.
-func (l *lookups) inherited(id live.NodeID) bool {
+// Inherited reports whether the kernel may hold a node that the earlier daemon handed over.
+func (l *Lookups) Inherited(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inheritedLocked(id)
 }
 
-// inheritedLocked is inherited for callers that hold l.mu.
-func (l *lookups) inheritedLocked(id live.NodeID) bool {
+// inheritedLocked is Inherited for callers that hold l.mu.
+func (l *Lookups) inheritedLocked(id live.NodeID) bool {
 	if id.Ino() >= l.ino || id.View() >= l.view {
 		return false
 	}
@@ -52,7 +55,7 @@ func (l *lookups) inheritedLocked(id live.NodeID) bool {
 
 // sinceTakeover returns how often an inherited node was looked up after the takeover, and in which
 // directory.
-func (l *lookups) sinceTakeover(id live.NodeID) (n uint64, via live.NodeID) {
+func (l *Lookups) sinceTakeover(id live.NodeID) (n uint64, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n[id], l.via[id]
@@ -60,7 +63,7 @@ func (l *lookups) sinceTakeover(id live.NodeID) (n uint64, via live.NodeID) {
 
 // release records that the kernel does not hold an inherited node. If the node was looked up more than
 // n times after the takeover, release changes nothing and returns false.
-func (l *lookups) release(id live.NodeID, n uint64) bool {
+func (l *Lookups) release(id live.NodeID, n uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -75,9 +78,9 @@ func (l *lookups) release(id live.NodeID, n uint64) bool {
 	return true
 }
 
-// disinherit records that the kernel does not hold an inherited node yet, so that it is counted like a
+// Disinherit records that the kernel does not hold an inherited node yet, so that it is counted like a
 // new node.
-func (l *lookups) disinherit(id live.NodeID) {
+func (l *Lookups) Disinherit(id live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.released != nil {
@@ -85,14 +88,14 @@ func (l *lookups) disinherit(id live.NodeID) {
 	}
 }
 
-// add counts one more reference to a node, which was looked up in the directory via.
-func (l *lookups) add(id, via live.NodeID) {
+// Add counts one more reference to a node, which was looked up in the directory via.
+func (l *Lookups) Add(id, via live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	if l.inheritedLocked(id) {
 		if l.n[id] > 0 && l.via[id] != via {
-			via = several
+			via = Several
 		}
 		l.via[id] = via
 	}
@@ -100,9 +103,9 @@ func (l *lookups) add(id, via live.NodeID) {
 	l.n[id]++
 }
 
-// forget subtracts k references to a node. last reports that none is left, and unknown that the node is
+// Forget subtracts k references to a node. last reports that none is left, and unknown that the node is
 // inherited, so its references are not counted.
-func (l *lookups) forget(id live.NodeID, k uint64) (last, unknown bool) {
+func (l *Lookups) Forget(id live.NodeID, k uint64) (last, unknown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -120,25 +123,25 @@ func (l *lookups) forget(id live.NodeID, k uint64) (last, unknown bool) {
 	return true, false
 }
 
-// held reports whether the kernel holds, or may hold, the node.
-func (l *lookups) held(id live.NodeID) bool {
+// Held reports whether the kernel holds, or may hold, the node.
+func (l *Lookups) Held(id live.NodeID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n[id] > 0 || l.inheritedLocked(id)
 }
 
-// count returns the number of nodes that this daemon has handed over and the kernel holds.
-func (l *lookups) count() int {
+// Count returns the number of nodes that this daemon has handed over and the kernel holds.
+func (l *Lookups) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.n)
 }
 
-// watchable returns the names in directories that the kernel holds. Only such directories can have
+// Watchable returns the names in directories that the kernel holds. Only such directories can have
 // watchers.
-func (fs *filesystem) watchable(entries []live.Entry) (watched []live.Entry) {
+func (l *Lookups) Watchable(entries []live.Entry) (watched []live.Entry) {
 	for _, e := range entries {
-		if e.Parent.Ino() == live.RootIno || fs.lookups.held(e.Parent) {
+		if e.Parent.Ino() == live.RootIno || l.Held(e.Parent) {
 			watched = append(watched, e)
 		}
 	}

@@ -1,4 +1,4 @@
-package fusefs
+package takeover
 
 import (
 	"log/slog"
@@ -7,8 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/fusefs/control"
-	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
@@ -19,8 +17,7 @@ func TestNamesOf(t *testing.T) {
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	defer s.Close()
-	log := slog.New(slog.DiscardHandler)
-	fs := newFilesystem(Options{Store: s, Logger: log, Control: control.Options{Service: service.New(service.Config{Store: s, Log: log})}}, &kernel{})
+	notices := &Notices{Store: s, Log: slog.New(slog.DiscardHandler)}
 	f, root := s.Forest(), s.Main().Root()
 	make := func(dir live.NodeID, name string, mode uint32) live.NodeID {
 		a, err := f.Create(dir, name, live.Create{Mode: mode | 0o700})
@@ -37,7 +34,7 @@ func TestNamesOf(t *testing.T) {
 	_, err = s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "v1"})
 	must.OK(t, err)
 	names, nodes := map[live.Entry]bool{}, map[live.NodeID]bool{}
-	fs.dropAllNames(live.MainView, func(inv live.Invalidation) {
+	notices.dropAllNames(live.MainView, func(inv live.Invalidation) {
 		for _, e := range inv.Entries {
 			names[e] = true
 		}

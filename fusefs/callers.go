@@ -1,0 +1,68 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/fusefs/wire"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// callers finds who makes a request, and whether an earlier daemon carried it out.
+type callers struct {
+	store  *snapshot.Store
+	forest *live.Forest
+	kept   bool // Options.Kept
+	// awaitNotices returns when the kernel has the notices that the earlier daemon may not have sent.
+	awaitNotices func()
+}
+
+func caller(h *fuse.InHeader) actors.Caller {
+	return actors.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
+}
+
+// changer returns the caller of a change with its actor, and the forest that records its changes as
+// changes of this actor.
+func (c *callers) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
+	who := caller(h)
+	who.Actor = c.store.Actors().Of(who.PID, who.UID, live.NodeID(h.NodeId).View())
+	return who, c.forest.As(who.Actor)
+}
+
+// changerOnce is changer for a change that must not be made twice: its record has the number of the
+// request, so that the next daemon recognizes a request that was carried out.
+func (c *callers) changerOnce(h *fuse.InHeader) (actors.Caller, *live.Forest) {
+	who, forest := c.changer(h)
+	if c.kept {
+		forest = c.forest.For(who.Actor, h.Unique&^wire.ResentBit)
+	}
+	return who, forest
+}
+
+// carriedOut reports whether an earlier daemon carried out a request that the kernel sent again, and
+// returns the node that the request made or linked.
+func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
+	if h.Unique&wire.ResentBit == 0 {
+		return 0, false
+	}
+	return c.forest.Done(h.Unique &^ wire.ResentBit)
+}
+
+// request returns the caller of a request to the control tree, and the effect that the request had if the
+// kernel sends it again.
+func (c *callers) request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
+	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&wire.ResentBit != 0}
+	if c.kept {
+		r.Caller.Request = h.Unique &^ wire.ResentBit
+	}
+	if r.Resent {
+		r.Carried = c.store.Carried(r.Caller.Request)
+	}
+	if r.Carried != nil { // if the request was an edit, the kernel must have its notices before the answer
+		c.awaitNotices()
+	}
+
+	return r
+}

@@ -1,0 +1,46 @@
+package fusefs
+
+import (
+	"errors"
+	"path"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// overlays has the rules for an overlayfs that has a layer in the mount.
+type overlays struct {
+	forest *live.Forest
+	// seen is set once overlayfs has asked for one of its attributes, in whatever mount namespace it is
+	// mounted. If tookOver, it may have asked the earlier daemon instead.
+	seen     atomic.Bool
+	tookOver bool
+}
+
+// recordRequest records that an attribute was asked for.
+func (o *overlays) recordRequest(xattr string) {
+	if strings.HasPrefix(xattr, "trusted.overlay.") || strings.HasPrefix(xattr, "user.overlay.") {
+		o.seen.Store(true)
+	}
+}
+
+// copiesUp reports whether a change of owner can be the step with which overlayfs copies a file to its
+// upper layer. Overlayfs sets the mode and the capabilities before this step, and the kernel asks to
+// clear them as for chown(2); they must stay. Such a file has no name yet or, before Linux 6.2, a name
+// that begins with #. The caller owns the file, so it gains no right: it could set the mode again.
+func (o *overlays) copiesUp(id live.NodeID, uid uint32) bool {
+	if !o.seen.Load() && !o.tookOver {
+		return false
+	}
+	a, err := o.forest.GetAttr(id)
+	if err != nil || a.UID != uid {
+		return false
+	}
+
+	name, err := o.forest.Path(id, unix.PathMax)
+	return errors.Is(err, errs.NotExist) || err == nil && strings.HasPrefix(path.Base(name), "#")
+}

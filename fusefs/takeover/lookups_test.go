@@ -1,0 +1,83 @@
+package takeover
+
+import (
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+func TestLookups(t *testing.T) {
+	l := NewLookups()
+	a, b := live.Node(0, 2), live.Node(5, 2)
+	forget := func(id live.NodeID, n uint64) bool {
+		gone, unknown := l.Forget(id, n)
+		if unknown {
+			t.Error("a node is unknown that no daemon before handed over")
+		}
+		return gone
+	}
+	if l.Held(a) {
+		t.Error("held before it was looked up")
+	}
+	l.Add(a, 1)
+	l.Add(a, 1)
+	l.Add(b, 1)
+	if l.Count() != 2 {
+		t.Errorf("%d nodes are held", l.Count())
+	}
+	if forget(a, 1) || !l.Held(a) {
+		t.Error("gone with one reference left")
+	}
+	if !forget(a, 1) || l.Held(a) {
+		t.Error("held without a reference")
+	}
+	if !l.Held(b) {
+		t.Error("another node went too")
+	}
+	if !forget(b, 9) || l.Count() != 0 {
+		t.Error("a forget of too many is not the end")
+	}
+}
+
+// TestInheritedLookups: what a daemon before handed over is held until the kernel says that it
+// does not hold it.
+func TestInheritedLookups(t *testing.T) {
+	l := NewLookups()
+	old, unnamed, after := live.Node(0, 2), live.Node(0, 3), live.Node(0, 9)
+	l.Inherit(9, 1)
+	if !l.Held(old) || l.Held(after) || l.Held(live.Node(1, 2)) {
+		t.Error("held are not exactly the nodes below the counters")
+	}
+	if gone, unknown := l.Forget(old, 5); gone || !unknown || !l.Held(old) {
+		t.Error("a forget of unknown count was believed")
+	}
+	l.Add(old, 1)
+	n, via := l.sinceTakeover(old)
+	l.Add(old, 1)
+	if n != 1 || via != 1 || l.release(old, n) || !l.Held(old) {
+		t.Error("released, though it was looked up meanwhile")
+	}
+	if n, _ = l.sinceTakeover(old); !l.release(old, n) || l.Held(old) || l.Count() != 0 {
+		t.Error("still held, though the kernel does not have it")
+	}
+	l.Add(unnamed, 1)
+	l.Add(unnamed, 2)
+	if n, via = l.sinceTakeover(unnamed); via != Several || !l.release(unnamed, n) {
+		t.Error("one directory of two is named")
+	}
+
+	// The kernel was given the answer about a new node, and may not have got to it.
+	made := live.Node(0, 4)
+	l.Disinherit(made)
+	l.Add(made, 1)
+	if n, _ = l.sinceTakeover(made); l.release(made, n) || !l.Held(made) {
+		t.Error("released, though the kernel was given it")
+	}
+	if gone, unknown := l.Forget(made, 1); !gone || unknown {
+		t.Error("the count of a new node is not known")
+	}
+	l.Add(unnamed, 1)
+	if gone, unknown := l.Forget(unnamed, 1); !gone || unknown {
+		t.Error("not counted, though nothing of it is from a daemon before")
+	}
+}

@@ -1,0 +1,97 @@
+package takeover
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+
+	"github.com/amberfs/amberfs/fusefs/control"
+	"github.com/amberfs/amberfs/fusefs/wire"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Resends handles the requests that the kernel sends again to the daemon of a takeover. The kernel
+// sends them before all new requests.
+type Resends struct {
+	forest  *live.Forest
+	report  func(unique uint64, answered bool)
+	settled func(known []live.NodeID)
+	poison  map[uint64]bool // requests that daemons died of, by number
+	over    atomic.Bool     // all resent requests were read
+	mu      sync.Mutex      // a reader locks it from its read(2) to the return of Read, until over
+}
+
+// NewResends returns the requests that are sent again. Those in poison are not carried out. report, which
+// may be nil, is called before a request is carried out (not answered). settled is called when all were read, with the
+// nodes that none of their answers has, see Forest.Settled.
+func NewResends(forest *live.Forest, poison []uint64, report func(unique uint64, answered bool), settled func(known []live.NodeID)) *Resends {
+	s := &Resends{forest: forest, report: report, settled: settled, poison: make(map[uint64]bool)}
+	for _, unique := range poison {
+		s.poison[unique] = true
+	}
+	return s
+}
+
+// Read is read(2). When it returns a request that was sent again, the forest has looked up whether
+// the request was carried out.
+func (s *Resends) Read(fd int, b []byte) (int, error) {
+	if s == nil || s.over.Load() {
+		return wire.Read(fd, b)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	n, err := wire.Read(fd, b)
+	if err != nil || n < wire.InHeader || s.over.Load() {
+		return n, err
+	}
+
+	switch op, unique := wire.Opcode(b[:n]), wire.Unique(b); {
+	case op == wire.OpForget || op == wire.OpBatchForget || op == wire.OpInterrupt: // the kernel sends these before others
+	case unique&wire.ResentBit != 0:
+		s.forest.Done(unique &^ wire.ResentBit)
+	default:
+		s.over.Store(true)
+		s.settled(s.forest.Settled())
+	}
+
+	return n, nil
+}
+
+// Begin is called before a request is carried out. It reports a request that was sent again, and
+// may wait for the report. If earlier daemons have died of the request, Begin returns
+// true, and the caller must not carry the request out.
+func (s *Resends) Begin(request []byte) (poison bool) {
+	unique := wire.Unique(request)
+	if s == nil || unique&wire.ResentBit == 0 {
+		return false
+	}
+	if unique &^= wire.ResentBit; s.poison[unique] {
+		return true
+	}
+	if s.report != nil {
+		s.report(unique, false)
+	}
+
+	return false
+}
+
+// Answered is called when the kernel has the answer to a request. It reports a request that was sent again
+// to report, which may be nil, and a change that the forest records with the number of the request to the
+// forest.
+func Answered(forest *live.Forest, report func(unique uint64, answered bool), request []byte) {
+	unique, op := wire.Unique(request), wire.Opcode(request)
+	if unique&wire.ResentBit != 0 && report != nil && op != wire.OpInterrupt {
+		report(unique&^wire.ResentBit, true)
+	}
+	if onceOps[op] && (op != wire.OpWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[wire.NodeAt:])))) {
+		forest.Answered(unique &^ wire.ResentBit)
+	}
+}
+
+// onceOps are the operations that must not be carried out twice: their records have the number of the
+// request. A WRITE is one of them only if it writes a command to a control file.
+var onceOps = [len(wire.Operations)]bool{
+	6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, wire.OpWrite: true,
+	21: true, 24: true, 35: true, 45: true, 51: true,
+}

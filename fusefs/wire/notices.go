@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// notice encodes a message to the kernel that answers no request. write(2) of it to the FUSE device
+// carries it out before it returns (fuse_notify in fs/fuse/dev.c). The name follows the body. go-fuse
+// is not used for it, because it has no INC_EPOCH.
+func notice(code int32, body any, name string) []byte {
+	// Append fails only for types without a fixed size.
+	b, _ := binary.Append(make([]byte, OutHeader), binary.NativeEndian, body)
+	if name != "" {
+		b = append(append(b, name...), 0)
+	}
+
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	// The constants of go-fuse are negated codes. In the header of a notice, the code is positive.
+	binary.NativeEndian.PutUint32(b[4:], uint32(-code))
+
+	return b
+}
+
+// InvalPages drops the attributes of a node, and its pages from a byte on: the contents of a file, or the
+// listing of a directory. With byte -1 it drops the attributes alone.
+func InvalPages(id live.NodeID, from int64) []byte {
+	return notice(fuse.NOTIFY_INVAL_INODE, fuse.NotifyInvalInodeOut{Ino: uint64(id), Off: from, Length: -1}, "")
+}
+
+// InvalEntry drops a name from the kernel's cache, also a name that is cached as absent.
+func InvalEntry(parent live.NodeID, name string) []byte {
+	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
+}
+
+// ExpireEntry has the kernel look a name up again. If a directory was made under this name in the
+// meantime, InvalEntry would drop its name, and getcwd(2) would fail for the programs in it;
+// ExpireEntry does not. Linux before 6.2 ignores the flag and drops the name.
+func ExpireEntry(parent live.NodeID, name string) []byte {
+	out := fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name)), Flags: fuse.EXPIRE_ONLY}
+	return notice(fuse.NOTIFY_INVAL_ENTRY, out, name)
+}
+
+// DeleteEntry drops a name as InvalEntry does, and makes inotify(7) report that the node that had the
+// name was deleted.
+func DeleteEntry(parent live.NodeID, name string, node live.NodeID) []byte {
+	out := fuse.NotifyInvalDeleteOut{Parent: uint64(parent), Child: uint64(node), NameLen: uint32(len(name))}
+	return notice(fuse.NOTIFY_DELETE, out, name)
+}
+
+// IncEpoch makes every name that the kernel knows be looked up again.
+func IncEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, struct{}{}, "") }
+
+// EpochMinor is the version 7.x of the protocol that brought INC_EPOCH
+// (Linux 6.16).
+const EpochMinor = 44
+
+// Resend makes the kernel send all requests again that were read and not answered.
+func Resend() []byte { return notice(fuse.NOTIFY_RESEND, struct{}{}, "") }

@@ -20,12 +20,12 @@ type Registered struct {
 	PID  uint32 `json:"pid" jsonschema:"0 stands for all processes that the daemon cannot see"`
 }
 
-func (s *Service) actor(_ context.Context, r *Request, a Actor) (Registered, error) {
+func registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
 	id, err := actorProcess(r, a)
 	if err != nil {
 		return Registered{}, err
 	}
-	return Registered{a.Name, id}, s.Store.Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
+	return Registered{a.Name, id}, r.Workspace.Store().Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
 }
 
 // actorProcess returns the process to register. The result 0 stands for all processes that the

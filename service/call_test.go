@@ -36,13 +36,18 @@ func newService(t *testing.T) (*Service, string) {
 		}
 	})
 	return New(Config{
-		Store: store, Events: log, Log: slog.New(slog.DiscardHandler), Mountpoint: "/mnt", Started: time.Now(),
-		Ready:    func(context.Context) error { return nil },
-		ReadOnly: func() bool { return false },
-		Requests: func() map[string]uint64 { return nil },
-		Umount:   func(bool) error { return nil },
-		Device:   func() string { return "" }, StaleNames: func() int64 { return 0 }, Survival: func() Survival { return Survival{} },
-		Inside: func([]uint32, bool) []Program { return nil }, Dropped: func() {},
+		Store: store, Events: log, Log: slog.New(slog.DiscardHandler),
+		Mount: Mount{
+			Point:    "/mnt",
+			Ready:    func(context.Context) error { return nil },
+			ReadOnly: func() bool { return false },
+			Requests: func() map[string]uint64 { return nil },
+			Umount:   func(bool) error { return nil },
+			Device:   func() string { return "" }, StaleNames: func() int64 { return 0 },
+			Inside: func([]uint32, bool) []Program { return nil },
+		},
+		Daemon:  Daemon{Started: time.Now(), Survival: func() Survival { return Survival{} }},
+		Dropped: func() {},
 	}), dir
 }
 

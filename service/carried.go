@@ -18,9 +18,9 @@ var errUnknown = errors.New("the result is not known")
 
 // resume returns the result of an operation that the previous daemon carried out and did not answer. If
 // it cannot be reconstructed, resume returns an error that says that the operation took effect.
-func (s *Service) resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
+func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	if o.Resume != nil {
-		if result, err := o.Resume(s, ctx, r, args); !errors.Is(err, errUnknown) {
+		if result, err := o.Resume(ctx, r, args); !errors.Is(err, errUnknown) {
 			return result, err
 		}
 	}
@@ -30,7 +30,7 @@ func (s *Service) resume(ctx context.Context, r *Request, o *Op, args any) (any,
 }
 
 // resumeSnapshot waits until the snapshot has its id, if the caller waits for that.
-func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
+func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	made := r.Carried.Captured
 	if made.Name == "" {
 		return made, errUnknown
@@ -39,10 +39,10 @@ func (s *Service) resumeSnapshot(ctx context.Context, r *Request, a snapshot.Cap
 		return made, nil
 	}
 
-	return s.awaitSealed(ctx, r, made)
+	return awaitSealed(ctx, r, made)
 }
 
-func (s *Service) resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
+func resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
 	c := r.Carried
 	if c.Edit == nil {
 		return nil, errUnknown
@@ -50,7 +50,7 @@ func (s *Service) resumeRestore(_ context.Context, r *Request, _ any) (any, erro
 	return snapshot.RestoreResult{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
 }
 
-func (s *Service) resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
+func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
 	c := r.Carried
 	if c.Edit == nil {
 		return nil, errUnknown
@@ -58,7 +58,7 @@ func (s *Service) resumeMerge(_ context.Context, r *Request, _ any) (any, error)
 	return snapshot.PromoteResult{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 }
 
-func (s *Service) resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
+func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	name := r.Carried.Forked
 	if name == "" || a.As != "" {
 		return Forked{}, errUnknown
@@ -69,28 +69,28 @@ func (s *Service) resumeFork(_ context.Context, r *Request, a snapshot.ForkOptio
 		return Forked{}, err
 	}
 
-	return Forked{Name: name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, name)}, nil
+	return Forked{Name: name, Snapshot: f.BeganFrom(), Path: forkPath(r, name)}, nil
 }
 
-func (s *Service) resumeRename(_ context.Context, r *Request, a Rename) (info.Info, error) {
+func resumeRename(_ context.Context, r *Request, a Rename) (info.Info, error) {
 	return r.Workspace.Find(a.To)
 }
 
-func (s *Service) resumeRenameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
-	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
+func resumeRenameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+	return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
 }
 
-func (s *Service) resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
+func resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
 	if len(a.Names) != 1 {
 		return Removed{}, errUnknown
 	}
 	return Removed{Names: a.Names}, nil
 }
 
-func (s *Service) resumeDeleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
+func resumeDeleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 	return DeletedFork{Name: a.Name, Snapshot: r.Carried.Ended.Name}, nil
 }
 
-func (s *Service) resumePolicy(_ context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
+func resumePolicy(_ context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
 	return r.Workspace.Policy(), nil
 }

@@ -26,20 +26,20 @@ const LookLabel = "look"
 // lastLook is the word for the snapshot of the last look.
 const lastLook = "last"
 
-// changed compares the workspace with the snapshot of the caller's last look. If it differs, or there
+// lookAtChanges compares the workspace with the snapshot of the caller's last look. If it differs, or there
 // was no look, it takes the snapshot of this look.
-func (s *Service) changed(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
+func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
 	looks := a.Since == "" || strings.EqualFold(a.Since, lastLook)
 	d := WhatChanged{Since: a.Since, Effects: []PathEffect{}}
 	first := false
 	if looks {
-		d.Since, first = s.lookOf(r, a.Look)
+		d.Since, first = lookOf(r, a.Look)
 	}
 
 	same := false
-	err := s.compare(r, d.Since, "", func(from, to *tree.State) (err error) {
-		same, err = tree.Equal(ctx, s.Store.Source(), from, to, tree.DiffOptions{SkipData: true}, 0)
+	err := compare(r, d.Since, "", func(from, to *tree.State) (err error) {
+		same, err = tree.Equal(ctx, r.source(), from, to, tree.DiffOptions{SkipData: true}, 0)
 		return err
 	})
 	if err != nil || same && !first {
@@ -59,9 +59,9 @@ func (s *Service) changed(ctx context.Context, r *Request, a Changed) (WhatChang
 		d.Snapshot = made.Name
 	}
 
-	err = s.compare(r, d.Since, d.Snapshot, func(from, to *tree.State) error { return s.effects(ctx, r, from, to, &d) })
+	err = compare(r, d.Since, d.Snapshot, func(from, to *tree.State) error { return effects(ctx, r, from, to, &d) })
 	if len(d.Effects)+len(d.Git) > 0 {
-		d.Undo = s.undoOf(r, d.Since)
+		d.Undo = undoOf(r, d.Since)
 	}
 
 	return d, err
@@ -72,7 +72,7 @@ const maxLook = 200
 
 // lookOf returns the snapshot of somebody's last look. For the first look, it is the newest snapshot,
 // or the base.
-func (s *Service) lookOf(r *Request, look string) (name string, first bool) {
+func lookOf(r *Request, look string) (name string, first bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().Newest() {
 		if i.Labels[LookLabel] == look {
@@ -86,8 +86,8 @@ func (s *Service) lookOf(r *Request, look string) (name string, first bool) {
 
 // effects sets the differences in d. It leaves out the files that git itself maintains in git
 // directories: a description in the words of git takes their place.
-func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
-	src := s.Store.Source()
+func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
+	src := r.source()
 	repos := make(map[string]bool) // git directories of both states
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.InGit(p)
@@ -104,7 +104,7 @@ func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State,
 		return repos[repo]
 	}
 
-	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.list(s)}, inGit)
+	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.list()}, inGit)
 	if err != nil {
 		return err
 	}
@@ -128,12 +128,12 @@ func (s *Service) effects(ctx context.Context, r *Request, from, to *tree.State,
 		d.Effects = append(d.Effects, effectOf(e))
 	}
 
-	return s.markIgnored(ctx, to, d.Effects)
+	return markIgnored(ctx, r, to, d.Effects)
 }
 
 // markIgnored marks the files that were added or overwritten and that .gitignore names. Deletions are
 // not marked: git has no other copy of an ignored file.
-func (s *Service) markIgnored(ctx context.Context, st *tree.State, list []PathEffect) error {
+func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
 	const most = 10_000 // more paths are not looked up, and count as not ignored
 	var paths []string
 	at := make(map[string]*PathEffect)
@@ -155,9 +155,9 @@ func (s *Service) markIgnored(ctx context.Context, st *tree.State, list []PathEf
 		return nil
 	}
 
-	ignored, err := gitbridge.Ignored(ctx, s.Store.Source(), st, paths)
+	ignored, err := gitbridge.Ignored(ctx, r.source(), st, paths)
 	if err != nil {
-		s.Log.Debug("asking git what is ignored", "err", err) // without git all paths are listed
+		r.log.Debug("asking git what is ignored", "err", err) // without git all paths are listed
 		return nil
 	}
 
@@ -170,7 +170,7 @@ func (s *Service) markIgnored(ctx context.Context, st *tree.State, list []PathEf
 
 // undoOf returns the command that undoes what changed since a snapshot. If several actors changed
 // something since, it undoes the changes of the caller alone.
-func (s *Service) undoOf(r *Request, since string) string {
+func undoOf(r *Request, since string) string {
 	var by []string
 	for _, i := range slices.Backward(r.Workspace.Snapshots().Intervals()) {
 		if i.To.Name == since {

@@ -13,7 +13,7 @@ import (
 // claim returns the fork of a label, and creates it if there is none. If the label was claimed in
 // this store before, and a.From names a snapshot on a remote that continues the label's state here,
 // the fork is first restored to that snapshot.
-func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
+func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
 	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
 		return Claimed{}, err
@@ -22,10 +22,10 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	forks := r.Workspace.Forks()
 	o := snapshot.ForkOptions{Name: a.Label, TTL: a.TTL, Caller: r.Caller}
 	if isRemote(a.From) && forks.Claimed(a.Label) {
-		o.Snapshot, err = s.catchUp(ctx, r, a)
+		o.Snapshot, err = fs.catchUp(ctx, r, a)
 		o.Newer = o.Snapshot != ""
 	} else {
-		o.Snapshot, err = s.localName(ctx, r, a.From)
+		o.Snapshot, err = fs.remotes.localName(ctx, r, a.From)
 	}
 	if err != nil {
 		return Claimed{}, err
@@ -39,7 +39,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 		got.Tier, got.From = snapshot.Newer, o.Snapshot
 	}
 
-	return Claimed{Path: s.forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
+	return Claimed{Path: forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
 }
 
 // catchUp compares the label's state with the snapshot a.From on a remote. If that snapshot continues
@@ -47,10 +47,10 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 // fork. If the label's fork has ended, it returns the snapshot's name in the workspace, for a new
 // fork. It returns "" if the label has that state or a later one, and also if the remote does not
 // answer, so that sandboxes start without it.
-func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
-	ref, err := s.claimedRef(ctx, r, a)
+func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
+	ref, err := fs.claimedRef(ctx, r, a)
 	if err != nil {
-		s.Log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
+		r.log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
 	}
 	if ref.Claim != a.Label { // a common starting point of many labels
@@ -59,7 +59,7 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 
 	fork, err := r.Workspace.Forks().Named(a.Label)
 	if err != nil {
-		return s.catchUpEnded(ctx, r, a, ref)
+		return fs.catchUpEnded(ctx, r, a, ref)
 	}
 	if slices.Contains(fork.Lineage(), ref.ID) {
 		return "", nil
@@ -68,16 +68,16 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 	in := *r
 	in.Workspace, in.op = fork, nil
 	name := ""
-	err = s.Turns.Do(ctx, func(ctx context.Context) (err error) { // the rest of a claim is cheap
+	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // the rest of a claim is cheap
 		since := fork.NewestOf(ref.Lineage)
-		if since == "" || s.changedSince(ctx, fork, since) {
+		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
 		}
-		if name, err = s.localNameOf(&in, ref); err != nil {
+		if name, err = fs.remotes.localNameOf(&in, ref); err != nil {
 			return err
 		}
 
-		_, err = s.restore(ctx, &in, snapshot.RestoreOptions{Name: name})
+		_, err = restore(ctx, &in, snapshot.RestoreOptions{Name: name})
 		return err
 	})
 
@@ -86,16 +86,16 @@ func (s *Service) catchUp(ctx context.Context, r *Request, a Claim) (string, err
 
 // claimedRef finds the snapshot a.From on its remote. If it is a state of the label, the remote is
 // asked again, because each push of that name replaces it.
-func (s *Service) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.Ref, error) {
-	ref, err := s.remoteRef(ctx, r, a.From, false)
+func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.Ref, error) {
+	ref, err := fs.remotes.remoteRef(ctx, r, a.From, false)
 	if err != nil || ref.Claim != a.Label {
 		return ref, err
 	}
-	return s.remoteRef(ctx, r, a.From, true)
+	return fs.remotes.remoteRef(ctx, r, a.From, true)
 }
 
 // catchUpEnded is catchUp for a label whose fork has ended and left a snapshot of its last state.
-func (s *Service) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
+func (fs *forks) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
 	left, ok := r.Workspace.Forks().Left(a.Label)
 	if !ok {
 		return "", nil
@@ -111,7 +111,7 @@ func (s *Service) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *re
 		return "", errDiverged(a)
 	}
 
-	return s.localNameOf(r, ref)
+	return fs.remotes.localNameOf(r, ref)
 }
 
 // errDiverged is the error for a label that changed here and on the remote.

@@ -24,21 +24,21 @@ func explainStaleDecision(err error) error {
 	return err
 }
 
-// conflict returns the sides of a path as they are now. They can change before the user decides, so
+// showConflict returns the sides of a path as they are now. They can change before the user decides, so
 // merge and undo-by compare the digest Of with the sides that they find.
-func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
+func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
 	now, release, err := r.Workspace.Held("")
 	if err != nil {
 		return out, err
 	}
 	defer release()
 
-	ours, err := now.At(s.Store.Source(), string(a.Path))
+	ours, err := now.At(r.source(), string(a.Path))
 	if err != nil {
 		return out, err
 	}
 	if a.By != "" {
-		return s.undoConflict(ctx, r, a, ours)
+		return undoConflict(ctx, r, a, ours)
 	}
 
 	f, err := r.Workspace.Forks().Named(a.Fork)
@@ -46,13 +46,13 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 		return out, err
 	}
 
-	err = s.compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
-		base, err := from.At(s.Store.Source(), string(a.Path))
+	err = compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
+		base, err := from.At(r.source(), string(a.Path))
 		if err != nil {
 			return err
 		}
 
-		theirs, err := to.At(s.Store.Source(), string(a.Path))
+		theirs, err := to.At(r.source(), string(a.Path))
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 			return errNoPath(string(a.Path))
 		}
 
-		out, err = s.compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
+		out, err = compareSides(ctx, r, base, ours, theirs, base, ours, theirs)
 		return err
 	})
 
@@ -68,14 +68,14 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Con
 }
 
 // undoConflict returns the sides of a path in the undo of an actor. ours is the present file.
-func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
-	o, err := s.completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
+	o, err := completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 	if err != nil {
 		return out, err
 	}
 
 	err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
-		out, err = s.compareSides(ctx, r, left, ours, without, ours)
+		out, err = compareSides(ctx, r, left, ours, without, ours)
 		return err
 	})
 	if errors.Is(err, threeway.ErrConflict) {
@@ -87,7 +87,7 @@ func (s *Service) undoConflict(ctx context.Context, r *Request, a Conflict, ours
 
 // compareSides compares the sides of a file, nil for a side without the file. Of is the digest of the
 // files in digested.
-func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
+func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
 	const maxSide = 1 << 20
 
 	// Read the three texts, as far as they are texts.
@@ -103,7 +103,7 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 
 		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSide {
 			out.Binary = true
-		} else if texts[i], err = io.ReadAll(n.Content.Reader(s.Store.Source().Files)); err != nil {
+		} else if texts[i], err = io.ReadAll(n.Content.Reader(r.source().Files)); err != nil {
 			return out, err
 		}
 
@@ -114,7 +114,7 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 	}
 
 	// Merge them by lines, if the memory suffices.
-	release, err := diff.TakeMerge(ctx, r.budget(s, Texts), texts[:]...)
+	release, err := diff.TakeMerge(ctx, r.budget(Texts), texts[:]...)
 	if errs.Of(err) == errs.TooBig {
 		out.Binary = true
 		return out, nil
@@ -124,7 +124,7 @@ func (s *Service) compareSides(ctx context.Context, r *Request, base, ours, thei
 	}
 	defer release()
 
-	if out.Of, err = threeway.Digest(s.Store.Source(), digested...); err != nil {
+	if out.Of, err = threeway.Digest(r.source(), digested...); err != nil {
 		return out, err
 	}
 

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -40,33 +41,43 @@ type BackupState struct {
 	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
 }
 
-// backupState returns nil if the policy asks for no pushes.
-func (s *Service) backupState() *BackupState {
-	p := s.Store.Main().Policy().Push
+// Backups pushes the snapshots of main as its policy says.
+type Backups struct {
+	core    *core
+	main    *snapshot.Workspace
+	changed func() <-chan struct{} // see snapshot.Store.Changed
+	known   *known.Registry
+	push    func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
+	last    atomic.Pointer[BackupState] // changed by the goroutine of Run only
+}
+
+// state returns nil if the policy asks for no pushes.
+func (bs *Backups) state() *BackupState {
+	p := bs.main.Policy().Push
 	if p.Remote == "" || p.IntervalSeconds == 0 {
 		return nil
 	}
-	st := s.lastBackup(p.Remote)
+	st := bs.lastBackup(p.Remote)
 	return &st
 }
 
 // lastBackup returns the state of the backups to a remote, empty if there were none.
-func (s *Service) lastBackup(to string) BackupState {
-	if st := s.backup.Load(); st != nil && st.Remote == to {
+func (bs *Backups) lastBackup(to string) BackupState {
+	if st := bs.last.Load(); st != nil && st.Remote == to {
 		return *st
 	}
 	return BackupState{Remote: to}
 }
 
-// Backup pushes the snapshots of main as its policy says, until ctx ends. It sleeps, and does not
+// Run pushes snapshots until ctx ends. It sleeps, and does not
 // contact the remote, until the store changes.
-func (s *Service) Backup(ctx context.Context) {
+func (bs *Backups) Run(ctx context.Context) {
 	var next time.Time
 	var last policy.Push
 
 	for ctx.Err() == nil {
-		changed := s.Store.Changed()
-		p := s.Store.Main().Policy().Push
+		changed := bs.changed()
+		p := bs.main.Policy().Push
 		if p != last { // a new policy takes effect at once
 			last, next = p, time.Time{}
 		}
@@ -74,9 +85,9 @@ func (s *Service) Backup(ctx context.Context) {
 		due := p.Remote != "" && p.IntervalSeconds > 0
 		if due && !time.Now().Before(next) {
 			wait := time.Duration(p.IntervalSeconds) * time.Second
-			err := s.backUp(ctx, p)
+			err := bs.backUp(ctx, p)
 			if err != nil && ctx.Err() == nil {
-				s.recordBackupError(p, err)
+				bs.recordError(p, err)
 				wait = min(wait, backupRetry)
 			}
 
@@ -105,41 +116,40 @@ func (s *Service) Backup(ctx context.Context) {
 	}
 }
 
-// recordBackupError records the error of a backup, and logs it unless the last one failed with the same.
-func (s *Service) recordBackupError(p policy.Push, err error) {
-	st, text := s.lastBackup(p.Remote), errs.ErrorOf(err).Error()
+// recordError records the error of a backup, and logs it unless the last one failed with the same.
+func (bs *Backups) recordError(p policy.Push, err error) {
+	st, text := bs.lastBackup(p.Remote), errs.ErrorOf(err).Error()
 	if st.Error != text {
-		s.Log.Warn("automatic push", "remote", p.Remote, "error", text)
+		bs.core.log.Warn("automatic push", "remote", p.Remote, "error", text)
 	}
 	st.Error = text
-	s.backup.Store(&st)
+	bs.last.Store(&st)
 }
 
 // backUp pushes the snapshots of main that the policy selects and that were not pushed before. A
 // damaged snapshot does not stop the others; its error is returned at the end.
-func (s *Service) backUp(ctx context.Context, p policy.Push) error {
-	to, err := s.Remotes.Remote(p.Remote)
+func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
+	to, err := bs.known.Remote(p.Remote)
 	if err != nil {
 		return err
 	}
 
-	main := s.Store.Main()
 	if p.Only == policy.PushAll {
-		_, err := main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
+		_, err := bs.main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
 		if err = errs.Except(err, snapshot.ErrUnchanged); err != nil {
 			return err
 		}
 	}
 
 	var damaged error
-	sent := s.Remotes.Sent(to)
+	sent := bs.known.Sent(to)
 
-	for _, i := range slices.Backward(main.List()) {
+	for _, i := range slices.Backward(bs.main.List()) {
 		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
 			continue
 		}
 
-		switch err := s.backUpOne(ctx, p, to, i); {
+		switch err := bs.backUpOne(ctx, p, to, i); {
 		case errors.Is(err, catalogue.ErrNotFound):
 			continue // deleted since it was listed
 		case errors.Is(err, cas.ErrDamaged):
@@ -148,15 +158,15 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 			return explainRemoteError(p.Remote, err)
 		}
 
-		if err := s.Remotes.SetSent(to, i.Seq); err != nil {
+		if err := bs.known.SetSent(to, i.Seq); err != nil {
 			return err
 		}
 	}
 
 	if damaged == nil {
-		st := s.lastBackup(p.Remote)
+		st := bs.lastBackup(p.Remote)
 		st.Error = ""
-		s.backup.Store(&st)
+		bs.last.Store(&st)
 	}
 
 	return damaged
@@ -164,27 +174,27 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 
 // backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its
 // id is added to the name, so that a taken name never blocks a backup.
-func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
+func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
-		Workspace: s.Store.Main(),
+		Workspace: bs.main, core: bs.core,
 	}
 	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
-	done, err := s.pushOne(ctx, r, Push{Remote: p.Remote}, to, name)
+	done, err := bs.push(ctx, r, Push{Remote: p.Remote}, to, name)
 	if errors.Is(err, remote.ErrExists) {
-		found, ferr := s.Store.Main().Find(name)
+		found, ferr := bs.main.Find(name)
 		if ferr != nil {
 			return ferr
 		}
 
 		as := fmt.Sprintf("%.100s-%.8s", found.Name, found.ID)
-		done, err = s.pushOne(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
+		done, err = bs.push(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
 	}
 	if err != nil {
 		return err
 	}
 
-	s.backup.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
+	bs.last.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
 
 	return nil
 }
@@ -340,56 +350,56 @@ func Fetches(args any) bool {
 // localName returns the name in the workspace of the snapshot from. If from is REMOTE@SNAPSHOT, that
 // snapshot is added to the workspace, and its contents are fetched when they are read. Any other name
 // is returned as it is.
-func (s *Service) localName(ctx context.Context, r *Request, from string) (string, error) {
+func (rs *remotes) localName(ctx context.Context, r *Request, from string) (string, error) {
 	if !isRemote(from) {
 		return from, nil
 	}
-	ref, err := s.remoteRef(ctx, r, from, false)
+	ref, err := rs.remoteRef(ctx, r, from, false)
 	if err != nil {
 		return "", err
 	}
 
-	return s.localNameOf(r, ref)
+	return rs.localNameOf(r, ref)
 }
 
 // remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from.
 // Answers are cached for a minute; again asks the remote in any case.
-func (s *Service) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
+func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
 	at := strings.LastIndexByte(from, '@')
 	if at == 0 || at == len(from)-1 {
 		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
 	}
 
-	to, err := s.remote(r, from[:at])
+	to, err := rs.remote(r, from[:at])
 	if err != nil {
 		return nil, err
 	}
 
 	if again {
-		if err := s.Remotes.Forget(ctx, to, from[at+1:]); err != nil {
+		if err := rs.known.Forget(ctx, to, from[at+1:]); err != nil {
 			return nil, err
 		}
 	}
 
-	ref, err := s.Remotes.Source(ctx, to, from[at+1:])
+	ref, err := rs.known.Source(ctx, to, from[at+1:])
 	return ref, explainRemoteError(from[:at], err)
 }
 
 // localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace
 // does not have the snapshot, it is added first.
-func (s *Service) localNameOf(r *Request, ref *remote.Ref) (string, error) {
-	s.adding.Lock()
-	defer s.adding.Unlock()
+func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
+	rs.adding.Lock()
+	defer rs.adding.Unlock()
 	if here, err := r.Workspace.Find(ref.ID); err == nil {
 		return here.Name, nil
 	}
-	return s.addRemoteSnapshot(r, ref)
+	return rs.addRemoteSnapshot(r, ref)
 }
 
 // addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
-// caller holds s.adding.
-func (s *Service) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
-	defer s.Store.Importing()()
+// caller holds rs.adding.
+func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
+	defer rs.store.Importing()()
 
 	info := InfoOf(ref)
 	info.Name = naming.Local(info.Name)

@@ -34,21 +34,16 @@ const (
 
 // budget returns the memory pool p of the tenant that the workspace of the request belongs to. It
 // panics unless the operation's row has p in Charges.
-func (r *Request) budget(s *Service, p Pool) *budget.Budget {
+func (r *Request) budget(p Pool) *budget.Budget {
 	if r.op != nil && r.op.Charges&p == 0 {
 		panic(r.op.Name + " does not say that it charges this pool")
 	}
 
-	switch {
-	case p == Lists:
-		return s.Lists.Of(r.Workspace.Tenant())
-	case p == Texts:
-		return s.Memory.Of(r.Workspace.Tenant())
-	case r.Workspace.IsFork():
-		return s.Git.Of(r.Workspace.Tenant())
+	if p == Gits && !r.Workspace.IsFork() {
+		return r.mainGit // requests in main do not wait for those in forks
 	}
 
-	return s.mainGit // requests in main do not wait for those in forks
+	return r.pools[p].Of(r.Workspace.Tenant())
 }
 
 // CostOf returns the cost of the operation with these arguments in a workspace.
@@ -60,7 +55,7 @@ func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
 }
 
 // carryOut runs an operation. If it is not cheap, it first waits for its turn; main goes first.
-func (o *Op) carryOut(s *Service, ctx context.Context, r *Request, args any) (result any, err error) {
+func (s *Service) carryOut(ctx context.Context, r *Request, o *Op, args any) (result any, err error) {
 	r.op = o
 	if o.CostOf(r.Workspace, args) == Cheap {
 		return o.run(s, ctx, r, args)

@@ -23,8 +23,16 @@
 // # Requests
 //
 // A Request has the caller, as the kernel reports it, the workspace and the streams. Service.do waits
-// until the mount is up, checks the caller's rights (admit), runs the operation, and gives its error a
+// until the mount is up, checks the caller's rights (Op.Admit), runs the operation, and gives its error a
 // kind, a sentence and a hint (package errs).
+//
+// # Families
+//
+// Most operations are functions of their request (op). It has the workspace, and with it the store, and what
+// is shared by all: the log, the turns and the pools of memory (core). Operations that share further state
+// are methods of a type with that state (familyOp): forks, history, remotes, imports, Exports, freezes,
+// erasure and upkeep. A family that needs something of another one gets a function or an interface for it
+// from New.
 //
 // # Rights
 //

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/archive"
 	"github.com/amberfs/amberfs/diff"
@@ -26,13 +29,26 @@ const (
 	GitCache = "gitcache"
 )
 
+// Exports has the operation that writes a snapshot to the store's own repository, and deletes exports.
+type Exports struct {
+	store       *snapshot.Store
+	dropped     func() // see Config.Dropped
+	sweepImages func()
+	// running has the weight allExports. An export acquires 1, and the deletion of objects in the
+	// repository acquires all. pruning is set while there are objects to delete.
+	running *semaphore.Weighted
+	pruning atomic.Bool
+}
+
+func (es *Exports) repository() string { return filepath.Join(es.store.Dir(), gitDir) }
+
 // export writes a snapshot to the store's own repository, which never lies in a mount of this
 // daemon. Other repositories are written by the client, with the rights of its user.
-func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
-	ctx, stop := s.whileAlive(ctx, r.Workspace)
+func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
+	ctx, stop := es.whileAlive(ctx, r.Workspace)
 	defer stop()
 
-	done, err := s.exportTo(ctx, r, a)
+	done, err := es.exportTo(ctx, r, a)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -41,7 +57,7 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 }
 
 // exportTo is export. It may fail with any error after the workspace has ended.
-func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDone, error) {
+func (es *Exports) exportTo(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := exportRef(r.Workspace, a)
 	if err != nil {
 		return ExportDone{}, err
@@ -52,19 +68,19 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 		return ExportDone{}, err
 	}
 
-	e.info.Actors = s.authors(e.info.Actors)
+	e.info.Actors = authors(r.Workspace, e.info.Actors)
 	defer e.releaseAll()
 
-	release, err := r.budget(s, Gits).Take(ctx, exportMemory)
+	release, err := r.budget(Gits).Take(ctx, exportMemory)
 	if err != nil {
 		return ExportDone{}, err
 	}
 	defer release()
 
-	if err := s.exporting.Acquire(ctx, 1); err != nil {
+	if err := es.running.Acquire(ctx, 1); err != nil {
 		return ExportDone{}, err
 	}
-	defer s.exportEnded()
+	defer es.exportEnded()
 
 	most := int64(0)
 	if r.Workspace.IsFork() {
@@ -72,20 +88,20 @@ func (s *Service) exportTo(ctx context.Context, r *Request, a Export) (ExportDon
 	}
 
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
-		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
-		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
+		Repo: es.repository(), Create: true, Ref: ref, CacheDir: filepath.Join(es.store.Dir(), GitCache),
+		Source: r.source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
 		Admit: r.Workspace.Quota().ChargeExport, Most: most,
 	})
 	if err != nil {
 		return ExportDone{}, err
 	}
 
-	if r.Workspace.IsFork() && !s.alive(r.Workspace.View()) { // DropExports may have looked before the ref was written
-		s.pruning.Store(true)
+	if r.Workspace.IsFork() && !es.alive(r.Workspace.View()) { // Drop may have looked before the ref was written
+		es.pruning.Store(true)
 		return ExportDone{}, errForkEnded
 	}
 
-	_, err = s.exported(ctx, r, Exported{Name: e.info.Name, Repo: filepath.Join(s.Store.Dir(), gitDir), Ref: done.Ref, Commit: done.Commit})
+	_, err = exported(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: done.Ref, Commit: done.Commit})
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
 }
 
@@ -118,68 +134,83 @@ const (
 	exportMemory = 12 << 20
 	// maxExport is the most bytes of files that an export of a fork reads.
 	maxExport = 16 << 30
-	// allExports is the weight of the semaphore Service.exporting: an export takes 1, pruning takes
+	// allExports is the weight of the semaphore Exports.running: an export takes 1, pruning takes
 	// all.
 	allExports = 1 << 20
 )
 
 // merger merges git directories, within the memory and the quota of the workspace.
-func (r *Request) merger(s *Service) gitbridge.Merger {
-	return gitbridge.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
+func (r *Request) merger() gitbridge.Merger {
+	return gitbridge.Merger{Memory: r.budget(Gits), Admit: r.Workspace.Quota().Admit}
 }
 
 // textMerger merges files by lines, within the memory and the quota of the workspace.
-func (r *Request) textMerger(s *Service) diff.Merger {
-	return diff.Merger{Memory: r.budget(s, Gits), Admit: r.Workspace.Quota().Admit}
+func (r *Request) textMerger() diff.Merger {
+	return diff.Merger{Memory: r.budget(Gits), Admit: r.Workspace.Quota().Admit}
 }
 
 // exportEnded ends the turn of an export. If objects wait for their deletion, it calls Dropped, so that
-// the daemon calls DropExports again.
-func (s *Service) exportEnded() {
-	s.exporting.Release(1)
-	if s.pruning.Load() {
-		s.Dropped()
+// the daemon calls Drop again.
+func (es *Exports) exportEnded() {
+	es.running.Release(1)
+	if es.pruning.Load() {
+		es.dropped()
 	}
 }
 
-// DropExports deletes the exports of forks that have ended, and image layers that no snapshot needs.
-// While an export runs, which may need the objects of deleted refs, DropExports keeps the objects and
+// Drop deletes the exports of forks that have ended, and image layers that no snapshot needs.
+// While an export runs, which may need the objects of deleted refs, Drop keeps the objects and
 // returns. When the export has ended, Config.Dropped is called.
-func (s *Service) DropExports(ctx context.Context) error {
-	s.sweepImages()
-	repo := filepath.Join(s.Store.Dir(), gitDir)
+func (es *Exports) Drop(ctx context.Context) error {
+	es.sweepImages()
+	repo := es.repository()
 	dropped, err := gitbridge.DropRefs(ctx, repo, func(ref string) bool {
 		rest, ok := strings.CutPrefix(ref, forkRefs)
 		number, _, _ := strings.Cut(rest, "/")
 		view, err := strconv.ParseUint(number, 10, 32)
-		return ok && err == nil && !s.alive(uint32(view))
+		return ok && err == nil && !es.alive(uint32(view))
 	})
 	if dropped {
-		s.pruning.Store(true)
+		es.pruning.Store(true)
 	}
-	if err != nil || !s.pruning.Load() || !s.exporting.TryAcquire(allExports) {
+	if err != nil || !es.pruning.Load() || !es.running.TryAcquire(allExports) {
 		return err
 	}
-	defer s.exporting.Release(allExports)
+	defer es.running.Release(allExports)
 
-	s.pruning.Store(false)
+	es.pruning.Store(false)
 
 	return gitbridge.Prune(ctx, repo)
+}
+
+// exclude calls fn while no export runs.
+func (es *Exports) exclude(ctx context.Context, fn func() error) error {
+	if err := es.running.Acquire(ctx, allExports); err != nil {
+		return err
+	}
+	defer es.running.Release(allExports)
+
+	return fn()
+}
+
+// keepCommits deletes the refs of the repository from which other commits can be reached.
+func (es *Exports) keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
+	return gitbridge.KeepCommits(ctx, es.repository(), commits, dryRun)
 }
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
 
 // whileAlive returns a context that also ends when the workspace does. The caller calls stop.
-func (s *Service) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
+func (es *Exports) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
 	if !ws.IsFork() {
 		return ctx, func() {}
 	}
-	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return s.alive(ws.View()) })
+	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.alive(ws.View()) })
 }
 
 // alive reports whether the workspace with the number view has not ended.
-func (s *Service) alive(view uint32) bool {
-	_, alive := s.Store.Workspace(view)
+func (es *Exports) alive(view uint32) bool {
+	_, alive := es.store.Workspace(view)
 	return alive
 }
 
@@ -190,19 +221,19 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 
 // authors returns the actors that a commit names. Actors that stand for a user are left out, because
 // git has a better name for a user.
-func (s *Service) authors(by []string) []string {
-	return slices.DeleteFunc(slices.Clone(by), s.Store.Actors().IsUser)
+func authors(ws *snapshot.Workspace, by []string) []string {
+	return slices.DeleteFunc(slices.Clone(by), ws.Store().Actors().IsUser)
 }
 
-func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, error) {
-	s.Log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
+func exported(_ context.Context, r *Request, a Exported) (None, error) {
+	r.log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
 	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.Exported(a.Commit) })
 }
 
 // maxSkipped bounds the list of entries that an archive cannot represent.
 const maxSkipped = 100
 
-func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
+func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
 	if _, err := r.Workspace.Find(a.Name); err != nil {
 		return nil, err // Held would take an empty name for the present state
 	}
@@ -213,7 +244,7 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*arch
 	}
 	defer release()
 
-	done, err := archive.WriteTar(ctx, r.Out, s.Store.Source(), st)
+	done, err := archive.WriteTar(ctx, r.Out, r.source(), st)
 	if err != nil {
 		return done, err
 	}

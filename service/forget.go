@@ -6,20 +6,30 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/forget"
 )
 
-func (s *Service) forget(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
-	a.Caller, a.Prune = r.Caller, s.pruneForgotten
+// erasure has the operations that remove contents from everywhere, and search for them.
+type erasure struct {
+	exports interface {
+		exclude(ctx context.Context, fn func() error) error
+		keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
+	}
+	known  *known.Registry
+	stored func(context.Context, cas.Hash) (cas.Stored, error)
+}
+
+func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
+	a.Caller, a.Prune = r.Caller, er.prune
 	r.progress(Progress{What: "forgetting"})
 
 	if a.Remotes && len(a.Paths)+len(a.Content)+len(a.Match) == 0 && !a.Secrets {
@@ -27,88 +37,83 @@ func (s *Service) forget(ctx context.Context, r *Request, a snapshot.ForgetOptio
 		if done.DryRun = a.DryRun; a.DryRun {
 			return done, nil
 		}
-		return done, s.forgetOnRemotes(ctx, r, done)
+		return done, er.onRemotes(ctx, r, done)
 	}
 
 	// After a kill, the next start of the daemon does the rest on the remotes.
-	before := s.Remotes.Forgetting()
+	before := er.known.Forgetting()
 	if a.Remotes && !a.DryRun {
-		if err := s.Remotes.SetForgetting(true); err != nil {
+		if err := er.known.SetForgetting(true); err != nil {
 			return nil, err
 		}
 	}
 
-	done, err := s.forgetHere(ctx, r, a)
+	done, err := er.here(ctx, r, a)
 	if err != nil {
-		return nil, errors.Join(err, s.Remotes.SetForgetting(before))
+		return nil, errors.Join(err, er.known.SetForgetting(before))
 	}
 	if a.Remotes && !a.DryRun {
-		if err := s.forgetOnRemotes(ctx, r, done); err != nil {
+		if err := er.onRemotes(ctx, r, done); err != nil {
 			return nil, err
 		}
 	}
 	if !done.DryRun {
-		s.Log.Info("forget", "receipt", done.Number, "snapshots", len(done.Snapshots), "objects", done.Objects, "erased", done.Erased, "uid", r.Caller.UID)
+		r.log.Info("forget", "receipt", done.Number, "snapshots", len(done.Snapshots), "objects", done.Objects, "erased", done.Erased, "uid", r.Caller.UID)
 	}
 
 	return done, nil
 }
 
-// forgetHere forgets in the store. No export runs meanwhile, because it would write a ref afterwards.
-func (s *Service) forgetHere(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
+// here forgets in the store. No export runs at the same time, because it would write a ref afterwards.
+func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOptions) (done *forget.Receipt, err error) {
 	if a.DryRun {
 		return r.Workspace.Forget(ctx, a)
 	}
-	if err := s.exporting.Acquire(ctx, allExports); err != nil {
-		return nil, err
-	}
-	defer s.exporting.Release(allExports)
 
-	return r.Workspace.Forget(ctx, a)
+	err = er.exports.exclude(ctx, func() error {
+		done, err = r.Workspace.Forget(ctx, a)
+		return err
+	})
+
+	return done, err
 }
 
 // EraseForgotten erases what the last daemon did not erase before it was killed, also on the remotes.
 func (s *Service) EraseForgotten(ctx context.Context) error {
-	if err := s.eraseHere(ctx); err != nil || !s.Remotes.Forgetting() {
+	er := s.erasure
+	err := er.exports.exclude(ctx, func() error { return s.Store.EraseForgotten(ctx, er.prune) })
+	if err != nil || !er.known.Forgetting() {
 		return err
 	}
 
 	done := new(forget.Receipt)
-	err := s.forgetOnRemotes(ctx, &Request{}, done)
+	err = er.onRemotes(ctx, &Request{core: s.core, Workspace: s.Store.Main()}, done)
 	for _, reason := range done.Cannot {
-		s.Log.Warn("forgetting on the remotes", "not removed", reason)
+		s.log.Warn("forgetting on the remotes", "not removed", reason)
 	}
 
 	return err
 }
 
-// eraseHere is EraseForgotten for the store alone.
-func (s *Service) eraseHere(ctx context.Context) error {
-	if err := s.exporting.Acquire(ctx, allExports); err != nil {
-		return err
-	}
-	defer s.exporting.Release(allExports)
-	return s.Store.EraseForgotten(ctx, s.pruneForgotten)
-}
-
-// pruneForgotten removes the exports and the cached objects that can have forgotten contents.
-func (s *Service) pruneForgotten(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
+// prune removes the exports and the cached objects that can have forgotten contents. With dryRun, it
+// returns the refs that it would delete.
+func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	if !dryRun {
-		if err := s.Remotes.EraseCache(); err != nil {
+		if err := er.known.EraseCache(); err != nil {
 			return nil, fmt.Errorf("erase the cache of remote objects: %w", err)
 		}
 	}
-	return gitbridge.KeepCommits(ctx, filepath.Join(s.Store.Dir(), gitDir), commits, dryRun)
+	return er.exports.keepCommits(ctx, commits, dryRun)
 }
 
-// verifyForgotten returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
-func (s *Service) verifyForgotten(ctx context.Context, r *Request, _ VerifyForgotten) (*forget.Proof, error) {
+// verify returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
+func (er *erasure) verify(ctx context.Context, r *Request, _ VerifyForgotten) (*forget.Proof, error) {
 	r.progress(Progress{What: "verifying"})
-	proof, err := s.Store.VerifyForgotten(ctx)
+	proof, err := r.Workspace.Store().VerifyForgotten(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := searchRemotes(ctx, s.Store, s.Remotes, r, proof); err != nil {
+	if err := searchRemotes(ctx, r.Workspace.Store(), er.known, r, proof); err != nil {
 		return nil, err
 	}
 	return proof, foundForgotten(proof)

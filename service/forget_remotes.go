@@ -16,19 +16,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// forgetOnRemotes removes all that was ever forgotten from all remotes. What cannot be removed is in the
+// onRemotes removes all that was ever forgotten from all remotes. What cannot be removed is in the
 // receipt, also a remote that does not answer.
-func (s *Service) forgetOnRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
-	chunks, err := s.Store.ForgottenChunks()
+func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
+	chunks, err := r.Workspace.Store().ForgottenChunks()
 	if err != nil {
 		return err
 	}
 
-	run := &remoteForget{Service: s, r: r, chunks: chunks, rewritten: s.Store.RewrittenSnapshots()}
+	run := &remoteForget{store: r.Workspace.Store(), stored: er.stored, chunks: chunks, rewritten: r.Workspace.Store().RewrittenSnapshots()}
 	failed := false
-	for _, name := range slices.Sorted(maps.Keys(s.Remotes.List())) {
+	for _, name := range slices.Sorted(maps.Keys(er.known.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
-		if err := run.on(ctx, name, done); err != nil {
+		if err := run.on(ctx, er.known, name, done); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -38,29 +38,29 @@ func (s *Service) forgetOnRemotes(ctx context.Context, r *Request, done *forget.
 	}
 
 	// The cache has what was read from the remotes now.
-	if err := s.Remotes.EraseCache(); err != nil || failed {
+	if err := er.known.EraseCache(); err != nil || failed {
 		return err
 	}
 
-	return s.Remotes.SetForgetting(false)
+	return er.known.SetForgetting(false)
 }
 
-// A remoteForget is one call of forgetOnRemotes.
+// A remoteForget is one call of erasure.onRemotes.
 type remoteForget struct {
-	*Service
-	r         *Request
+	store     *snapshot.Store
+	stored    func(context.Context, cas.Hash) (cas.Stored, error)
 	chunks    map[cas.Hash]bool
 	rewritten map[string]snapshot.RewrittenSnapshot
 }
 
 // on removes what was forgotten from a remote.
-func (f *remoteForget) on(ctx context.Context, name string, receipt *forget.Receipt) error {
-	to, err := f.Remotes.Remote(name)
+func (f *remoteForget) on(ctx context.Context, known *known.Registry, name string, receipt *forget.Receipt) error {
+	to, err := known.Remote(name)
 	if err != nil {
 		return err
 	}
 
-	if f.Remotes.ReadsFrom(to) {
+	if known.ReadsFrom(to) {
 		return errs.New(errs.Busy, "this store reads files from it, and would lose them; forget it in a store that has them")
 	}
 
@@ -101,7 +101,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 	defer x.Release()
 
 	p := remote.Push{Ref: pushedRef(x.Info, ref.Name, x.ActorSets), Force: true, Full: base == "", Base: base,
-		Mark: marker(x.State, f.Store.Source(), x.ActorSets), Stored: f.stored}
+		Mark: marker(x.State, f.store.Source(), x.ActorSets), Stored: f.stored}
 	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = x.Claim, x.Lineage, ref.Expires
 	_, err = to.Push(ctx, p)
 
@@ -111,7 +111,7 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 // pushAgain sends a snapshot on a remote again, from the remote itself: it shares objects with others.
 func (f *remoteForget) pushAgain(ctx context.Context, to *remote.Remote, ref *remote.Ref, base string) error {
 	there := to.Snapshot(ref)
-	src := tree.NewSource(pullSource{ctx, f.Store, there}, nil, 16<<20)
+	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)
 	st, err := tree.Load(src, ref.State())
 	if err != nil {
 		return err

@@ -15,20 +15,33 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// fork creates a fork. With a.As, all processes in it that the daemon cannot see get that actor.
-func (s *Service) fork(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
+// forks has the operations that create and delete forks, and list them.
+type forks struct {
+	events *events.Log
+	inside func(views []uint32, roots bool) []Program
+	joined func(fork string) int // the number of programs that joined for a run
+	// remotes finds the snapshots on remotes that forks begin with.
+	remotes interface {
+		localName(ctx context.Context, r *Request, from string) (string, error)
+		localNameOf(r *Request, ref *remote.Ref) (string, error)
+		remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error)
+	}
+}
+
+// create creates a fork. With a.As, all processes in it that the daemon cannot see get that actor.
+func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	var err error
-	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
+	if a.Snapshot, err = fs.remotes.localName(ctx, r, a.Snapshot); err != nil {
 		return Forked{}, err
 	}
 
@@ -45,22 +58,22 @@ func (s *Service) fork(ctx context.Context, r *Request, a snapshot.ForkOptions) 
 	}
 
 	if a.As != "" {
-		if err := s.Store.Actors().Register(0, r.Caller.UID, f.View(), a.As); err != nil {
+		if err := r.Workspace.Store().Actors().Register(0, r.Caller.UID, f.View(), a.As); err != nil {
 			return Forked{}, err
 		}
 	}
 
-	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, a.Name)}, nil
+	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: forkPath(r, a.Name)}, nil
 }
 
 // forkPath returns the path of a fork of the workspace. For a caller in the mount it is relative to
 // the caller's workspace, because the daemon does not know where the caller has that mounted.
-func (s *Service) forkPath(r *Request, name string) string {
+func forkPath(r *Request, name string) string {
 	path := filepath.Join(naming.ForksDir, name)
 	if !r.Caller.Direct {
 		return path
 	}
-	return filepath.Join(s.Mountpoint, workspacePath(r.Workspace), path)
+	return filepath.Join(r.mountpoint, workspacePath(r.Workspace), path)
 }
 
 // workspacePath returns the path of a workspace relative to the mount point.
@@ -72,16 +85,16 @@ func workspacePath(ws *snapshot.Workspace) string {
 	return p
 }
 
-func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+func renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 	if err := r.Workspace.Forks().Rename(a.From, a.To, r.Caller); err != nil {
 		return Forked{}, err
 	}
-	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
+	return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
 }
 
-func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
+func (fs *forks) delete(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 	if !a.Force {
-		if err := s.checkInside(r, a); err != nil {
+		if err := fs.checkInside(r, a); err != nil {
 			return DeletedFork{}, err
 		}
 	}
@@ -96,8 +109,8 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 // maxForkChanges is the most changes that are counted in a fork.
 const maxForkChanges = 1000
 
-// forks lists the forks. All comparisons together take at most countTime.
-func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
+// list lists the forks. All comparisons together take at most countTime.
+func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
 	const countTime = time.Second
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
@@ -115,17 +128,17 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 			continue // it ended since it was listed
 		}
 
-		f.Run = s.runOf(counting, ws, i.Name)
-		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(base, now *tree.State) error {
+		f.Run = fs.runOf(counting, ws, i.Name)
+		err = compare(&Request{Workspace: ws}, snapshotBase, "", func(base, now *tree.State) error {
 			if f.Run != nil {
-				return s.countRun(counting, &f, ws, now)
+				return countRun(counting, &f, ws, now)
 			}
-			return s.countFork(counting, &f, base, now)
+			return countFork(counting, r.source(), &f, base, now)
 		})
 
 		f.More = f.More || err != nil
 		if counting.Err() == nil {
-			f.Last = s.lastActor(ws)
+			f.Last = fs.lastActor(ws)
 		}
 
 		for i := range ws.Snapshots().Newest() {
@@ -142,8 +155,8 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 
 // countFork counts the files that differ from the fork's base, without those in git directories. If
 // only git directories differ, it counts one file.
-func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.State) error {
-	files, more, err := diff.First(ctx, s.Store.Source(), base, now, diff.Options{}, maxForkChanges)
+func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, now *tree.State) error {
+	files, more, err := diff.First(ctx, src, base, now, diff.Options{}, maxForkChanges)
 	all := len(files)
 	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
 	f.Changed, f.More = len(files), more
@@ -154,7 +167,7 @@ func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.S
 		return err
 	}
 
-	same, err := gitbridge.Unchanged(ctx, s.Store.Source(), base, now, false)
+	same, err := gitbridge.Unchanged(ctx, src, base, now, false)
 	if !same {
 		f.Changed = 1
 	}
@@ -164,15 +177,16 @@ func (s *Service) countFork(ctx context.Context, f *ForkState, base, now *tree.S
 
 // countRun counts the changes of a run since its directory was read, as an apply would write them:
 // files, and apart from these the paths in git directories.
-func (s *Service) countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
+func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
 	from, release, err := ws.Directory().Held(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	git := gitbridge.NewGitDiffer(s.Store.Source(), from, to)
-	return tree.Diff(ctx, s.Store.Source(), from, to, tree.DiffOptions{}, func(c tree.Change) error {
+	src := ws.Store().Source()
+	git := gitbridge.NewGitDiffer(src, from, to)
+	return tree.Diff(ctx, src, from, to, tree.DiffOptions{}, func(c tree.Change) error {
 		switch file, inGit := hostdir.ChangedFile(c); {
 		case inGit:
 			differs, err := git.Differs(c)
@@ -201,12 +215,12 @@ var errCounted = errors.New("maxForkChanges changes were counted")
 // runOf returns the state of a run from the newest snapshot of its fork with RunLabel, nil if the
 // fork is no run. Pulled snapshots do not count: programs in the fork cannot take snapshots with
 // that label, but can pull some. A run that changed after it was applied is kept.
-func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
+func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
 	var run *Run
 	for i := range ws.Snapshots().Newest() {
 		if state := i.Labels[RunLabel]; state != "" && i.Kind != info.KindPull {
 			run = &Run{State: state, Command: i.Message, Used: i.Created}
-			if state == RunApplied && s.changedSince(ctx, ws, i.Name) {
+			if state == RunApplied && changedSince(ctx, ws, i.Name) {
 				run.State = RunKept
 			}
 			if run.State == RunApplied {
@@ -219,7 +233,7 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 
 	switch {
 	case run == nil:
-	case s.addJoined(name, 0) > 0:
+	case fs.joined(name) > 0:
 		run.State, run.Files, run.InGit = RunRunning, 0, 0
 	case run.State == RunRunning: // it was killed
 		run.State = RunKept
@@ -229,9 +243,9 @@ func (s *Service) runOf(ctx context.Context, ws *snapshot.Workspace, name string
 }
 
 // changedSince reports whether a workspace differs from a snapshot, or the comparison failed.
-func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
-	err := s.compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
-		files, _, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, 1)
+func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
+	err := compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
+		files, _, err := diff.First(ctx, ws.Store().Source(), from, to, diff.Options{}, 1)
 		changed = len(files) > 0
 		return err
 	})
@@ -240,10 +254,10 @@ func (s *Service) changedSince(ctx context.Context, ws *snapshot.Workspace, name
 
 // lastActor returns the actor of the newest event in a workspace. If the event has no actor, it
 // returns the command of its program, and "" if the events cannot be read.
-func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
+func (fs *forks) lastActor(ws *snapshot.Workspace) (name string) {
 	const newest = 100
 	view := ws.View()
-	_ = s.Events.Read(view, max(s.Events.LastSeq(view), newest)-newest, func(e events.Event) error {
+	_ = fs.events.Read(view, max(fs.events.LastSeq(view), newest)-newest, func(e events.Event) error {
 		name = cmp.Or(e.Actor, e.Command, name)
 		return nil
 	})
@@ -251,12 +265,12 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 	return name
 }
 
-func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
-	if err := s.refuseWorktree(r.Workspace, a.Fork); err != nil {
+func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapshot.PromoteResult, error) {
+	if err := refuseWorktree(r.Workspace, a.Fork); err != nil {
 		return snapshot.PromoteResult{}, err
 	}
 
-	a.Merge, a.Git, a.Caller, a.List = gitbridge.MergeConfigs(r.textMerger(s).Merge), r.merger(s).Repositories, r.Caller, r.list(s)
+	a.Merge, a.Git, a.Caller, a.List = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.list()
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
@@ -269,7 +283,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a snapshot.MergeOptions
 
 // refuseWorktree returns an error for a fork that is a worktree of git. Its .git is a file with the
 // path of the workspace's repository, and a merge would replace that repository by the file.
-func (s *Service) refuseWorktree(ws *snapshot.Workspace, name string) error {
+func refuseWorktree(ws *snapshot.Workspace, name string) error {
 	fork, err := ws.Forks().Named(name)
 	if err != nil {
 		return err
@@ -282,7 +296,7 @@ func (s *Service) refuseWorktree(ws *snapshot.Workspace, name string) error {
 		}
 		defer release()
 
-		return st.At(s.Store.Source(), ".git")
+		return st.At(ws.Store().Source(), ".git")
 	}
 
 	ours, err := git(ws)
@@ -299,60 +313,6 @@ func (s *Service) refuseWorktree(ws *snapshot.Workspace, name string) error {
 		WithHint("commit in it, and merge its branch with git")
 }
 
-const (
-	maxFreeze   = 10 * time.Minute
-	usualFreeze = "30s"
-)
-
-// freeze stops all changes for a time. If a freeze of the previous daemon ended early, the new one
-// clears that report.
-func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
-	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
-	if err != nil || d <= 0 || d > maxFreeze {
-		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
-	}
-
-	until := time.Now().Add(d)
-	s.freezes.Lock()
-	defer s.freezes.Unlock()
-
-	if !s.Store.Forest().Freeze(d) {
-		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
-	}
-
-	s.reportFreeze(until)
-	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
-
-	return Frozen{Until: until}, nil
-}
-
-// reportFreeze reports the end of a freeze, the zero time for no freeze, to the process that outlives
-// this daemon. The caller holds s.freezes, and has read Freezing.Ended, which is cleared.
-func (s *Service) reportFreeze(until time.Time) {
-	s.Freezing.Ended = time.Time{}
-	if s.Freezing.Tell != nil {
-		s.Freezing.Tell(until)
-	}
-}
-
-// thaw ends a freeze. It fails if the end of the previous daemon ended the freeze before.
-func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
-	s.freezes.Lock()
-	defer s.freezes.Unlock()
-
-	ended := s.Freezing.Ended
-	thawed := s.Store.Forest().Thaw()
-	s.reportFreeze(time.Time{})
-	s.Log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
-
-	if !thawed && !ended.IsZero() {
-		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), s.Freezing.Reason).
-			WithHint("programs may have written since: what was copied may not fit together, so freeze and copy again")
-	}
-
-	return Thawed{Thawed: thawed}, nil
-}
-
 // forkNames returns the names of the forks on the path to a workspace, the outermost first. It is
 // empty for main.
 func forkNames(ws *snapshot.Workspace) []string {
@@ -363,9 +323,8 @@ func forkNames(ws *snapshot.Workspace) []string {
 	return out
 }
 
-// workspace finds a workspace by the names of the forks on the path to it, with / between them.
-func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
-	ws := s.Store.Main()
+// findWorkspace finds a workspace by the names of the forks on the path from ws to it, with / between them.
+func findWorkspace(ws *snapshot.Workspace, names string) (*snapshot.Workspace, error) {
 	at := ""
 
 	for name := range strings.SplitSeq(names, "/") {

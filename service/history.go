@@ -14,29 +14,29 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// diff writes the differences between two states. With a.By, it compares only the files that the actor
+// writeDiff writes the differences between two states. With a.By, it compares only the files that the actor
 // changed between them.
-func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
+func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	if a.By != "" {
-		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
 			return None{}, err
 		}
 		a.Paths = changed
 	}
 
-	list := r.budget(s, Lists).Charge()
+	list := r.budget(Lists).Charge()
 	defer list.Release()
 
-	return None{}, s.compare(r, a.A, a.B, func(from, to *tree.State) error {
-		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(s, Texts), List: list, Paths: limitTo(a.Paths...)}
+	return None{}, compare(r, a.A, a.B, func(from, to *tree.State) error {
+		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(Texts), List: list, Paths: limitTo(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
-			return diff.Write(ctx, r.Out, s.Store.Source(), from, to, o)
+			return diff.Write(ctx, r.Out, r.source(), from, to, o)
 		case "stat":
-			return diff.Stat(ctx, r.Out, s.Store.Source(), from, to, o)
+			return diff.Stat(ctx, r.Out, r.source(), from, to, o)
 		case "name-status":
-			return diff.NameStatus(ctx, r.Out, s.Store.Source(), from, to, o)
+			return diff.NameStatus(ctx, r.Out, r.source(), from, to, o)
 		}
 
 		return errs.Fail(errs.Invalid, "there is no diff format %q", a.Format)
@@ -45,19 +45,19 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 
 // compare calls fn with the states that a and b name, see holdState. Only b can be "", the present
 // state. The states are released when fn returns.
-func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
+func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
 	if a == "" {
 		_, err := r.Workspace.Find(a) // the error for an empty name
 		return err
 	}
 
-	from, release, err := s.holdState(r, a)
+	from, release, err := holdState(r, a)
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	to, release, err := s.holdState(r, b)
+	to, release, err := holdState(r, b)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ const inForks = naming.ForksDir + "/"
 // holdState returns the state that name stands for: the present state for "", the state of a
 // snapshot or, for a caller of the socket, a state of a fork, spelled as in the mount: .forks/F or
 // .forks/F/.snapshots/S. The state's objects are protected from gc until release is called.
-func (s *Service) holdState(r *Request, name string) (st *tree.State, release func(), err error) {
+func holdState(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
 
 	for {
@@ -100,30 +100,30 @@ func (s *Service) holdState(r *Request, name string) (st *tree.State, release fu
 	return ws.Held(name)
 }
 
-// changes lists the files that differ between two states, and perhaps their numbers of changed lines.
-func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
+// listChanges lists the files that differ between two states, and perhaps their numbers of changed lines.
+func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
-	list := r.list(s)
+	list := r.list()
 
 	if a.By != "" {
-		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
 			return d, err
 		}
 		a.Paths = changed
 	}
 
-	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		var files []diff.File
 		if a.Quick && a.Limit > 0 {
-			files, d.More, err = diff.First(ctx, s.Store.Source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
+			files, d.More, err = diff.First(ctx, r.source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
 			if err != nil {
 				return err
 			}
 		}
 
 		if !d.More {
-			files, err = diff.Files(ctx, s.Store.Source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
+			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
 			if err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 			return nil
 		}
 
-		return s.countLines(ctx, r, files, d.Paths)
+		return countLines(ctx, r, files, d.Paths)
 	})
 
 	return d, err
@@ -148,13 +148,13 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 
 // countLines sets the numbers of changed lines of the first files. After countTime it leaves the rest
 // without numbers.
-func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
+func countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
 	const maxCounted, countTime = 300, time.Second / 2
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 
-	o := diff.Options{Memory: r.budget(s, Texts)}
-	err := diff.Lines(counting, s.Store.Source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
+	o := diff.Options{Memory: r.budget(Texts)}
+	err := diff.Lines(counting, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
 			out[i].Added, out[i].Removed = &added, &removed
 		}
@@ -174,9 +174,9 @@ func diffedFile(f diff.File) DiffedFile {
 	return d
 }
 
-// history compares the path in each snapshot with the path in the snapshot before, from the base to
+// pathHistory compares the path in each snapshot with the path in the snapshot before, from the base to
 // the present state.
-func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
+func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
 	before, release, err := r.Workspace.Held(snapshotBase)
 	defer func() { release() }()
@@ -185,7 +185,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		return h, err
 	}
 
-	node, err := before.At(s.Store.Source(), h.Path)
+	node, err := before.At(r.source(), h.Path)
 	if err != nil {
 		return h, err
 	}
@@ -195,7 +195,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	// step compares the path in a state with the path in the state before, and adds an entry.
 	step := func(state *tree.State, e HistoryEntry) error {
 		was := node
-		if node, err = state.At(s.Store.Source(), h.Path); err != nil {
+		if node, err = state.At(r.source(), h.Path); err != nil {
 			return err
 		}
 
@@ -206,7 +206,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		case node == nil:
 			e.Action = "deleted"
 		default:
-			differs, err := s.differs(ctx, before, state, h.Path)
+			differs, err := differs(ctx, r.source(), before, state, h.Path)
 			if err != nil {
 				return err
 			}
@@ -233,7 +233,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 
 		if len(intervals) > 0 && !dir && e.Action != "unchanged" {
 			// It fails if a snapshot was deleted during the comparison: then the actors are unknown.
-			e.Actors, _ = s.actorsOf(r, intervals[len(intervals)-1], was, node)
+			e.Actors, _ = actorsOf(r, intervals[len(intervals)-1], was, node)
 		}
 
 		h.Entries = append(h.Entries, e)
@@ -247,7 +247,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		if !info.Past() {
 			continue
 		}
-		if err := errors.Join(chargeInfo(ctx, r.list(s), info), turns.Yield(ctx)); err != nil {
+		if err := errors.Join(chargeInfo(ctx, r.list(), info), turns.Yield(ctx)); err != nil {
 			return h, err
 		}
 

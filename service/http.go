@@ -42,6 +42,7 @@ const (
 
 // A Server answers requests on the socket of a store.
 type Server struct {
+	service *Service
 	http    *http.Server
 	door    *door
 	release func() // of the name of the socket
@@ -84,8 +85,8 @@ func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
 // serveOn answers requests on a socket. release is called when the server has closed.
 func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
-	mux := s.handler()
+	srv := &Server{service: s, door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
+	mux := srv.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		srv.handled.Add(1)
 		defer srv.handled.Done()
@@ -155,18 +156,18 @@ func (srv *Server) Close() error {
 
 // handler answers POST /v1/OP for every operation. Operations that return a stream also have
 // GET /v1/OP, so that a browser or curl can follow the stream.
-func (s *Service) handler() http.Handler {
+func (srv *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range ops {
-		serve := func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, o) }
+		serve := func(w http.ResponseWriter, r *http.Request) { srv.serve(w, r, o) }
 		mux.HandleFunc("POST /v1/"+o.Name, serve)
 		if o.Output != "" {
 			mux.HandleFunc("GET /v1/"+o.Name, serve)
 		}
 	}
 
-	mux.HandleFunc("POST "+joinPath, s.join)
-	mux.HandleFunc("POST "+upgradePath, s.upgrade)
+	mux.HandleFunc("POST "+joinPath, forOwner(srv.join))
+	mux.HandleFunc("POST "+upgradePath, forOwner(srv.upgrade))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		name, _ := strings.CutPrefix(r.URL.Path, "/v1/")
 		_, err := findOp(name)
@@ -185,8 +186,8 @@ func (s *Service) handler() http.Handler {
 }
 
 // serve answers a request for the operation o.
-func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
-	req, args, err := s.read(r, o)
+func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
+	req, args, err := srv.service.read(r, o)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -204,7 +205,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	defer req.Done()
 
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
-	result, err := s.do(r.Context(), req, o, args)
+	result, err := srv.service.do(r.Context(), req, o, args)
 	a.finish(result, err)
 }
 
@@ -218,6 +219,19 @@ func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	return peer, nil
 }
 
+// forOwner returns a handler for the owner of the store. It answers an error of serve.
+func forOwner(serve func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, err := ownerOfStore(r)
+		if err == nil {
+			err = serve(w, r)
+		}
+		if err != nil {
+			writeError(w, err)
+		}
+	}
+}
+
 // read checks the caller, and reads the arguments and the workspace of a request.
 func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	peer, err := ownerOfStore(r)
@@ -225,9 +239,9 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, err
 	}
 
-	if mounted, own := r.Header.Get(DeviceHeader), s.Device(); mounted != "" && own != "" && mounted != own {
-		return nil, nil, errs.Fail(errs.Perm, "the mount is not that of the daemon of its store, which is at %s; nothing was done", s.Mountpoint).
-			WithHint("a mount can name any store: unmount it, or go to %s", s.Mountpoint)
+	if mounted, own := r.Header.Get(DeviceHeader), s.Mount.Device(); mounted != "" && own != "" && mounted != own {
+		return nil, nil, errs.Fail(errs.Perm, "the mount is not that of the daemon of its store, which is at %s; nothing was done", s.mountpoint).
+			WithHint("a mount can name any store: unmount it, or go to %s", s.mountpoint)
 	}
 
 	args, err := o.bind(r)
@@ -235,7 +249,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, err
 	}
 
-	ws, err := s.workspace(r.URL.Query().Get(workspaceParam))
+	ws, err := findWorkspace(s.Store.Main(), r.URL.Query().Get(workspaceParam))
 	if err != nil {
 		return nil, nil, err
 	}

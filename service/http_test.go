@@ -119,7 +119,7 @@ func TestHTTPStreams(t *testing.T) {
 // A misspelt field or parameter is refused on every route, and nothing is done.
 func TestMisspelt(t *testing.T) {
 	s, ask, _ := serve(t)
-	s.Umount = func(bool) error { t.Error("a misspelt request unmounted"); return nil }
+	s.Mount.Umount = func(bool) error { t.Error("a misspelt request unmounted"); return nil }
 	for _, o := range ops {
 		requests := []struct{ method, path, body string }{
 			{"POST", "/v1/" + o.Name, `{"naem":"x"}`},
@@ -187,7 +187,7 @@ func TestCloseWithStalledReader(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprint(conn, begun)
 	}
-	await.Blocked(t, 6, "(*Service).serve") // the tars and the import are in the middle
+	await.Blocked(t, 6, "(*Server).serve") // the tars and the import are in the middle
 	closed := make(chan error, 1)
 	go func() { closed <- end() }()
 	if err := await.Receive(t, "closing", closed); err != nil { // http.Server.Shutdown alone waits for the readers
@@ -199,7 +199,7 @@ func TestCloseWithStalledReader(t *testing.T) {
 func TestCloseAnswers(t *testing.T) {
 	s, ask, end := serve(t)
 	ending := make(chan struct{})
-	s.Umount = func(bool) error {
+	s.Mount.Umount = func(bool) error {
 		go func() { _ = end() }()
 		close(ending)
 		await.Blocked(t, 1, "(*Server).Shutdown")
@@ -258,7 +258,7 @@ func TestProgress(t *testing.T) {
 func TestMountOfAnother(t *testing.T) {
 	s, dir := newService(t)
 	here := ""
-	s.Device = func() string { return here }
+	s.Mount.Device = func() string { return here }
 	server, err := s.Listen(dir)
 	must.OK(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -32,17 +34,26 @@ import (
 // ImageBlobs is the folder of a store with the layers of imported images.
 const ImageBlobs = "images"
 
-func (s *Service) blobs() image.Blobs {
-	return image.Blobs{FS: s.Store.FS(), Dir: filepath.Join(s.Store.Dir(), ImageBlobs)}
+// imports has the operation that imports a tree, and the blobs of the images that were imported.
+type imports struct {
+	store *snapshot.Store
+	log   *slog.Logger
+	// blobsLock is locked for reading by an import while it stores blobs, to which no snapshot refers
+	// yet, and for writing by sweepImages.
+	blobsLock sync.RWMutex
+}
+
+func (imp *imports) blobs() image.Blobs {
+	return image.Blobs{FS: imp.store.FS(), Dir: filepath.Join(imp.store.Dir(), ImageBlobs)}
 }
 
 // readImage reads an archive of image.Image.Send: it stores the image's manifest, configuration and
 // layers as blobs, and adds the files of the layers to the tree that layers builds.
-func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.Layers, a Import) (*info.Image, error) {
+func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.Layers, a Import) (*info.Image, error) {
 	im := &info.Image{
 		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
-	t, blobs := tar.NewReader(in), s.blobs()
+	t, blobs := tar.NewReader(in), imp.blobs()
 	// next stores the next blob of the archive, which must have the digest want if that is given, and
 	// decodes it into text if that is not nil.
 	next := func(want digest.Digest, text any) (digest.Digest, error) {
@@ -58,7 +69,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 		if want != "" && d != want || h.Size > most {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
 		}
-		if free, err := blobs.FS.Free(s.Store.Dir()); err == nil && free < h.Size+cas.Headroom {
+		if free, err := blobs.FS.Free(imp.store.Dir()); err == nil && free < h.Size+cas.Headroom {
 			return "", fmt.Errorf("%s has %d bytes: %w", d, h.Size, cas.ErrNoSpace)
 		}
 		if err := blobs.Put(d, t); err != nil || text == nil {
@@ -113,7 +124,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers archive.La
 	}
 
 	_, err = io.Copy(io.Discard, in)
-	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(s.Store.Dir()))
+	return im, cmp.Or(err, blobs.FS.SyncDir(blobs.Dir), blobs.FS.SyncDir(imp.store.Dir()))
 }
 
 // readLayer reads the stored blob of a layer, either its whiteouts or its files. diff is the digest of
@@ -143,28 +154,28 @@ func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest,
 }
 
 // sweepImages deletes the blobs of images that no snapshot needs.
-func (s *Service) sweepImages() {
-	if !s.images.TryLock() {
+func (imp *imports) sweepImages() {
+	if !imp.blobsLock.TryLock() {
 		return // an import runs, and calls sweepImages at its end
 	}
-	defer s.images.Unlock()
+	defer imp.blobsLock.Unlock()
 
 	keep := make(map[digest.Digest]bool)
-	for _, i := range s.Store.Images() {
+	for _, i := range imp.store.Images() {
 		for _, d := range append([]string{i.Digest, i.Config}, i.Layers...) {
 			keep[digest.Digest(d)] = true
 		}
 	}
 
 	// The deletion of the snapshots must survive a power cut before their blobs are deleted.
-	err := s.Store.Sync()
+	err := imp.store.Sync()
 	if err != nil {
-		s.Log.Warn("removing layers of images", "err", err)
+		imp.log.Warn("removing layers of images", "err", err)
 		return
 	}
 
-	if err := s.blobs().KeepOnly(keep); err != nil {
-		s.Log.Warn("removing layers of images", "err", err)
+	if err := imp.blobs().KeepOnly(keep); err != nil {
+		imp.log.Warn("removing layers of images", "err", err)
 	}
 }
 
@@ -191,7 +202,7 @@ func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 	return nil, info.Info{}, nil
 }
 
-func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
+func findImage(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
 	_, i, err := imageOf(r.Workspace, a.Name)
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
@@ -216,13 +227,13 @@ func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 
 // exportLayer writes the changes of a snapshot since the import of its image as a layer. If no image
 // was imported, the layer has all files of the snapshot.
-func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err error) {
+func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err error) {
 	now, err := r.Workspace.Find(a.Name)
 	if err != nil {
 		return out, err
 	}
 
-	o := archive.LayerOptions{Source: s.Store.Source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
+	o := archive.LayerOptions{Source: r.source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
 	if o.Now, release, err = r.Workspace.HeldToSend(ctx, now.Name); err != nil {
 		return out, err

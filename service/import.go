@@ -21,8 +21,8 @@ import (
 
 // importTree reads a tree from the stream of a client and puts it into the workspace at once. The
 // client reads the tree with the rights of its user, perhaps from this mount.
-func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
-	base, rest, err := s.graftPoint(r.Workspace, string(a.Path))
+func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
+	base, rest, err := graftPoint(r.Workspace, string(a.Path))
 	if err != nil {
 		return Imported{}, err
 	}
@@ -33,13 +33,13 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	}
 
 	// gc waits until finished is called, because no state refers to the imported objects yet.
-	release, err := r.budget(s, Texts).Take(ctx, importer.Memory)
+	release, err := r.budget(Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return Imported{}, err
 	}
 	defer release()
 
-	finished := sync.OnceFunc(s.Store.Importing())
+	finished := sync.OnceFunc(imp.store.Importing())
 	defer finished()
 
 	now := time.Now().UnixNano()
@@ -50,18 +50,18 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	}
 	g := snapshot.GraftOptions{Path: base, Of: string(a.Path), Caller: r.Caller}
 	if a.From == FromImage {
-		defer s.sweepImages()
-		s.images.RLock()
-		defer s.images.RUnlock()
+		defer imp.sweepImages()
+		imp.blobsLock.RLock()
+		defer imp.blobsLock.RUnlock()
 		g.Top = rest == ""
 	}
 
-	g.Tree, err = build(ctx, s.Store, at, func(b *importer.Builder) error {
+	g.Tree, err = build(ctx, imp.store, at, func(b *importer.Builder) error {
 		switch a.From {
 		case FromTar:
 			return archive.ReadTar(ctx, in, b.Add, o)
 		case FromImage:
-			g.Image, err = s.readImage(ctx, in, archive.NewLayers(b.Layer, o), a)
+			g.Image, err = imp.readImage(ctx, in, archive.NewLayers(b.Layer, o), a)
 			return err
 		}
 		return stream.Read(ctx, in, func(e stream.Entry) error {
@@ -71,11 +71,11 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	})
 	if err != nil {
 		finished()
-		return Imported{}, s.abandonImport(ctx, err)
+		return Imported{}, abandonImport(ctx, r, err)
 	}
 
 	// From here on, the hold of the tree protects its objects.
-	defer s.Store.Hold(g.Tree)()
+	defer imp.store.Hold(g.Tree)()
 
 	finished()
 	done, err := r.Workspace.Graft(ctx, g)
@@ -83,7 +83,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		return Imported{}, err
 	}
 
-	s.Log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
+	imp.log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
 
 	return Imported{Path: string(a.Path), GraftResult: done, Image: g.Image}, nil
 }
@@ -100,13 +100,14 @@ func ownerOf(c actors.Caller, from string) *stream.Owner {
 
 // abandonImport lets gc free the objects of a failed import, at once if the disk is full. It returns
 // the error to report.
-func (s *Service) abandonImport(ctx context.Context, err error) error {
-	s.Store.Abandon()
+func abandonImport(ctx context.Context, r *Request, err error) error {
+	store := r.Workspace.Store()
+	store.Abandon()
 	if errs.ScriptKind(err) != errs.NoSpace {
 		return err
 	}
-	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {
-		s.Log.Warn("gc after an import that did not fit", "err", err)
+	if _, err := store.GC(ctx, func(int64, int64) {}); err != nil {
+		r.log.Warn("gc after an import that did not fit", "err", err)
 	}
 
 	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
@@ -129,7 +130,7 @@ func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*im
 }
 
 // graftPoint splits a path into the deepest directory that exists, base, and the rest.
-func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
+func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
 		return "", "", errs.Fail(errs.Invalid, "%s is a name that amberfs reserves", top)
@@ -142,7 +143,7 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 	defer release()
 
 	for base = p; base != ""; {
-		n, err := st.Resolve(s.Store.Source(), base)
+		n, err := st.Resolve(ws.Store().Source(), base)
 		switch {
 		case err == nil && n.IsDir():
 			return base, rest, nil

@@ -12,10 +12,10 @@ import (
 // MaxObjects is the most objects in one request.
 const MaxObjects = 1024
 
-// objects writes each object with its length in front (32 bits, little endian). The hashes are
+// readObjects writes each object with its length in front (32 bits, little endian). The hashes are
 // arguments and not a stream, because net/http closes the body of a request at the first flush of
 // the answer.
-func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error) {
+func readObjects(_ context.Context, r *Request, a Objects) (None, error) {
 	if len(a.Hashes) > MaxObjects {
 		return None{}, errs.Fail(errs.Invalid, "%d objects in one request are more than the %d allowed", len(a.Hashes), MaxObjects)
 	}
@@ -27,7 +27,7 @@ func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error
 		if err != nil {
 			return None{}, errs.Fail(errs.Invalid, "%w", err)
 		}
-		if object, err = s.Store.Object(h, object); err != nil {
+		if object, err = r.Workspace.Store().Object(h, object); err != nil {
 			return None{}, err
 		}
 

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A Request is the caller, the workspace and the streams of one call.
@@ -31,12 +32,16 @@ type Request struct {
 
 	op       *Op
 	listCost *budget.Charge // see Request.list
+	*core                   // set by Service.do
 }
 
+// source reads the objects of the store.
+func (r *Request) source() *tree.Source { return r.Workspace.Store().Source() }
+
 // list returns the charge for the memory of lists in the answer. Done releases it.
-func (r *Request) list(s *Service) *budget.Charge {
+func (r *Request) list() *budget.Charge {
 	if r.listCost == nil {
-		r.listCost = r.budget(s, Lists).Charge()
+		r.listCost = r.budget(Lists).Charge()
 	}
 	return r.listCost
 }
@@ -105,10 +110,10 @@ type Op struct {
 
 	// May, if set, returns an error if a caller other than the owner of the store may not use the
 	// operation with these arguments.
-	May func(s *Service, args any) error
+	May func(r *Request, args any) error
 	// Resume, if set, returns the result of a call that the previous daemon carried out and did not
 	// answer, or errUnknown.
-	Resume func(s *Service, ctx context.Context, r *Request, args any) (any, error)
+	Resume func(ctx context.Context, r *Request, args any) (any, error)
 	// Brief, if set, returns the part of a result that the answer in a control file has.
 	Brief func(result any) any
 
@@ -117,21 +122,33 @@ type Op struct {
 
 // op completes a row by the function that runs the operation. A and R are the types of its arguments
 // and of its result.
-func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, error)) *Op {
+func op[A, R any](o Op, run func(context.Context, *Request, A) (R, error)) *Op {
+	return familyOp(o, func(_ stateless, ctx context.Context, r *Request, a A) (R, error) { return run(ctx, r, a) })
+}
+
+// A stateless is the family of the operations that need nothing but their request.
+type stateless struct{}
+
+func (s stateless) of(*Service) stateless { return s }
+
+// familyOp is op for a method of a family.
+func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request, A) (R, error)) *Op {
 	o.Args, o.Result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	if o.Result.Kind() == reflect.Pointer {
 		o.Result = o.Result.Elem()
 	}
 
-	o.run = untyped(run)
+	o.run = func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
+		var f F
+		return run(f.of(s), ctx, r, args.(A))
+	}
+
 	return &o
 }
 
-// untyped returns run for arguments and a result of any type.
-func untyped[A, R any](run func(*Service, context.Context, *Request, A) (R, error)) func(*Service, context.Context, *Request, any) (any, error) {
-	return func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
-		return run(s, ctx, r, args.(A))
-	}
+// resuming returns a function for Op.Resume.
+func resuming[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
+	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
 
 // Shown returns the part of a result, to which it gets a pointer, that is shown as JSON.

@@ -11,17 +11,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// open waits until the snapshot has its id, sends Opened, and protects the objects of the snapshot
+// openSnapshot waits until the snapshot has its id, sends Opened, and protects the objects of the snapshot
 // and of its bases from gc until the client closes the connection. Git runs in the client, with the
 // rights of its user.
-func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
+func openSnapshot(ctx context.Context, r *Request, a Open) (None, error) {
 	e, err := newExportSource(ctx, r.Workspace, a.Name)
 	if err != nil {
 		return None{}, err
 	}
 	defer e.releaseAll()
 
-	e.info.Actors = s.authors(e.info.Actors)
+	e.info.Actors = authors(r.Workspace, e.info.Actors)
 	out := Opened{Info: e.info, State: idOf(e.state), Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
 		out.Bases = append(out.Bases, Base{State: idOf(b.state), Commits: b.info.GitCommits})
@@ -44,9 +44,9 @@ func sendAndWait(ctx context.Context, r *Request, opened any) (None, error) {
 // openChanges sends OpenedChanges, and protects the objects of two states from gc until the client
 // closes the connection. The states are the one of the directory from which the workspace was
 // filled, and a snapshot or the present state of the workspace.
-func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
+func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 	if a.Undo != 0 {
-		return s.openUndo(ctx, r, a.Undo)
+		return openUndo(ctx, r, a.Undo)
 	}
 
 	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
@@ -135,7 +135,7 @@ func asStored(s storedSnapshot, err error) (storedSnapshot, error) {
 }
 
 // openUndo is openChanges of the states between which an apply is undone.
-func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
+func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	op, err := r.Workspace.Ops().Named(number)
 	if err != nil {
 		return None{}, err
@@ -148,7 +148,7 @@ func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None
 	rules := r.Workspace.Policy()
 	opened := OpenedChanges{Base: cmp.Or(op.Apply.After, op.Apply.Now), Now: op.Apply.Before, Hide: rules.Hide, HideEmpty: rules.HideEmpty}
 	for _, id := range []string{opened.Base, opened.Now} {
-		release, err := s.holdID(id)
+		release, err := holdID(r.Workspace.Store(), id)
 		if err != nil {
 			return None{}, err
 		}
@@ -159,16 +159,16 @@ func (s *Service) openUndo(ctx context.Context, r *Request, number uint64) (None
 }
 
 // holdID protects a state from gc until release is called.
-func (s *Service) holdID(id string) (release func(), err error) {
+func holdID(s *snapshot.Store, id string) (release func(), err error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, err
 	}
 
-	st, err := tree.Load(s.Store.Source(), h)
+	st, err := tree.Load(s.Source(), h)
 	if err != nil {
 		return nil, err
 	}
 
-	return s.Store.Hold(st), nil
+	return s.Hold(st), nil
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// ops lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
+// listOps lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
 // host.
-func (s *Service) ops(_ context.Context, r *Request, a ListOps) (OpList, error) {
+func listOps(_ context.Context, r *Request, a ListOps) (OpList, error) {
 	out := OpList{Ops: []OpState{}}
 	kept := r.Workspace.Ops().KeptUntil()
 	for _, op := range slices.Backward(r.Workspace.Ops().List()) {
@@ -46,20 +46,21 @@ func opState(r *Request, op catalogue.Op) OpState {
 }
 
 // undoOp undoes one operation.
-func (s *Service) undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
+func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 	undone, err := r.Workspace.Ops().Named(a.Number)
 	if err != nil {
 		return UndoneOp{}, err
 	}
 	if undone.Name == catalogue.OpPolicy {
-		if err := s.admit(ctx, r, &Op{Name: "set-policy", Access: Own}, nil); err != nil {
+		setPolicy := Op{Name: "set-policy", Access: Own}
+		if err := setPolicy.Admit(ctx, r, nil); err != nil {
 			return UndoneOp{}, err
 		}
 	}
 
 	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun,
-		Merge: gitbridge.MergeConfigs(r.textMerger(s).Merge), Caller: r.Caller, List: r.list(s),
+		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, List: r.list(),
 	})
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}
@@ -93,7 +94,7 @@ func keptLine(until time.Time) string {
 }
 
 // recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.
-func (s *Service) recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
+func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
 	base := a.Base
 	if a.Number != 0 {
 		known, err := r.Workspace.Ops().Named(a.Number)
@@ -111,7 +112,7 @@ func (s *Service) recordApply(ctx context.Context, r *Request, a RecordApply) (R
 		return RecordedApply{}, errs.Fail(errs.Invalid, "base: %w", err)
 	}
 
-	st, release, err := s.readOver(ctx, r, id)
+	st, release, err := readOver(ctx, r, id)
 	if err != nil {
 		return RecordedApply{}, err
 	}
@@ -134,6 +135,6 @@ func (s *Service) recordApply(ctx context.Context, r *Request, a RecordApply) (R
 	return done, err
 }
 
-func (s *Service) undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
+func undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
 	return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
 }

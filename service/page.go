@@ -36,15 +36,15 @@ type HunkList struct {
 	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if any"`
 }
 
-func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
+func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	var out HunkList
 	if a.Lines <= 0 || a.Lines > hunkLines {
 		a.Lines = hunkLines
 	}
 
-	o := diff.Options{Memory: r.budget(s, Texts), Skip: max(0, a.Cursor), Lines: a.Lines}
-	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
-		out.Text, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), o)
+	o := diff.Options{Memory: r.budget(Texts), Skip: max(0, a.Cursor), Lines: a.Lines}
+	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+		out.Text, err = diff.TextOf(ctx, r.source(), from, to, string(a.Path), string(a.From), o)
 		return err
 	})
 	out.Hunks, out.Next = partOf(out.Hunks, out.Skipped, o.Skip, o.Lines)
@@ -113,14 +113,14 @@ type File struct {
 	Limit    int64           `json:"limit,omitempty" jsonschema:"at most this many bytes; 0: 64 MiB"`
 }
 
-func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
-	st, release, err := s.holdState(r, a.Snapshot)
+func readFile(_ context.Context, r *Request, a File) (None, error) {
+	st, release, err := holdState(r, a.Snapshot)
 	if err != nil {
 		return None{}, err
 	}
 	defer release()
 
-	src := s.Store.Source()
+	src := r.source()
 	n, err := st.Resolve(src, string(a.Path))
 	if err != nil {
 		return None{}, err

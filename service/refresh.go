@@ -18,7 +18,7 @@ import (
 // refresh merges the changes of the directory that the workspace was filled from. The client reads
 // the directory with the rights of its user, and sends the entries that differ from the state
 // OpenedChanges.Base.
-func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
+func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
 		return Refreshed{}, err
@@ -30,7 +30,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
 	}
 
-	now, release, err := s.readOver(ctx, r, id)
+	now, release, err := readOver(ctx, r, id)
 	if err != nil {
 		return Refreshed{}, err
 	}
@@ -41,7 +41,7 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 	}
 
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger(s).Merge), Git: r.merger(s).Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(s),
+		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(),
 	})
 	done.Paths = emptyIfNil(done.Paths)
 	if errors.Is(err, threeway.ErrConflict) {
@@ -54,15 +54,15 @@ func (s *Service) refresh(ctx context.Context, r *Request, a Refresh) (Refreshed
 
 // readOver reads entries that differ from a sealed state, and returns the state with them, which is held
 // until release is called. It is nil if there are no entries.
-func (s *Service) readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
-	free, err := r.budget(s, Texts).Take(ctx, importer.Memory)
+func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
+	free, err := r.budget(Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer free()
-	defer s.Store.Importing()()
+	defer r.Workspace.Store().Importing()()
 
-	b, err := importer.Over(ctx, s.Store.Source(), s.Store.CAS(), importer.At{Top: true}, base)
+	b, err := importer.Over(ctx, r.source(), r.Workspace.Store().CAS(), importer.At{Top: true}, base)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,18 +75,18 @@ func (s *Service) readOver(ctx context.Context, r *Request, base cas.Hash) (st *
 		}
 		return b.Layer(e)
 	}, stream.Options{}); err != nil {
-		return nil, nil, s.abandonImport(ctx, err)
+		return nil, nil, abandonImport(ctx, r, err)
 	}
 	if !changed {
 		return nil, func() {}, nil
 	}
 
 	if st, err = b.Finish(); err != nil {
-		return nil, nil, s.abandonImport(ctx, err)
+		return nil, nil, abandonImport(ctx, r, err)
 	}
-	if err := s.Store.CAS().Commit(); err != nil {
-		return nil, nil, s.abandonImport(ctx, err)
+	if err := r.Workspace.Store().CAS().Commit(); err != nil {
+		return nil, nil, abandonImport(ctx, r, err)
 	}
 
-	return st, s.Store.Hold(st), nil
+	return st, r.Workspace.Store().Hold(st), nil
 }

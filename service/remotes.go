@@ -8,28 +8,37 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// remotes has the operations on remotes, and finds the snapshots on them that forks begin with.
+type remotes struct {
+	store  *snapshot.Store
+	known  *known.Registry
+	adding sync.Mutex // locked by localNameOf, so that a snapshot on a remote is added once
+}
+
 // addRemote initializes the remote at a URL if it is new, and registers it.
-func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (AddedRemote, error) {
+func (rs *remotes) addRemote(ctx context.Context, _ *Request, a AddRemote) (AddedRemote, error) {
 	if !backend.IsURL(a.URL) {
 		return AddedRemote{}, errs.Fail(errs.Invalid, "a remote is named by a URL: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
-	r, err := s.Remotes.Remote(a.URL)
+	r, err := rs.known.Remote(a.URL)
 	if err != nil {
 		return AddedRemote{}, err
 	}
-	if err := s.Remotes.MayAdd(a.Name, r.URL()); err != nil {
+	if err := rs.known.MayAdd(a.Name, r.URL()); err != nil {
 		return AddedRemote{}, err
 	}
 	if err := backend.MakeDir(a.URL); err != nil {
@@ -43,29 +52,29 @@ func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (Added
 	}
 
 	done.Encrypted = len(f.Recipients) > 0
-	return done, s.Remotes.Add(a.Name, r.URL())
+	return done, rs.known.Add(a.Name, r.URL())
 }
 
-func (s *Service) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList, error) {
+func (rs *remotes) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList, error) {
 	list := RemoteList{Remotes: []Remote{}}
-	known := s.Remotes.List()
+	known := rs.known.List()
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		list.Remotes = append(list.Remotes, Remote{Name: name, URL: known[name]})
 	}
 	return list, nil
 }
 
-func (s *Service) trustRemote(_ context.Context, _ *Request, a TrustRemote) (Remote, error) {
-	url, err := s.Remotes.Trust(a.Remote)
+func (rs *remotes) trustRemote(_ context.Context, _ *Request, a TrustRemote) (Remote, error) {
+	url, err := rs.known.Trust(a.Remote)
 	return Remote{Name: a.Remote, URL: url}, err
 }
 
-func (s *Service) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (None, error) {
-	return None{}, s.Remotes.Remove(a.Name)
+func (rs *remotes) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (None, error) {
+	return None{}, rs.known.Remove(a.Name)
 }
 
 // push sends snapshots one after the other. Objects that the one before needs are not sent again.
-func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
+func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
 	done := PushedList{Pushed: []Pushed{}}
 	if len(a.Snapshots) == 0 {
 		return done, errs.Fail(errs.Invalid, "name a snapshot")
@@ -76,18 +85,18 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 
 	if a.Remote == "" {
 		var err error
-		if a.Remote, err = s.usualRemote(); err != nil {
+		if a.Remote, err = rs.usualRemote(); err != nil {
 			return done, err
 		}
 	}
 
-	to, err := s.remote(r, a.Remote)
+	to, err := rs.remote(r, a.Remote)
 	if err != nil {
 		return done, err
 	}
 
 	for _, name := range a.Snapshots {
-		p, err := s.pushOne(ctx, r, a, to, name)
+		p, err := rs.pushOne(ctx, r, a, to, name)
 		if err != nil {
 			return done, resumable(a.Remote, err)
 		}
@@ -96,19 +105,19 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 
 	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
 	if err := to.UpdateList(ctx); err != nil {
-		s.Log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
+		r.log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
 
 	return done, nil
 }
 
 // usualRemote returns the remote that the policy names, else the only remote.
-func (s *Service) usualRemote() (string, error) {
-	if name := s.Store.Main().Policy().Push.Remote; name != "" {
+func (rs *remotes) usualRemote() (string, error) {
+	if name := rs.store.Main().Policy().Push.Remote; name != "" {
 		return name, nil
 	}
 
-	all := slices.Sorted(maps.Keys(s.Remotes.List()))
+	all := slices.Sorted(maps.Keys(rs.known.List()))
 	switch len(all) {
 	case 0:
 		return "", errs.Fail(errs.NotExist, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
@@ -131,17 +140,17 @@ func pushedName(r *Request, name, as string) string {
 
 // remote returns the remote of a name or, over the socket, at a URL: callers in
 // the mount use the daemon's credentials only for remotes that the owner added.
-func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
+func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
 	if !r.Caller.Direct && backend.IsURL(name) {
 		return nil, errs.Fail(errs.Perm, "through the mount, only registered remotes can be used").
 			WithHint("`amberfs remote add` gives it a name")
 	}
-	return s.Remotes.Remote(name)
+	return rs.known.Remote(name)
 }
 
 // pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
 // earlier state of the same claimed fork, that state is renamed there first.
-func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
+func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
 	x, err := r.Workspace.Remotes().Push(ctx, name)
 	if err != nil {
 		return Pushed{}, err
@@ -155,7 +164,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
-		Base: s.Remotes.Base(to), Mark: marker(x.State, s.Store.Source(), x.ActorSets), Stored: s.stored,
+		Base: rs.known.Base(to), Mark: marker(x.State, rs.store.Source(), x.ActorSets), Stored: rs.stored,
 		Progress: func(parts, of int, sent int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
@@ -165,7 +174,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
 	done, err := to.Push(ctx, p)
 	if errors.Is(err, remote.ErrExists) {
-		if p.Force, err = s.makeWay(ctx, to, &p.Ref, err); p.Force {
+		if p.Force, err = rs.makeWay(ctx, to, &p.Ref, err); p.Force {
 			done, err = to.Push(ctx, p)
 		}
 	}
@@ -173,7 +182,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		return Pushed{}, err
 	}
 
-	s.Log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
+	r.log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
 	if !done.Unchanged {
 		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
 	}
@@ -184,12 +193,12 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		return out, nil               // the base of the owner's next push stays a snapshot of the owner
 	}
 
-	return out, s.Remotes.SetBase(to, done.Ref.Name)
+	return out, rs.known.SetBase(to, done.Ref.Name)
 }
 
 // makeWay keeps the snapshot on the remote that has the name of ref as NAME.ID, and returns true, if
 // it is an earlier state of the same claimed fork as ref. Otherwise it returns inUse.
-func (s *Service) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+func (rs *remotes) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
 	old, err := to.Ref(ctx, ref.Name)
 	if err != nil {
 		return false, err
@@ -232,27 +241,27 @@ func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.C
 }
 
 // stored returns an object from the store or, if it is not there, from its remotes.
-func (s *Service) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
-	rec, err := s.Store.CAS().Stored(h)
+func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+	rec, err := rs.store.CAS().Stored(h)
 	if errors.Is(err, cas.ErrNotFound) {
-		return s.Remotes.Stored(ctx, h)
+		return rs.known.Stored(ctx, h)
 	}
 	return rec, err
 }
 
-func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
+func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
 	done := PulledList{Pulled: []info.Info{}}
 	if a.As != "" && len(a.Snapshots) != 1 {
 		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
 
-	from, err := s.remote(r, a.Remote)
+	from, err := rs.remote(r, a.Remote)
 	if err != nil {
 		return done, err
 	}
 
 	for _, name := range a.Snapshots {
-		info, err := s.pullOne(ctx, r, a, from, name)
+		info, err := rs.pullOne(ctx, r, a, from, name)
 		if err != nil {
 			return done, resumable(a.Remote, err)
 		}
@@ -263,7 +272,7 @@ func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, err
 }
 
 // pullOne copies a snapshot from a remote, unless the workspace has it under the name.
-func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (info.Info, error) {
+func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (info.Info, error) {
 	ref, err := from.Find(ctx, name)
 	if err != nil {
 		return info.Info{}, err
@@ -279,10 +288,10 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	}
 
 	pulled := from.Snapshot(ref)
-	defer s.Store.Importing()()
+	defer rs.store.Importing()()
 
-	if err := s.copyObjects(ctx, r, pulled); err != nil {
-		s.Store.Abandon()
+	if err := rs.copyObjects(ctx, r, pulled); err != nil {
+		rs.store.Abandon()
 		return info, err
 	}
 
@@ -291,13 +300,13 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 		return info, err
 	}
 
-	return info, s.Remotes.SetBase(from, ref.Name)
+	return info, rs.known.SetBase(from, ref.Name)
 }
 
 // copyObjects copies the objects of a snapshot on a remote to the disk of the store.
-func (s *Service) copyObjects(ctx context.Context, r *Request, from *remote.Snapshot) error {
-	store := s.Store.CAS()
-	src := tree.NewSource(pullSource{ctx, s.Store, from}, nil, 16<<20)
+func (rs *remotes) copyObjects(ctx context.Context, r *Request, from *remote.Snapshot) error {
+	store := rs.store.CAS()
+	src := tree.NewSource(pullSource{ctx, rs.store, from}, nil, 16<<20)
 	st, err := tree.Load(src, from.Ref.State())
 	if err != nil {
 		return err
@@ -340,9 +349,9 @@ func InfoOf(ref *remote.Ref) info.Info {
 	}
 }
 
-func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnapshots) (RemoteSnapshotList, error) {
+func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnapshots) (RemoteSnapshotList, error) {
 	list := RemoteSnapshotList{Snapshots: []RemoteSnapshot{}}
-	from, err := s.Remotes.Remote(a.Remote)
+	from, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return list, err
 	}
@@ -368,16 +377,16 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 	return list, explainRemoteError(a.Remote, err)
 }
 
-func (s *Service) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
-	from, err := s.Remotes.Remote(a.Remote)
+func (rs *remotes) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
+	from, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return Removed{}, err
 	}
 	return Removed{Names: a.Names}, explainRemoteError(a.Remote, from.Remove(ctx, a.Names...))
 }
 
-func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {
-	at, err := s.Remotes.Remote(a.Remote)
+func (rs *remotes) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {
+	at, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return remote.Collected{}, err
 	}
@@ -385,9 +394,9 @@ func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.
 	return done, explainRemoteError(a.Remote, err)
 }
 
-func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) (VerifiedRemote, error) {
+func (rs *remotes) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) (VerifiedRemote, error) {
 	done := VerifiedRemote{Damage: []RemoteDamage{}}
-	at, err := s.Remotes.Remote(a.Remote)
+	at, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return done, err
 	}

@@ -34,22 +34,14 @@ const (
 	Socket
 )
 
-// Admit returns an error if the caller may not use the operation that takes args.
-func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
-	return s.admit(ctx, r, OpOf(args), args)
-}
-
-// admit returns an error if the caller may not use the operation. All rights are checked here, except
+// Admit returns an error if the caller may not use the operation. All rights are checked here, except
 // for the protections of the policy, which package snapshot enforces.
-func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error {
-	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount, the kernel refuses the write
-		return errs.Fail(errs.Perm, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
-	}
+func (o *Op) Admit(ctx context.Context, r *Request, args any) error {
 	if r.Caller.Direct || o.Access == Look {
 		return nil
 	}
 
-	owner, sticky, err := s.owner(ctx, r)
+	owner, sticky, err := ownership(ctx, r)
 	switch governs := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
 	case err != nil:
 		return err
@@ -71,11 +63,11 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 		return nil
 	}
 
-	return o.May(s, args)
+	return o.May(r, args)
 }
 
 // mayFork refuses arguments that name a snapshot on a remote.
-func (s *Service) mayFork(args any) error {
+func mayFork(_ *Request, args any) error {
 	if Fetches(args) {
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can begin a fork from a remote")
 	}
@@ -84,9 +76,9 @@ func (s *Service) mayFork(args any) error {
 
 // mayPush limits pushes of callers other than the owner of the store. The daemon lends
 // them its credentials for the remote that main's policy names, and only to add to it.
-func (s *Service) mayPush(args any) error {
+func mayPush(r *Request, args any) error {
 	a := args.(Push)
-	allowed := s.Store.Main().Policy().Push.Remote
+	allowed := r.Workspace.Store().Main().Policy().Push.Remote
 	switch {
 	case allowed == "":
 		return errs.Fail(errs.Perm, "the policy of the store allows only its owner to push").
@@ -100,12 +92,12 @@ func (s *Service) mayPush(args any) error {
 	return nil
 }
 
-// owner reports whether the caller owns the workspace or the store, and whether the workspace's root
+// ownership reports whether the caller owns the workspace or the store, and whether the workspace's root
 // directory has the sticky bit.
-func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, err error) {
+func ownership(ctx context.Context, r *Request) (owner, sticky bool, err error) {
 	var a live.Attr
 	err = cas.Await(ctx, func() (err error) {
-		a, err = s.Store.Forest().GetAttr(r.Workspace.Root())
+		a, err = r.Workspace.Store().Forest().GetAttr(r.Workspace.Root())
 		return err
 	})
 	if err != nil {
@@ -123,8 +115,8 @@ type Program struct {
 
 // checkInside returns an error for a fork that cannot be deleted without force: a run that is
 // running, or a fork that has the root or working directory of a program in it.
-func (s *Service) checkInside(r *Request, a DeleteFork) error {
-	if !r.Workspace.IsFork() && s.addJoined(a.Name, 0) > 0 {
+func (fs *forks) checkInside(r *Request, a DeleteFork) error {
+	if !r.Workspace.IsFork() && fs.joined(a.Name) > 0 {
 		return errs.Fail(errs.Busy, "the run %s is running", a.Name).WithHint("end its program first")
 	}
 	f, err := r.Workspace.Forks().Named(a.Name)
@@ -146,7 +138,7 @@ func (s *Service) checkInside(r *Request, a DeleteFork) error {
 		}
 	}
 
-	inside := s.Inside(views, a.Rmdir)
+	inside := fs.inside(views, a.Rmdir)
 	if len(inside) == 0 {
 		return nil
 	}

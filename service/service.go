@@ -9,13 +9,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
@@ -28,113 +25,145 @@ import (
 
 // Config has the store that a Service works on, and the functions of the daemon that it calls.
 type Config struct {
-	Store      *snapshot.Store
-	Events     *events.Log
-	Remotes    *known.Registry
-	Log        *slog.Logger
-	Mountpoint string
-	// Device returns the device of the mount as MAJOR:MINOR, "" if it is not known.
-	Device  func() string
-	Options string // of the mount, as after -o
-	Version string // of the program
-	Started time.Time
+	Store   *snapshot.Store
+	Events  *events.Log
+	Remotes *known.Registry
+	Log     *slog.Logger
+	Mount   Mount
+	Daemon  Daemon
+	// Pools have the memory of the requests. A pool that is missing has no limit.
+	Pools map[Pool]*budget.Budget
+	// Dropped is called when Exports.Drop has to be called again. It does not block.
+	Dropped func()
+	// Joining has the functions for programs that share the daemon.
+	Joining  Joining
+	Freezing Freezing
+}
+
+// A Mount is the mount of the store.
+type Mount struct {
+	Point   string // its path
+	Options string // as after -o
+	// Device returns its device as MAJOR:MINOR, "" if it is not known.
+	Device func() string
 	// Ready waits until the mount is up. It returns an error if the mount is ending.
-	Ready func(ctx context.Context) error
+	Ready    func(ctx context.Context) error
+	ReadOnly func() bool
 	// Inside lists the programs that have their root or working directory in the views; with roots,
 	// only the programs that have their root there.
-	Inside   func(views []uint32, roots bool) []Program
-	ReadOnly func() bool
+	Inside func(views []uint32, roots bool) []Program
 	// Requests returns the numbers of the kernel's requests by FUSE operation.
 	Requests func() map[string]uint64
 	// StaleNames returns the number of names in the kernel's cache that a restore, merge or import
 	// changed, and that the kernel has not dropped yet.
 	StaleNames func() int64
-	// Memory is for texts and imports, Lists for lists of changed files. May be nil.
-	Memory, Lists *budget.Budget
-	// Git is for the git processes of forks. May be nil.
-	Git *budget.Budget
-	// Dropped is called when DropExports has to be called again. It does not block.
-	Dropped func()
 	// Umount unmounts, and returns before the process ends.
 	Umount func(lazy bool) error
-	// Joining has the functions for programs that share the daemon.
-	Joining Joining
+}
+
+// A Daemon is the process that answers the requests.
+type Daemon struct {
+	Version string // of the program
+	Started time.Time
 	// Survival reports whether the mount would survive a crash of the daemon.
 	Survival func() Survival
-	Freezing Freezing
 	// Upgrade replaces the daemon by one of another program. The new daemon answers the request on
 	// the connection that take returns.
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
-// Freezing reports the freezes of a store to the process that outlives the daemon, and has the report of
-// that process about the last freeze. The end of a daemon ends its freeze.
-type Freezing struct {
-	// Tell, if set, is called with the end time of a freeze when one begins, and with the zero time
-	// when one is ended.
-	Tell func(until time.Time)
-	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did
-	// not, or if a call of freeze or thaw has reported it. Reason says why the daemon ended.
-	Ended  time.Time
-	Reason string
-}
-
-// A Service runs operations on a mounted store. It is safe for concurrent use.
+// A Service runs operations on a mounted store: it finds the operation of a request, checks the caller's
+// rights, and calls the family of the operation. It is safe for concurrent use.
 type Service struct {
 	Config
-	freezes sync.Mutex                  // guards Freezing
-	backup  atomic.Pointer[BackupState] // changed by the goroutine of Backup only
-	blames  diff.BlameCache
-	adding  sync.Mutex // locked by localNameOf, so that a snapshot on a remote is added once
-	// exporting has the weight allExports. An export to the store's own repository acquires 1, and the
-	// deletion of objects in it acquires all. pruning is set while there are objects to delete.
-	exporting *semaphore.Weighted
-	pruning   atomic.Bool
-	mainGit   *budget.Budget // of the size of Git, for main
+	*core
 
-	// Turns leaves a processor to the goroutines that answer the kernel.
-	Turns *turns.Turns
-	// images is locked for reading by an import while it stores blobs, to which no snapshot refers
-	// yet, and for writing by sweepImages.
-	images sync.RWMutex
-	// joinedMu guards joined, the number of joined programs by fork.
-	joinedMu sync.Mutex
-	joined   map[string]int
-	// lastConn is the connection of the last joined program. The end of the process closes it.
-	lastConn atomic.Pointer[net.UnixConn]
+	Joins   *Joins
+	Exports *Exports
+	Backups *Backups
+
+	forks   *forks
+	history *history
+	remotes *remotes
+	imports *imports
+	freezes *freezes
+	erasure *erasure
+	upkeep  *upkeep
 }
+
+// A core has what the requests of all operations need besides the store.
+type core struct {
+	mountpoint string
+	log        *slog.Logger
+	// Turns leaves a processor to the goroutines that answer the kernel.
+	Turns   *turns.Turns
+	pools   map[Pool]*budget.Budget
+	mainGit *budget.Budget // of the size of the pool Gits, for main
+}
+
+// A family has the state that some operations share. of returns the one of a service.
+type family[F any] interface{ of(*Service) F }
+
+func (*forks) of(s *Service) *forks     { return s.forks }
+func (*history) of(s *Service) *history { return s.history }
+func (*remotes) of(s *Service) *remotes { return s.remotes }
+func (*imports) of(s *Service) *imports { return s.imports }
+func (*freezes) of(s *Service) *freezes { return s.freezes }
+func (*erasure) of(s *Service) *erasure { return s.erasure }
+func (*upkeep) of(s *Service) *upkeep   { return s.upkeep }
+func (*Exports) of(s *Service) *Exports { return s.Exports }
 
 // New returns a Service that uses the configuration.
 func New(c Config) *Service {
-	return &Service{
-		Config: c, exporting: semaphore.NewWeighted(allExports), mainGit: c.Git.Another(), Turns: turns.New(max(1, runtime.NumCPU()-1)),
+	s := &Service{
+		Config: c,
+		core: &core{
+			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGit: c.Pools[Gits].Another(),
+		},
+		Joins:   &Joins{Joining: c.Joining, log: c.Log, mountpoint: c.Mount.Point, programs: make(map[string]int)},
+		history: &history{log: c.Events},
+		remotes: &remotes{store: c.Store, known: c.Remotes},
+		imports: &imports{store: c.Store, log: c.Log},
+		freezes: &freezes{Freezing: c.Freezing, forest: c.Store.Forest()},
 	}
+
+	s.Exports = &Exports{store: c.Store, dropped: c.Dropped, sweepImages: s.imports.sweepImages, running: semaphore.NewWeighted(allExports)}
+	s.Backups = &Backups{core: s.core, main: c.Store.Main(), changed: c.Store.Changed, known: c.Remotes, push: s.remotes.pushOne}
+	s.forks = &forks{events: c.Events, inside: c.Mount.Inside, joined: s.Joins.joined, remotes: s.remotes}
+	s.erasure = &erasure{exports: s.Exports, known: c.Remotes, stored: s.remotes.stored}
+	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, known: c.Remotes, backup: s.Backups.state, sweepImages: s.imports.sweepImages}
+
+	return s
 }
 
 // do runs an operation, after the checks of admit. A panic in it is returned as an error.
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
+	r.core = s.core
 	if r.Workspace == nil {
 		r.Workspace = s.Store.Main()
 	}
-	if err := s.Ready(ctx); err != nil {
+	if err := s.Mount.Ready(ctx); err != nil {
 		return nil, err
 	}
 
 	start := time.Now()
-	defer s.showStale(r, o)()
+	defer showStale(r, o, s.Mount.StaleNames)()
 
 	var result any
 	err := guard.Do(func() (err error) {
 		if r.Carried != nil { // admitted by the previous daemon
-			result, err = s.resume(ctx, r, o, args)
+			result, err = resume(ctx, r, o, args)
 			return err
 		}
 
-		if err := s.admit(ctx, r, o, args); err != nil {
+		if o.Mutates && r.Caller.Direct && s.Mount.ReadOnly() { // in the mount, the kernel refuses the write
+			return errs.Fail(errs.Perm, "the mount at %s is read-only", s.mountpoint).WithHint("mount it without ro")
+		}
+		if err := o.Admit(ctx, r, args); err != nil {
 			return err
 		}
 
-		result, err = o.carryOut(s, ctx, r, args)
+		result, err = s.carryOut(ctx, r, o, args)
 		return err
 	})
 
@@ -145,17 +174,17 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 
 	s.Log.Log(ctx, level, "request", attrs...)
 	if err != nil {
-		return nil, suggest(r.Workspace, args, s.explain(o, err))
+		return nil, suggest(r.Workspace, args, explain(s.log, o, err))
 	}
 
 	return result, nil
 }
 
 // explain returns an error with its kind and its hint. It logs a panic of the operation.
-func (s *Service) explain(o *Op, err error) error {
+func explain(log *slog.Logger, o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
-		s.Log.Error("a request panicked", "op", o.Name, "err", err, guard.Stack(err))
+		log.Error("a request panicked", "op", o.Name, "err", err, guard.Stack(err))
 		return errs.Fail(errs.Failed, "the daemon failed in %q: %v", o.Name, p.Value).WithHint("its log is amberfs.log in the store")
 	}
 	return errs.ErrorOf(err)

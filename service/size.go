@@ -23,8 +23,8 @@ func (z *Sized) text() string {
 	return BytesText(z.Bytes) + " in " + plural(z.Files, "file", "files") + "\n"
 }
 
-func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err error) {
-	st, release, err := s.holdState(r, a.Name)
+func measure(ctx context.Context, r *Request, a Size) (out Sized, err error) {
+	st, release, err := holdState(r, a.Name)
 	if err != nil {
 		return out, err
 	}
@@ -34,7 +34,7 @@ func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 		return Sized{Files: st.Inodes - 1, Bytes: st.Bytes}, nil
 	}
 
-	n, err := st.At(s.Store.Source(), string(a.Path))
+	n, err := st.At(r.source(), string(a.Path))
 	switch {
 	case err != nil:
 		return out, err
@@ -44,7 +44,7 @@ func (s *Service) size(ctx context.Context, r *Request, a Size) (out Sized, err 
 		return Sized{Files: 1, Bytes: n.FileSize()}, nil
 	}
 
-	t := sizeCounter{st: st, src: s.Store.Source(), list: r.list(s), linked: map[uint64]bool{}}
+	t := sizeCounter{st: st, src: r.source(), list: r.list(), linked: map[uint64]bool{}}
 	err = t.addTree(ctx, n)
 	return t.Sized, err
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// snapshot takes a snapshot. If it takes none because nothing changed, it returns the newest one.
-func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
+// takeSnapshot takes a snapshot. If it takes none because nothing changed, it returns the newest one.
+func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	a.Caller = r.Caller
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
 		return info.Info{}, errs.Fail(errs.Invalid, "the kind must be manual or turn, not %q", a.Kind)
@@ -35,11 +35,11 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a snapshot.CaptureOp
 		return info, err
 	}
 
-	return s.awaitSealed(ctx, r, info)
+	return awaitSealed(ctx, r, info)
 }
 
 // awaitSealed waits until a snapshot has its id.
-func (s *Service) awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
+func awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
 	r.progress(Progress{What: "sealing " + made.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, made.Name)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Service) awaitSealed(ctx context.Context, r *Request, made info.Info) (
 	return sealed, nil
 }
 
-func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
+func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), checkKinds("without", a.Without)); err != nil {
 		return Snapshots{}, err
@@ -60,7 +60,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 		out.Undo = undo.Name
 	}
 
-	list := r.list(s)
+	list := r.list()
 
 	for i := range r.Workspace.Snapshots().Newest() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
@@ -135,8 +135,8 @@ func ParseSince(text string) (time.Time, error) {
 	return time.Now().Add(-d), nil
 }
 
-// summaries compares each snapshot with its parent.
-func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
+// summarize compares each snapshot with its parent.
+func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
 	const maxNames, maxCounted = 100, 10_000
 	out := Summarized{Summaries: make(map[string]Summary)}
 	if len(a.Names) > maxNames {
@@ -162,8 +162,8 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 			}
 		}
 
-		if err := s.compare(r, sum.Against, info.Name, func(from, to *tree.State) error {
-			files, more, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, maxCounted)
+		if err := compare(r, sum.Against, info.Name, func(from, to *tree.State) error {
+			files, more, err := diff.First(ctx, r.source(), from, to, diff.Options{}, maxCounted)
 			sum.More = more
 
 			for _, f := range files {
@@ -192,11 +192,11 @@ func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summa
 	return out, nil
 }
 
-func (s *Service) show(_ context.Context, r *Request, a Show) (info.Info, error) {
+func showSnapshot(_ context.Context, r *Request, a Show) (info.Info, error) {
 	return r.Workspace.Find(a.Name)
 }
 
-func (s *Service) rename(_ context.Context, r *Request, a Rename) (info.Info, error) {
+func renameSnapshot(_ context.Context, r *Request, a Rename) (info.Info, error) {
 	old, err := r.Workspace.Find(a.From)
 	if err != nil {
 		return old, err
@@ -208,8 +208,8 @@ func (s *Service) rename(_ context.Context, r *Request, a Rename) (info.Info, er
 	return r.Workspace.Find(a.To)
 }
 
-// pin sets or removes the protection of snapshots. It changes none if one of the names is unknown.
-func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
+// pinSnapshots sets or removes the protection of snapshots. It changes none if one of the names is unknown.
+func pinSnapshots(_ context.Context, r *Request, a Pin) (Pinned, error) {
 	out, seen := Pinned{Names: []string{}, Pin: a.Pin}, map[string]bool{}
 
 	for _, n := range a.Names {
@@ -233,7 +233,7 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 	return out, nil
 }
 
-func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
+func removeSnapshots(_ context.Context, r *Request, a Remove) (Removed, error) {
 	if a.Forget {
 		names, err := r.Workspace.Snapshots().DeleteAll(a.Names, r.Caller)
 		return Removed{Names: names}, err
@@ -243,7 +243,7 @@ func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, erro
 	return Removed{names, until}, err
 }
 
-func (s *Service) compact(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {
+func compactSnapshots(ctx context.Context, r *Request, a snapshot.CompactOptions) (snapshot.Compacted, error) {
 	if a.Name == "" {
 		return snapshot.Compacted{}, errs.Fail(errs.Invalid, "the new snapshot needs a name").WithHint("give it as name, in a shell with --name")
 	}
@@ -251,12 +251,12 @@ func (s *Service) compact(ctx context.Context, r *Request, a snapshot.CompactOpt
 	return r.Workspace.Snapshots().Compact(ctx, a)
 }
 
-func (s *Service) du(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
+func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 
-func (s *Service) restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
-	a.Caller, a.List = r.Caller, r.list(s)
+func restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
+	a.Caller, a.List = r.Caller, r.list()
 	done, err := r.Workspace.Restore(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	return done, err
@@ -272,18 +272,18 @@ func emptyIfNil[T any](list []T) []T {
 
 // restoreHunk restores the lines of one hunk. Other lines of the file may have changed since the
 // comparison that showed the hunk.
-func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
-	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
+func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
+	err = compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.list(s),
+			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.list(),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
 				if a.B == "" {
 					shown = now
 				}
 
-				o := diff.Options{Memory: r.budget(s, Texts)}
-				return diff.WithoutHunk(ctx, s.Store.Source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
+				o := diff.Options{Memory: r.budget(Texts)}
+				return diff.WithoutHunk(ctx, r.source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
 		})
 		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrTouched) {
@@ -296,20 +296,21 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 
 // revert restores one path. If a.Name is "", it restores from the newest snapshot in which the path
 // differs from now.
-func (s *Service) revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
+func revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
-		if a.Name, err = s.lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
+		if a.Name, err = lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
 			return snapshot.RestoreResult{}, err
 		}
 	}
-	return s.restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
+	return restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
 // lastDifferent finds the newest snapshot in which path differs from now. If there is none, it tries the
 // base, but only for a path that the base has: otherwise revert would delete a file of which there is no
 // copy.
-func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
+func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
+	src := ws.Store().Source()
 	now, release, err := ws.Held("")
 	if err != nil {
 		return "", err
@@ -323,7 +324,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 		}
 		defer release()
 
-		return s.differs(ctx, then, now, path)
+		return differs(ctx, src, then, now, path)
 	}
 	for info := range ws.Snapshots().Newest() {
 		if !info.Past() {
@@ -340,13 +341,13 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	}
 	defer releaseBase()
 
-	if n, err := then.At(s.Store.Source(), path); err == nil && n != nil && n.Ino != tree.RootIno {
-		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
+	if n, err := then.At(src, path); err == nil && n != nil && n.Ino != tree.RootIno {
+		if differs, err := differs(ctx, src, then, now, path); err != nil || differs {
 			return snapshotBase, err
 		}
 	}
 
-	if n, _ := now.At(s.Store.Source(), path); n == nil {
+	if n, _ := now.At(src, path); n == nil {
 		return "", errNoPath(path)
 	}
 
@@ -363,8 +364,8 @@ func errNoPath(path string) error {
 }
 
 // differs reports whether two states differ at path or below, modification times included.
-func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (bool, error) {
-	equal, err := tree.Equal(ctx, s.Store.Source(), a, b, tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}, tree.Mtime)
+func differs(ctx context.Context, src *tree.Source, a, b *tree.State, path string) (bool, error) {
+	equal, err := tree.Equal(ctx, src, a, b, tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}, tree.Mtime)
 	return err == nil && !equal, err
 }
 

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -132,6 +135,17 @@ type Joining struct {
 	Hold func(c *net.UnixConn, fork string) (joined, left func())
 }
 
+// Joins are the programs that share the daemon.
+type Joins struct {
+	Joining
+	log        *slog.Logger
+	mountpoint string
+	mu         sync.Mutex     // guards programs
+	programs   map[string]int // the number of programs by fork
+	// last is the connection of the last program. The end of the process closes it.
+	last atomic.Pointer[net.UnixConn]
+}
+
 // Joined is the client's end of a connection that keeps a shared daemon in use.
 type Joined struct {
 	Conn *os.File // at EOF, the daemon has ended or has seen that the client shut its side down
@@ -141,54 +155,50 @@ type Joined struct {
 }
 
 // join answers a request of Join, and keeps its connection.
-func (s *Service) join(w http.ResponseWriter, r *http.Request) {
-	if _, err := ownerOfStore(r); err != nil {
-		writeError(w, err)
-		return
+func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
+	if err := srv.service.Mount.Ready(r.Context()); err != nil { // the mount is ending
+		return errs.Fail(errs.NotExist, "%w", err)
 	}
 
-	if err := s.Ready(r.Context()); err != nil { // the mount is ending
-		writeError(w, errs.Fail(errs.NotExist, "%w", err))
-		return
-	}
-
-	tree, err := s.Joining.Join(r.URL.Query().Get("options"))
+	js := srv.service.Joins
+	tree, err := js.Join(r.URL.Query().Get("options"))
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 
 	fork := r.URL.Query().Get("fork")
 	hijacked, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		s.Joining.Leave()
-		s.Log.Warn("join", "err", err)
-		return
+		js.Leave()
+		js.log.Warn("join", "err", err)
+		return nil
 	}
 
 	c := hijacked.(*net.UnixConn)
 	joined, left := func() {}, func() {}
-	if s.Joining.Hold != nil {
-		joined, left = s.Joining.Hold(c, fork)
+	if js.Hold != nil {
+		joined, left = js.Hold(c, fork)
 	}
 
-	s.addJoined(fork, 1)
-	if err := s.sendTree(c, tree); err != nil {
-		s.Log.Warn("join", "err", err)
+	js.add(fork, 1)
+	if err := js.sendTree(c, tree); err != nil {
+		js.log.Warn("join", "err", err)
 	}
 
 	joined()
-	go s.awaitLeave(c, fork, left)
+	go js.awaitLeave(c, fork, left)
+
+	return nil
 }
 
 // awaitLeave waits until a joined program leaves, and then no longer counts it.
-func (s *Service) awaitLeave(c *net.UnixConn, fork string, left func()) {
+func (js *Joins) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
-	s.addJoined(fork, -1)
+	js.add(fork, -1)
 
-	if s.Joining.Leave() {
+	if js.Leave() {
 		// The client waits for EOF, which comes when the end of the process closes the connection.
-		s.lastConn.Store(c)
+		js.last.Store(c)
 		return
 	}
 
@@ -198,41 +208,42 @@ func (s *Service) awaitLeave(c *net.UnixConn, fork string, left func()) {
 
 // Rejoin counts a program that joined the previous daemon, by its connection f. The caller has counted
 // it as a user of the mount.
-func (s *Service) Rejoin(f *os.File, fork string, left func()) error {
+func (js *Joins) Rejoin(f *os.File, fork string, left func()) error {
 	conn, err := net.FileConn(f)
 	f.Close()
 	if err != nil {
 		return err
 	}
 
-	s.addJoined(fork, 1)
-	go s.awaitLeave(conn.(*net.UnixConn), fork, left)
+	js.add(fork, 1)
+	go js.awaitLeave(conn.(*net.UnixConn), fork, left)
 
 	return nil
 }
 
-// addJoined adds n to the number of programs that joined for a fork, and returns the number.
-func (s *Service) addJoined(fork string, n int) (now int) {
-	s.joinedMu.Lock()
-	defer s.joinedMu.Unlock()
+// add adds n to the number of programs that joined for a fork.
+func (js *Joins) add(fork string, n int) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.programs[fork] += n
+}
 
-	if s.joined == nil {
-		s.joined = make(map[string]int)
-	}
-
-	s.joined[fork] += n
-	return s.joined[fork]
+// joined returns the number of programs that joined for a fork.
+func (js *Joins) joined(fork string) int {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	return js.programs[fork]
 }
 
 // sendTree sends the answer to a request of Join, with the descriptor of tree if that is not nil.
-func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
+func (js *Joins) sendTree(c *net.UnixConn, tree *os.File) error {
 	var rights []byte
 	if tree != nil {
 		defer tree.Close()
 		rights = unix.UnixRights(int(tree.Fd()))
 	}
 
-	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + url.PathEscape(s.Mountpoint) + "\r\n\r\n"
+	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + url.PathEscape(js.mountpoint) + "\r\n\r\n"
 	_, _, err := c.WriteMsgUnix([]byte(text), rights, nil)
 	return err
 }

@@ -7,7 +7,7 @@ const staleTick = 200 * time.Millisecond
 
 // showStale reports as progress of a request that changes the workspace, until stop is called, how many
 // changed names the kernel has dropped from its cache. A restore, a merge or an import waits for that.
-func (s *Service) showStale(r *Request, o *Op) (stop func()) {
+func showStale(r *Request, o *Op, stale func() int64) (stop func()) {
 	if !o.Mutates || r.Progress == nil {
 		return func() {}
 	}
@@ -25,7 +25,7 @@ func (s *Service) showStale(r *Request, o *Op) (stop func()) {
 			case <-tick.C:
 			}
 
-			left := s.StaleNames()
+			left := stale()
 			if most = max(most, left); left > 0 {
 				r.progress(Progress{What: "dropping names from the kernel's cache", Done: most - left, Total: most})
 			}

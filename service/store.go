@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -26,10 +27,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/repair"
 )
 
+// upkeep has the operations on the store and on its mount as a whole.
+type upkeep struct {
+	mount       *Mount
+	daemon      *Daemon
+	known       *known.Registry
+	backup      func() *BackupState
+	sweepImages func()
+}
+
 // status returns the status of the workspace, the store and the daemon. A caller that is confined to a
 // fork gets the status of the fork alone.
-func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
-	st := Status{Status: r.Workspace.Status(), Gateway: s.Store.Actors().Gateway(r.Workspace.View())}
+func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
+	st := Status{Status: r.Workspace.Status(), Gateway: r.Workspace.Store().Actors().Gateway(r.Workspace.View())}
 
 	if confinedToFork(r) {
 		own := st.Status
@@ -42,36 +52,36 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 		return st, nil
 	}
 
-	st.Mountpoint, st.Options, st.Version = s.Mountpoint, s.Options, s.Version
-	st.PID, st.Started, st.Uptime = os.Getpid(), s.Started, time.Since(s.Started).Seconds()
-	st.Requests, st.StaleNames = s.Requests(), s.StaleNames()
-	st.Survival = s.Survival()
-	if s.Remotes == nil {
+	st.Mountpoint, st.Options, st.Version = r.mountpoint, u.mount.Options, u.daemon.Version
+	st.PID, st.Started, st.Uptime = os.Getpid(), u.daemon.Started, time.Since(u.daemon.Started).Seconds()
+	st.Requests, st.StaleNames = u.mount.Requests(), u.mount.StaleNames()
+	st.Survival = u.daemon.Survival()
+	if u.known == nil {
 		return st, nil
 	}
 
-	st.Push = s.backupState()
-	for url, since := range s.Remotes.Away() {
+	st.Push = u.backup()
+	for url, since := range u.known.Away() {
 		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
 	}
-	for name, url := range s.Remotes.Untrusted() {
+	for name, url := range u.known.Untrusted() {
 		st.Remotes = append(st.Remotes, RemoteState{Name: name, URL: url, State: "untrusted"})
 	}
 
 	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
-	st.FromRemote = s.Remotes.Any()
+	st.FromRemote = u.known.Any()
 	return st, nil
 }
 
-func (s *Service) policy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
+func readPolicy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
 	return r.Workspace.Policy(), nil
 }
 
 // setPolicy checks all of the patch before any of it takes effect.
-func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
+func (u *upkeep) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
 	// PatchPolicy reports an error of the patch.
 	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil {
-		if err := s.checkPushRemote(r, wanted.Push.Remote); err != nil {
+		if err := u.checkPushRemote(r, wanted.Push.Remote); err != nil {
 			return wanted, err
 		}
 	}
@@ -81,24 +91,24 @@ func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.
 		return p, err
 	}
 
-	s.Log.Info("policy", "workspace", r.Workspace.Name(), "uid", r.Caller.UID, "pid", r.Caller.PID)
+	r.log.Info("policy", "workspace", r.Workspace.Name(), "uid", r.Caller.UID, "pid", r.Caller.PID)
 
 	return p, nil
 }
 
 // checkPushRemote returns an error if a policy cannot name the remote for its pushes.
-func (s *Service) checkPushRemote(r *Request, name string) error {
+func (u *upkeep) checkPushRemote(r *Request, name string) error {
 	if name == "" || name == r.Workspace.Policy().Push.Remote {
 		return nil
 	}
 
 	if confinedToFork(r) { // callers in a fork must not learn which other remotes there are
-		if err := s.mayPush(Push{Remote: name}); err != nil {
+		if err := mayPush(r, Push{Remote: name}); err != nil {
 			return err
 		}
 	}
 
-	if _, ok := s.Remotes.List()[name]; !ok {
+	if _, ok := u.known.List()[name]; !ok {
 		return errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", name).
 			WithHint("add it first with `amberfs remote add %s URL`", name)
 	}
@@ -106,20 +116,20 @@ func (s *Service) checkPushRemote(r *Request, name string) error {
 	return nil
 }
 
-func (s *Service) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
+func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	if a.All {
-		if err := s.Store.ForgetAll(); err != nil {
+		if err := r.Workspace.Store().ForgetAll(); err != nil {
 			return Collected{}, err
 		}
 	}
 
-	done, err := s.Store.GC(ctx, byteProgress("collecting", r.progress))
+	done, err := r.Workspace.Store().GC(ctx, byteProgress("collecting", r.progress))
 	if err != nil {
 		return Collected{}, err
 	}
 
-	s.sweepImages()
-	s.Log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
+	u.sweepImages()
+	r.log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
 
 	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
 }
@@ -129,28 +139,28 @@ func byteProgress(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
 }
 
-func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*repair.Report, error) {
-	report, err := s.Store.Verify(ctx, byteProgress("verifying", r.progress))
+func (u *upkeep) verify(ctx context.Context, r *Request, _ Verify) (*repair.Report, error) {
+	report, err := r.Workspace.Store().Verify(ctx, byteProgress("verifying", r.progress))
 	if err != nil {
 		return nil, err
 	}
 
-	hint := "nothing else is touched; `amberfs verify --repair " + s.Store.Dir() + "` repairs it when it is not mounted"
+	hint := "nothing else is touched; `amberfs verify --repair " + r.Workspace.Store().Dir() + "` repairs it when it is not mounted"
 	if err := DamageFound(report, hint); err != nil {
-		s.Log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
+		r.log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
 		return nil, err
 	}
 
 	return report, nil
 }
 
-func (s *Service) umount(_ context.Context, r *Request, a Umount) (Unmounted, error) {
-	s.Log.Info("umount", "uid", r.Caller.UID, "pid", r.Caller.PID, "lazy", a.Lazy)
-	return Unmounted{PID: os.Getpid(), Store: s.Store.Dir(), Mountpoint: s.Mountpoint}, s.Umount(a.Lazy)
+func (u *upkeep) umount(_ context.Context, r *Request, a Umount) (Unmounted, error) {
+	r.log.Info("umount", "uid", r.Caller.UID, "pid", r.Caller.PID, "lazy", a.Lazy)
+	return Unmounted{PID: os.Getpid(), Store: r.Workspace.Store().Dir(), Mountpoint: r.mountpoint}, u.mount.Umount(a.Lazy)
 }
 
 // events sends the events that match a. With a limit it keeps the newest ones until all are read.
-func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
+func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
 		return None{}, err
@@ -171,26 +181,26 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if a.Follow && !r.Caller.Direct {
 		return None{}, errs.Fail(errs.Invalid, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
 	}
-	if err := s.Events.Flush(); err != nil {
-		s.Log.Warn("writing events", "err", err)
+	if err := h.log.Flush(); err != nil {
+		r.log.Warn("writing events", "err", err)
 	}
 	if a.New {
-		a.After = max(a.After, s.Events.LastSeq(r.Workspace.View()))
+		a.After = max(a.After, h.log.LastSeq(r.Workspace.View()))
 	}
 	if a.Follow {
-		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
+		return None{}, h.log.Follow(ctx, r.Workspace.View(), a.After, send)
 	}
 	if a.Limit < 0 || a.Limit > maxLast {
 		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
 	}
 
-	if list := r.list(s); list.Try(eventCost*int64(a.Limit)) != nil {
+	if list := r.list(); list.Try(eventCost*int64(a.Limit)) != nil {
 		if err := list.All(ctx); err != nil {
 			return None{}, err
 		}
 	}
 
-	if err := s.Events.Read(r.Workspace.View(), a.After, send); err != nil {
+	if err := h.log.Read(r.Workspace.View(), a.After, send); err != nil {
 		return None{}, err
 	}
 

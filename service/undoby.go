@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
+func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 	known := make(map[string]*ActorState)
 
 	for _, i := range r.Workspace.Snapshots().Intervals() {
@@ -56,12 +56,12 @@ func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, er
 
 // knownActor returns an error if an actor has changed nothing in the workspace, is not registered for
 // it, and is not the caller.
-func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
+func knownActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
 	}
 
-	list, err := s.actors(ctx, r, Actors{})
+	list, err := listActors(ctx, r, Actors{})
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-	if actors.Among(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
+	if actors.Among(names, by) || r.Workspace.Store().Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
 
@@ -80,12 +80,12 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 
 // completeUndo completes the options of a request. If o.Since is not a snapshot, it is a time, which
 // becomes o.After.
-func (s *Service) completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
-	if err := s.knownActor(ctx, r, o.By); err != nil {
+func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
+	if err := knownActor(ctx, r, o.By); err != nil {
 		return o, err
 	}
 
-	o.Merge, o.Caller, o.List = r.textMerger(s).Merge, r.Caller, r.list(s)
+	o.Merge, o.Caller, o.List = r.textMerger().Merge, r.Caller, r.list()
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
@@ -103,8 +103,8 @@ func (s *Service) completeUndo(ctx context.Context, r *Request, o snapshot.UndoB
 	return o, nil
 }
 
-func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
-	o, err := s.completeUndo(ctx, r, a)
+func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
+	o, err := completeUndo(ctx, r, a)
 	if err != nil {
 		return UndoneBy{}, err
 	}
@@ -128,8 +128,8 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptio
 
 // changedBy returns the files that an actor changed between the snapshots a and b, or up to now if b
 // is "". The order of a and b does not matter.
-func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
-	if err := s.knownActor(ctx, r, by); err != nil {
+func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
+	if err := knownActor(ctx, r, by); err != nil {
 		return nil, err
 	}
 
@@ -155,7 +155,7 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 	for _, i := range r.Workspace.Snapshots().Intervals() {
 		within = within || i.To.View == to.View && !i.Now()
 		if within && !ended && i.By(by) {
-			if err := s.pathsBy(ctx, r, i, by, limitTo(paths...), &out); err != nil {
+			if err := pathsBy(ctx, r, i, by, limitTo(paths...), &out); err != nil {
 				return nil, err
 			}
 		}
@@ -170,14 +170,14 @@ func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, pa
 }
 
 // pathsBy appends to out the files that an actor changed in an interval.
-func (s *Service) pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
+func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {
 		return err
 	}
 	defer open.Close()
 
-	list := r.list(s)
+	list := r.list()
 	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c graft.ChangedBy) error {
 		if !actors.Among(c.By, by) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
@@ -193,9 +193,15 @@ type version struct {
 	before, node *tree.Inode // the file before and after the interval
 }
 
+// history has the operations that read the events of a workspace.
+type history struct {
+	log    *events.Log
+	blames diff.BlameCache
+}
+
 // blame finds the versions of a file, the newest first, then follows its lines from the oldest version
 // on.
-func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
+func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
 	var at info.Info
 	if a.Snapshot != "" {
@@ -220,7 +226,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
 	}
 
-	node, err := now.At(s.Store.Source(), string(a.Path))
+	node, err := now.At(r.source(), string(a.Path))
 	switch {
 	case err != nil:
 		return out, err
@@ -238,15 +244,15 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 	}()
 
-	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals, &releases)
+	versions, paths, err := versions(ctx, r, string(a.Path), node, intervals, &releases)
 	if err != nil {
 		return out, err
 	}
 
-	memory := r.budget(s, Texts).Charge()
+	memory := r.budget(Texts).Charge()
 	defer memory.Release()
 
-	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames, Memory: memory}
+	b := diff.Blame{Source: r.source(), Cache: &h.blames, Memory: memory}
 
 	for n, v := range slices.Backward(versions) {
 		if err := b.Next(ctx, v.node, n); err != nil {
@@ -266,17 +272,17 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 
 	const answerCost = 400 // bytes of a line in the answer, without its text
 	const copies = 3       // of the texts, until the answer is sent
-	if err := r.list(s).Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
+	if err := r.list().Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
 		return out, err
 	}
 
-	changes := s.fileEvents(r, paths)
+	changes := h.fileEvents(r, paths)
 	known := make(map[int]BlamedLine)
 
 	for n, line := range lines {
 		l, ok := known[from[n]]
 		if !ok {
-			if l, err = s.describeVersion(r, versions[from[n]], changes); err != nil {
+			if l, err = describeVersion(r, versions[from[n]], changes); err != nil {
 				return out, err
 			}
 			known[from[n]] = l
@@ -291,8 +297,8 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 
 // versions returns the versions of a file, the newest first, and the paths that it had. The caller
 // calls the functions that versions appends to releases, also after an error.
-func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
-	src := s.Store.Source()
+func versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
+	src := r.source()
 	paths = []string{path}
 
 	for n, i := range intervals {
@@ -306,7 +312,7 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 		}
 
 		*releases = append(*releases, release)
-		before, err := older.At(s.Store.Source(), path)
+		before, err := older.At(r.source(), path)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -350,15 +356,15 @@ func (s *Service) versions(ctx context.Context, r *Request, path string, node *t
 
 // fileEvents returns the events at the paths of a file, except for its deletion. It leaves out events that
 // it cannot read.
-func (s *Service) fileEvents(r *Request, paths []string) []events.Event {
+func (h *history) fileEvents(r *Request, paths []string) []events.Event {
 	var all []events.Event
-	if err := errors.Join(s.Events.Flush(), s.Events.Read(r.Workspace.View(), 0, func(e events.Event) error {
+	if err := errors.Join(h.log.Flush(), h.log.Read(r.Workspace.View(), 0, func(e events.Event) error {
 		if slices.Contains(paths, e.Path) && e.Action != events.Deleted {
 			all = append(all, e)
 		}
 		return nil
 	})); err != nil {
-		s.Log.Warn("reading the events of a file", "err", err)
+		r.log.Warn("reading the events of a file", "err", err)
 	}
 
 	return all
@@ -366,7 +372,7 @@ func (s *Service) fileEvents(r *Request, paths []string) []events.Event {
 
 // actorsOf returns the actors that changed a file in an interval, sorted. nodes are the file before and
 // after the interval; each may be nil.
-func (s *Service) actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
+func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {
 		return nil, err
@@ -390,7 +396,7 @@ func (s *Service) actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inod
 
 // describeVersion returns a line of a version, without number and text: its snapshot, its actors and,
 // if the event log still has it, the last command that changed the file.
-func (s *Service) describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
+func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
 	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
 	if v.Now() {
 		l.Time = time.Now()
@@ -399,7 +405,7 @@ func (s *Service) describeVersion(r *Request, v version, changes []events.Event)
 		return l, nil // the workspace began with this version
 	}
 
-	by, err := s.actorsOf(r, v.Interval, v.before, v.node)
+	by, err := actorsOf(r, v.Interval, v.before, v.node)
 	if err != nil {
 		return l, err
 	}

@@ -24,30 +24,20 @@ type Upgraded struct {
 	Pause   float64 `json:"pause_seconds"`
 }
 
-// upgrade starts the next daemon, which answers the request. It answers only if that fails.
-func (s *Service) upgrade(w http.ResponseWriter, r *http.Request) {
+// upgrade starts the next daemon, which answers the request. It returns only if that fails.
+func (srv *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	exemptCall(r)
-
-	if _, err := ownerOfStore(r); err != nil {
-		writeError(w, err)
-		return
+	if err := srv.service.Mount.Ready(r.Context()); err != nil {
+		return err
 	}
 
-	if err := s.Ready(r.Context()); err != nil {
-		writeError(w, err)
-		return
-	}
-
-	err := s.Upgrade(r.Context(), r.URL.Query().Get("program"), func() (*net.UnixConn, error) {
+	return srv.service.Daemon.Upgrade(r.Context(), r.URL.Query().Get("program"), func() (*net.UnixConn, error) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return nil, err
 		}
 		return c.(*net.UnixConn), nil
 	})
-	if err != nil {
-		writeError(w, err)
-	}
 }
 
 // AnswerUpgrade answers a client that asked the previous daemon for an upgrade, with a result or an

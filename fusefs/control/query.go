@@ -62,7 +62,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 	// The caller needs the right also for a lookup alone, because the size of a diff is information
 	// about files.
 	args := q.op.With(q.row.Preset, q.row.Args, q.names)
-	if err := t.Service.Admit(context.Background(), r.forService(ws), args); err != nil {
+	if err := q.op.Admit(context.Background(), r.forService(ws), args); err != nil {
 		return Entry{}, err
 	}
 

@@ -226,7 +226,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	d.later("removing exports", d.dropExports) // the last daemon may have been killed before it removed them
 	d.later("erasing what was forgotten", d.eraseForgotten)
 	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
-	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
+	d.later("pushes of the policy", func() { d.service.Backups.Run(d.life) })
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
 	if before != nil {
@@ -365,16 +365,17 @@ const copyTime = 2 * time.Second
 
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
-		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Device: d.device, Options: d.cfg.Options.String(),
-		Version: d.cfg.Version, Started: d.started, Ready: d.awaitReady, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
-		Joining:  service.Joining{Join: d.join, Leave: d.leave, Hold: d.userHolder()},
-		Survival: d.survival, Freezing: d.freezing(),
-		Upgrade:  d.upgrade,
-		Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
-		Memory:  budget.New(memoryShare() / 2),
-		Lists:   budget.New(memoryShare() / 2),
-		Git:     budget.New(memoryShare() / 2),
+		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log,
+		Mount: service.Mount{
+			Point: d.cfg.Mountpoint, Options: d.cfg.Options.String(), Device: d.device, Ready: d.awaitReady, ReadOnly: d.readOnly, Inside: d.inside, Umount: d.umount,
+			Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
+		},
+		Daemon: service.Daemon{Version: d.cfg.Version, Started: d.started, Survival: d.survival, Upgrade: d.upgrade},
+		Pools: map[service.Pool]*budget.Budget{
+			service.Lists: budget.New(memoryShare() / 2), service.Texts: budget.New(memoryShare() / 2), service.Gits: budget.New(memoryShare() / 2),
+		},
 		Dropped: func() { d.later("removing exports", d.dropExports) },
+		Joining: service.Joining{Join: d.join, Leave: d.leave, Hold: d.userHolder()}, Freezing: d.freezing(),
 	}
 }
 

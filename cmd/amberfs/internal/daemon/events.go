@@ -89,7 +89,7 @@ func (d *Daemon) removeEvents(view uint32) {
 }
 
 func (d *Daemon) dropExports() {
-	if err := d.service.DropExports(d.life); err != nil && d.life.Err() == nil {
+	if err := d.service.Exports.Drop(d.life); err != nil && d.life.Err() == nil {
 		d.log.Warn("removing the exports of deleted forks", "err", err)
 	}
 }

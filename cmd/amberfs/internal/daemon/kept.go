@@ -185,7 +185,7 @@ func (d *Daemon) finishTakeover() {
 
 		switch u.State {
 		case keeper.Joined:
-			if err := d.service.Rejoin(l.Conns[i], u.Fork, left); err != nil {
+			if err := d.service.Joins.Rejoin(l.Conns[i], u.Fork, left); err != nil {
 				d.log.Error("a run that joined", "err", err)
 				d.leave()
 			}

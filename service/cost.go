@@ -8,34 +8,33 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// Cost says which shared resources an operation uses.
+// Cost is a set of shared resources.
 type Cost int
 
 const (
 	// Cheap operations use little processor time and memory. They may wait long for a disk, for a
 	// network or for work in the background.
-	Cheap Cost = iota + 1
+	Cheap Cost = 1 << iota
 	// Compares is for operations that use much processor time. Such requests of all tenants take
 	// turns, and only a few requests of one tenant run at a time.
 	Compares
-	// Allocates is Compares for operations that also use much memory. They reserve it in the pools
-	// of Op.Charges before they allocate it.
-	Allocates
+	lists
+	texts
+	gits
 )
 
-// Pool is a set of memory pools.
-type Pool int
-
+// The pools of memory. An operation that uses one uses much processor time, too. It reserves the memory
+// before it allocates it.
 const (
-	Lists Pool = 1 << iota // lists of changes and of snapshots
-	Texts                  // texts that are compared, and imports
-	Gits                   // merges of texts, and processes of git
+	Lists = lists | Compares // lists of changes and of snapshots
+	Texts = texts | Compares // texts that are compared, and imports
+	Gits  = gits | Compares  // merges of texts, and processes of git
 )
 
 // budget returns the memory pool p of the tenant that the workspace of the request belongs to. It
-// panics unless the operation's row has p in Charges.
-func (r *Request) budget(p Pool) *budget.Budget {
-	if r.op != nil && r.op.Charges&p == 0 {
+// panics unless the operation's row has p in Cost.
+func (r *Request) budget(p Cost) *budget.Budget {
+	if r.op != nil && r.op.Cost&p != p {
 		panic(r.op.Name + " does not say that it charges this pool")
 	}
 

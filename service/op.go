@@ -85,12 +85,9 @@ type Op struct {
 	Mutates bool
 	Effect  Effect
 	Cost    Cost
-	Charges Pool // reserved memory; only Allocates operations reserve any
 	// Input and Output are the types of the streams, "" for none.
 	Input, Output string
-	// Instead says what a caller in a mount can use instead of an operation that needs the socket.
-	Instead      string
-	Args, Result reflect.Type
+	Args, Result  reflect.Type
 
 	// Text is the text form of the result, for commands and MCP tools. Pages is set if it can be long.
 	Text  Form
@@ -100,11 +97,7 @@ type Op struct {
 	// ReadsAll, if set, reports whether the arguments make a Cheap operation one that Compares, because it
 	// reads a whole tree.
 	ReadsAll func(ws *snapshot.Workspace, args any) bool
-	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
-	// queue. They are Cheap, and wait neither for a network nor for another process.
-	AtOnce   bool
-	Line     *Line
-	Queries  []Query
+	Files    Files
 	Tools    []Tool
 	Commands []Command
 
@@ -114,8 +107,6 @@ type Op struct {
 	// Resume, if set, returns the result of a call that the previous daemon carried out and did not
 	// answer, or errUnknown.
 	Resume func(ctx context.Context, r *Request, args any) (any, error)
-	// Brief, if set, returns the part of a result that the answer in a control file has.
-	Brief func(result any) any
 
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
 }
@@ -159,7 +150,7 @@ func (o *Op) Shown(result any) any {
 	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSON).Interface()
 }
 
-// brief returns a function for Op.Brief.
+// brief returns a function for Files.Brief.
 func brief[R any](shown func(R) any) func(any) any {
 	return func(result any) any { return shown(result.(R)) }
 }

@@ -38,7 +38,7 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for _, o := range ops {
-			if o.Line == nil {
+			if o.Files.Line == nil {
 				continue
 			}
 			if args, err := o.FromLine(line); err == nil && reflect.TypeOf(args) != o.Args {

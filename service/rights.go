@@ -47,8 +47,8 @@ func (o *Op) Admit(ctx context.Context, r *Request, args any) error {
 		return err
 	case o.Access == Socket:
 		hint := "run it as the user that mounted, outside of the sandbox"
-		if o.Instead != "" {
-			hint += ", or use " + o.Instead
+		if o.Files.Instead != "" {
+			hint += ", or use " + o.Files.Instead
 		}
 		return errs.Fail(errs.Perm, "%s needs the store's socket, which cannot be reached from here", o.Name).WithHint("%s", hint)
 

@@ -31,8 +31,8 @@ type Config struct {
 	Log     *slog.Logger
 	Mount   Mount
 	Daemon  Daemon
-	// Pools have the memory of the requests. A pool that is missing has no limit.
-	Pools map[Pool]*budget.Budget
+	// Pools have the memory of Lists, Texts and Gits. A pool that is missing has no limit.
+	Pools map[Cost]*budget.Budget
 	// Dropped is called when Exports.Drop has to be called again. It does not block.
 	Dropped func()
 	// Joining has the functions for programs that share the daemon.
@@ -97,7 +97,7 @@ type core struct {
 	log        *slog.Logger
 	// Turns leaves a processor to the goroutines that answer the kernel.
 	Turns   *turns.Turns
-	pools   map[Pool]*budget.Budget
+	pools   map[Cost]*budget.Budget
 	mainGit *budget.Budget // of the size of the pool Gits, for main
 }
 

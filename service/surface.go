@@ -132,6 +132,19 @@ func (o *Op) With(preset any, p Positional, given []string) any {
 	return args.Interface()
 }
 
+// Files says how callers in the mount use an operation, besides `.snapshots/call`.
+type Files struct {
+	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
+	// queue. They are Cheap, and wait neither for a network nor for another process.
+	AtOnce  bool
+	Line    *Line
+	Queries []Query
+	// Instead says what a caller can use instead of an operation that needs the socket.
+	Instead string
+	// Brief, if set, returns the part of a result that the answer to a line has.
+	Brief func(result any) any
+}
+
 // A Line is a control file in .snapshots. A line that is written to it calls the operation.
 type Line struct {
 	File  string
@@ -162,9 +175,9 @@ func (q *Query) Snapshots(names string) []string {
 // Queried returns the query whose File is file, and its operation; nil if there is none.
 func Queried(file string) (*Op, *Query) {
 	for _, o := range ops {
-		for i := range o.Queries {
-			if o.Queries[i].File == file {
-				return o, &o.Queries[i]
+		for i := range o.Files.Queries {
+			if o.Files.Queries[i].File == file {
+				return o, &o.Files.Queries[i]
 			}
 		}
 	}
@@ -173,7 +186,7 @@ func Queried(file string) (*Op, *Query) {
 
 // Written returns the operation that lines written to a control file call; nil if there is none.
 func Written(file string) *Op {
-	i := slices.IndexFunc(ops, func(o *Op) bool { return o.Line != nil && o.Line.File == file })
+	i := slices.IndexFunc(ops, func(o *Op) bool { return o.Files.Line != nil && o.Files.Line.File == file })
 	if i < 0 {
 		return nil
 	}
@@ -182,18 +195,18 @@ func Written(file string) *Op {
 
 // FromLine reads a line that was written to the operation's control file.
 func (o *Op) FromLine(line string) (any, error) {
-	if o.Line.Parse != nil {
-		return o.Line.Parse(line)
+	if o.Files.Line.Parse != nil {
+		return o.Files.Line.Parse(line)
 	}
 	words, err := splitFields(line)
 	if err != nil {
 		return nil, err
 	}
-	if least, most := o.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
-		return nil, errs.New(errs.Invalid, "name %s", o.Line.Usage)
+	if least, most := o.Files.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
+		return nil, errs.New(errs.Invalid, "name %s", o.Files.Line.Usage)
 	}
 
-	return o.With(nil, o.Line.Args, words), nil
+	return o.With(nil, o.Files.Line.Args, words), nil
 }
 
 // parseCreate reads the options of a snapshot: a name and a message, or a JSON object.

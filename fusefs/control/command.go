@@ -86,7 +86,7 @@ func (t *Tree) runWhenAllowed(ws *snapshot.Workspace, r Request, args any, atOnc
 	switch o := service.OpOf(args); {
 	case o.CostOf(ws, args) != service.Cheap:
 		return t.compute(ws, r, fn)
-	case atOnce && o.AtOnce && !service.Fetches(args):
+	case atOnce && o.Files.AtOnce && !service.Fetches(args):
 		return fn(context.Background())
 	}
 	return t.runLimited(t.tenant(ws).commands, r, fn)
@@ -135,7 +135,7 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 		})
 	}
 	if err == nil {
-		if brief := service.OpOf(args).Brief; brief != nil {
+		if brief := service.OpOf(args).Files.Brief; brief != nil {
 			result = brief(result)
 		}
 	}

@@ -371,7 +371,7 @@ func (d *Daemon) serviceConfig() service.Config {
 			Requests: func() map[string]uint64 { return d.mount.Counters() }, StaleNames: func() int64 { return d.mount.StaleNames() },
 		},
 		Daemon: service.Daemon{Version: d.cfg.Version, Started: d.started, Survival: d.survival, Upgrade: d.upgrade},
-		Pools: map[service.Pool]*budget.Budget{
+		Pools: map[service.Cost]*budget.Budget{
 			service.Lists: budget.New(memoryShare() / 2), service.Texts: budget.New(memoryShare() / 2), service.Gits: budget.New(memoryShare() / 2),
 		},
 		Dropped: func() { d.later("removing exports", d.dropExports) },

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -154,13 +155,13 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 
 // showOp calls the operation of args in the workspace of a location, and prints its result as the rows
 // of the operation and of the command say.
-func (a *app) showOp(ctx context.Context, p locate.Location, args any, c *service.Command, g *service.Given) error {
+func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service.Command, g *service.Given) error {
 	o := service.OpOf(args)
 	switch o.Output {
 	case service.Text:
-		return a.showText(ctx, p, args)
+		return showText(ctx, a, p, args)
 	case service.Events:
-		return a.showEvents(ctx, p, args, g.Is("follow"))
+		return showEvents(ctx, a, p, args, g.Is("follow"))
 	}
 
 	form := o.Text
@@ -175,15 +176,15 @@ func (a *app) showOp(ctx context.Context, p locate.Location, args any, c *servic
 		if c.Pager {
 			a.usePager()
 		}
-		a.printResult(form, args, result)
+		printResult(a, form, args, result)
 	}
 
-	err := a.askSettled(ctx, p, args, result)
+	err := askSettled(ctx, a, p, args, result)
 	if c.Damage && errs.ScriptKind(err) == errs.Damaged {
 		return a.printFailed(result, err, text)
 	}
 	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
-		return a.printFailed(result, err, func() { a.printPaths(paths) })
+		return a.printFailed(result, err, func() { printPaths(a, paths) })
 	}
 	if err != nil {
 		return err
@@ -199,7 +200,7 @@ func (a *app) showOp(ctx context.Context, p locate.Location, args any, c *servic
 }
 
 // showText prints the differences that an operation writes.
-func (a *app) showText(ctx context.Context, p locate.Location, args any) error {
+func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	bar := a.newProgress()
 	defer bar.done()
 
@@ -222,12 +223,12 @@ func (a *app) showText(ctx context.Context, p locate.Location, args any) error {
 }
 
 // showEvents prints the events that an operation returns. If it follows them, it runs until the user ends it.
-func (a *app) showEvents(ctx context.Context, p locate.Location, args any, follows bool) error {
+func showEvents(ctx context.Context, a *app, p locate.Location, args any, follows bool) error {
 	if !follows {
 		a.usePager()
 	}
 
-	err := a.exchange(ctx, p, args, client.Exchange{Item: a.printEvent}, nil)
+	err := a.exchange(ctx, p, args, client.Exchange{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
 	if follows && ctx.Err() != nil {
 		return nil
 	}
@@ -236,7 +237,7 @@ func (a *app) showEvents(ctx context.Context, p locate.Location, args any, follo
 }
 
 // printResult prints the text form of a call's result. result is a pointer to it.
-func (a *app) printResult(form service.Form, args, result any) {
+func printResult(a *app, form service.Form, args, result any) {
 	if !a.verbose {
 		service.Shorten(result, maxPrinted)
 	}

@@ -18,14 +18,14 @@ import (
 // applyParts applies a run of several directories. It plans all applies before it changes a directory: a conflict in
 // one directory leaves all unchanged. It prints the result with show, and reports whether some changes were
 // left.
-func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
-	questions, err := a.planParts(ctx, parts, ask, o)
+func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
+	questions, err := planParts(ctx, a, parts, ask, o)
 	if err != nil {
 		return true, err
 	}
 
 	if ask != askNever {
-		yes, err := a.askParts(ctx, questions)
+		yes, err := askParts(ctx, a, questions)
 		if err != nil || !yes {
 			return !question.AllEmpty(questions), err
 		}
@@ -39,7 +39,7 @@ func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask askMode, o
 			one.Choose = questions[i].Choose
 		}
 
-		done, err := a.apply(ctx, p.Changes, p.Run.Dir, one)
+		done, err := applyTo(ctx, a, p.Changes, p.Run.Dir, one)
 		if err != nil {
 			return true, fmt.Errorf("%w\n\tapplied before: %s", err, dirsOf(parts[:i]))
 		}
@@ -51,7 +51,7 @@ func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask askMode, o
 		rest := questions[i].Left || done.Incomplete
 		left = left || rest
 		if !o.DryRun {
-			err = a.recordApplied(ctx, &p.Run, p.Client, done, !rest && o.Conflicts != threeway.KeepOurs)
+			err = recordApplied(ctx, a, &p.Run, p.Client, done, !rest && o.Conflicts != threeway.KeepOurs)
 		}
 		if err != nil {
 			return true, err
@@ -62,19 +62,19 @@ func (a *app) applyParts(ctx context.Context, parts []*runs.Part, ask askMode, o
 		return left, a.printJSON(all)
 	}
 	for _, done := range all {
-		show(a.appliedLines(done))
+		show(appliedLines(a, done))
 	}
 
 	return left, nil
 }
 
 // planParts plans the apply of each part. Conflicts are an error, unless the user is asked about them.
-func (a *app) planParts(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
+func planParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) (questions []*question.Question, err error) {
 	var conflicts []string
 	for _, p := range parts {
 		dry := o
 		dry.Own, dry.Name, dry.DryRun, dry.Merge = true, p.Run.Name, true, false
-		plan, err := a.apply(ctx, p.Changes, p.Run.Dir, dry)
+		plan, err := applyTo(ctx, a, p.Changes, p.Run.Dir, dry)
 		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 			return nil, err
 		}
@@ -88,14 +88,14 @@ func (a *app) planParts(ctx context.Context, parts []*runs.Part, ask askMode, o 
 	if len(conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts && (ask == askNever || !a.asks()) {
 		e := errs.Fail(errs.Conflict, "%s changed on both sides; nothing was changed in any directory", plural(len(conflicts), "path", "paths")).
 			WithHint("%s", threeway.DecideHint("add --prefer dir (--ours) or --prefer run (--theirs)", conflicts))
-		return nil, a.printFailed(map[string][]string{"conflicts": conflicts}, e, func() { a.printPaths(conflicts) })
+		return nil, a.printFailed(map[string][]string{"conflicts": conflicts}, e, func() { printPaths(a, conflicts) })
 	}
 
 	return questions, nil
 }
 
 // askParts shows the plan for each directory, and asks once for all directories.
-func (a *app) askParts(ctx context.Context, questions []*question.Question) (yes bool, err error) {
+func askParts(ctx context.Context, a *app, questions []*question.Question) (yes bool, err error) {
 	for _, q := range questions {
 		if q.Empty() {
 			continue
@@ -129,8 +129,8 @@ func dirsOf(parts []*runs.Part) string {
 }
 
 // applyGroup applies a run of several directories.
-func (a *app) applyGroup(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
-	left, err := a.applyParts(ctx, parts, ask, o, func(text string) { a.printf("%s", text) })
+func applyGroup(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
+	left, err := applyParts(ctx, a, parts, ask, o, func(text string) { a.printf("%s", text) })
 	if left && err == nil {
 		a.note("the rest of the run %s is kept", parts[0].Run.Name)
 	}
@@ -139,7 +139,7 @@ func (a *app) applyGroup(ctx context.Context, parts []*runs.Part, ask askMode, o
 
 // undoParts undoes the last apply of a run of several directories. As for the apply, nothing is changed unless all
 // can be.
-func (a *app) undoParts(ctx context.Context, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
+func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
 	var ops []service.OpState
 	var undo []*runs.Part
 	var none error
@@ -167,12 +167,12 @@ func (a *app) undoParts(ctx context.Context, parts []*runs.Part, ask askMode, o 
 	}
 
 	o.Everything = true
-	questions, err := a.planParts(ctx, undo, ask, o)
+	questions, err := planParts(ctx, a, undo, ask, o)
 	if err != nil {
 		return err
 	}
 	if ask != askNever {
-		if yes, err := a.askParts(ctx, questions); err != nil || !yes {
+		if yes, err := askParts(ctx, a, questions); err != nil || !yes {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (a *app) undoParts(ctx context.Context, parts []*runs.Part, ask askMode, o 
 		if ask != askNever {
 			one.Choose = questions[i].Choose
 		}
-		if err := a.undoApplyOf(ctx, p.Client, &p.Run, ops[i].Number, askNever, one, questions[i].Left); err != nil {
+		if err := undoApplyOf(ctx, a, p.Client, &p.Run, ops[i].Number, askNever, one, questions[i].Left); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // undoApply undoes the last apply of a run or, in a mount and without a run, of the workspace.
-func (a *app) undoApply(ctx context.Context, run string, ask askMode, o hostdir.ApplyOptions) error {
+func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.ApplyOptions) error {
 	p, err := a.location()
 	undo := func(r *runs.Run, c *client.Client) error {
 		members, err := runs.Group(r.Store, r.Name)
@@ -23,12 +23,12 @@ func (a *app) undoApply(ctx context.Context, run string, ask askMode, o hostdir.
 			return err
 		}
 		if len(members) == 0 {
-			return a.undoApplyOf(ctx, c, r, 0, ask, o, false)
+			return undoApplyOf(ctx, a, c, r, 0, ask, o, false)
 		}
-		return a.runs().OnGroup(ctx, r, c, func(parts []*runs.Part) error { return a.undoParts(ctx, parts, ask, o) })
+		return runFinder(a).OnGroup(ctx, r, c, func(parts []*runs.Part) error { return undoParts(ctx, a, parts, ask, o) })
 	}
 	if run != "" {
-		return a.withRun(ctx, "", run, undo)
+		return withRun(ctx, a, "", run, undo)
 	}
 
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *app) undoApply(ctx context.Context, run string, ask askMode, o hostdir.
 		if err != nil {
 			return err
 		}
-		return a.runs().OnApplied(ctx, dir, undo)
+		return runFinder(a).OnApplied(ctx, dir, undo)
 	}
 
 	c, err := a.open(ctx, p)
@@ -45,12 +45,12 @@ func (a *app) undoApply(ctx context.Context, run string, ask askMode, o hostdir.
 	}
 	defer c.Close()
 
-	return a.undoApplyOf(ctx, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
+	return undoApplyOf(ctx, a, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
 }
 
 // undoApplyOf undoes the apply with a number, or the last one for 0. r has no store if the workspace is not a run.
 // With left, the user was asked before, and o.Choose leaves some of the changes.
-func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, left bool) error {
+func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, left bool) error {
 	what := "the workspace"
 	if r.Store != "" {
 		what = "the run " + r.Name
@@ -66,11 +66,11 @@ func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, nu
 
 	o.Name, o.Own, o.Everything = r.Name, op.Of == r.Dir, true
 	err = runs.UndoApply(ctx, c, op, o.DryRun, func(ch *client.Changes) (bool, error) {
-		q, done, err := a.applyChanges(ctx, ch, op.Of, ask, o)
+		q, done, err := applyChanges(ctx, a, ch, op.Of, ask, o)
 		if done == nil {
 			return err == nil && q != nil && q.Empty(), err
 		}
-		return !o.DryRun && !left && (q == nil || !q.Left), a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
+		return !o.DryRun && !left && (q == nil || !q.Left), a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 	})
 	if err != nil || o.DryRun || left || r.State != service.RunApplied {
 		return err
@@ -81,7 +81,7 @@ func (a *app) undoApplyOf(ctx context.Context, c *client.Client, r *runs.Run, nu
 
 // undoOp undoes an operation, or the last one if the number is 0. An edit of the workspace that was the last
 // operation is undone by a restore, and an apply by this process.
-func (a *app) undoOp(ctx context.Context, p locate.Location, req service.UndoOp, g *service.Given) error {
+func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, g *service.Given) error {
 	var l service.OpList
 	if err := a.ask(ctx, p, service.ListOps{}, &l); err != nil {
 		return err
@@ -101,16 +101,16 @@ func (a *app) undoOp(ctx context.Context, p locate.Location, req service.UndoOp,
 		args = service.UndoRestore(nil, req.DryRun)
 	default:
 		if req.Number = l.Ops[i].Number; l.Ops[i].Name == catalogue.OpApply {
-			return a.undoApplyIn(ctx, p, req, g.Is("yes"))
+			return undoApplyIn(ctx, a, p, req, g.Is("yes"))
 		}
 		args = req
 	}
 
-	return a.showOp(ctx, p, args, &service.Command{}, g)
+	return showOp(ctx, a, p, args, &service.Command{}, g)
 }
 
 // undoApplyIn undoes an apply of a workspace.
-func (a *app) undoApplyIn(ctx context.Context, p locate.Location, req service.UndoOp, yes bool) error {
+func undoApplyIn(ctx context.Context, a *app, p locate.Location, req service.UndoOp, yes bool) error {
 	rule, err := threeway.RuleOf(req.Ours, req.Theirs)
 	if err != nil {
 		return err
@@ -128,5 +128,5 @@ func (a *app) undoApplyIn(ctx context.Context, p locate.Location, req service.Un
 	}
 
 	r := &runs.Run{Name: strings.Join(p.Workspace, "-")}
-	return a.undoApplyOf(ctx, c, r, req.Number, ask, hostdir.ApplyOptions{Conflicts: rule, DryRun: req.DryRun}, false)
+	return undoApplyOf(ctx, a, c, r, req.Number, ask, hostdir.ApplyOptions{Conflicts: rule, DryRun: req.DryRun}, false)
 }

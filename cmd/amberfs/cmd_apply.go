@@ -73,7 +73,7 @@ what DIR had.`,
 			}
 
 			if undo {
-				return a.undoApply(cmd.Context(), cmp.Or(run, strings.Join(argv, " ")), ask, o)
+				return undoApply(cmd.Context(), a, cmp.Or(run, strings.Join(argv, " ")), ask, o)
 			}
 
 			name, dir := "", ""
@@ -90,7 +90,7 @@ what DIR had.`,
 			ctx := cmd.Context()
 			p, perr := a.location()
 			if run != "" || perr != nil {
-				return a.applyKept(ctx, run, name, dir, ask, o)
+				return applyKept(ctx, a, run, name, dir, ask, o)
 			}
 
 			if dir == "" {
@@ -110,7 +110,7 @@ what DIR had.`,
 			defer c.Close()
 
 			o.Name = strings.Join(p.Workspace, "-")
-			done, left, err := a.applyFrom(ctx, c, name, dir, ask, o)
+			done, left, err := applyFrom(ctx, a, c, name, dir, ask, o)
 			if done == nil {
 				return err
 			}
@@ -118,7 +118,7 @@ what DIR had.`,
 				defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
 			}
 
-			return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
+			return a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 		},
 	}
 
@@ -136,8 +136,8 @@ what DIR had.`,
 }
 
 // applyKept applies a run to its directory, or to another one.
-func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask askMode, o hostdir.ApplyOptions) error {
-	return a.withRun(ctx, dir, run, func(r *runs.Run, c *client.Client) error {
+func applyKept(ctx context.Context, a *app, run, snapshot, dir string, ask askMode, o hostdir.ApplyOptions) error {
+	return withRun(ctx, a, dir, run, func(r *runs.Run, c *client.Client) error {
 		to := cmp.Or(dir, r.Dir)
 		if err := r.Applicable(to); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask askM
 			return err
 		}
 		if len(members) > 0 && to == r.Dir && snapshot == "" {
-			return a.runs().OnGroup(ctx, r, c, func(parts []*runs.Part) error { return a.applyGroup(ctx, parts, ask, o) })
+			return runFinder(a).OnGroup(ctx, r, c, func(parts []*runs.Part) error { return applyGroup(ctx, a, parts, ask, o) })
 		}
 
 		o.Own = to == r.Dir
@@ -158,23 +158,23 @@ func (a *app) applyKept(ctx context.Context, run, snapshot, dir string, ask askM
 		}
 
 		o.Name = r.Name
-		done, left, err := a.applyFrom(ctx, c, snapshot, to, ask, o)
+		done, left, err := applyFrom(ctx, a, c, snapshot, to, ask, o)
 		if done == nil {
 			return err
 		}
 		if !o.DryRun && to == r.Dir {
-			err = a.recordApplied(ctx, r, c, done, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
+			err = recordApplied(ctx, a, r, c, done, !left && !running && snapshot == "" && o.Conflicts != threeway.KeepOurs && !done.Incomplete)
 		}
 		if left || done.Incomplete && !o.DryRun {
 			a.note("the rest of the run %s is kept", r.Name)
 		}
 
-		return errors.Join(err, a.print(done, func() { a.printf("%s", a.appliedLines(done)) }))
+		return errors.Join(err, a.print(done, func() { a.printf("%s", appliedLines(a, done)) }))
 	})
 }
 
 // recordApplied records in a run that it was applied to its directory, see runs.Run.Applied.
-func (a *app) recordApplied(ctx context.Context, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
+func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return r.Applied(ctx, c, done, all, bar.show)
@@ -192,11 +192,11 @@ const (
 
 // applyChanges applies changes to a directory. q is the question, nil if it did not ask. done is
 // nil if no changes were applied.
-func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, ask askMode, o hostdir.ApplyOptions) (
+func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o hostdir.ApplyOptions) (
 	q *question.Question, done *hostdir.Applied, err error) {
 	if ask != askNever {
 		var yes bool
-		if yes, q, err = a.askApply(ctx, ch, dir, ask, &o); err != nil || !yes {
+		if yes, q, err = askApply(ctx, a, ch, dir, ask, &o); err != nil || !yes {
 			return q, nil, err
 		}
 	}
@@ -204,8 +204,8 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // during the question, SIGINT may be for a pager
 	defer stop()
 
-	if done, err = a.apply(ctx, ch, dir, o); err != nil {
-		return q, nil, a.printConflicts(done, err)
+	if done, err = applyTo(ctx, a, ch, dir, o); err != nil {
+		return q, nil, printConflicts(a, done, err)
 	}
 
 	skipped := done.Skipped
@@ -224,12 +224,12 @@ func (a *app) applyChanges(ctx context.Context, ch *client.Changes, dir string, 
 
 // askApply shows what an apply would change, and asks which changes to apply. It reports whether any
 // are to be applied, and puts the answers into o.
-func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
+func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
 	dry.DryRun, dry.Merge = true, false // the question is about the merges
-	plan, err := a.apply(ctx, ch, dir, dry)
+	plan, err := applyTo(ctx, a, ch, dir, dry)
 	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
-		return false, nil, a.printConflicts(plan, err)
+		return false, nil, printConflicts(a, plan, err)
 	}
 
 	q = question.New(a.terminal(), ch, dir, o.Conflicts, plan)
@@ -240,7 +240,7 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	case q.Empty():
 		// If an earlier apply was interrupted, some directories may still have the wrong times. Applying again
 		// sets them.
-		if _, err := a.apply(ctx, ch, dir, *o); err != nil {
+		if _, err := applyTo(ctx, a, ch, dir, *o); err != nil {
 			return false, q, err
 		}
 
@@ -262,8 +262,8 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir string, ask 
 	return yes, q, err
 }
 
-// apply applies changes to a directory, and shows the progress.
-func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
+// applyTo applies changes to a directory, and shows the progress.
+func applyTo(ctx context.Context, a *app, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	bar := a.newProgress()
 	defer bar.done()
 	o.Progress = func(p stream.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
@@ -272,25 +272,25 @@ func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o hostd
 }
 
 // printConflicts lists the conflicts of an apply, if it failed because of them.
-func (a *app) printConflicts(done *hostdir.Applied, err error) error {
+func printConflicts(a *app, done *hostdir.Applied, err error) error {
 	if done != nil && done.Partial && !a.json {
-		a.note("%s", strings.TrimSuffix(a.appliedLines(done), "\n"))
+		a.note("%s", strings.TrimSuffix(appliedLines(a, done), "\n"))
 	}
 	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
 		return err
 	}
-	return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) }) // a partial apply has no conflicts
+	return a.printFailed(done, err, func() { printPaths(a, done.Conflicts) }) // a partial apply has no conflicts
 }
 
-func (a *app) printPaths(paths []string) {
+func printPaths(a *app, paths []string) {
 	for _, p := range paths {
 		a.printf("%s\n", quote(p))
 	}
 }
 
 // appliedLines returns the result of an apply as text, with a line for each path.
-func (a *app) appliedLines(done *hostdir.Applied) string {
-	paths, inGit := a.withoutGit(done.Paths)
+func appliedLines(a *app, done *hostdir.Applied) string {
+	paths, inGit := withoutGit(a, done.Paths)
 	if len(done.Paths) == 0 && done.Changed > 0 { // the question has listed the paths
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Files, "file", "files") + " changed)\n"
 	}
@@ -315,7 +315,7 @@ func (a *app) appliedLines(done *hostdir.Applied) string {
 
 // withoutGit returns the paths outside of .git directories, and the number of the others. With -v it returns
 // all paths.
-func (a *app) withoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
+func withoutGit(a *app, paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	if a.verbose {
 		return paths, 0
 	}
@@ -334,9 +334,9 @@ func (v *applyValue) String() string     { return string(*v) }
 func (v *applyValue) Type() string       { return "bool" }
 func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
 
-// applyRun applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
+// applyStore applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
 // reports whether the user left some of the changes. The daemon of c serves the store until applyRun returns.
-func (a *app) applyRun(c sandbox.Config, dir string, ask askMode) (left bool, err error) {
+func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
@@ -347,7 +347,7 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask askMode) (left bool, er
 		}
 		defer ch.Close()
 
-		q, _, err := a.applyAtEnd(ctx, ch, dir, c.Fork, ask)
+		q, _, err := applyAtEnd(ctx, a, ch, dir, c.Fork, ask)
 		left = q != nil && q.Left
 		return err
 	})
@@ -356,8 +356,8 @@ func (a *app) applyRun(c sandbox.Config, dir string, ask askMode) (left bool, er
 
 // applyAtEnd is applyChanges after the end of a run's program. The standard output was the program's, so the result
 // goes to the standard error, unless it is JSON.
-func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
-	q, done, err = a.applyChanges(ctx, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
+func applyAtEnd(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
+	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
 		err = errs.Fail(errs.Failed, "interrupted")
 	}
@@ -365,7 +365,7 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 	if done != nil && a.json {
 		_ = a.printJSON(done) // finish reports an error of the output
 	} else if done != nil {
-		a.say(strings.TrimSuffix(a.appliedLines(done), "\n"))
+		a.say(strings.TrimSuffix(appliedLines(a, done), "\n"))
 	}
 
 	return q, done, err
@@ -373,19 +373,19 @@ func (a *app) applyAtEnd(ctx context.Context, ch *client.Changes, dir, name stri
 
 // applyFrom applies the changes up to a snapshot, or up to now for "". It reports whether
 // the user left some of them.
-func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
+func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
 	defer ch.Close()
 
-	q, done, err := a.applyChanges(ctx, ch, dir, ask, o)
+	q, done, err := applyChanges(ctx, a, ch, dir, ask, o)
 	return done, q != nil && q.Left, err
 }
 
 // noteKept prints where the changes of a run are kept; with left, the rest of them.
-func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
+func noteKept(a *app, c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
 	if left {
 		what = "the rest of " + what

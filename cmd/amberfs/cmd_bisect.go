@@ -94,7 +94,7 @@ up to 127 is bad, and 128 and above ends the search.
 				return err
 			}
 
-			done, err := a.bisect(cmd.Context(), p, req, func(r bisectRound) {
+			done, err := runBisect(cmd.Context(), a, p, req, func(r bisectRound) {
 				if a.json {
 					_ = a.printJSON(r) // finish reports an error of the output
 				} else {
@@ -156,8 +156,8 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }
 
-// bisect runs a bisection of snapshots. It calls each after each round.
-func (a *app) bisect(ctx context.Context, p locate.Location, r bisectArgs, each func(bisectRound)) (_ *bisectResult, err error) {
+// runBisect runs a bisection of snapshots. It calls each after each round.
+func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, each func(bisectRound)) (_ *bisectResult, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs, r.Repeat)
 	if err != nil {
 		return nil, err

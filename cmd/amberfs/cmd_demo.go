@@ -33,7 +33,7 @@ interrupted.`,
 			}
 
 			c := sandbox.Config{Command: []string{"/bin/sh", "-c", demoScript, "demo", program, pause}}
-			return a.run(cmd, c, &kept{a: a, restrict: &restrictions{}}, "", "")
+			return runStore(a, cmd, c, &kept{a: a, restrict: &restrictions{}}, "", "")
 		},
 	}
 }

@@ -98,7 +98,7 @@ changed the same paths, they are listed, nothing is merged, and that fork stays.
 			}
 
 			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
-			done, err := a.explore(cmd.Context(), p, req, func(all []*attempt, ended *attempt) {
+			done, err := runExplore(cmd.Context(), a, p, req, func(all []*attempt, ended *attempt) {
 				if a.json && ended != nil {
 					_ = a.printJSON(ended) // finish reports an error of the output
 				} else if live {
@@ -140,9 +140,9 @@ func (r exploreArgs) check() error {
 
 var errPassed = errors.New("another attempt passed")
 
-// explore runs the attempts. It calls each five times a second, and with each attempt
+// runExplore runs the attempts. It calls each five times a second, and with each attempt
 // that has ended.
-func (a *app) explore(ctx context.Context, p locate.Location, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *exploreResult, err error) {
+func runExplore(ctx context.Context, a *app, p locate.Location, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *exploreResult, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.check()); err != nil {
 		return nil, err

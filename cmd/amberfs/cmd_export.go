@@ -43,13 +43,13 @@ The same snapshot gives the same archive and image.`,
 			case e.Repo != "" && tarFile != "" || imageRef != "" && e.Repo+tarFile != "":
 				return errs.Fail(errs.Invalid, "--git, --tar and --image cannot be used together")
 			case imageRef != "":
-				return a.exportImage(cmd, service.ExportLayer{Name: argv[0], Base: base}, imageRef)
+				return exportImage(a, cmd, service.ExportLayer{Name: argv[0], Base: base}, imageRef)
 			case tarFile != "":
-				return a.exportTar(cmd, argv[0], tarFile)
+				return exportTar(a, cmd, argv[0], tarFile)
 			case e.Repo == "":
 				return errs.Fail(errs.Invalid, "export needs --git REPO, --tar FILE or --image REF")
 			}
-			return a.exportGit(cmd.Context(), argv[0], e)
+			return exportGit(cmd.Context(), a, argv[0], e)
 		},
 	}
 
@@ -67,7 +67,7 @@ The same snapshot gives the same archive and image.`,
 }
 
 // exportGit writes the commit in this process, with the rights of the user, from objects that the daemon sends.
-func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOptions) error {
+func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptions) error {
 	p, c, err := a.openHere(ctx)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 }
 
 // exportTar writes an archive. It replaces FILE when the archive is complete.
-func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
+func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 	var done archive.TarResult
 	p, err := a.location()
 	if err != nil {
@@ -183,9 +183,9 @@ type exportedImage struct {
 
 // exportImage writes an image, with the rights of the user: the layer that the daemon sends, and the layers of the
 // image below it, which are in the store.
-func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref string) error {
+func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref string) error {
 	ctx := cmd.Context()
-	ref, err := a.imageRef(ref)
+	ref, err := absImageRef(a, ref)
 	if err != nil {
 		return err
 	}

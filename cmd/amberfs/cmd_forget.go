@@ -60,7 +60,7 @@ objects. At a terminal, forget lists what it would remove and asks. Elsewhere it
 				}
 			}
 
-			return a.forget(cmd, c, o, yes)
+			return askForget(a, cmd, c, o, yes)
 		},
 	}
 
@@ -76,8 +76,8 @@ objects. At a terminal, forget lists what it would remove and asks. Elsewhere it
 	return cmd
 }
 
-// forget asks with the result of a dry run, unless the user said yes, and prints the receipt.
-func (a *app) forget(cmd *cobra.Command, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
+// askForget asks with the result of a dry run, unless the user said yes, and prints the receipt.
+func askForget(a *app, cmd *cobra.Command, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
 	call := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
 		bar := a.newProgress()
 		defer bar.done()

@@ -56,7 +56,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			agent := cmp.Or(strings.Join(argv, "-"), "generic")
 			if install || uninstall {
-				return a.installHook(agent, uninstall)
+				return installHook(a, agent, uninstall)
 			}
 
 			ctx, stop := context.WithTimeout(cmd.Context(), hookTime)
@@ -69,7 +69,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 			done := make(chan result, 1) // after the timeout, the process ends without waiting for the goroutine
 			go func() {
 				var r result
-				r.err = guard.Do(func() error { return a.turn(ctx, agent, &r.in) })
+				r.err = guard.Do(func() error { return recordTurn(ctx, a, agent, &r.in) })
 				done <- r
 			}()
 
@@ -79,7 +79,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 			case <-ctx.Done():
 			}
 
-			a.hookEnded(agent, r.in, r.err)
+			hookEnded(a, agent, r.in, r.err)
 
 			return nil
 		},
@@ -95,7 +95,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 var errTaken = errors.New("the snapshot was taken already")
 
 // hookEnded reports a failed hook to the user through the agent, which does not show standard error.
-func (a *app) hookEnded(agent string, in hooks.Input, err error) {
+func hookEnded(a *app, agent string, in hooks.Input, err error) {
 	f := hooks.StateFailures()
 	if err == nil {
 		f.Worked()
@@ -127,8 +127,8 @@ func (a *app) hookEnded(agent string, in hooks.Input, err error) {
 	}
 }
 
-// turn takes the snapshot of a turn or, after a call of a tool, reports what the call changed.
-func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
+// recordTurn takes the snapshot of a turn or, after a call of a tool, reports what the call changed.
+func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) error {
 	var err error
 	if *in, err = hooks.Read(io.LimitReader(a.stdin, maxHookInput)); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	who := service.Actor{Name: service.SessionActor(agent, in.Session), Up: agentAbove()}
 	named := c.Do(ctx, who, client.Exchange{}, nil)
 	if in.Tool != "" {
-		return errors.Join(a.reportCall(ctx, c, agent, who.Name, in), named)
+		return errors.Join(reportCall(ctx, a, c, agent, who.Name, in), named)
 	}
 
 	first := false
@@ -161,14 +161,14 @@ func (a *app) turn(ctx context.Context, agent string, in *hooks.Input) error {
 	}
 
 	if err == nil && first {
-		a.warnSecrets(agent, p)
+		warnSecrets(a, agent, p)
 	}
 
 	return errors.Join(err, named)
 }
 
 // reportCall prints what a call of a tool changed, in the form that the agent reads.
-func (a *app) reportCall(ctx context.Context, c *client.Client, agent, look string, in *hooks.Input) error {
+func reportCall(ctx context.Context, a *app, c *client.Client, agent, look string, in *hooks.Input) error {
 	args := service.Changed{Look: look, Message: in.Message(), ForAgent: true}
 	var done service.WhatChanged
 	if err := c.Do(ctx, args, client.Exchange{}, &done); err != nil {
@@ -236,7 +236,7 @@ func agentAbove() int {
 }
 
 // installHook changes an agent's settings, and prints what changes first.
-func (a *app) installHook(agent string, remove bool) error {
+func installHook(a *app, agent string, remove bool) error {
 	wd, err := a.cwd()
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	}
 
 	done.Skipped = append(done.Skipped, i.skipped...)
-	return i.a.printImported(done)
+	return printImported(i.a, done)
 }
 
 // errStopped is the error of writes after the daemon has stopped reading.
@@ -216,7 +216,7 @@ func (i *importer) fromTar(name string) error {
 
 func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 	i.req.From, i.req.Image = service.FromImage, ref
-	ref, err := i.a.imageRef(ref)
+	ref, err := absImageRef(i.a, ref)
 	if err != nil {
 		return err
 	}
@@ -229,8 +229,8 @@ func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 	return service.Explain(err)
 }
 
-// imageRef makes the path in a reference absolute.
-func (a *app) imageRef(ref string) (string, error) {
+// absImageRef makes the path in a reference absolute.
+func absImageRef(a *app, ref string) (string, error) {
 	for _, kind := range []string{"oci:", "docker-archive:"} {
 		if file, ok := strings.CutPrefix(ref, kind); ok {
 			file, err := a.abs(file)
@@ -264,7 +264,7 @@ func (i *importer) options() stream.Options {
 	}
 }
 
-func (a *app) printImported(done service.Imported) error {
+func printImported(a *app, done service.Imported) error {
 	if len(done.Skipped) > 0 && !a.json {
 		for i, s := range done.Skipped {
 			if i == 10 {

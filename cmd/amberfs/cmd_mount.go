@@ -20,7 +20,7 @@ import (
 )
 
 // mountWith returns a command with the arguments of mount, which calls do.
-func mountWith(a *app, do func(ctx context.Context, cfg daemon.Config, foreground bool) error) *cobra.Command {
+func mountWith(a *app, do func(ctx context.Context, a *app, cfg daemon.Config, foreground bool) error) *cobra.Command {
 	var (
 		cfg        daemon.Config
 		from       string
@@ -66,7 +66,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 			}
 
 			cfg.Options, cfg.Version = o, versionText()
-			if cfg.From, cfg.Remote, err = a.splitFrom(from); err != nil {
+			if cfg.From, cfg.Remote, err = splitFrom(a, from); err != nil {
 				return err
 			}
 			if cfg.Store, err = a.abs(argv[0]); err != nil {
@@ -79,7 +79,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 				return errs.Fail(errs.Invalid, "--at-login and --foreground cannot be used together")
 			}
 
-			err = do(cmd.Context(), cfg, foreground)
+			err = do(cmd.Context(), a, cfg, foreground)
 			if err == nil && cfg.From == cfg.Mountpoint && !foreground {
 				a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
 			}
@@ -112,7 +112,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 }
 
 // splitFrom reads --from: the path of a directory, which it makes absolute, or a snapshot on a remote.
-func (a *app) splitFrom(from string) (dir, remote string, err error) {
+func splitFrom(a *app, from string) (dir, remote string, err error) {
 	_, name, ok := known.SplitFrom(from)
 	switch {
 	case from == "":
@@ -127,9 +127,9 @@ func (a *app) splitFrom(from string) (dir, remote string, err error) {
 	return "", from, nil
 }
 
-// mount runs in three processes: the command starts the keeper, and the keeper starts the daemon. All
+// mountStore runs in three processes: the command starts the keeper, and the keeper starts the daemon. All
 // have the arguments of mount.
-func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
+func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool) (err error) {
 	pipe := daemon.ReadyPipe()
 
 	if foreground {
@@ -152,7 +152,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	if !started {
 		bar := a.newProgress()
 		bar.expect(cfg.From)
-		s = a.starter(bar, func(r *daemon.Ready) {
+		s = starter(a, bar, func(r *daemon.Ready) {
 			if a.json {
 				_ = a.printJSON(r)
 			} else if isTerminal(a.stdout) {
@@ -194,7 +194,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 
 // starter returns a function that prints the messages of a starting daemon, except for its error, which the caller
 // gets and prints.
-func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
+func starter(a *app, bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 	return func(m daemon.Message) {
 		switch {
 		case m.Progress != nil:
@@ -212,7 +212,7 @@ func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 
 // makeStore makes the store of a run if it does not exist, and reports whether it did. The caller starts the run's
 // daemon with s.
-func (a *app) makeStore(ctx context.Context, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.Starter, err error) {
+func makeStore(ctx context.Context, a *app, cfg *daemon.Config, mounts []locate.Mount) (made bool, s daemon.Starter, err error) {
 	if err := daemon.CheckPaths(cfg, mounts); err != nil {
 		return false, nil, err
 	}
@@ -221,7 +221,7 @@ func (a *app) makeStore(ctx context.Context, cfg *daemon.Config, mounts []locate
 	defer bar.done()
 
 	bar.expect(cfg.From)
-	s = a.starter(bar, func(*daemon.Ready) {})
+	s = starter(a, bar, func(*daemon.Ready) {})
 	made, err = daemon.Make(ctx, *cfg, s)
 	return made, s, err
 }

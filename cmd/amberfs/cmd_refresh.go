@@ -36,8 +36,8 @@ and conflicts.`,
 		Args: args(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if run != "" {
-				return a.withRun(cmd.Context(), "", run, func(r *runs.Run, c *client.Client) error {
-					return a.refreshWorkspace(cmd.Context(), c, r.Dir, r.Store, req)
+				return withRun(cmd.Context(), a, "", run, func(r *runs.Run, c *client.Client) error {
+					return refreshWorkspace(cmd.Context(), a, c, r.Dir, r.Store, req)
 				})
 			}
 
@@ -60,7 +60,7 @@ and conflicts.`,
 				return err
 			}
 
-			return a.refreshWorkspace(cmd.Context(), c, dir, p.Store, req)
+			return refreshWorkspace(cmd.Context(), a, c, dir, p.Store, req)
 		},
 	}
 
@@ -92,36 +92,36 @@ func notItself(p locate.Location, dir string) error {
 	return runs.NotItself(p.Store, dir, "leave the run, and use `"+line+"`")
 }
 
-func (a *app) refreshWorkspace(ctx context.Context, c *client.Client, dir, store string, req service.Refresh) error {
-	done, err := a.refreshSettled(ctx, c, "the workspace", dir, store, req, runs.Less{})
+func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh) error {
+	done, err := refreshSettled(ctx, a, c, "the workspace", dir, store, req, runs.Less{})
 	if err != nil && len(done.Conflicts) > 0 {
-		return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
+		return a.printFailed(done, err, func() { printPaths(a, done.Conflicts) })
 	}
 	if err != nil {
 		return err
 	}
 
 	return a.print(done, func() {
-		paths, inGit := a.withoutGit(done.Paths)
+		paths, inGit := withoutGit(a, done.Paths)
 		a.printf("%s", service.ChangedText("refreshed", "would refresh", done.DryRun, "from "+quote(dir), done.Changed, done.Changed, a.listed(paths), inGit)+service.GitText(done.Git))
 	})
 }
 
-// refreshSettled is refresh with questions about conflicts, which call the workspace ours.
-func (a *app) refreshSettled(ctx context.Context, c *client.Client, ours, dir, store string, req service.Refresh, less runs.Less) (done service.Refreshed, err error) {
+// refreshSettled is refreshFrom with questions about conflicts, which call the workspace ours.
+func refreshSettled(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, less runs.Less) (done service.Refreshed, err error) {
 	req.RefuseDiverged = a.settles() && !req.DryRun
-	err = a.settle(ctx, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
+	err = settle(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		req.Resolve = rules
 		var err error
-		done, err = a.refresh(ctx, c, dir, store, req, less)
+		done, err = refreshFrom(ctx, a, c, dir, store, req, less)
 		return &done.MergeResult, err
 	})
 
 	return done, err
 }
 
-// refresh sends what changed in a directory, without the paths in less, to a workspace.
-func (a *app) refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, less runs.Less) (service.Refreshed, error) {
+// refreshFrom sends what changed in a directory, without the paths in less, to a workspace.
+func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, less runs.Less) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()
 

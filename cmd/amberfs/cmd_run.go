@@ -123,7 +123,7 @@ other commands work inside.`,
 				}
 			}
 
-			from, remote, err := a.splitFrom(from)
+			from, remote, err := splitFrom(a, from)
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ other commands work inside.`,
 				return errs.Fail(errs.Invalid, "--hide needs a new run, not --resume")
 			}
 			if resume {
-				return a.resumeRun(cmd.Context(), &k, c, from, store)
+				return resumeRun(cmd.Context(), a, &k, c, from, store)
 			}
 			if k.apply != "" && from == "" {
 				return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
@@ -159,7 +159,7 @@ other commands work inside.`,
 				if c.Fork != "" {
 					return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
 				}
-				return a.runKept(cmd.Context(), &k, c)
+				return runKept(cmd.Context(), a, &k, c)
 			}
 			if k.name != "" || anew || discard && k.apply != "" {
 				return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
@@ -172,17 +172,17 @@ other commands work inside.`,
 				if err := errors.Join(err, x.checkUsed()); err != nil {
 					return err
 				}
-				return a.runHere(cmd.Context(), p, c, remote)
+				return runHere(cmd.Context(), a, p, c, remote)
 			}
 
 			if c.Root {
 				if ran, st, err := sandbox.AsRoot(cmd.Context(), c.Store); ran {
 					return a.statusOf(st, err)
 				}
-				a.noteOnlyRoot("no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
+				noteOnlyRoot(a, "no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 			}
 
-			return a.run(cmd, c, &k, from, remote)
+			return runStore(a, cmd, c, &k, from, remote)
 		},
 	}
 
@@ -215,9 +215,9 @@ other commands work inside.`,
 	return cmd
 }
 
-// run runs a program in a workspace of a STORE or, without one, of a temporary store. With from, the workspace is a
+// runStore runs a program in a workspace of a STORE or, without one, of a temporary store. With from, the workspace is a
 // copy of that directory. Of k it uses what the command line says.
-func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote string) error {
+func runStore(a *app, cmd *cobra.Command, c sandbox.Config, k *kept, from, remote string) error {
 	apply := k.apply
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 		cfg.Exclude = []string{c.Temp}
 	}
 	if cfg.Hidden, err = k.restrict.set(&c, from); err == nil && from != "" {
-		c.Hide, cfg.Hidden, err = a.findHidden(cmd.Context(), from, c.Hide, cfg.Hidden, cfg.Exclude...)
+		c.Hide, cfg.Hidden, err = findHidden(cmd.Context(), a, from, c.Hide, cfg.Hidden, cfg.Exclude...)
 	}
 	if err == nil {
 		k.dir = from
@@ -269,7 +269,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 		return err
 	}
 
-	made, s, err := a.makeStore(cmd.Context(), &cfg, mounts)
+	made, s, err := makeStore(cmd.Context(), a, &cfg, mounts)
 	if err != nil {
 		return err
 	}
@@ -277,9 +277,9 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 		return errs.Fail(errs.Exist, "the store %s exists, and its workspace has what is to be hidden", quote(c.Store)).WithHint("run in a fork of it, with --fork NAME, or leave out STORE")
 	}
 
-	a.noteRepository(from)
+	noteRepository(a, from)
 	if from != "" {
-		a.noteSecrets(from, cfg.Hidden)
+		noteSecrets(a, from, cfg.Hidden)
 	}
 
 	p := locate.Location{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
@@ -289,9 +289,9 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 	var before *stateBefore
 	status, err := sandbox.Outer(cmd.Context(), c, temp, s,
 		func(c *sandbox.Config) error {
-			err := errors.Join(a.prepare(cmd.Context(), p, c, ""), k.prepareTemporary(cmd.Context(), c))
+			err := errors.Join(prepareProgram(cmd.Context(), a, p, c, ""), k.prepareTemporary(cmd.Context(), c))
 			if err == nil {
-				before = a.openStateBefore(cmd.Context(), *c)
+				before = openStateBefore(cmd.Context(), a, *c)
 			}
 
 			return err
@@ -304,7 +304,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 				return nil
 			}
 
-			err := a.atEnd(cmd.Context(), p, c)
+			err := afterProgram(cmd.Context(), a, p, c)
 			if c.Report {
 				err = errors.Join(err, k.reportAlso(cmd.Context()))
 			}
@@ -313,7 +313,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 			case err == nil && apply == applyYes && e.Interrupted:
 				a.note("interrupted: nothing is applied")
 			case err == nil && apply != "":
-				left, notApplied = a.applyRun(c, from, map[string]askMode{applyAsk: askInRun}[apply])
+				left, notApplied = applyStore(a, c, from, map[string]askMode{applyAsk: askInRun}[apply])
 				unfinished = left || notApplied != nil
 			case apply == "":
 				before.end(cmd.Context())
@@ -322,7 +322,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 			return err
 		})
 	if unfinished {
-		a.noteKept(c, from, left)
+		noteKept(a, c, from, left)
 	}
 
 	if err == nil && status == 0 {
@@ -334,7 +334,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, k *kept, from, remote st
 	return a.statusOf(status, err)
 }
 
-func (a *app) noteOnlyRoot(why string) {
+func noteOnlyRoot(a *app, why string) {
 	if os.Geteuid() != 0 {
 		a.note("only root exists in the fork: %s", why)
 	}
@@ -353,7 +353,7 @@ func (a *app) statusOf(status int, err error) error {
 }
 
 // noteRepository warns about a directory that is only a part of a repository.
-func (a *app) noteRepository(dir string) {
+func noteRepository(a *app, dir string) {
 	if dir == "" {
 		return
 	}

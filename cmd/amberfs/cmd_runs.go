@@ -41,7 +41,7 @@ forks in one store.`,
   amberfs apply --run project-1`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, copies, err := a.runs().Look(cmd.Context())
+			rows, copies, err := runFinder(a).Look(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ does.`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			ctx := cmd.Context()
-			return a.withRunAndMembers(ctx, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
+			return withRunAndMembers(ctx, a, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
 				ch, err := c.Changes(ctx, "")
 				if err != nil {
 					return err
@@ -140,7 +140,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 			ctx := cmd.Context()
 
 			for _, name := range argv {
-				if err := a.withRunAndMembers(ctx, name, func(r *runs.Run, c *client.Client) error {
+				if err := withRunAndMembers(ctx, a, name, func(r *runs.Run, c *client.Client) error {
 					if err := r.Removable(); err != nil {
 						return err
 					}
@@ -149,12 +149,12 @@ func runsRemoveCommand(a *app) *cobra.Command {
 					}
 
 					if !yes {
-						if sure, err := a.askRemoval(ctx, r, c); err != nil || !sure {
+						if sure, err := askRemoval(ctx, a, r, c); err != nil || !sure {
 							return err
 						}
 					}
 
-					return a.removeRun(ctx, r.Store, r.Name)
+					return removeRun(ctx, a, r.Store, r.Name)
 				}); err != nil {
 					return err
 				}
@@ -169,7 +169,7 @@ func runsRemoveCommand(a *app) *cobra.Command {
 }
 
 // askRemoval asks the user whether to remove a run.
-func (a *app) askRemoval(ctx context.Context, r *runs.Run, c *client.Client) (bool, error) {
+func askRemoval(ctx context.Context, a *app, r *runs.Run, c *client.Client) (bool, error) {
 	ch, err := c.Changes(ctx, "")
 	if err != nil {
 		return false, err
@@ -177,7 +177,7 @@ func (a *app) askRemoval(ctx context.Context, r *runs.Run, c *client.Client) (bo
 	defer ch.Close()
 
 	what := plural(r.Changed, "changed file", "changed files")
-	if plan, _ := a.apply(ctx, ch, r.Dir, hostdir.ApplyOptions{DryRun: true}); plan != nil {
+	if plan, _ := applyTo(ctx, a, ch, r.Dir, hostdir.ApplyOptions{DryRun: true}); plan != nil {
 		q := question.New(a.terminal(), ch, r.Dir, threeway.RefuseConflicts, plan)
 		what = strings.Join(append([]string{q.Summary()}, q.Commits()...), "\n")
 	}
@@ -186,7 +186,7 @@ func (a *app) askRemoval(ctx context.Context, r *runs.Run, c *client.Client) (bo
 }
 
 // removeRun marks a run as removed. It is deleted a day later.
-func (a *app) removeRun(ctx context.Context, store, name string) error {
+func removeRun(ctx context.Context, a *app, store, name string) error {
 	r, err := runs.Named(ctx, store, name, a.command)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return a.withRunAndMembers(cmd.Context(), argv[0], func(r *runs.Run, _ *client.Client) error {
+			return withRunAndMembers(cmd.Context(), a, argv[0], func(r *runs.Run, _ *client.Client) error {
 				if r.State != service.RunRemoved {
 					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
 				}
@@ -238,7 +238,7 @@ them with the space that each frees. At a terminal, it asks.`,
 			if !yes && !dryRun && !a.asks() {
 				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes, or --dry-run")
 			}
-			return a.prune(cmd.Context(), yes, dryRun)
+			return pruneRuns(cmd.Context(), a, yes, dryRun)
 		},
 	}
 
@@ -248,8 +248,8 @@ them with the space that each frees. At a terminal, it asks.`,
 	return cmd
 }
 
-func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
-	p, err := a.runs().Prunable(ctx)
+func pruneRuns(ctx context.Context, a *app, yes, dryRun bool) error {
+	p, err := runFinder(a).Prunable(ctx)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (a *app) prune(ctx context.Context, yes, dryRun bool) error {
 		}
 	}
 	if prunes {
-		if p, err = a.runs().Prune(ctx, p); err != nil {
+		if p, err = runFinder(a).Prune(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -293,24 +293,24 @@ func prunedText(p runs.Pruned) string {
 	return text
 }
 
-// runs returns a Finder that prints its remarks.
-func (a *app) runs() *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
+// runFinder returns a Finder that prints its remarks.
+func runFinder(a *app) *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
 
 // withRun calls fn with the named run and a connection to it. It prefers the runs of dir, by default the working
 // directory. If name is "", it takes the newest of these runs.
-func (a *app) withRun(ctx context.Context, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
+func withRun(ctx context.Context, a *app, dir, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	if dir == "" {
 		var err error
 		if dir, err = a.cwd(); err != nil {
 			return err
 		}
 	}
-	return a.runs().On(ctx, dir, name, fn)
+	return runFinder(a).On(ctx, dir, name, fn)
 }
 
 // markAll sets the state of the runs of all directories of a run: removed or kept.
-func (a *app) markAll(ctx context.Context, dir, name, state string) error {
-	return a.runs().OnAll(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
+func markAll(ctx context.Context, a *app, dir, name, state string) error {
+	return runFinder(a).OnAll(ctx, dir, name, func(r *runs.Run, _ *client.Client) error {
 		if err := r.Removable(); err != nil {
 			return err
 		}
@@ -318,17 +318,17 @@ func (a *app) markAll(ctx context.Context, dir, name, state string) error {
 	})
 }
 
-// withRunAndMembers is onRun for the runs of all directories of a run.
-func (a *app) withRunAndMembers(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
+// withRunAndMembers is withRun for the runs of all directories of a run.
+func withRunAndMembers(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := a.cwd()
 	if err != nil {
 		return err
 	}
-	return a.runs().OnAll(ctx, dir, name, fn)
+	return runFinder(a).OnAll(ctx, dir, name, fn)
 }
 
 // storeHere returns the store of the runs of the working directory, if there is one.
-func (a *app) storeHere() (store string, ok bool) {
+func storeHere(a *app) (store string, ok bool) {
 	dir, err := a.cwd()
 	if err != nil {
 		return "", false

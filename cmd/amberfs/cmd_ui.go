@@ -55,10 +55,10 @@ In a directory with runs, it shows these. From another machine, over ssh:
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.location()
-			if store, ok := a.storeHere(); err != nil && ok {
-				return a.runs().OnStore(cmd.Context(), store, func(*client.Client) error {
+			if store, ok := storeHere(a); err != nil && ok {
+				return runFinder(a).OnStore(cmd.Context(), store, func(*client.Client) error {
 					at := locate.Location{Store: store, Mount: &mountinfo.Info{Mountpoint: daemon.RunMountpoint(store)}}
-					return a.serveUI(cmd.Context(), at, listen, write, open)
+					return serveUI(cmd.Context(), a, at, listen, write, open)
 				})
 			}
 			if err != nil {
@@ -68,7 +68,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 				return err
 			}
 
-			return a.serveUI(cmd.Context(), p, listen, write, open)
+			return serveUI(cmd.Context(), a, p, listen, write, open)
 		},
 	}
 
@@ -83,7 +83,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 const forwarded = "8080"
 
 // serveUI serves the page of a store until ctx ends.
-func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, write, open bool) error {
+func serveUI(ctx context.Context, a *app, p locate.Location, listen string, write, open bool) error {
 	l, err := uiListener(listen)
 	if err != nil {
 		return err
@@ -95,13 +95,13 @@ func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, wri
 	}
 	o := web.Options{
 		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write,
-		Runs: func(ctx context.Context) (any, error) { return a.runs().All(ctx) },
+		Runs: func(ctx context.Context) (any, error) { return runFinder(a).All(ctx) },
 	}
 	if dir, err := storedir.FilledFrom(p.Store); err == nil && dir != "" {
 		o.Dir = dir
 		_, o.OfRuns = runs.Dir(p.Store)
 		o.Apply = func(ctx context.Context, workspace string, args []byte) (any, error) {
-			return a.applyWorkspace(ctx, p.Store, workspace, args)
+			return applyWorkspace(ctx, a, p.Store, workspace, args)
 		}
 	}
 
@@ -125,7 +125,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, wri
 	}
 
 	if open && out.Socket == "" {
-		defer a.openBrowser(out.URL)()
+		defer openBrowser(a, out.URL)()
 	}
 
 	srv := &http.Server{
@@ -144,7 +144,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Location, listen string, wri
 
 // applyWorkspace applies a workspace of a store to the directory that it was filled from. It can also return the
 // parts of one file that can be applied, and mark a run as removed or kept.
-func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args []byte) (any, error) {
+func applyWorkspace(ctx context.Context, a *app, store, workspace string, args []byte) (any, error) {
 	var want struct {
 		Parts naming.BytePath `json:"parts"`
 		Mark  string          `json:"mark"`
@@ -173,20 +173,20 @@ func (a *app) applyWorkspace(ctx context.Context, store, workspace string, args 
 	switch want.Mark {
 	case "":
 	case service.RunRemoved, service.RunKept:
-		return r, a.markAll(ctx, r.Dir, r.Name, want.Mark)
+		return r, markAll(ctx, a, r.Dir, r.Name, want.Mark)
 	default:
 		return nil, errs.Fail(errs.Invalid, "a run is marked as %s or %s", service.RunRemoved, service.RunKept)
 	}
 	if want.Parts != "" {
-		return runs.Parts(ctx, a.runs(), c, r, string(want.Parts))
+		return runs.Parts(ctx, runFinder(a), c, r, string(want.Parts))
 	}
 
-	return want.Do(ctx, a.runs(), c, r)
+	return want.Do(ctx, runFinder(a), c, r)
 }
 
 // openBrowser starts a browser with a file that redirects to the address, because all users can read the
 // command line of a browser. The caller removes the file at the end.
-func (a *app) openBrowser(url string) (remove func()) {
+func openBrowser(a *app, url string) (remove func()) {
 	remove = func() {}
 	dir, err := os.MkdirTemp("", "amberfs-ui-")
 	if err == nil {

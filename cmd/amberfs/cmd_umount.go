@@ -41,7 +41,7 @@ umount(8). "amberfs umount STORE" ends it.`,
 			if err != nil {
 				return err
 			}
-			return a.umount(cmd.Context(), point, lazy)
+			return umount(cmd.Context(), a, point, lazy)
 		},
 	}
 
@@ -57,7 +57,7 @@ type umountResult struct {
 }
 
 // umount unmounts a mount point or a store, and waits for the end of the daemon.
-func (a *app) umount(ctx context.Context, point string, lazy bool) error {
+func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	all, err := locate.Mounts()
 	if err != nil {
 		return err

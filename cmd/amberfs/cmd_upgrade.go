@@ -32,7 +32,7 @@ other formats is refused, one that does not start is rolled back.`,
 				return err
 			}
 
-			store, err := a.storeOf()
+			store, err := storeOf(a)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ other formats is refused, one that does not start is rolled back.`,
 
 // storeOf returns the store of the workspace in which the command runs. The directory may also be a mount point, whose
 // daemon need not answer, or a store.
-func (a *app) storeOf() (string, error) {
+func storeOf(a *app) (string, error) {
 	dir, err := a.cwd()
 	if err != nil {
 		return "", err
@@ -75,7 +75,7 @@ func (a *app) storeOf() (string, error) {
 // termsCommand returns a hidden command with the arguments of mount. It reads the
 // kernel's INIT request from the standard input, and prints the terms with which a daemon would answer it.
 func termsCommand(a *app) *cobra.Command {
-	cmd := mountWith(a, func(_ context.Context, cfg daemon.Config, _ bool) error {
+	cmd := mountWith(a, func(_ context.Context, a *app, cfg daemon.Config, _ bool) error {
 		init, err := io.ReadAll(io.LimitReader(a.stdin, 1<<16))
 		if err != nil {
 			return err

@@ -33,13 +33,13 @@ present file has, contains it.`,
 		Args: args(0, 1, "at most one STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if forgotten {
-				return a.verifyForgotten(cmd, argv, repair)
+				return verifyForgotten(a, cmd, argv, repair)
 			}
-			r, err := a.verify(cmd, argv, repair)
+			r, err := verifyStore(a, cmd, argv, repair)
 			if r == nil {
 				return err
 			}
-			return a.printFailed(r, err, func() { a.printReport(r) })
+			return a.printFailed(r, err, func() { printReport(a, r) })
 		},
 	}
 
@@ -50,12 +50,12 @@ present file has, contains it.`,
 
 // verifyForgotten asks the daemon of a mounted store to search it, and searches another store in this
 // process.
-func (a *app) verifyForgotten(cmd *cobra.Command, argv []string, mend bool) error {
+func verifyForgotten(a *app, cmd *cobra.Command, argv []string, mend bool) error {
 	if mend {
 		return errs.Fail(errs.Invalid, "--repair and --forgotten cannot be used together")
 	}
 
-	c, store, err := a.openStore(cmd.Context(), argv)
+	c, store, err := openStore(cmd.Context(), a, argv)
 	if err != nil {
 		return err
 	}
@@ -75,10 +75,10 @@ func (a *app) verifyForgotten(cmd *cobra.Command, argv []string, mend bool) erro
 	return a.printFailed(proof, err, func() { a.printf("%s", service.ProofText(proof)) })
 }
 
-// verify asks the daemon of a mounted store to verify it, and verifies another store in this process.
-func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Report, error) {
+// verifyStore asks the daemon of a mounted store to verify it, and verifies another store in this process.
+func verifyStore(a *app, cmd *cobra.Command, argv []string, mend bool) (*repair.Report, error) {
 	ctx := cmd.Context()
-	c, store, err := a.openStore(ctx, argv)
+	c, store, err := openStore(ctx, a, argv)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, mend bool) (*repair.Repo
 
 // openStore opens the client of the daemon of a store, which a mount point names as well, or of the mount of
 // the working directory. The client is nil if the store is not mounted.
-func (a *app) openStore(ctx context.Context, argv []string) (c *client.Client, store string, err error) {
+func openStore(ctx context.Context, a *app, argv []string) (c *client.Client, store string, err error) {
 	if store, err = a.abs(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
 		return nil, "", err
 	}
@@ -135,7 +135,7 @@ func (a *app) openStore(ctx context.Context, argv []string) (c *client.Client, s
 	return c, store, nil
 }
 
-func (a *app) printReport(r *repair.Report) {
+func printReport(a *app, r *repair.Report) {
 	for _, d := range r.Damage {
 		a.printf("damaged: %s\n", d.What)
 	}

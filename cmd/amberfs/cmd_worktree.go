@@ -54,7 +54,7 @@ ordinary directory has a copy for them, mounted at .claude/worktrees/.amberfs.`,
 		Example: `  cd "$(amberfs worktree add login)"`,
 		Args:    args(1, 2, "a NAME and perhaps a PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			w, err := a.addWorktree(cmd.Context(), argv[0], strings.Join(argv[1:], ""), branch)
+			w, err := addWorktree(cmd.Context(), a, argv[0], strings.Join(argv[1:], ""), branch)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func worktreeListCommand(a *app) *cobra.Command {
 		Example: `  amberfs worktree list`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, _, err := a.repository(cmd.Context(), false)
+			r, _, err := repositoryHere(cmd.Context(), a, false)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 		Example: `  amberfs worktree remove login`,
 		Args:    args(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			done, err := a.removeWorktree(cmd.Context(), argv[0], "", force)
+			done, err := removeWorktree(cmd.Context(), a, argv[0], "", force)
 			if err != nil {
 				return err
 			}
@@ -133,9 +133,9 @@ func inFork(p locate.Location) error {
 		WithHint("go into the repository's main worktree")
 }
 
-// repository returns the repository of the current directory, and the location of the workspace with its worktrees.
+// repositoryHere returns the repository of the current directory, and the location of the workspace with its worktrees.
 // For a directory outside of a mount, that is a copy of the directory, which is made if add is set.
-func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, locate.Location, error) {
+func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.cwd()
 	if err != nil {
 		return nil, locate.Location{}, err
@@ -150,7 +150,7 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 	}
 
 	if errs.ScriptKind(err) == errs.NotExist {
-		if wd, err = a.copyForWorktrees(ctx, wd, add); err == nil {
+		if wd, err = copyForWorktrees(ctx, a, wd, add); err == nil {
 			p, err = a.locationOf(wd)
 		}
 	}
@@ -168,8 +168,8 @@ func (a *app) repository(ctx context.Context, add bool) (*worktrees.Repository, 
 }
 
 // addWorktree makes a fork, and a worktree of git in it. link becomes a link to the worktree.
-func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w worktrees.Worktree, err error) {
-	r, p, err := a.repository(ctx, true)
+func addWorktree(ctx context.Context, a *app, name, link, branch string) (w worktrees.Worktree, err error) {
+	r, p, err := repositoryHere(ctx, a, true)
 	if err != nil {
 		return w, err
 	}
@@ -190,7 +190,7 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 	if err != nil {
 		return w, err
 	}
-	hidden, err := a.hiddenInWorktree(ctx, r)
+	hidden, err := hiddenInWorktree(ctx, a, r)
 	if err != nil {
 		return w, err
 	}
@@ -208,8 +208,8 @@ func (a *app) addWorktree(ctx context.Context, name, link, branch string) (w wor
 }
 
 // removeWorktree removes the worktree of a name. If path is not "", it fails unless the worktree is there.
-func (a *app) removeWorktree(ctx context.Context, name, path string, force bool) (done service.DeletedFork, err error) {
-	r, p, err := a.repository(ctx, false)
+func removeWorktree(ctx context.Context, a *app, name, path string, force bool) (done service.DeletedFork, err error) {
+	r, p, err := repositoryHere(ctx, a, false)
 	if err != nil {
 		return done, err
 	}
@@ -231,21 +231,21 @@ func (a *app) removeWorktree(ctx context.Context, name, path string, force bool)
 
 // onWorktree is Claude Code's hook for worktrees. With "create" it makes one and prints its path. If
 // amberfs cannot make it, git does, as Claude Code does without a hook.
-func (a *app) onWorktree(ctx context.Context, argv []string) error {
+func onWorktree(ctx context.Context, a *app, argv []string) error {
 	in, err := hooks.Read(io.LimitReader(a.stdin, maxHookInput))
 	if err != nil {
 		return err
 	}
 	if argv[0] == "remove" {
-		return a.removeWorktreeAt(ctx, in.WorktreePath)
+		return removeWorktreeAt(ctx, a, in.WorktreePath)
 	}
 
 	a.dir = in.Cwd
 	name := hooks.WorktreeName(in.Name)
-	w, err := a.addWorktree(ctx, name, "", "")
+	w, err := addWorktree(ctx, a, name, "", "")
 	if errs.ScriptKind(err) == errs.Exist {
 		var r *worktrees.Repository
-		if r, _, err = a.repository(ctx, false); err == nil {
+		if r, _, err = repositoryHere(ctx, a, false); err == nil {
 			w, err = r.Find(ctx, name)
 		}
 	}
@@ -255,7 +255,7 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 		return nil
 	}
 
-	r, from, perr := a.plainRepository(ctx)
+	r, from, perr := plainRepository(ctx, a)
 	if perr != nil {
 		return perr
 	}
@@ -272,7 +272,7 @@ func (a *app) onWorktree(ctx context.Context, argv []string) error {
 
 // plainRepository returns the repository in which git makes a worktree. In a fork it is the repository
 // of which amberfs made the fork a worktree. Then the new worktree begins at the fork's commit.
-func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *worktrees.Worktree, error) {
+func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *worktrees.Worktree, error) {
 	wd, err := a.cwd()
 	if err != nil {
 		return nil, nil, err
@@ -304,7 +304,7 @@ func (a *app) plainRepository(ctx context.Context) (*worktrees.Repository, *work
 }
 
 // removeWorktreeAt removes a worktree by its path. Git removes a worktree that git made, unless changes would be lost.
-func (a *app) removeWorktreeAt(ctx context.Context, path string) error {
+func removeWorktreeAt(ctx context.Context, a *app, path string) error {
 	const forks = "/" + naming.ForksDir + "/"
 	i := strings.LastIndex(path, forks)
 	if i < 0 {
@@ -313,7 +313,7 @@ func (a *app) removeWorktreeAt(ctx context.Context, path string) error {
 
 	name, rel, _ := strings.Cut(path[i+len(forks):], "/")
 	a.dir = filepath.Join(path[:i], rel)
-	done, err := a.removeWorktree(ctx, name, filepath.Clean(path), true)
+	done, err := removeWorktree(ctx, a, name, filepath.Clean(path), true)
 	if err != nil {
 		return err
 	}

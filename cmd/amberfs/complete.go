@@ -27,8 +27,8 @@ var completions = map[string]string{
 	"snapshot": "none", "worktree list": "none", "worktree remove": "fork none",
 }
 
-// names returns the names of a kind.
-func (a *app) names(ctx context.Context, kind string) (out []string) {
+// namesOf returns the names of a kind.
+func namesOf(ctx context.Context, a *app, kind string) (out []string) {
 	switch kind {
 	case "snapshot":
 		var l service.Snapshots
@@ -62,7 +62,7 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 		}
 
 	case "run":
-		rows, _ := a.runs().All(ctx) // after an error, there are no names
+		rows, _ := runFinder(a).All(ctx) // after an error, there are no names
 		for _, r := range rows {
 			out = append(out, r.Name+"\t"+r.Dir)
 		}
@@ -77,11 +77,11 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 	return out
 }
 
-// complete gives a command and its subcommands the completion of their arguments. Outside of
+// addCompletions gives a command and its subcommands the completion of their arguments. Outside of
 // a mount, names in a workspace are not completed.
-func (a *app) complete(cmd *cobra.Command) {
+func addCompletions(a *app, cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
-		a.complete(c)
+		addCompletions(a, c)
 	}
 
 	name := strings.TrimPrefix(cmd.CommandPath(), "amberfs ")
@@ -98,7 +98,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 
-		return a.names(ctx, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return namesOf(ctx, a, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 
 	if kinds := completions[name]; kinds != "" {

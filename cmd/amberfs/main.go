@@ -60,7 +60,7 @@ func runApp(a *app, argv []string) int {
 		}
 	}
 
-	return a.finish(ctx, err)
+	return finish(ctx, a, err)
 }
 
 // wantsJSON reports whether a command line that could not be parsed has --json.
@@ -72,7 +72,7 @@ func wantsJSON(args []string) bool {
 }
 
 // finish closes the outputs, prints the error of the command, and returns the exit status.
-func (a *app) finish(ctx context.Context, err error) int {
+func finish(ctx context.Context, a *app, err error) int {
 	a.closeOutput()
 	if werr := a.out.err; err == nil && werr != nil {
 		err = errs.Fail(errs.ScriptKind(werr), "cannot write to the standard output: %w", werr)
@@ -171,7 +171,7 @@ Without a command, it prints what "amberfs status" prints.`,
 				return noSuchCommand(cmd, args[0])
 			}
 
-			err := a.status(cmd.Context())
+			err := showStatus(cmd.Context(), a)
 			if err == nil && !a.json {
 				a.printf("\nall commands: amberfs help\n")
 			}
@@ -211,7 +211,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Mounting:", []*cobra.Command{mountWith(a, a.mount), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
+		{"Mounting:", []*cobra.Command{mountWith(a, mountStore), umountCommand(a), upgradeCommand(a), runCommand(a), runsCommand(a), demoCommand(a), mcpCommand(a), hookCommand(a)}},
 		{"Snapshots:", []*cobra.Command{bisectCommand(a), uiCommand(a)}},
 		{"Forks:", []*cobra.Command{worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
@@ -232,10 +232,10 @@ Without a command, it prints what "amberfs status" prints.`,
 		termsCommand(a),
 		hidden(keeper.Command, 0, func(context.Context, []string) error { return a.statusOf(keeper.Resume(daemon.LogLine)) }),
 		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
-		hidden(worktreeHook, 1, a.onWorktree),
-		hidden(janitor, 2, a.discardForks))
+		hidden(worktreeHook, 1, func(ctx context.Context, argv []string) error { return onWorktree(ctx, a, argv) }),
+		hidden(janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
 
-	a.complete(root)
+	addCompletions(a, root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	refuseUnknownTopics(root)
 

@@ -24,18 +24,18 @@ type runArgs struct {
 }
 
 func listRunsTool(ctx context.Context, a *app, _ locate.Location, _ any, _ notifier) (any, error) {
-	dir, err := a.dirOfRuns()
+	dir, err := dirOfRuns(a)
 	if err != nil {
 		return nil, err
 	}
 
-	all, err := a.runs().All(ctx)
+	all, err := runFinder(a).All(ctx)
 	all = slices.DeleteFunc(all, func(r runs.Run) bool { return !r.Of(dir) })
 	return &runList{all}, err
 }
 
 // dirOfRuns returns the directory of the server. The server lists and changes only the runs of this directory.
-func (a *app) dirOfRuns() (string, error) {
+func dirOfRuns(a *app) (string, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return "", err
@@ -45,12 +45,12 @@ func (a *app) dirOfRuns() (string, error) {
 }
 
 // onRunHere is withRun, and fails for the runs of other directories.
-func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c *client.Client) error) error {
-	dir, err := a.dirOfRuns()
+func onRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
+	dir, err := dirOfRuns(a)
 	if err != nil {
 		return err
 	}
-	return a.withRun(ctx, "", name, func(r *runs.Run, c *client.Client) error {
+	return withRun(ctx, a, "", name, func(r *runs.Run, c *client.Client) error {
 		if !r.Of(dir) {
 			return errs.Fail(errs.Perm, "%s is a run of %s, and this server is for %s", name, quote(r.Dir), quote(dir))
 		}
@@ -61,8 +61,8 @@ func (a *app) onRunHere(ctx context.Context, name string, fn func(r *runs.Run, c
 func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
 	want := args.(runArgs)
 	var done *hostdir.Applied
-	err := a.onRunHere(ctx, want.Name, func(r *runs.Run, c *client.Client) (err error) {
-		done, err = want.Do(ctx, a.runs(), c, r)
+	err := onRunHere(ctx, a, want.Name, func(r *runs.Run, c *client.Client) (err error) {
+		done, err = want.Do(ctx, runFinder(a), c, r)
 		return err
 	})
 	if err != nil && done != nil && len(done.Conflicts) > 0 {
@@ -75,10 +75,10 @@ func applyRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ no
 func removeRunTool(ctx context.Context, a *app, _ locate.Location, args any, _ notifier) (any, error) {
 	var removed runs.Run
 	name := args.(runArgs).Name
-	if err := a.onRunHere(ctx, name, func(r *runs.Run, _ *client.Client) error { removed = *r; return nil }); err != nil {
+	if err := onRunHere(ctx, a, name, func(r *runs.Run, _ *client.Client) error { removed = *r; return nil }); err != nil {
 		return nil, err
 	}
 
 	removed.State = service.RunRemoved
-	return &removed, a.markAll(ctx, removed.Dir, name, service.RunRemoved)
+	return &removed, markAll(ctx, a, removed.Dir, name, service.RunRemoved)
 }

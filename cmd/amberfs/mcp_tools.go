@@ -65,7 +65,7 @@ var ownTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"run_apply"}, Title: "Apply a run",
 		About: "Write what a run changed to its directory. Conflicts are listed, and then nothing is changed.", Args: "name leave ours theirs merge no_ignore dry_run"},
 		effect: service.Destroys, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[hostdir.Applied](),
-		form: service.Lines(func(d *hostdir.Applied) string { d.Paths = shorten(d.Paths); return (&app{}).appliedLines(d) }), own: applyRunTool},
+		form: service.Lines(func(d *hostdir.Applied) string { d.Paths = shorten(d.Paths); return appliedLines((&app{}), d) }), own: applyRunTool},
 	{Tool: service.Tool{Names: [3]string{"run_remove"}, Title: "Remove a run", About: "Remove a run. For a day, the user can have it back.", Args: "name"},
 		effect: service.Destroys, anywhere: true, preset: runArgs{}, out: reflect.TypeFor[runs.Run](),
 		form: service.Lines(func(r *runs.Run) string { return "run " + r.Name + " removed" }), own: removeRunTool},
@@ -74,7 +74,7 @@ var ownTools = []tool{
 		Args:  "good bad command jobs repeat timeout trust_ends kind labels by"},
 		effect: service.Executes, preset: bisectArgs{}, out: reflect.TypeFor[bisectResult](), form: service.Lines(bisectedText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
-			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
+			return runBisect(ctx, a, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
 		}},
 	{Tool: service.Tool{Names: [3]string{"workspace_explore"}, Title: "Try a command in several forks",
 		About: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
@@ -82,7 +82,7 @@ var ownTools = []tool{
 		effect: service.Executes, preset: exploreArgs{}, out: reflect.TypeFor[exploreResult](), form: service.Lines(exploredText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			ended := 0
-			return a.explore(ctx, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
+			return runExplore(ctx, a, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
 				if t != nil {
 					ended++
 					notify(fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))
@@ -126,7 +126,7 @@ type newRef struct {
 // resolve finds the workspace of a ref, and the snapshot if it is one.
 func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name string) {
 	workspace, name, isSnapshot := strings.Cut(ref, "@")
-	if isSnapshot || ref == "" || strings.Contains(ref, "/") || slices.Contains(m.a.names(ctx, "fork"), ref) {
+	if isSnapshot || ref == "" || strings.Contains(ref, "/") || slices.Contains(namesOf(ctx, m.a, "fork"), ref) {
 		return workspace, name
 	}
 	return "", ref

@@ -59,7 +59,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			return check(cmd, argv)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			given, err := a.given(cmd, argv)
+			given, err := givenWords(a, cmd, argv)
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 
 			p, err := a.location()
 			if o.Args == reflect.TypeFor[service.GetStatus]() && errors.Is(err, locate.ErrNotMounted) {
-				return a.statusOutside(cmd.Context())
+				return statusOutside(cmd.Context(), a)
 			}
 			if err != nil {
 				return err
@@ -90,15 +90,15 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			}
 
 			if undo, ok := args.(service.UndoOp); ok {
-				return a.undoOp(cmd.Context(), p, undo, given)
+				return undoOp(cmd.Context(), a, p, undo, given)
 			}
 
-			return a.addPathHint(a.showOp(cmd.Context(), p, args, c, given), c, given)
+			return addPathHint(a, showOp(cmd.Context(), a, p, args, c, given), c, given)
 		},
 	}
 
 	for _, f := range c.Flags {
-		a.addFlag(cmd, req.Elem(), f)
+		addFlag(a, cmd, req.Elem(), f)
 	}
 
 	if c.Prefer[0] != "" {
@@ -114,7 +114,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 
 // addFlag adds a flag to a command. The flag sets a field of args. A flag without a field is only for
 // Command.Call, which reads it from the Given.
-func (a *app) addFlag(cmd *cobra.Command, args reflect.Value, f service.Flag) {
+func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, of, value := f.Parts()
 	at := service.FieldNamed(args, of)
 
@@ -150,8 +150,8 @@ func (a *app) addFlag(cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	}
 }
 
-// given returns the command line of a command. It fails if a number is less than 1.
-func (a *app) given(cmd *cobra.Command, argv []string) (g *service.Given, err error) {
+// givenWords returns the command line of a command. It fails if a number is less than 1.
+func givenWords(a *app, cmd *cobra.Command, argv []string) (g *service.Given, err error) {
 	g = &service.Given{Words: argv, Dash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), Read: a.readInput}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		g.Flags[f.Name] = f.Value.String()
@@ -172,7 +172,7 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 }
 
 // addPathHint adds the command's hint for paths to the error about an unknown snapshot, if a word is a path.
-func (a *app) addPathHint(err error, c *service.Command, g *service.Given) error {
+func addPathHint(a *app, err error, c *service.Command, g *service.Given) error {
 	wd, werr := a.cwd()
 	if c.Path == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
 		return err

@@ -125,7 +125,7 @@ func (a *app) listed(paths []graft.PathChange) []graft.PathChange {
 }
 
 // printEvent prints an event of an operation, a line of JSON.
-func (a *app) printEvent(line json.RawMessage) error {
+func printEvent(a *app, line json.RawMessage) error {
 	if a.json {
 		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
 		return err
@@ -136,12 +136,12 @@ func (a *app) printEvent(line json.RawMessage) error {
 		return fmt.Errorf("reading an event: %w", err)
 	}
 
-	_, err := fmt.Fprintln(a.stdout, service.EventText(e, a.actionColor))
+	_, err := fmt.Fprintln(a.stdout, service.EventText(e, func(action string) string { return actionColor(a, action) }))
 	return err
 }
 
 // actionColor paints an action on a terminal.
-func (a *app) actionColor(action string) string {
+func actionColor(a *app, action string) string {
 	if !a.color() {
 		return action
 	}

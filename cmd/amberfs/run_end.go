@@ -65,7 +65,7 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 		return k.removeUnchanged(ctx)
 	}
 
-	in, err := sandbox.Join(ctx, k.store, k.name, a.starter(nil, nil)) // until the question is answered
+	in, err := sandbox.Join(ctx, k.store, k.name, starter(a, nil, nil)) // until the question is answered
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 		return k.printChanges(ctx, ch)
 	}
 
-	q, applied, err := a.applyAtEnd(ctx, ch, k.dir, k.name, map[string]askMode{applyAsk: askOfKept}[k.apply])
+	q, applied, err := applyAtEnd(ctx, a, ch, k.dir, k.name, map[string]askMode{applyAsk: askOfKept}[k.apply])
 	left := q != nil && q.Left || applied != nil && applied.Incomplete
 	switch {
 	case err == nil && q != nil && q.Discard:
 		leave()
-		return a.removeRun(context.WithoutCancel(ctx), k.store, k.name)
+		return removeRun(context.WithoutCancel(ctx), a, k.store, k.name)
 	case err == nil && applied == nil && !left:
 		return k.saveState(ctx, service.RunApplied)
 	}
@@ -96,7 +96,7 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 	what := "the run " + k.name
 	if applied != nil {
 		r := runs.Run{Name: k.name, Dir: k.dir, Store: k.store, Command: k.commandText()}
-		if err = a.recordApplied(ctx, &r, fork, applied, !left); !left {
+		if err = recordApplied(ctx, a, &r, fork, applied, !left); !left {
 			return err
 		}
 
@@ -110,7 +110,7 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 
 // noteOutside notes that the directory itself was changed during the run.
 func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
-	done, _ := k.a.refresh(ctx, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{Hidden: k.hidden}) // a conflict counts too
+	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{Hidden: k.hidden}) // a conflict counts too
 	if n := done.Changed + len(done.Conflicts); n > 0 {
 		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
 	}
@@ -161,7 +161,7 @@ func (k *kept) drop(ctx context.Context) error {
 
 // printChanges prints what the program changed, and the commands to use next.
 func (k *kept) printChanges(ctx context.Context, ch *client.Changes) error {
-	plan, err := k.a.apply(ctx, ch, k.dir, hostdir.ApplyOptions{DryRun: true, Name: k.name})
+	plan, err := applyTo(ctx, k.a, ch, k.dir, hostdir.ApplyOptions{DryRun: true, Name: k.name})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 		k.printCommands("the run " + k.name + " is kept")
 		return err
@@ -201,7 +201,7 @@ type stateBefore struct {
 
 // openStateBefore opens the present state of the workspace of a run in a STORE. After an error, end does not count
 // changes.
-func (a *app) openStateBefore(ctx context.Context, c sandbox.Config) *stateBefore {
+func openStateBefore(ctx context.Context, a *app, c sandbox.Config) *stateBefore {
 	b := &stateBefore{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)
 	if b.client, _ = client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}); b.client != nil {

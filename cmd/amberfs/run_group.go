@@ -45,7 +45,7 @@ func (k *kept) findMembers(ctx context.Context) error {
 		return nil
 	}
 	if k.name == "" {
-		if err := k.a.withRun(ctx, k.dir, "", func(r *runs.Run, _ *client.Client) error { k.name = r.Name; return nil }); err != nil {
+		if err := withRun(ctx, k.a, k.dir, "", func(r *runs.Run, _ *client.Client) error { k.name = r.Name; return nil }); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 	}
 
 	show := func(text string) { a.say(strings.TrimSuffix(text, "\n")) } // stdout was the program's
-	left, err := a.applyParts(ctx, parts, map[string]askMode{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
+	left, err := applyParts(ctx, a, parts, map[string]askMode{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
 	if left || err != nil {
 		k.printCommands("the run " + k.name + " is kept")
 	}
@@ -180,7 +180,7 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 func (k *kept) printAllChanges(ctx context.Context, parts runParts) error {
 	lines := []string{"the run " + k.name + " changed"}
 	for _, p := range parts {
-		plan, err := k.a.apply(ctx, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.Run.Name})
+		plan, err := applyTo(ctx, k.a, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.Run.Name})
 		if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 			return err
 		}
@@ -239,7 +239,7 @@ func (parts runParts) unchanged(ctx context.Context) (bool, error) {
 func (k *kept) reportAlso(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	for _, m := range k.also {
-		if err := k.a.report(ctx, m.location(), m.name, "in "+quote(m.dir)+":\n"); err != nil {
+		if err := reportChanges(ctx, k.a, m.location(), m.name, "in "+quote(m.dir)+":\n"); err != nil {
 			return err
 		}
 	}
@@ -264,15 +264,15 @@ func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
 	}
 
 	for _, m := range k.also {
-		if m.forked.Hide, m.hidden, err = k.a.findHidden(ctx, m.dir, m.forked.Hide, m.hidden, c.Temp); err != nil {
+		if m.forked.Hide, m.hidden, err = findHidden(ctx, k.a, m.dir, m.forked.Hide, m.hidden, c.Temp); err != nil {
 			return err
 		}
 
 		cfg := daemon.Config{Store: m.store, Mountpoint: daemon.RunMountpoint(m.store), From: m.dir, Hidden: m.hidden, Exclude: []string{c.Temp}, Version: versionText()}
-		if _, _, err := k.a.makeStore(ctx, &cfg, mounts); err != nil {
+		if _, _, err := makeStore(ctx, k.a, &cfg, mounts); err != nil {
 			return err
 		}
-		k.a.noteSecrets(m.dir, m.hidden)
+		noteSecrets(k.a, m.dir, m.hidden)
 	}
 
 	c.Also = k.places()
@@ -283,7 +283,7 @@ func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
 func (k *kept) prepareTemporary(ctx context.Context, c *sandbox.Config) error {
 	for _, m := range k.also {
 		one := sandbox.Config{Actor: c.Actor, Report: c.Report, Hide: m.forked.Hide, HideEmpty: m.forked.HideEmpty, ReadOnly: m.forked.ReadOnly}
-		if err := k.a.prepare(ctx, m.location(), &one, ""); err != nil {
+		if err := prepareProgram(ctx, k.a, m.location(), &one, ""); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // runHere runs a program in the workspace of the working directory, or in a fork of it.
-func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, from string) error {
+func runHere(ctx context.Context, a *app, p locate.Location, c sandbox.Config, from string) error {
 	dir, err := a.cwd()
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, 
 		dir = filepath.Join(root, naming.ForksDir, c.Fork)
 	}
 
-	if err := a.prepare(ctx, p, &c, from); err != nil {
+	if err := prepareProgram(ctx, a, p, &c, from); err != nil {
 		return err
 	}
 
@@ -42,7 +42,7 @@ func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, 
 	var cmd *exec.Cmd
 	ready := func() {}
 	if c.Root {
-		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
+		noteOnlyRoot(a, "an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
 		cmd, ready, err = sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, c.Image)
 	} else {
 		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
@@ -54,7 +54,7 @@ func (a *app) runHere(ctx context.Context, p locate.Location, c sandbox.Config, 
 
 	status, err := sandbox.Foreground(ctx, cmd, ready)
 	if err == nil {
-		err = a.atEnd(ctx, p, c)
+		err = afterProgram(ctx, a, p, c)
 	}
 
 	return a.statusOf(status, err)
@@ -68,16 +68,16 @@ func (a *app) askIn(ctx context.Context, p locate.Location, fork string, args, r
 	return a.ask(ctx, p, args, result)
 }
 
-// prepare prepares the program of a run: it creates the fork, of the snapshot from if that
+// prepareProgram prepares the program of a run: it creates the fork, of the snapshot from if that
 // is not "", and registers the actor.
-func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config, from string) error {
+func prepareProgram(ctx context.Context, a *app, p locate.Location, c *sandbox.Config, from string) error {
 	if c.Fork != "" {
 		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from, Hide: c.Hide, HideEmpty: c.HideEmpty, ReadOnly: c.ReadOnly}, nil)
 		if err != nil && errs.ScriptKind(err) != errs.Exist {
 			return err
 		}
 	}
-	if err := a.restrict(ctx, p, c); err != nil {
+	if err := restrictWorkspace(ctx, a, p, c); err != nil {
 		return err
 	}
 	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
@@ -113,8 +113,8 @@ func (a *app) prepare(ctx context.Context, p locate.Location, c *sandbox.Config,
 // lookOfRun returns the value of service.Changed.Look for this run.
 func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
 
-// report prints what the program of a run changed in a fork, below a title.
-func (a *app) report(ctx context.Context, p locate.Location, fork, title string) error {
+// reportChanges prints what the program of a run changed in a fork, below a title.
+func reportChanges(ctx context.Context, a *app, p locate.Location, fork, title string) error {
 	args := service.Changed{Look: lookOfRun(), ForAgent: true}
 	var done service.WhatChanged
 	if err := a.askIn(ctx, p, fork, args, &done); err != nil {
@@ -128,12 +128,12 @@ func (a *app) report(ctx context.Context, p locate.Location, fork, title string)
 	return nil
 }
 
-// atEnd reports what the program of a run changed, and takes the snapshot of --snapshot-after. A signal
+// afterProgram reports what the program of a run changed, and takes the snapshot of --snapshot-after. A signal
 // that ended the program does not interrupt it.
-func (a *app) atEnd(ctx context.Context, p locate.Location, c sandbox.Config) error {
+func afterProgram(ctx context.Context, a *app, p locate.Location, c sandbox.Config) error {
 	ctx = context.WithoutCancel(ctx)
 	if c.Report {
-		if err := a.report(ctx, p, c.Fork, ""); err != nil {
+		if err := reportChanges(ctx, a, p, c.Fork, ""); err != nil {
 			return err
 		}
 	}

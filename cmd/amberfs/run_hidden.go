@@ -93,7 +93,7 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 	return o, h, nil
 }
 
-// set sets the restrictions of a run, see in.
+// set sets the restrictions of a run in a directory, see forDir.
 func (x *restrictions) set(c *sandbox.Config, dir string) (hostdir.Hidden, error) {
 	o, h, err := x.forDir(dir)
 	c.Hide, c.HideEmpty, c.ReadOnly = o.Hide, o.HideEmpty, o.ReadOnly
@@ -164,7 +164,7 @@ func hideLines(dir string) (lines []string, err error) {
 
 // findHidden finds the hidden paths of a directory for a new run. Other names of hidden files are hidden, too,
 // by additional patterns. It prints which paths are hidden, and which of them git shows.
-func (a *app) findHidden(ctx context.Context, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
+func findHidden(ctx context.Context, a *app, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
 	if h.Paths == nil {
 		return patterns, h, nil
 	}
@@ -194,14 +194,14 @@ func (a *app) findHidden(ctx context.Context, dir string, patterns []string, h h
 }
 
 // hiddenInWorktree returns the patterns of what a new worktree of a repository does not have.
-func (a *app) hiddenInWorktree(ctx context.Context, r *worktrees.Repository) ([]string, error) {
+func hiddenInWorktree(ctx context.Context, a *app, r *worktrees.Repository) ([]string, error) {
 	o, h, err := (&restrictions{}).forDir(r.Top)
 	if err != nil {
 		return nil, err
 	}
 
 	none := []string{worktrees.LinksDir(r.Top), filepath.Join(r.Root, naming.SnapshotsDir), filepath.Join(r.Root, naming.ForksDir)}
-	patterns, _, err := a.findHidden(ctx, r.Top, o.Hide, h, none...)
+	patterns, _, err := findHidden(ctx, a, r.Top, o.Hide, h, none...)
 	return patterns, err
 }
 
@@ -240,8 +240,8 @@ func (k *kept) addHidden(ctx context.Context, fork *client.Client) error {
 	return err
 }
 
-// restrict makes the restrictions of a run count in a workspace that exists.
-func (a *app) restrict(ctx context.Context, p locate.Location, c *sandbox.Config) error {
+// restrictWorkspace makes the restrictions of a run count in a workspace that exists.
+func restrictWorkspace(ctx context.Context, a *app, p locate.Location, c *sandbox.Config) error {
 	if len(c.Hide)+len(c.ReadOnly) == 0 {
 		return nil
 	}

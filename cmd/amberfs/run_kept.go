@@ -48,7 +48,7 @@ type kept struct {
 func (k *kept) all() []*kept { return append([]*kept{k}, k.also...) }
 
 // runKept runs a program in a run of a directory, or of several.
-func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
+func runKept(ctx context.Context, a *app, k *kept, c sandbox.Config) error {
 	k.command = c.Command
 	if err := k.fill(ctx); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (a *app) runKept(ctx context.Context, k *kept, c sandbox.Config) error {
 	bar := a.newProgress()
 	defer bar.done()
 
-	s := a.starter(bar, func(*daemon.Ready) {})
+	s := starter(a, bar, func(*daemon.Ready) {})
 	var ended error
 	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.beginAll(ctx, c) }, func(e sandbox.Ended) (err error) {
 		ended, err = k.after(ctx, c, e)
@@ -119,14 +119,14 @@ func (k *kept) fill(ctx context.Context) error {
 	root = locate.Resolve(mounts, root)
 	k.store = runs.Store(root, mounts, k.dir)
 	if k.forked, k.hidden, err = k.restrict.forDir(k.dir); err == nil && !k.resume {
-		k.forked.Hide, k.hidden, err = a.findHidden(ctx, k.dir, k.forked.Hide, k.hidden, root)
+		k.forked.Hide, k.hidden, err = findHidden(ctx, a, k.dir, k.forked.Hide, k.hidden, root)
 	}
 	if err != nil {
 		return err
 	}
 
 	cfg := daemon.Config{Store: k.store, Mountpoint: daemon.RunMountpoint(k.store), From: k.dir, Hidden: k.hidden, Exclude: []string{root}, Version: versionText()}
-	k.filled, _, err = a.makeStore(ctx, &cfg, mounts)
+	k.filled, _, err = makeStore(ctx, a, &cfg, mounts)
 	if errs.ScriptKind(err) == errs.NoSpace {
 		return errs.Fail(errs.NoSpace, "%w", err).WithHint("free space there, or name a directory on another disk in AMBERFS_RUNS")
 	}
@@ -134,9 +134,9 @@ func (k *kept) fill(ctx context.Context) error {
 		return err
 	}
 
-	a.noteRepository(k.dir)
+	noteRepository(a, k.dir)
 	if !k.resume {
-		a.noteSecrets(k.dir, k.hidden)
+		noteSecrets(a, k.dir, k.hidden)
 	}
 
 	return nil
@@ -156,7 +156,7 @@ func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (en
 	}
 
 	c.Fork = k.name
-	if err := k.a.atEnd(ctx, k.location(), c); err != nil {
+	if err := afterProgram(ctx, k.a, k.location(), c); err != nil {
 		return nil, err
 	}
 	if c.Report {
@@ -210,7 +210,7 @@ func (k *kept) prepareFork(ctx context.Context, c *sandbox.Config) error {
 		return err
 	}
 
-	return k.a.prepare(ctx, k.location(), c, "")
+	return prepareProgram(ctx, k.a, k.location(), c, "")
 }
 
 func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run) error {
@@ -223,7 +223,7 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 	}
 
 	if !k.filled {
-		if _, err := k.a.refresh(ctx, main, k.dir, k.store, service.Refresh{Theirs: true}, runs.Less{Hidden: k.hidden}); err != nil {
+		if _, err := refreshFrom(ctx, k.a, main, k.dir, k.store, service.Refresh{Theirs: true}, runs.Less{Hidden: k.hidden}); err != nil {
 			return err
 		}
 	}
@@ -259,7 +259,7 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 
 // takeFrom frees the name of the run, which another store has taken, if that store has no run of the name any more.
 func (k *kept) takeFrom(ctx context.Context, owner string) error {
-	return k.a.runs().OnStore(ctx, owner, func(main *client.Client) error {
+	return runFinder(k.a).OnStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.Dir(owner)
 		all, err := runs.List(ctx, main, dir, owner)
 		if err != nil {
@@ -296,7 +296,7 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 	if err := k.addHidden(ctx, fork); err != nil {
 		return err
 	}
-	done, err := k.a.refreshSettled(ctx, fork, "the run", k.dir, k.store, k.sides, runs.Less{Hidden: k.hidden})
+	done, err := refreshSettled(ctx, k.a, fork, "the run", k.dir, k.store, k.sides, runs.Less{Hidden: k.hidden})
 	if err != nil && len(done.Conflicts) > 0 {
 		k.a.note("changed in %s and in the run %s:", quote(k.dir), k.name)
 		for _, p := range done.Conflicts {
@@ -355,7 +355,7 @@ func (k *kept) commandText() string {
 }
 
 // resumeRun resumes a run. Its name may be the only argument before "--".
-func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir string, names []string) error {
+func resumeRun(ctx context.Context, a *app, k *kept, c sandbox.Config, dir string, names []string) error {
 	k.name, k.resume, c.Store = strings.Join(names, ""), true, ""
 	if c.Fork != "" {
 		return errs.Fail(errs.Invalid, "--resume and --fork cannot be used together")
@@ -369,11 +369,11 @@ func (a *app) resumeRun(ctx context.Context, k *kept, c sandbox.Config, dir stri
 
 		k.dir = wd
 		if k.name != "" {
-			if err := a.withRun(ctx, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
+			if err := withRun(ctx, a, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
 				return err
 			}
 		}
 	}
 
-	return a.runKept(ctx, k, c)
+	return runKept(ctx, a, k, c)
 }

@@ -32,14 +32,14 @@ const (
 
 // noteSecrets names the files of a directory that look like secrets and that a run can read, once for each
 // directory.
-func (a *app) noteSecrets(dir string, h hostdir.Hidden) {
+func noteSecrets(a *app, dir string, h hostdir.Hidden) {
 	if text := secretsText(dir, h, maxSecretEntries); text != "" {
 		a.note("%s\n\thide them with --hide, or lines of %s", text, hideName)
 	}
 }
 
 // warnSecrets is noteSecrets for the workspace of an agent, which shows the text to its user.
-func (a *app) warnSecrets(agent string, p locate.Location) {
+func warnSecrets(a *app, agent string, p locate.Location) {
 	root, ok := p.Root()
 	if !ok {
 		return

@@ -72,7 +72,7 @@ const janitor = "discard-forks"
 
 // discardForks waits for the end of a command, which ends its standard input. Then it discards the forks of the
 // command, whose names begin with argv[1], except for the forks that the standard input has named.
-func (a *app) discardForks(ctx context.Context, argv []string) error {
+func discardForks(ctx context.Context, a *app, argv []string) error {
 	a.dir = argv[0]
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	kept := map[string]bool{}

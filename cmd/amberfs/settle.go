@@ -13,7 +13,7 @@ import (
 
 // settle calls merge, which changes ours. If merge fails with conflicts, settle asks at a terminal how to decide
 // them, and calls merge again with the answers, by path. Without a terminal it returns the error of merge.
-func (a *app) settle(ctx context.Context, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
+func settle(ctx context.Context, a *app, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
 	q := question.ForMerge(a.terminal(), ours, theirs)
 	var rules map[string]threeway.Rule
 
@@ -34,14 +34,14 @@ func (a *app) settle(ctx context.Context, ours, theirs string, merge func(map[st
 }
 
 // askSettled calls an operation. If it is the merge of a fork, it asks the user about conflicts.
-func (a *app) askSettled(ctx context.Context, p locate.Location, args, result any) error {
+func askSettled(ctx context.Context, a *app, p locate.Location, args, result any) error {
 	m, is := args.(snapshot.MergeOptions)
 	if !is {
 		return a.ask(ctx, p, args, result)
 	}
 
 	m.RefuseDiverged = a.settles() && !m.DryRun
-	return a.settle(ctx, "the workspace", "the fork "+m.Fork, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
+	return settle(ctx, a, "the workspace", "the fork "+m.Fork, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
 		m.Resolve = rules
 		done := result.(*snapshot.PromoteResult)
 		*done = snapshot.PromoteResult{}

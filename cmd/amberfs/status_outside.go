@@ -10,28 +10,28 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// status prints the state of the workspace or, outside of a mount, of the directory.
-func (a *app) status(ctx context.Context) error {
+// showStatus prints the state of the workspace or, outside of a mount, of the directory.
+func showStatus(ctx context.Context, a *app) error {
 	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
-		return a.statusOutside(ctx)
+		return statusOutside(ctx, a)
 	}
 	if err != nil {
 		return err
 	}
 
-	return a.showOp(ctx, p, service.GetStatus{}, &service.Command{}, &service.Given{})
+	return showOp(ctx, a, p, service.GetStatus{}, &service.Command{}, &service.Given{})
 }
 
 // statusOutside prints the runs, mounts and stores of a directory outside of a mount, and useful next commands.
 // come next.
-func (a *app) statusOutside(ctx context.Context) error {
+func statusOutside(ctx context.Context, a *app) error {
 	dir, err := a.cwd()
 	if err != nil {
 		return err
 	}
 
-	d, err := here.Look(ctx, dir, a.runs())
+	d, err := here.Look(ctx, dir, runFinder(a))
 	if err != nil {
 		return err
 	}

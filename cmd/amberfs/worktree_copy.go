@@ -18,7 +18,7 @@ import (
 
 // copyForWorktrees mounts the copy, without .git, of the repository that dir is in, and returns
 // the mount point. With add, it first makes or refreshes the copy.
-func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point string, err error) {
+func copyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point string, err error) {
 	top, err := worktrees.Top(ctx, dir)
 	if err != nil {
 		return "", err
@@ -48,7 +48,7 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 	}
 
 	cfg.Exclude = []string{root, filepath.Join(top, ".git"), worktrees.LinksDir(top)}
-	made, err := a.mountCopy(ctx, cfg)
+	made, err := mountCopy(ctx, a, cfg)
 	if err != nil || !add {
 		return point, err
 	}
@@ -59,17 +59,17 @@ func (a *app) copyForWorktrees(ctx context.Context, dir string, add bool) (point
 	}
 	defer c.Close()
 
-	return point, a.updateCopy(ctx, c, cfg, made)
+	return point, updateCopy(ctx, a, c, cfg, made)
 }
 
 // updateCopy has the copy equal to the directory. What others changed in the copy, as `git clean`
 // does, is undone: its last state is a snapshot.
-func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Config, made bool) error {
+func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config, made bool) error {
 	const state = "directory"
 	if !made {
 		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
 		if err == nil {
-			_, err = a.refresh(ctx, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
+			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
 		}
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Exchange{}, nil)
@@ -83,7 +83,7 @@ func (a *app) updateCopy(ctx context.Context, c *client.Client, cfg daemon.Confi
 }
 
 // mountCopy mounts a store that is a copy of a directory. It makes the store if the store does not exist.
-func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err error) {
+func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (made bool, err error) {
 	mounted := func() bool {
 		table, err := locate.Mounts()
 		m, ok := locate.On(table, cfg.Mountpoint)
@@ -101,7 +101,7 @@ func (a *app) mountCopy(ctx context.Context, cfg daemon.Config) (made bool, err 
 	defer bar.done()
 
 	bar.expect(cfg.From)
-	s := a.starter(bar, func(*daemon.Ready) {})
+	s := starter(a, bar, func(*daemon.Ready) {})
 	if made, err = daemon.Make(ctx, cfg, s); err != nil {
 		return false, err
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/search"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -233,7 +234,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		hidden(keeper.Command, 0, func(context.Context, []string) error { return a.statusOf(keeper.Resume(daemon.LogLine)) }),
 		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
 		hidden(worktreeHook, 1, func(ctx context.Context, argv []string) error { return onWorktree(ctx, a, argv) }),
-		hidden(janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
+		hidden(search.Janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
 
 	addCompletions(a, root)
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/search"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
@@ -72,17 +73,26 @@ var ownTools = []tool{
 	{Tool: service.Tool{Names: [3]string{"snapshot_bisect"}, Title: "Find what broke",
 		About: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		Args:  "good bad command jobs repeat timeout trust_ends kind labels by"},
-		effect: service.Executes, preset: bisectArgs{}, out: reflect.TypeFor[bisectResult](), form: service.Lines(bisectedText),
+		effect: service.Executes, preset: search.BisectArgs{}, out: reflect.TypeFor[search.Bisected](), form: service.Lines(search.BisectedText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
-			return runBisect(ctx, a, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
+			w, err := searchIn(a, p)
+			if err != nil {
+				return nil, err
+			}
+			return search.Bisect(ctx, w, args.(search.BisectArgs), func(r search.Round) { notify(r.Text(), r.Round, 0) })
 		}},
 	{Tool: service.Tool{Names: [3]string{"workspace_explore"}, Title: "Try a command in several forks",
 		About: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		Args:  "attempts command jobs check score merge timeout"},
-		effect: service.Executes, preset: exploreArgs{}, out: reflect.TypeFor[exploreResult](), form: service.Lines(exploredText),
+		effect: service.Executes, preset: search.ExploreArgs{}, out: reflect.TypeFor[search.Explored](), form: service.Lines(search.ExploredText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			ended := 0
-			return runExplore(ctx, a, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
+			w, err := searchIn(a, p)
+			if err != nil {
+				return nil, err
+			}
+
+			return search.Explore(ctx, w, args.(search.ExploreArgs), func(all []*search.Attempt, t *search.Attempt) {
 				if t != nil {
 					ended++
 					notify(fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))

@@ -85,10 +85,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 			if args, err = relative(p, args); err != nil {
 				return err
 			}
-			if fork := given.Flags["fork"]; fork != "" {
-				p.Workspace = append(slices.Clone(p.Workspace), fork)
-			}
-
+			p = p.Fork(given.Flags["fork"])
 			if undo, ok := args.(service.UndoOp); ok {
 				return undoOp(cmd.Context(), a, p, undo, given)
 			}

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -60,14 +59,6 @@ func runHere(ctx context.Context, a *app, p locate.Location, c sandbox.Config, f
 	return a.statusOf(status, err)
 }
 
-// askIn calls an operation in a fork of the workspace of a location or, for "", in the workspace.
-func (a *app) askIn(ctx context.Context, p locate.Location, fork string, args, result any) error {
-	if fork != "" {
-		p.Workspace = append(slices.Clone(p.Workspace), fork)
-	}
-	return a.ask(ctx, p, args, result)
-}
-
 // prepareProgram prepares the program of a run: it creates the fork, of the snapshot from if that
 // is not "", and registers the actor.
 func prepareProgram(ctx context.Context, a *app, p locate.Location, c *sandbox.Config, from string) error {
@@ -80,7 +71,7 @@ func prepareProgram(ctx context.Context, a *app, p locate.Location, c *sandbox.C
 	if err := restrictWorkspace(ctx, a, p, c); err != nil {
 		return err
 	}
-	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
+	if c.After != "" && a.ask(ctx, p.Fork(c.Fork), service.Show{Name: c.After}, nil) == nil {
 		return errs.Fail(errs.Exist, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
 	}
 
@@ -95,7 +86,7 @@ func prepareProgram(ctx context.Context, a *app, p locate.Location, c *sandbox.C
 	}
 
 	if c.Report {
-		if err := a.askIn(ctx, p, c.Fork, service.Changed{Look: lookOfRun()}, nil); err != nil {
+		if err := a.ask(ctx, p.Fork(c.Fork), service.Changed{Look: lookOfRun()}, nil); err != nil {
 			return err
 		}
 	}
@@ -104,7 +95,7 @@ func prepareProgram(ctx context.Context, a *app, p locate.Location, c *sandbox.C
 	}
 
 	var found service.FoundImage
-	err := a.askIn(ctx, p, c.Fork, service.GetImage{}, &found)
+	err := a.ask(ctx, p.Fork(c.Fork), service.GetImage{}, &found)
 	c.Image = found.Image
 
 	return err
@@ -117,7 +108,7 @@ func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
 func reportChanges(ctx context.Context, a *app, p locate.Location, fork, title string) error {
 	args := service.Changed{Look: lookOfRun(), ForAgent: true}
 	var done service.WhatChanged
-	if err := a.askIn(ctx, p, fork, args, &done); err != nil {
+	if err := a.ask(ctx, p.Fork(fork), args, &done); err != nil {
 		return err
 	}
 
@@ -143,7 +134,7 @@ func afterProgram(ctx context.Context, a *app, p locate.Location, c sandbox.Conf
 	}
 
 	var made info.Info
-	if err := a.askIn(ctx, p, c.Fork, snapshot.CaptureOptions{Name: c.After, Wait: true}, &made); err != nil {
+	if err := a.ask(ctx, p.Fork(c.Fork), snapshot.CaptureOptions{Name: c.After, Wait: true}, &made); err != nil {
 		return err
 	}
 

@@ -247,7 +247,7 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, c *sandbo
 	}
 
 	var has policy.Policy
-	if err := a.askIn(ctx, p, c.Fork, service.Policy{}, &has); err != nil {
+	if err := a.ask(ctx, p.Fork(c.Fork), service.Policy{}, &has); err != nil {
 		return err
 	}
 
@@ -273,7 +273,7 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, c *sandbo
 	if err != nil {
 		return err
 	}
-	return a.askIn(ctx, p, c.Fork, service.SetPolicy{Patch: b}, nil)
+	return a.ask(ctx, p.Fork(c.Fork), service.SetPolicy{Patch: b}, nil)
 }
 
 // readOnlyPaths has the flag --read-only of run take the path behind it. Without a path it is about the

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -49,57 +48,6 @@ func TestOutputForTerminals(t *testing.T) {
 	o.Write([]byte(evil))
 	if b.String() != evil {
 		t.Errorf("for a program: %q", b.String())
-	}
-}
-
-// TestDrawing: whatever the size of the terminal, what is drawn fits in it, and each drawing takes up
-// as many lines as the next one goes up.
-func TestDrawing(t *testing.T) {
-	var all []*attempt
-	for i := range 100 {
-		all = append(all, &attempt{Attempt: i + 1, State: "waiting"})
-	}
-	draw := func(drawn, width, height int) int {
-		t.Helper()
-		text, lines := drawing(all, drawn, width, height)
-		if up := strings.Count(text, styles.LineUp); up > height-1 || up > drawn {
-			t.Errorf("%d lines up of %d drawn on %d", up, drawn, height)
-		}
-		if n := strings.Count(text, "\n"); n != lines || n >= height {
-			t.Errorf("%d lines, said %d, on a terminal of %d", n, lines, height)
-		}
-		for row := range strings.Lines(strings.NewReplacer(styles.LineUp, "", styles.LineClear, "").Replace(text)) {
-			if len(row) > width {
-				t.Errorf("%d columns on %d: %q", len(row)-1, width, row)
-			}
-		}
-		if !strings.Contains(text, "waiting") && !strings.Contains(text, "passed") {
-			t.Errorf("nothing is counted: %q", text)
-		}
-		return lines
-	}
-	drawn := 0
-	for i, t := range all {
-		t.began, t.State = time.Now(), "running"
-		drawn = draw(drawn, 80, 24)
-		if i > 40 {
-			t.State, t.Seconds = "passed", 1
-			drawn = draw(drawn, 21, 5)
-		}
-	}
-	for _, t := range all {
-		t.State, t.Seconds = "passed", 1
-	}
-	drawn = draw(drawn, 80, 24)
-	if text, _ := drawing(all, drawn, 80, 24); !strings.Contains(text, "100 passed") {
-		t.Errorf("%q", text)
-	}
-	if got := shortened("aé中bc", 5); got != "aé中"[:len("aé")]+"中" {
-		t.Errorf("cut: %q", got)
-	}
-	all = all[:3]
-	if _, lines := drawing(all, 0, 80, 24); lines != 3 {
-		t.Errorf("%d lines for 3", lines)
 	}
 }
 

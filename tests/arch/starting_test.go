@@ -27,7 +27,7 @@ var startsPrograms = map[string]string{
 	"cmd/amberfs/terminal.go":                 "the user's pager",
 	"cmd/amberfs/cmd_ui.go":                   "the user's browser",
 	"cmd/amberfs/run_here.go":                 "the command of a run",
-	"cmd/amberfs/search_forks.go":             "amberfs",
+	"cmd/amberfs/internal/search/forks.go":    "amberfs",
 	"cmd/amberfs/internal/daemon/kept.go":     "amberfs, of another version",
 	"cmd/amberfs/internal/daemon/start.go":    "amberfs",
 	"cmd/amberfs/internal/daemon/watchers.go": "amberfs",

@@ -28,6 +28,14 @@ type Location struct {
 	mounts []Mount
 }
 
+// Fork returns a location in a fork of the workspace, or p for "".
+func (p Location) Fork(name string) Location {
+	if name != "" {
+		p.Workspace = append(slices.Clone(p.Workspace), name)
+	}
+	return p
+}
+
 // ErrNotMounted is the error of Find for a directory on another file system.
 var ErrNotMounted = errors.New("not inside an amberfs mount")
 

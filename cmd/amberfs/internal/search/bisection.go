@@ -1,4 +1,4 @@
-package main
+package search
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ const (
 // A bisection finds the first bad one of several states, with several tests at once. It
 // is independent of snapshots: a state is a number. Jobs and Repeat are at least 1.
 type bisection struct {
-	bisectArgs
+	BisectArgs
 	test func(context.Context, int) (verdict, error)
 	// tested is called with the states that a round tested, and the number of states that
 	// are left. Round 0 tests the ends.

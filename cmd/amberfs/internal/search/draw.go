@@ -1,4 +1,4 @@
-package main
+package search
 
 import (
 	"fmt"
@@ -9,11 +9,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/styles"
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// drawing returns a text with a line for each attempt, which overwrites the lines that were drawn before. If the
+// Drawing returns a text with a line for each attempt, which overwrites the lines that were drawn before. If the
 // terminal has fewer lines, only running attempts have one, and the last line has the number of attempts by state.
-func drawing(all []*attempt, drawn, width, height int) (text string, lines int) {
+func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string
 	fits := len(all) < height
 	counts := map[string]int{}
@@ -25,7 +26,7 @@ func drawing(all []*attempt, drawn, width, height int) (text string, lines int) 
 			took = time.Since(t.began).Seconds()
 		}
 		if fits || t.Seconds == 0 && !t.began.IsZero() && len(rows) < height-2 {
-			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(lastLine(t.log, 0))))
+			rows = append(rows, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, gitquote.Readable(lastLine(t.log, 0))))
 		}
 	}
 

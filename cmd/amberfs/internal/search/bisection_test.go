@@ -1,4 +1,4 @@
-package main
+package search
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 )
 
 // bisect searches, and returns the last good and the first bad state.
-func bisect(n int, r bisectArgs, test func(i int) (verdict, error)) (b *bisection, lastGood, firstBad int, err error) {
-	b = &bisection{bisectArgs: r, tested: func(int, []int, int) {}}
+func bisect(n int, r BisectArgs, test func(i int) (verdict, error)) (b *bisection, lastGood, firstBad int, err error) {
+	b = &bisection{BisectArgs: r, tested: func(int, []int, int) {}}
 	b.test = func(_ context.Context, i int) (verdict, error) { return test(i) }
 	lastGood, firstBad, err = b.find(context.Background(), n)
 	return b, lastGood, firstBad, err
@@ -21,7 +21,7 @@ func TestBisect(t *testing.T) {
 		most := map[int]int{1: 10, 2: 7, 3: 6, 7: 4}[jobs]
 		for _, first := range []int{1, 2, 17, 500, 998, 999} {
 			for _, trust := range []bool{false, true} {
-				b, lastGood, firstBad, err := bisect(1000, bisectArgs{Jobs: jobs, Repeat: 1, TrustEnds: trust}, func(i int) (verdict, error) {
+				b, lastGood, firstBad, err := bisect(1000, BisectArgs{Jobs: jobs, Repeat: 1, TrustEnds: trust}, func(i int) (verdict, error) {
 					if i < first {
 						return good, nil
 					}
@@ -45,7 +45,7 @@ func TestBisectSkips(t *testing.T) {
 		for range 50 {
 			skip[1+random.IntN(998)] = true
 		}
-		_, lastGood, firstBad, err := bisect(1000, bisectArgs{Jobs: 1 + random.IntN(4), Repeat: 1}, func(i int) (verdict, error) {
+		_, lastGood, firstBad, err := bisect(1000, BisectArgs{Jobs: 1 + random.IntN(4), Repeat: 1}, func(i int) (verdict, error) {
 			switch {
 			case skip[i]:
 				return skipped, nil
@@ -72,7 +72,7 @@ func TestBisectFlaky(t *testing.T) {
 			for _, apart := range []int{1, 2, 5} {
 				var mu sync.Mutex
 				run := 0
-				_, _, firstBad, err := bisect(60, bisectArgs{Jobs: 1, Repeat: 3, TrustEnds: true}, func(i int) (verdict, error) {
+				_, _, firstBad, err := bisect(60, BisectArgs{Jobs: 1, Repeat: 3, TrustEnds: true}, func(i int) (verdict, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					run++
@@ -92,12 +92,12 @@ func TestBisectFlaky(t *testing.T) {
 
 func TestBisectEnds(t *testing.T) {
 	for _, all := range []verdict{good, bad, skipped} {
-		if _, _, _, err := bisect(10, bisectArgs{Jobs: 3, Repeat: 1}, func(int) (verdict, error) { return all, nil }); !errors.Is(err, errEnds) {
+		if _, _, _, err := bisect(10, BisectArgs{Jobs: 3, Repeat: 1}, func(int) (verdict, error) { return all, nil }); !errors.Is(err, errEnds) {
 			t.Errorf("all %v: %v", all, err)
 		}
 	}
 	stop := errors.New("stop")
-	_, _, _, err := bisect(10, bisectArgs{Jobs: 3, Repeat: 1, TrustEnds: true}, func(int) (verdict, error) { return "", stop })
+	_, _, _, err := bisect(10, BisectArgs{Jobs: 3, Repeat: 1, TrustEnds: true}, func(int) (verdict, error) { return "", stop })
 	if !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package search
 
 import (
 	"bytes"
@@ -15,12 +15,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -28,8 +27,8 @@ import (
 // maxAttempts bounds how many forks one explore makes.
 const maxAttempts = 1000
 
-// exploreArgs are the arguments of explore, for the command line and for MCP.
-type exploreArgs struct {
+// ExploreArgs are the arguments of explore, for the command line and for MCP.
+type ExploreArgs struct {
 	Attempts int      `json:"attempts" jsonschema:"number of forks"`
 	Command  []string `json:"command" jsonschema:"the program and its arguments; {} in them, in check and in score is the attempt's number"`
 	Jobs     int      `json:"jobs,omitempty" jsonschema:"how many run at once; all if not given"`
@@ -40,8 +39,8 @@ type exploreArgs struct {
 	Log      string   `json:"log,omitempty" jsonschema:"directory for the output of each attempt"`
 }
 
-// An attempt is one fork, and the result of the command in it.
-type attempt struct {
+// An Attempt is one fork, and the result of the command in it.
+type Attempt struct {
 	Attempt int      `json:"attempt"`
 	Fork    string   `json:"fork" jsonschema:"empty if it was discarded"`
 	State   string   `json:"state" jsonschema:"passed, failed, timeout or stopped"`
@@ -56,77 +55,15 @@ type attempt struct {
 	log   *os.File
 }
 
-type exploreResult struct {
-	Attempts  []*attempt `json:"attempts"`
+// Explored is the result of all attempts.
+type Explored struct {
+	Attempts  []*Attempt `json:"attempts"`
 	Merged    int        `json:"merged,omitempty" jsonschema:"the attempt that was merged"`
 	Changed   int        `json:"changed,omitempty" jsonschema:"number of files that the merge changed"`
 	Conflicts []string   `json:"conflicts,omitempty" jsonschema:"paths that the workspace and the attempt changed; nothing was merged"`
 }
 
-func exploreCommand(a *app) *cobra.Command {
-	var req exploreArgs
-	cmd := &cobra.Command{
-		Use:   "explore N [--check COMMAND] [--merge first|best] -- COMMAND [ARGUMENT]...",
-		Short: "Run a command in several forks and keep the best",
-		Long: `Runs COMMAND in N forks of the present state at once, and --check in each afterwards.
-Without --check, COMMAND decides which attempt passes. Each fork is mounted in place of
-the workspace, for COMMAND only. AMBERFS_FORK and AMBERFS_ATTEMPT are set. {} is
-replaced by the attempt's number.
-
---merge first stops the other attempts, and --merge discards all forks. If the workspace
-changed the same paths, they are listed, nothing is merged, and that fork stays. Without
---merge all forks stay.`,
-		Example: `  amberfs explore 5 --check "make test" --merge first -- ./fix.sh {}
-  amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
-		Args: beforeDash(1, 1, "the number of attempts"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.location()
-			if err != nil {
-				return err
-			}
-
-			var n []string
-			n, req.Command = splitDash(cmd, argv)
-			if req.Attempts, err = strconv.Atoi(n[0]); err != nil {
-				return errs.Fail(errs.Invalid, "%q is not a number of attempts", n[0])
-			}
-			if req.Log != "" {
-				req.Log, err = a.abs(req.Log)
-			}
-			if err != nil {
-				return err
-			}
-
-			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
-			done, err := runExplore(cmd.Context(), a, p, req, func(all []*attempt, ended *attempt) {
-				if a.json && ended != nil {
-					_ = a.printJSON(ended) // finish reports an error of the output
-				} else if live {
-					var text string
-					width, height := sizeOf(a.stderr)
-					text, drawn = drawing(all, drawn, width, height)
-					fmt.Fprint(a.stderr, text)
-				}
-			})
-			if done == nil {
-				return err
-			}
-
-			return a.printFailed(done, err, func() { a.printf("%s", exploredText(done)) })
-		},
-	}
-
-	cmd.Flags().IntVar(&req.Jobs, "jobs", 0, "run `N` attempts at once. Default: all")
-	cmd.Flags().StringVar(&req.Check, "check", "", "shell `COMMAND` that decides which attempt passes")
-	cmd.Flags().StringVar(&req.Score, "score", "", "shell `COMMAND` that prints a number; the highest is best")
-	cmd.Flags().StringVar(&req.Merge, "merge", "", "merge the `first` attempt that passes, or the best")
-	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "an attempt longer than `TIME` fails: 30s, 5m")
-	cmd.Flags().StringVar(&req.Log, "log", "", "write output to attempt-N.log in `DIR`. Default: a temporary directory")
-
-	return cmd
-}
-
-func (r exploreArgs) check() error {
+func (r ExploreArgs) check() error {
 	switch {
 	case r.Attempts < 1 || r.Attempts > maxAttempts:
 		return errs.Fail(errs.Invalid, "the number of attempts is 1 to %d, not %d", maxAttempts, r.Attempts)
@@ -140,15 +77,15 @@ func (r exploreArgs) check() error {
 
 var errPassed = errors.New("another attempt passed")
 
-// runExplore runs the attempts. It calls each five times a second, and with each attempt
+// Explore runs a command in several forks of w. It calls each five times a second, and with each attempt
 // that has ended.
-func runExplore(ctx context.Context, a *app, p locate.Location, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *exploreResult, err error) {
+func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*Attempt, ended *Attempt)) (_ *Explored, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.check()); err != nil {
 		return nil, err
 	}
 
-	f, err := newSearchForks(a, p, "explore")
+	f, err := newForks(w, "explore")
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +98,11 @@ func runExplore(ctx context.Context, a *app, p locate.Location, r exploreArgs, e
 		return nil, err
 	}
 
-	done := &exploreResult{}
+	done := &Explored{}
 
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
-		t := &attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
+		t := &Attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
 		t.log, err = os.OpenFile(t.Log, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, os.ErrExist) {
 			return nil, errs.Fail(errs.Exist, "the file %s exists", t.Log).WithHint("choose another directory after --log")
@@ -188,7 +125,7 @@ func runExplore(ctx context.Context, a *app, p locate.Location, r exploreArgs, e
 	}
 
 	var l service.ForkList
-	if err := f.ask(ctx, service.Forks{}, &l); err != nil {
+	if err := f.Ask(ctx, "", service.Forks{}, &l); err != nil {
 		return nil, err
 	}
 
@@ -213,7 +150,7 @@ func runExplore(ctx context.Context, a *app, p locate.Location, r exploreArgs, e
 	}
 
 	var merged snapshot.PromoteResult
-	failed := f.ask(ctx, snapshot.MergeOptions{Fork: best.Fork}, &merged)
+	failed := f.Ask(ctx, "", snapshot.MergeOptions{Fork: best.Fork}, &merged)
 	if done.Conflicts = merged.Conflicts; len(done.Conflicts) > 0 {
 		failed = errs.Fail(errs.ScriptKind(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
 			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.Fork, best.Fork)
@@ -238,14 +175,14 @@ func runExplore(ctx context.Context, a *app, p locate.Location, r exploreArgs, e
 }
 
 // keepAttempt keeps the fork of an attempt, and takes a snapshot with the result in it.
-func (f *searchForks) keepAttempt(ctx context.Context, t *attempt) error {
+func (f *forks) keepAttempt(ctx context.Context, t *Attempt) error {
 	f.keepFork(t.Fork)
 	result := snapshot.CaptureOptions{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
-	return f.a.askIn(ctx, f.p, t.Fork, result, nil)
+	return f.Ask(ctx, t.Fork, result, nil)
 }
 
 // runAttempts runs all attempts, and returns the one to merge, nil if none passed.
-func (f *searchForks) runAttempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
+func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Duration, all []*Attempt, each func(all []*Attempt, ended *Attempt)) (best *Attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -299,7 +236,7 @@ func (f *searchForks) runAttempts(ctx context.Context, r exploreArgs, limit time
 
 // runAttempt runs the command, the check and the score of an attempt, and returns its final state. It calls show with
 // each state before that.
-func (f *searchForks) runAttempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
+func (f *forks) runAttempt(ctx context.Context, r ExploreArgs, t *Attempt, limit time.Duration, show func(string)) (string, error) {
 	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -360,7 +297,8 @@ func lastLine(log *os.File, from int64) string {
 	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
 
-func exploredText(e *exploreResult) string {
+// ExploredText returns the result of all attempts as text.
+func ExploredText(e *Explored) string {
 	var b strings.Builder
 	rows := [][]string{{"attempt", "fork", "state", "exit", "check", "score", "changed", "time"}}
 	kept := ""
@@ -374,18 +312,18 @@ func exploredText(e *exploreResult) string {
 		kept = cmp.Or(kept, t.Fork)
 		rows = append(rows, []string{
 			orDash(&t.Attempt), cmp.Or(t.Fork, "-"), t.State, orDash(exit), orDash(t.Check), orDash(t.Score),
-			plural(t.Files, "file", "files"), fmt.Sprintf("%.1fs", t.Seconds),
+			english.Plural(t.Files, "file", "files"), fmt.Sprintf("%.1fs", t.Seconds),
 		})
 	}
 
-	printTable(&b, rows)
-	fmt.Fprintf(&b, "output: %s\n", quote(filepath.Dir(e.Attempts[0].Log)))
+	b.WriteString(service.Columns(rows))
+	fmt.Fprintf(&b, "output: %s\n", gitquote.Readable(filepath.Dir(e.Attempts[0].Log)))
 	for _, path := range e.Conflicts {
-		fmt.Fprintf(&b, "conflict: %s\n", quote(path))
+		fmt.Fprintf(&b, "conflict: %s\n", gitquote.Readable(path))
 	}
 
 	if e.Merged > 0 {
-		fmt.Fprintf(&b, "merged attempt %d (%s changed)\n", e.Merged, plural(e.Changed, "file", "files"))
+		fmt.Fprintf(&b, "merged attempt %d (%s changed)\n", e.Merged, english.Plural(e.Changed, "file", "files"))
 	} else if len(e.Conflicts) == 0 {
 		fmt.Fprintf(&b, "compare: amberfs diff --fork %[1]s\nmerge:   amberfs merge %[1]s\ndiscard: amberfs fork --discard %[1]s\n", kept)
 	}

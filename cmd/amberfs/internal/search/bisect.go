@@ -1,4 +1,4 @@
-package main
+package search
 
 import (
 	"cmp"
@@ -6,22 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
-	"github.com/spf13/cobra"
+	"github.com/dustin/go-humanize/english"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// bisectArgs are the arguments of bisect, for the command line and for MCP.
-type bisectArgs struct {
+// BisectArgs are the arguments of bisect, for the command line and for MCP.
+type BisectArgs struct {
 	Good      string            `json:"good" jsonschema:"a snapshot for which the command succeeds"`
 	Bad       string            `json:"bad,omitempty" jsonschema:"a newer snapshot for which it fails; the present state if empty"`
 	Command   []string          `json:"command" jsonschema:"the program and its arguments; exit status 0 is good, 125 skips, 1 to 127 is bad, 128 and above ends the search"`
@@ -34,26 +33,30 @@ type bisectArgs struct {
 	By        string            `json:"by,omitempty" jsonschema:"only snapshots in which this actor changed something"`
 }
 
-type bisectRound struct {
-	Round  int            `json:"round" jsonschema:"0 tests good and bad"`
-	Tested []bisectTested `json:"tested"`
-	Left   int            `json:"left" jsonschema:"number of snapshots that can still be the first bad one"`
+// A Round has the results of the tests of one round.
+type Round struct {
+	Round  int      `json:"round" jsonschema:"0 tests good and bad"`
+	Tested []Tested `json:"tested"`
+	Left   int      `json:"left" jsonschema:"number of snapshots that can still be the first bad one"`
 }
 
-type bisectTested struct {
+// Tested is a snapshot with the result of its test.
+type Tested struct {
 	Name    string  `json:"name"`
 	Verdict verdict `json:"verdict" jsonschema:"good, bad or skipped"`
 }
 
-func (r bisectRound) text() string {
+// Text returns a line about the round.
+func (r Round) Text() string {
 	var tested []string
 	for _, t := range r.Tested {
 		tested = append(tested, fmt.Sprint(t.Name, " ", t.Verdict))
 	}
-	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), plural(r.Left, "snapshot", "snapshots"))
+	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), english.Plural(r.Left, "snapshot", "snapshots"))
 }
 
-type bisectResult struct {
+// Bisected is the result of a bisection.
+type Bisected struct {
 	FirstBad *info.Info           `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
 	Now      bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
 	LastGood string               `json:"last_good"`
@@ -64,76 +67,14 @@ type bisectResult struct {
 	Runs     int                  `json:"runs" jsonschema:"how often the command ran"`
 }
 
-func bisectCommand(a *app) *cobra.Command {
-	var req bisectArgs
-	cmd := &cobra.Command{
-		Use:   "bisect GOOD [BAD] [-j N] -- COMMAND [ARGUMENT]...",
-		Short: "Find the snapshot in which something broke",
-		Long: `Finds the first snapshot after GOOD for which COMMAND fails, by running it in forks of
-the snapshots between GOOD and BAD. Without BAD, the present state is bad. Each fork is
-mounted in place of the workspace, for COMMAND only, and then discarded.
-
-The exit status of COMMAND decides: 0 is good, 125 skips the snapshot, any other status
-up to 127 is bad, and 128 and above ends the search.
-
--v shows the output of COMMAND. With --json, each round is a line.`,
-		Example: `  amberfs bisect v1 -- make test
-  amberfs bisect turn-12 turn-96 -j 3 --timeout 5m -- go test ./...
-  amberfs bisect v1 --kind turn --json -- ./check.sh`,
-		Args: beforeDash(1, 2, "GOOD and perhaps BAD"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			var names []string
-			names, req.Command = splitDash(cmd, argv)
-			req.Good = names[0]
-			if len(names) > 1 {
-				req.Bad = names[1]
-			}
-
-			p, err := a.location()
-			if err != nil {
-				return err
-			}
-
-			done, err := runBisect(cmd.Context(), a, p, req, func(r bisectRound) {
-				if a.json {
-					_ = a.printJSON(r) // finish reports an error of the output
-				} else {
-					a.printf("%s\n", r.text())
-				}
-			})
-			if err != nil {
-				return err
-			}
-			if err := a.print(done, func() { a.printf("%s", bisectedText(done)) }); err != nil {
-				return err
-			}
-			if len(done.Skipped) > 0 {
-				return exitCode(errs.Failed.Exit())
-			}
-
-			return nil
-		},
-	}
-
-	cmd.Flags().IntVarP(&req.Jobs, "jobs", "j", 1, "test `N` snapshots at once")
-	cmd.Flags().IntVar(&req.Repeat, "repeat", 1, "run COMMAND `N` times for each snapshot; most runs decide")
-	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "a run that takes longer than `TIME` is bad: 30s, 5m")
-	cmd.Flags().BoolVar(&req.TrustEnds, "trust-ends", false, "do not test GOOD and BAD first")
-	cmd.Flags().StringVar(&req.Kind, "kind", "", "only snapshots of this `KIND`")
-	labelFlag(cmd, &req.Labels, "only snapshots with the label `KEY=VALUE`; repeatable")
-	cmd.Flags().StringVar(&req.By, "by", "", "only snapshots in which `ACTOR` changed something")
-
-	return cmd
-}
-
 // bisectStates returns the snapshots from good to bad, sorted by time. The name of the present
 // state is "".
-func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.Info, error) {
+func (f *forks) bisectStates(ctx context.Context, r BisectArgs) ([]info.Info, error) {
 	var good info.Info
 	bad := info.Info{Seq: math.MaxUint64}
-	err := f.ask(ctx, service.Show{Name: r.Good}, &good)
+	err := f.Ask(ctx, "", service.Show{Name: r.Good}, &good)
 	if err == nil && r.Bad != "" {
-		err = f.ask(ctx, service.Show{Name: r.Bad}, &bad)
+		err = f.Ask(ctx, "", service.Show{Name: r.Bad}, &bad)
 	}
 	if err != nil {
 		return nil, err
@@ -143,7 +84,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	}
 
 	var l service.Snapshots
-	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
+	if err := f.Ask(ctx, "", service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
 		return nil, err
 	}
 
@@ -156,14 +97,14 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]info.In
 	return slices.Concat([]info.Info{good}, states, []info.Info{bad}), nil
 }
 
-// runBisect runs a bisection of snapshots. It calls each after each round.
-func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, each func(bisectRound)) (_ *bisectResult, err error) {
+// Bisect finds the first snapshot of w for which a command fails. It calls each after each round.
+func Bisect(ctx context.Context, w Workspace, r BisectArgs, each func(Round)) (_ *Bisected, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs, r.Repeat)
 	if err != nil {
 		return nil, err
 	}
 
-	f, err := newSearchForks(a, p, "bisect")
+	f, err := newForks(w, "bisect")
 	if err != nil {
 		return nil, err
 	}
@@ -177,11 +118,6 @@ func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, eac
 	name := func(i int) string { return cmp.Or(states[i].Name, "now") }
 	var runs atomic.Int64
 	statuses := make([]int, len(states)) // the exit status of the last run for each state
-	var out *os.File
-	if a.verbose {
-		out = os.Stderr
-	}
-
 	test := func(ctx context.Context, i int) (verdict, error) {
 		fork, err := f.new(ctx, strconv.FormatInt(runs.Add(1), 10), states[i].Name)
 		if err != nil {
@@ -191,7 +127,7 @@ func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, eac
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 
-		status, err := f.run(limited, fork, out, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
+		status, err := f.run(limited, fork, w.Output, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
 		if errors.Is(err, context.DeadlineExceeded) {
 			status, err = 1, nil // a timeout counts as bad
 		}
@@ -213,11 +149,11 @@ func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, eac
 	}
 
 	r.Jobs, r.Repeat = max(1, r.Jobs), max(1, r.Repeat)
-	b := &bisection{bisectArgs: r, test: test}
+	b := &bisection{BisectArgs: r, test: test}
 	b.tested = func(round int, tested []int, left int) {
-		line := bisectRound{Round: round, Tested: []bisectTested{}, Left: left}
+		line := Round{Round: round, Tested: []Tested{}, Left: left}
 		for _, i := range tested {
-			line.Tested = append(line.Tested, bisectTested{name(i), b.verdicts[i]})
+			line.Tested = append(line.Tested, Tested{name(i), b.verdicts[i]})
 		}
 
 		each(line)
@@ -234,7 +170,7 @@ func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, eac
 	}
 
 	first := &states[firstBad]
-	done := &bisectResult{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
+	done := &Bisected{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
 	if done.Now {
 		done.FirstBad = nil
 	}
@@ -243,7 +179,7 @@ func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, eac
 	}
 
 	var changed service.Diffed
-	if err := f.ask(ctx, service.Changes{A: done.LastGood, B: first.Name, Limit: 20}, &changed); err != nil {
+	if err := f.Ask(ctx, "", service.Changes{A: done.LastGood, B: first.Name, Limit: 20}, &changed); err != nil {
 		return nil, err
 	}
 
@@ -251,7 +187,8 @@ func runBisect(ctx context.Context, a *app, p locate.Location, r bisectArgs, eac
 	return done, nil
 }
 
-func bisectedText(b *bisectResult) string {
+// BisectedText returns the result of a bisection as text.
+func BisectedText(b *Bisected) string {
 	var t strings.Builder
 	name, to, fields := "now", "", ""
 	if !b.Now {
@@ -262,9 +199,9 @@ func bisectedText(b *bisectResult) string {
 	}
 
 	t.WriteString("\n" + fields)
-	fmt.Fprintf(&t, "%s changed since %s:\n", plural(b.Files, "file", "files"), b.LastGood)
+	fmt.Fprintf(&t, "%s changed since %s:\n", english.Plural(b.Files, "file", "files"), b.LastGood)
 	for _, p := range b.Paths {
-		fmt.Fprintf(&t, "%s\t%s\n", p.Status, quote(p.Path))
+		fmt.Fprintf(&t, "%s\t%s\n", p.Status, gitquote.Readable(p.Path))
 	}
 	if more := b.Files - len(b.Paths); more > 0 {
 		fmt.Fprintf(&t, "and %d more\n", more)

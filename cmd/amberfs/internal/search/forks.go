@@ -1,0 +1,122 @@
+// Package search runs a command in several forks of a workspace: bisect looks for the snapshot that broke
+// something, and explore for the attempt that passes a check.
+package search
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+// A Workspace is what a search needs of the workspace in whose forks it runs commands.
+type Workspace struct {
+	Root string // the mounted directory
+
+	// Ask calls an operation in a fork of the workspace, or in the workspace for "".
+	Ask    func(ctx context.Context, fork string, args, result any) error
+	Output *os.File // gets the output of the commands of a bisection; may be nil
+}
+
+// forks are the forks in which a search runs commands. A second process, the janitor, discards the forks
+// that are left when the search ends.
+type forks struct {
+	Workspace
+	prefix string         // of the names of the forks
+	kept   io.WriteCloser // the standard input of the janitor, which reads the names of forks to keep
+	end    func()
+}
+
+// newForks starts the janitor of a search. The caller calls end.
+func newForks(w Workspace, what string) (_ *forks, err error) {
+	f := &forks{Workspace: w, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
+	cmd := exec.Command("/proc/self/exe", Janitor, w.Root, f.prefix)
+	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
+	if f.kept, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+
+	f.end = func() {
+		f.kept.Close()
+		_ = cmd.Wait()
+	}
+
+	return f, nil
+}
+
+func (f *forks) keepFork(name string) { fmt.Fprintln(f.kept, name) }
+
+// Janitor is the hidden command that must call Discard, with the root of the workspace and the prefix as its
+// arguments.
+const Janitor = "discard-forks"
+
+// Discard waits for the end of a search, which ends in. Then it discards the forks of the search, whose names
+// begin with prefix, except for the forks that in has named.
+func (w Workspace) Discard(ctx context.Context, prefix string, in io.Reader) error {
+	kept := map[string]bool{}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		kept[lines.Text()] = true
+	}
+
+	var l service.ForkList
+	failed := w.Ask(ctx, "", service.Forks{}, &l)
+	for _, f := range l.Forks {
+		if strings.HasPrefix(f.Name, prefix) && !kept[f.Name] {
+			failed = errors.Join(failed, w.discard(ctx, f.Name))
+		}
+	}
+
+	return failed
+}
+
+// new makes a fork of a snapshot, or of the present state for "".
+func (f *forks) new(ctx context.Context, number, from string) (string, error) {
+	name := f.prefix + number
+	return name, f.Ask(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from}, nil)
+}
+
+// discard deletes a fork, even if the command is interrupted.
+func (w Workspace) discard(ctx context.Context, name string) error {
+	return w.Ask(context.WithoutCancel(ctx), "", service.DeleteFork{Name: name, Discard: true, Forget: true, Force: true}, nil)
+}
+
+func (f *forks) run(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
+	return sandbox.InFork(ctx, f.Root, filepath.Join(f.Root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
+}
+
+// limitOf reads the timeout of a search, and checks its numbers.
+func limitOf(timeout string, numbers ...int) (time.Duration, error) {
+	if slices.Min(numbers) < 0 {
+		return 0, errs.Fail(errs.Invalid, "jobs and repeat must be at least 1")
+	}
+	if timeout == "" {
+		return math.MaxInt64, nil
+	}
+
+	limit, err := policy.ParseSpan(timeout)
+	if err != nil || limit <= 0 {
+		return 0, errs.Fail(errs.Invalid, "the timeout is a span such as 30s or 5m, not %q", timeout)
+	}
+
+	return limit, nil
+}

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"path"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -28,36 +28,40 @@ const eventsDir = "events"
 // so that package events sees which paths are longer, and shortens them.
 const eventPath = events.MaxPath + 1
 
-// openEvents opens the event log. If the log cannot be read in a takeover, events stay in memory until
-// it can.
-func (d *Daemon) openEvents() error {
-	dir := filepath.Join(d.cfg.Store, eventsDir)
-	d.events = events.New(dir, events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode, Share: d.tenant})
-	load := func() error {
-		if err := loadLog(d.events, dir, d.store.FS(), d.log); err != nil {
-			return err
-		}
+// An eventRecorder records the changes of a store in the event log.
+type eventRecorder struct {
+	log     *events.Log
+	dir     string
+	store   *snapshot.Store
+	logger  *slog.Logger
+	written atomic.Uint64 // the node of the last recorded write, see mountEvent
+}
 
-		// A fork may have ended without a daemon left to remove its log.
-		for _, view := range d.events.Views() {
-			if _, ok := d.store.Workspace(view); !ok {
-				d.removeEvents(view)
-			}
-		}
+func newEventRecorder(dir string, s *snapshot.Store, logger *slog.Logger) *eventRecorder {
+	r := &eventRecorder{dir: filepath.Join(dir, eventsDir), store: s, logger: logger}
+	r.log = events.New(r.dir, events.Options{FS: s.FS(), Logger: logger, Resolve: r.resolveNode, Share: r.tenant})
+	return r
+}
 
-		return nil
-	}
-	if d.cfg.takesOver() != nil {
-		d.retry("reading the event log", load)
-		return nil
+// load reads the event log. Until it has succeeded, events stay in memory.
+func (r *eventRecorder) load() error {
+	if err := loadLog(r.log, r.dir, r.store.FS(), r.logger); err != nil {
+		return err
 	}
 
-	return load()
+	// A fork may have ended without a daemon left to remove its log.
+	for _, view := range r.log.Views() {
+		if _, ok := r.store.Workspace(view); !ok {
+			r.remove(view)
+		}
+	}
+
+	return nil
 }
 
 // tenant returns the fork of main that is, or contains, the workspace of a view; 0 stands for main.
-func (d *Daemon) tenant(view uint32) (tenant uint32) {
-	ws, _ := d.store.Workspace(view)
+func (r *eventRecorder) tenant(view uint32) (tenant uint32) {
+	ws, _ := r.store.Workspace(view)
 	for ws != nil && ws.IsFork() {
 		tenant, ws = ws.View(), ws.Parent()
 	}
@@ -82,33 +86,25 @@ func loadLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
 	return l.Load()
 }
 
-func (d *Daemon) removeEvents(view uint32) {
-	if err := d.events.Remove(view); err != nil {
-		d.log.Warn("removing the events of a deleted fork", "err", err)
+func (r *eventRecorder) remove(view uint32) {
+	if err := r.log.Remove(view); err != nil {
+		r.logger.Warn("removing the events of a deleted fork", "err", err)
 	}
 }
 
 func (d *Daemon) dropExports() {
-	if err := d.service.Exports.Drop(d.life); err != nil && d.life.Err() == nil {
-		d.log.Warn("removing the exports of deleted forks", "err", err)
-	}
-}
-
-func (d *Daemon) eraseForgotten() {
-	if err := d.service.EraseForgotten(d.life); err != nil && d.life.Err() == nil {
-		d.log.Warn("erasing what was forgotten", "err", err)
-	}
+	d.background.work("removing the exports of deleted forks", d.service.Exports.Drop)
 }
 
 // resolveNode returns the present path and size of a node. Package events calls it some time
 // after an event of the node.
-func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
+func (r *eventRecorder) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
 	id := live.Node(view, node)
-	p, err := d.store.Forest().Path(id, eventPath)
+	p, err := r.store.Forest().Path(id, eventPath)
 	if err != nil {
 		return "", 0, false
 	}
-	if a, err := d.store.Forest().GetAttr(id); err == nil {
+	if a, err := r.store.Forest().GetAttr(id); err == nil {
 		size = a.Size
 	}
 
@@ -117,32 +113,32 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 
 // mountEvent records a change through the mount, while the request waits. The path of a file is looked up
 // for the first of several writes in a row only.
-func (d *Daemon) mountEvent(e fusefs.Event) {
+func (r *eventRecorder) mountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,
 	}
 
 	switch e.Action {
 	case events.Modified:
-		if last := d.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
-			out.Path, _ = d.store.Forest().Path(e.Node, eventPath)
+		if last := r.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
+			out.Path, _ = r.store.Forest().Path(e.Node, eventPath)
 		}
 	case events.Created, events.Deleted:
-		out.Path = d.pathOf(e.Parent, e.Name)
+		out.Path = r.pathOf(e.Parent, e.Name)
 	case events.Renamed:
 		out.Workspace, out.Node = e.Parent.View(), 0
-		if a, err := d.store.Forest().Lookup(e.NewParent, e.NewName); err == nil {
+		if a, err := r.store.Forest().Lookup(e.NewParent, e.NewName); err == nil {
 			out.Node = a.ID.Ino()
 		}
-		out.From = d.pathOf(e.Parent, e.Name)
-		out.Path = d.pathOf(e.NewParent, e.NewName)
+		out.From = r.pathOf(e.Parent, e.Name)
+		out.Path = r.pathOf(e.NewParent, e.NewName)
 	}
 
-	d.events.Record(out)
+	r.log.Record(out)
 }
 
-func (d *Daemon) pathOf(dir live.NodeID, name string) string {
-	p, err := d.store.Forest().Path(dir, eventPath)
+func (r *eventRecorder) pathOf(dir live.NodeID, name string) string {
+	p, err := r.store.Forest().Path(dir, eventPath)
 	if err != nil {
 		return ""
 	}
@@ -153,76 +149,29 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 // c is the caller of the operation.
 func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
-		d.later("removing events", func() { d.removeEvents(e.Workspace) })
+		d.background.later("removing events", func() { d.events.remove(e.Workspace) })
 		return
 	}
 	if e.Action == "fork-deleted" {
-		d.later("removing exports", d.dropExports)
+		d.dropExports()
 	}
 
-	d.dropName(e, c.Direct)
+	d.mount.dropName(e, c.Direct)
 
 	if e.Action != events.Captured {
 		e.Path = cmp.Or(e.Path, ".")
-		d.events.Record(e)
+		d.events.log.Record(e)
 		return
 	}
 
-	span := d.events.Captured(e)
+	span := d.events.log.Captured(e)
 	// The caller of the snapshot does not wait for the counting.
-	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
-}
-
-// dropName drops the name of a snapshot or fork that an event removed or renamed from the kernel's cache.
-// direct: the caller did not come through the mount, so it may wait.
-func (d *Daemon) dropName(e events.Event, direct bool) {
-	select {
-	case <-d.up:
-	default:
-		return // the mount does not answer yet, so the kernel has no names
-	}
-
-	switch e.Action {
-	case "fork-deleted", "renamed-fork":
-		d.mount.DropName(e.Workspace, true, e.From, direct)
-	case "removed", "expired", "renamed-snapshot":
-		d.mount.DropName(e.Workspace, false, e.From, direct)
-	}
-}
-
-// later runs fn in the background. Only the end of the daemon waits for it. what names fn in the log.
-func (d *Daemon) later(what string, fn func()) {
-	d.background.start(func() { guard.Call(d.log, what, fn) })
-}
-
-// background has the goroutines that belong to no request. The store takes snapshots, and reports
-// events of them, until it is closed, so start may be called after close, and does nothing after it.
-type background struct {
-	mu      sync.Mutex // guards closed
-	closed  bool
-	running sync.WaitGroup
-}
-
-// start calls fn on a goroutine.
-func (b *background) start(fn func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.running.Go(fn)
-	}
-}
-
-// close returns when all goroutines have ended.
-func (b *background) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.running.Wait()
+	d.background.later("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
 }
 
 // countEvents stores with a snapshot the numbers of the events since the snapshot before it.
-func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
-	ws, ok := d.store.Workspace(view)
+func (r *eventRecorder) countEvents(view uint32, name string, span events.Span) {
+	ws, ok := r.store.Workspace(view)
 	if !ok {
 		return
 	}
@@ -232,6 +181,6 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	})
 	if err != nil {
 		// The snapshot was deleted before its events were counted.
-		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err)
+		r.logger.Debug("counting the events of a snapshot", "snapshot", name, "err", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,9 +50,8 @@ func (d *Daemon) listen() (*service.Server, error) {
 	return d.service.ListenOn(d.cfg.Store, os.NewFile(uintptr(d.cfg.Keeper.Socket), "socket"))
 }
 
-// setKeeperOptions sets the options of a mount whose daemon has a keeper.
-func (d *Daemon) setKeeperOptions(o *fusefs.Options) {
-	l := d.cfg.Keeper
+// setKeeperOptions sets the options of a mount whose daemon has the keeper l.
+func setKeeperOptions(o *fusefs.Options, l *keeper.Link) {
 	if l == nil {
 		return
 	}
@@ -69,11 +69,11 @@ func (d *Daemon) setKeeperOptions(o *fusefs.Options) {
 }
 
 // attach mounts, or takes the mount over. After its return the keeper starts another daemon after a crash,
-// unless crashEnds is set.
+// unless crash.end is set.
 func (d *Daemon) attach() (err error) {
 	l := d.cfg.Keeper
 	if c := d.cfg.takesOver(); c != nil {
-		d.mount, err = fusefs.TakeOver(d.mountOptions(), l.Device, takeover.Connection{Init: c.Init, Answer: c.Answer})
+		d.mount.server, err = fusefs.TakeOver(d.mountOptions(), l.Device, takeover.Connection{Init: c.Init, Answer: c.Answer})
 		if err != nil {
 			return err
 		}
@@ -82,19 +82,19 @@ func (d *Daemon) attach() (err error) {
 		return nil
 	}
 
-	if d.mount, err = fusefs.Mount(d.mountOptions()); err != nil {
+	if d.mount.server, err = fusefs.Mount(d.mountOptions()); err != nil {
 		return err
 	}
 
 	switch {
 	case l == nil:
-		d.setCrashEnds("it has no keeper")
-	case !d.mount.Resends():
-		d.setCrashEnds("this kernel does not send requests again, as Linux 6.9 and newer do")
+		d.crash.setEnd("it has no keeper")
+	case !d.mount.server.Resends():
+		d.crash.setEnd("this kernel does not send requests again, as Linux 6.9 and newer do")
 	default:
 		if err := d.giveToKeeper(); err != nil {
 			d.log.Error("handing the mount to the keeper", "err", err)
-			d.setCrashEnds("the keeper could not take it")
+			d.crash.setEnd("the keeper could not take it")
 		}
 		d.watchKeeper()
 	}
@@ -109,7 +109,7 @@ func (d *Daemon) giveToKeeper() error {
 		return err
 	}
 
-	fd, c := d.mount.Connection()
+	fd, c := d.mount.server.Connection()
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
 
@@ -133,23 +133,14 @@ func withFD(c syscall.Conn, fn func(fd int) error) error {
 	return errors.Join(err, ferr)
 }
 
-// tellKeeper sends the keeper a message, if there is a keeper.
-func (d *Daemon) tellKeeper(m keeper.Message) {
-	if l := d.cfg.Keeper; l != nil {
-		l.Send(m)
-	}
-}
-
-func (d *Daemon) setCrashEnds(why string) { d.crashEnds.Store(&why) }
-
 // watchKeeper waits in the background for the end of the keeper. The daemon continues without it.
 func (d *Daemon) watchKeeper() {
 	go func() {
 		<-d.cfg.Keeper.Lost()
 
-		if !d.ending.Load() {
+		if !d.mount.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
-			d.setCrashEnds("its keeper has ended")
+			d.crash.setEnd("its keeper has ended")
 			d.socket.Own()
 		}
 	}()
@@ -159,14 +150,14 @@ func (d *Daemon) watchKeeper() {
 // users of the earlier daemon over.
 func (d *Daemon) finishTakeover() {
 	l := d.cfg.Keeper
-	d.pause = time.Since(l.Died)
-	pause := d.pause.Round(time.Millisecond)
+	d.crash.pause = time.Since(l.Died)
+	pause := d.crash.pause.Round(time.Millisecond)
 	d.log.Warn("the daemon was replaced; programs waited", "reason", l.Reason, "restarts", l.Restarts, "pause", pause)
-	d.events.Record(events.Event{
+	d.events.log.Record(events.Event{
 		Action: events.Restarted, Workspace: live.MainView, Path: ".", From: l.Reason, Detail: pause.String(),
 		UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Command: "amberfs",
 	})
-	if err := d.events.Flush(); err != nil { // the next crash may follow at once
+	if err := d.events.log.Flush(); err != nil { // the next crash may follow at once
 		d.log.Warn("writing events", "err", err)
 	}
 
@@ -207,7 +198,7 @@ func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) 
 	}
 	return func(c *net.UnixConn, fork string) (joined, left func()) {
 		u := &keeper.User{Fork: fork, State: keeper.Joining}
-		if err := d.addUser(c, u); err != nil {
+		if err := addUser(l, c, u); err != nil {
 			d.log.Warn("a run would not survive a crash", "err", err)
 		}
 
@@ -216,27 +207,37 @@ func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) 
 	}
 }
 
-func (d *Daemon) addUser(c *net.UnixConn, u *keeper.User) error {
-	return withFD(c, func(fd int) error { return d.cfg.Keeper.Add(u, fd) })
+// addUser sends the keeper l a user with its connection.
+func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
+	return withFD(c, func(fd int) error { return l.Add(u, fd) })
 }
 
-// freezing connects freezes with the keeper, which passes the end of a freeze on to the next daemon.
-func (d *Daemon) freezing() service.Freezing {
-	f := service.Freezing{Tell: func(until time.Time) { d.tellKeeper(keeper.Message{Frozen: &until}) }}
-	if l := d.cfg.Keeper; l != nil {
+// freezing connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be nil.
+func freezing(l *keeper.Link) service.Freezing {
+	f := service.Freezing{Tell: func(until time.Time) { l.Send(keeper.Message{Frozen: &until}) }}
+	if l != nil {
 		f.Ended, f.Reason = l.Thawed, l.Reason
 	}
 	return f
 }
 
+// A crash is what a daemon knows of the crash before its start, and of the next one.
+type crash struct {
+	keeper *keeper.Link           // may be nil
+	end    atomic.Pointer[string] // the reason why a crash would end the mount; nil if another daemon would take over
+	pause  time.Duration          // how long programs waited for this daemon to take over
+}
+
+func (c *crash) setEnd(why string) { c.end.Store(&why) }
+
 // survival describes the last takeover, and whether the mount would survive a crash.
-func (d *Daemon) survival() service.Survival {
+func (c *crash) survival() service.Survival {
 	var s service.Survival
-	if why := d.crashEnds.Load(); why != nil {
+	if why := c.end.Load(); why != nil {
 		s.CrashEnds = *why
 	}
-	if l := d.cfg.Keeper; l != nil {
-		s.Restarts, s.Restart, s.Pause = l.Restarts, l.Reason, d.pause.Seconds()
+	if l := c.keeper; l != nil {
+		s.Restarts, s.Restart, s.Pause = l.Restarts, l.Reason, c.pause.Seconds()
 	}
 
 	return s
@@ -260,7 +261,7 @@ const (
 // client's connection; the next daemon answers on it. After upgrade has called take it returns nil, and
 // answers a failure on the connection.
 func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.UnixConn, error)) error {
-	if why := d.crashEnds.Load(); why != nil {
+	if why := d.crash.end.Load(); why != nil {
 		return errs.Fail(errs.Failed, "the daemon of %s cannot be replaced: %s", d.cfg.Store, *why).WithHint("unmount first")
 	}
 	if err := d.compareTerms(ctx, program); err != nil {
@@ -272,7 +273,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	if err := d.drain(ctx); err != nil {
 		return err
 	}
-	if err := d.events.Flush(); err != nil { // the events of the last commands
+	if err := d.events.log.Flush(); err != nil { // the events of the last commands
 		d.log.Warn("writing events", "err", err)
 	}
 
@@ -282,7 +283,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 		return nil // there is no connection left to answer on
 	}
 
-	if err := d.addUser(c, &keeper.User{State: keeper.Upgrading}); err != nil {
+	if err := addUser(d.cfg.Keeper, c, &keeper.User{State: keeper.Upgrading}); err != nil {
 		d.socket.Undrain()
 		service.AnswerUpgrade(c, service.Upgraded{}, err)
 		return nil
@@ -314,7 +315,7 @@ func (d *Daemon) drain(ctx context.Context) error {
 
 // compareTerms runs a program to print its terms, and fails if they differ from the daemon's.
 func (d *Daemon) compareTerms(ctx context.Context, program string) error {
-	_, c := d.mount.Connection()
+	_, c := d.mount.server.Connection()
 	ours, err := d.cfg.Terms(c.Init)
 	if err != nil {
 		return err
@@ -358,5 +359,5 @@ func (d *Daemon) answerUpgrade(f *os.File) {
 			WithHint("the log is amberfs.log in the store")
 	}
 
-	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.pause.Seconds()}, err)
+	service.AnswerUpgrade(c, service.Upgraded{Version: d.cfg.Version, PID: os.Getpid(), Pause: d.crash.pause.Seconds()}, err)
 }

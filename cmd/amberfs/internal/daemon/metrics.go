@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"regexp"
@@ -15,24 +16,29 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // metrics serves metrics of the store and of the kernel's requests to Prometheus. Daemon.metrics is nil
 // without the mount option metrics.
 type metrics struct {
-	d             *Daemon
+	mount *mount
+	store *snapshot.Store
+	crash *crash
+	log   *slog.Logger
+
 	http          *http.Server
 	took          *prometheus.HistogramVec
 	read, written prometheus.Counter
 }
 
-func newMetrics(d *Daemon) *metrics {
+func newMetrics(mount *mount, s *snapshot.Store, c *crash, log *slog.Logger) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "amberfs", Name: name, Help: help})
 	}
 	m := &metrics{
-		d: d,
+		mount: mount, store: s, crash: c, log: log,
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "amberfs", Name: "request_duration_seconds",
 			Help:    "Histogram of the time from reading a request to answering it, by FUSE operation.",
@@ -52,28 +58,29 @@ func (d *Daemon) serveMetrics() error {
 	if d.cfg.Options.Metrics == "" {
 		return nil
 	}
-	d.metrics = newMetrics(d)
+	d.metrics = newMetrics(d.mount, d.store, &d.crash, d.log)
+	listen := func() error { return d.metrics.listen(d.cfg.Options.Metrics) }
 	if d.cfg.takesOver() != nil {
-		d.retry("serving metrics", d.metrics.listen)
+		d.background.retry("serving metrics", listen)
 		return nil
 	}
 
-	return d.metrics.listen()
+	return listen()
 }
 
-func (m *metrics) listen() error {
-	l, err := net.Listen("tcp", m.d.cfg.Options.Metrics)
+func (m *metrics) listen(address string) error {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
 	}
 
 	go func() {
 		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			m.d.log.Warn("metrics", "err", err)
+			m.log.Warn("metrics", "err", err)
 		}
 	}()
 
-	m.d.log.Info("metrics", "address", l.Addr().String())
+	m.log.Info("metrics", "address", l.Addr().String())
 
 	return nil
 }
@@ -111,14 +118,12 @@ func (*metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the metrics of the store when they are requested.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	select {
-	case <-m.d.up:
-	default:
+	if !m.mount.isUp() {
 		return
 	}
 
 	// The library collects on a goroutine of its own.
-	guard.Call(m.d.log, "metrics", func() { collect(ch, m.d.mount.Counters(), m.d.store.Main().Status(), m.d.survival()) })
+	guard.Call(m.log, "metrics", func() { collect(ch, m.mount.server.Counters(), m.store.Main().Status(), m.crash.survival()) })
 }
 
 // collect sends the metrics of a store. requests are the counters of fusefs.Server.

@@ -83,12 +83,12 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Ids:        d.cfg.ids(),
 		Logger:     d.log,
 		OnAnswer:   onAnswer,
-		OnEvent:    d.mountEvent,
+		OnEvent:    d.events.mountEvent,
 		Nudge:      d.watchers.time,
 		Changed:    d.watchers.changed,
 	}
 
-	d.setKeeperOptions(&o)
+	setKeeperOptions(&o, d.cfg.Keeper)
 
 	return o
 }

@@ -30,7 +30,7 @@ func TestMetricsPage(t *testing.T) {
 	for one := range all {
 		ch <- one.Desc()
 	}
-	m := newMetrics(nil)
+	m := newMetrics(nil, nil, nil, nil)
 	for _, c := range []prometheus.Collector{m.took, m.read, m.written} {
 		c.Describe(ch)
 	}

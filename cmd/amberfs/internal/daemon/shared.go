@@ -43,7 +43,7 @@ func (d *Daemon) join(options string) (*os.File, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
 
-	if d.shared.ending || d.ending.Load() {
+	if d.shared.ending || d.mount.ending.Load() {
 		return nil, errs.Fail(errs.NotExist, "the daemon of the store %s is ending", d.cfg.Store)
 	}
 
@@ -86,7 +86,7 @@ func (d *Daemon) endUnused() (ends bool) {
 	if ends {
 		if err := d.unmount(true); err != nil {
 			d.log.Error("unmounting at the end of the last run", "err", err)
-			d.end()
+			d.mount.end()
 		}
 	}
 
@@ -111,7 +111,7 @@ func (d *Daemon) umount(lazy bool) error {
 func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.made = append(d.shared.made, dir)
-		d.tellKeeper(keeper.Message{Made: d.shared.made})
+		d.cfg.Keeper.Send(keeper.Message{Made: d.shared.made})
 	}
 }
 

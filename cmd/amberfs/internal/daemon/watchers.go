@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os/exec"
 	"path"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -28,8 +30,10 @@ import (
 // whose names changed, to a special time (fusefs.Options.Nudge). The kernel reports
 // modifications, and fusefs changes no mtime. The daemon itself never touches its own mount.
 type watchers struct {
-	d    *Daemon
-	time int64 // see fusefs.Options.Nudge
+	store *snapshot.Store
+	mount *mount
+	log   *slog.Logger
+	time  int64 // see fusefs.Options.Nudge
 	// took is the processor time that the last process used. Only the goroutine of run uses it.
 	took time.Duration
 
@@ -58,10 +62,10 @@ const (
 	nudgeTime = 10 * time.Second
 )
 
-func newWatchers(d *Daemon) *watchers {
+func newWatchers(s *snapshot.Store, m *mount, log *slog.Logger) *watchers {
 	// A random time from the year 2096 on, which no real file has.
 	const from, span = 4_000_000_000, 2_000_000_000
-	return &watchers{d: d, time: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
+	return &watchers{store: s, mount: m, log: log, time: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
 }
 
 // changed queues directory entries that a restore changed. It does not block.
@@ -128,14 +132,14 @@ func (w *watchers) run(ctx context.Context) {
 		w.mu.Unlock()
 		err := guard.Do(func() error { return w.nudge(ctx, w.paths(entries)) })
 		if err != nil && ctx.Err() == nil {
-			w.d.log.Debug("reporting a restore to watchers", "err", err, guard.Stack(err))
+			w.log.Debug("reporting a restore to watchers", "err", err, guard.Stack(err))
 		}
 	}
 }
 
 // paths returns the paths to touch, relative to the mount point.
 func (w *watchers) paths(entries []live.Entry) (paths []string) {
-	forest := w.d.store.Forest()
+	forest := w.store.Forest()
 	dirs, seen := make(map[live.NodeID]string), make(map[string]bool)
 	touch := func(p string) {
 		if !seen[p] {
@@ -168,12 +172,12 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 
 // path returns the path of a directory below the mount point, "" if it has no name any more.
 func (w *watchers) path(dir live.NodeID) string {
-	p, err := w.d.store.Forest().Path(dir, unix.PathMax-1)
+	p, err := w.store.Forest().Path(dir, unix.PathMax-1)
 	if err != nil {
 		return ""
 	}
 
-	ws, _ := w.d.store.Workspace(dir.View())
+	ws, _ := w.store.Workspace(dir.View())
 	for ; ws != nil && ws.IsFork(); ws = ws.Parent() {
 		p = path.Join(naming.ForksDir, ws.Name(), p)
 	}
@@ -186,7 +190,7 @@ func (w *watchers) path(dir live.NodeID) string {
 
 // nudge has a process touch paths, and waits for its end.
 func (w *watchers) nudge(ctx context.Context, paths []string) error {
-	m, ok, err := w.d.mounted()
+	m, ok, err := w.mount.entry()
 	if !ok || len(paths) == 0 {
 		return err
 	}

@@ -142,8 +142,13 @@ func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	}
 }
 
-// Send sends a message. An error is ignored: it means that the keeper has ended, see Lost.
-func (l *Link) Send(m Message) { _ = l.send(m) }
+// Send sends a message, if there is a keeper: l may be nil. An error is ignored: it means that the keeper has
+// ended, see Lost.
+func (l *Link) Send(m Message) {
+	if l != nil {
+		_ = l.send(m)
+	}
+}
 
 // Add gives a user an ID, and sends the keeper the user with its connection.
 func (l *Link) Add(u *User, conn int) error {

@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// A mount is the mount of a daemon, from its start to its end.
+type mount struct {
+	server       *fusefs.Server // set by attach
+	store, point string         // as in the mount table
+	log          *slog.Logger
+
+	up     chan struct{} // closed when the mount answers
+	ending atomic.Bool   // the daemon is ending
+	// unmounted is closed when the kernel has ended the mount. detached is closed by end: the mount
+	// was unmounted here, but another mount namespace has a copy of it.
+	unmounted, detached chan struct{}
+	end                 func()
+	// unmounting is held during umount(2), which returns after the end of the mount, when the kernel has
+	// dropped the inodes.
+	unmounting sync.Mutex
+	number     atomic.Pointer[string] // the device number; nil until device has found it in the mount table
+}
+
+func newMount(store, point string, log *slog.Logger) *mount {
+	m := &mount{store: store, point: point, log: log, up: make(chan struct{}), unmounted: make(chan struct{}), detached: make(chan struct{})}
+	m.end = sync.OnceFunc(func() {
+		log.Warn("another mount namespace still has a copy of the mount; it ends now")
+		close(m.detached)
+	})
+
+	return m
+}
+
+// serve answers the requests of the kernel in the background.
+func (m *mount) serve() {
+	go m.server.Serve()
+	go func() {
+		m.server.Wait()
+		close(m.unmounted)
+	}()
+}
+
+// isUp reports whether the mount answers.
+func (m *mount) isUp() bool {
+	select {
+	case <-m.up:
+		return true
+	default:
+		return false
+	}
+}
+
+// unmount unmounts. With lazy it detaches a mount that is in use.
+func (m *mount) unmount(lazy bool) error {
+	var err error
+	if _, ok, merr := m.entry(); ok || merr != nil { // otherwise umount(8) has unmounted it
+		m.unmounting.Lock()
+		err = m.server.Unmount()
+		m.unmounting.Unlock()
+	}
+
+	switch {
+	case err == nil:
+		select {
+		case <-m.unmounted:
+		case <-time.After(copyTime):
+			m.end()
+		}
+		return nil
+
+	case !errors.Is(err, unix.EBUSY):
+		return errs.Fail(errs.ScriptKind(err), "%w", err)
+	case !lazy:
+		return errs.Fail(errs.Busy, "the mount at %s is in use", m.point)
+	}
+
+	if err := Detach(m.point); err != nil {
+		return errs.Fail(errs.Failed, "cannot detach the mount at %s: %w", m.point, err)
+	}
+
+	return nil
+}
+
+// copyTime is how long the daemon waits after umount(2) for the kernel to end the mount. After it, the
+// daemon ends although another mount namespace, such as a container's, has a copy of the mount.
+// Acknowledged changes are in the journal.
+const copyTime = 2 * time.Second
+
+// graceTime is how long programs may keep a mount busy after a signal.
+const graceTime = 2 * time.Second
+
+// forceUnmount unmounts, after graceTime even if programs use the mount.
+func (m *mount) forceUnmount() {
+	done := make(chan error, 1)
+	go func() { done <- m.server.Unmount() }()
+	var err error
+	select {
+	case err = <-done:
+	case <-time.After(graceTime):
+		err = errors.New("it takes too long")
+	}
+
+	if err != nil {
+		m.log.Warn("cannot unmount: detaching", "err", err)
+		if err := Detach(m.point); err != nil {
+			m.log.Warn("detach", "err", err)
+		}
+	}
+
+	select {
+	case <-m.unmounted:
+	case <-time.After(graceTime):
+		// The connection ends with this process, and programs get ENOTCONN.
+		m.log.Warn("programs still use the mount; it ends now")
+	}
+}
+
+// inside returns the programs whose working directory or root is in one of the views or, with roots, only
+// the programs whose root is.
+func (m *mount) inside(views []uint32, roots bool) (out []service.Program) {
+	mounts, err := locate.Mounts()
+	entry, ok := locate.On(mounts, m.point)
+	if err != nil || !ok {
+		return nil
+	}
+
+	links := locate.Dirs
+	if roots {
+		links = locate.Roots
+	}
+
+	for _, u := range locate.Users(entry, links, func(ino uint64) bool {
+		return slices.Contains(views, live.NodeID(ino).View())
+	}) {
+		out = append(out, service.Program{PID: u.PID, Command: u.Command})
+	}
+
+	return out
+}
+
+// awaitReady waits until the mount answers. It fails if the mount is ending.
+func (m *mount) awaitReady(ctx context.Context) error {
+	select {
+	case <-m.up:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if m.ending.Load() {
+		return errs.Fail(errs.Busy, "the mount at %s is ending", m.point)
+	}
+	return nil
+}
+
+// entry returns the mount in the mount table of this process; ok is false if it is not there.
+func (m *mount) entry() (entry locate.Mount, ok bool, err error) {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return nil, false, err
+	}
+	entry, ok = locate.On(mounts, m.point)
+	return entry, ok && entry.Source == m.store, nil
+}
+
+// device returns the device number of the mount, "" while the mount is not in the mount table. A device
+// number that was found once does not change.
+func (m *mount) device() string {
+	if known := m.number.Load(); known != nil {
+		return *known
+	}
+
+	entry, ok, err := m.entry()
+	if err != nil || !ok {
+		return ""
+	}
+
+	device := locate.Device(entry)
+	m.number.Store(&device)
+
+	return device
+}
+
+// readOnly reports whether the mount is read-only now. A remount can change this. If the mount table cannot be
+// read, it returns otherwise.
+func (m *mount) readOnly(otherwise bool) bool {
+	entry, ok, err := m.entry()
+	return ok && slices.Contains(strings.Split(entry.VFSOptions, ","), "ro") || err != nil && otherwise
+}
+
+// dropName drops the name of a snapshot or fork that an event removed or renamed from the kernel's cache.
+// direct: the caller did not come through the mount, so it may wait.
+func (m *mount) dropName(e events.Event, direct bool) {
+	if !m.isUp() { // the kernel has no names yet
+		return
+	}
+
+	switch e.Action {
+	case "fork-deleted", "renamed-fork":
+		m.server.DropName(e.Workspace, true, e.From, direct)
+	case "removed", "expired", "renamed-snapshot":
+		m.server.DropName(e.Workspace, false, e.From, direct)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // The functions for Op.Resume are here: each returns the result of a call that the previous daemon carried
@@ -72,25 +71,9 @@ func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, 
 	return Forked{Name: name, Snapshot: f.BeganFrom(), Path: forkPath(r, name)}, nil
 }
 
-func resumeRename(_ context.Context, r *Request, a Rename) (info.Info, error) {
-	return r.Workspace.Find(a.To)
-}
-
-func resumeRenameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
-	return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
-}
-
 func resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
 	if len(a.Names) != 1 {
 		return Removed{}, errUnknown
 	}
 	return Removed{Names: a.Names}, nil
-}
-
-func resumeDeleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
-	return DeletedFork{Name: a.Name, Snapshot: r.Carried.Ended.Name}, nil
-}
-
-func resumePolicy(_ context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
-	return r.Workspace.Policy(), nil
 }

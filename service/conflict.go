@@ -15,10 +15,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// explainStaleDecision turns threeway.ErrMeanwhile into an error of the kind Conflict: the user has decided
-// about contents that have changed since. Other errors are returned as they are.
-func explainStaleDecision(err error) error {
-	if errors.Is(err, threeway.ErrMeanwhile) {
+// explainConflict returns an error of the kind Conflict for two errors of a merge. threeway.ErrConflict gets
+// the number of the paths in conflict with the text what, which says where they changed, a hint and the result. After
+// threeway.ErrMeanwhile, the user has decided about contents that have changed since. Other errors are
+// returned as they are.
+func explainConflict(err error, result any, paths []string, what, hint string) error {
+	switch {
+	case errors.Is(err, threeway.ErrConflict):
+		return errs.Fail(errs.Conflict, "%s %s", plural(len(paths), "path", "paths"), what).
+			WithHint("%s", threeway.DecideHint(hint, paths)).WithResult(result)
+	case errors.Is(err, threeway.ErrMeanwhile):
 		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
 	}
 	return err

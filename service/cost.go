@@ -45,6 +45,14 @@ func (r *Request) budget(p Cost) *budget.Budget {
 	return r.pools[p].Of(r.Workspace.Tenant())
 }
 
+// reserve reserves memory of a list. It waits if other requests leave too little.
+func reserve(ctx context.Context, list *budget.Charge, bytes int64) error {
+	if list.Try(bytes) != nil {
+		return list.All(ctx)
+	}
+	return nil
+}
+
 // CostOf returns the cost of the operation with these arguments in a workspace.
 func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
 	if o.ReadsAll != nil && o.ReadsAll(ws, args) {

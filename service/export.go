@@ -267,12 +267,16 @@ const (
 
 // newExportSource waits until a snapshot has its id. The caller calls releaseAll.
 func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (*exportSource, error) {
-	one, err := waitToSend(ctx, ws, name)
+	info, err := ws.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 
-	e, info := &exportSource{storedSnapshot: one}, one.info
+	one, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.HeldToSend(ctx, name) })
+	if err != nil {
+		return nil, err
+	}
+	e := &exportSource{storedSnapshot: one}
 
 	// What was exported before may have files that the policy leaves out today.
 	whole := ws.SendsAll()
@@ -293,7 +297,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 				continue
 			}
 
-			s, err := holdStored(ws, before)
+			s, err := holdStored(before, ws.Held)
 			if err != nil {
 				continue // it was deleted since it was listed
 			}

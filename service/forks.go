@@ -273,12 +273,8 @@ func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapsh
 	a.Merge, a.Git, a.Caller, a.List = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.list()
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
-	if errors.Is(err, threeway.ErrConflict) {
-		return done, errs.Fail(errs.Conflict, "%s changed in the fork and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
-			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer fork (--theirs)", done.Conflicts)).WithResult(done)
-	}
-
-	return done, explainStaleDecision(err)
+	return done, explainConflict(err, done, done.Conflicts, "changed in the fork and in the workspace; nothing was changed",
+		"decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 }
 
 // refuseWorktree returns an error for a fork that is a worktree of git. Its .git is a file with the

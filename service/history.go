@@ -178,9 +178,20 @@ func diffedFile(f diff.File) DiffedFile {
 // the present state.
 func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
+	var states []HistoryEntry
+	for _, i := range slices.Backward(r.Workspace.List()) {
+		if !i.Past() {
+			continue
+		}
+		if err := chargeInfo(ctx, r.list(), i); err != nil {
+			return h, err
+		}
+		states = append(states, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
+	}
+	states = append(states, HistoryEntry{Created: time.Now()})
+
 	before, release, err := r.Workspace.Held(snapshotBase)
 	defer func() { release() }()
-
 	if err != nil {
 		return h, err
 	}
@@ -190,98 +201,73 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		return h, err
 	}
 
-	found, intervals := node != nil, r.Workspace.Snapshots().Intervals()
+	inBase, intervals := node != nil, r.Workspace.Snapshots().Intervals()
 
-	// step compares the path in a state with the path in the state before, and adds an entry.
-	step := func(state *tree.State, e HistoryEntry) error {
+	for i, e := range states {
+		state, releaseState, err := r.Workspace.Held(e.Snapshot)
+		if err != nil {
+			return h, err
+		}
+
 		was := node
-		if node, err = state.At(r.source(), h.Path); err != nil {
-			return err
+		node, e.Action, err = compareAt(ctx, r.source(), before, state, was, h.Path)
+		release()
+		before, release = state, releaseState
+		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
+			return h, err
 		}
 
-		switch {
-		case was == nil && node == nil:
-		case was == nil:
-			e.Action = "created"
-		case node == nil:
-			e.Action = "deleted"
-		default:
-			differs, err := differs(ctx, r.source(), before, state, h.Path)
-			if err != nil {
-				return err
-			}
-
-			if differs {
-				e.Action = "modified"
-			} else if a.All {
-				e.Action = "unchanged"
-			}
-		}
-
-		if before = state; e.Action == "" {
-			return nil
+		r.progress(Progress{What: "comparing snapshots", Done: int64(i + 1), Total: int64(len(states))})
+		if e.Action == "" || e.Action == pathUnchanged && !a.All {
+			continue
 		}
 		if node != nil {
 			e.Size = node.Size()
 		}
 
 		// The actors of a file are those of the interval that ends with the snapshot.
-		dir := was != nil && was.IsDir() || node != nil && node.IsDir()
 		for len(intervals) > 0 && intervals[len(intervals)-1].To.Name != e.Snapshot {
 			intervals = intervals[:len(intervals)-1]
 		}
 
-		if len(intervals) > 0 && !dir && e.Action != "unchanged" {
+		dir := was != nil && was.IsDir() || node != nil && node.IsDir()
+		if len(intervals) > 0 && !dir && e.Action != pathUnchanged {
 			// It fails if a snapshot was deleted during the comparison: then the actors are unknown.
 			e.Actors, _ = actorsOf(r, intervals[len(intervals)-1], was, node)
 		}
 
 		h.Entries = append(h.Entries, e)
-
-		return nil
 	}
 
-	// Each state is released after the next one was compared with it.
-	infos := r.Workspace.List()
-	for i, info := range slices.Backward(infos) {
-		if !info.Past() {
-			continue
-		}
-		if err := errors.Join(chargeInfo(ctx, r.list(), info), turns.Yield(ctx)); err != nil {
-			return h, err
-		}
-
-		state, releaseState, err := r.Workspace.Held(info.Name)
-		if err != nil {
-			return h, err
-		}
-
-		releaseBefore := release
-		release = func() { releaseState(); releaseBefore() }
-		e := HistoryEntry{Snapshot: info.Name, Seq: info.Seq, ID: info.ID, Created: info.Created, Message: info.Message}
-		if err := step(state, e); err != nil {
-			return h, err
-		}
-
-		releaseBefore()
-		release = releaseState
-		r.progress(Progress{What: "comparing snapshots", Done: int64(len(infos) - i), Total: int64(len(infos))})
-	}
-
-	now, releaseNow, err := r.Workspace.Held("")
-	defer releaseNow()
-
-	if err != nil {
-		return h, err
-	}
-	if err := step(now, HistoryEntry{Created: time.Now()}); err != nil {
-		return h, err
-	}
-	if !found && len(h.Entries) == 0 {
+	if !inBase && len(h.Entries) == 0 {
 		return h, errNoPath(h.Path)
 	}
 
 	slices.Reverse(h.Entries)
 
 	return h, nil
+}
+
+// pathUnchanged is the action of a history at a snapshot in which the path is as in the snapshot before.
+const pathUnchanged = "unchanged"
+
+// compareAt compares a path in a state with was, the path in the state before. action is "" if neither
+// state has it.
+func compareAt(ctx context.Context, src *tree.Source, before, state *tree.State, was *tree.Inode, path string) (now *tree.Inode, action string, err error) {
+	now, err = state.At(src, path)
+	switch {
+	case err != nil || was == nil && now == nil:
+		return nil, "", err
+	case was == nil:
+		return now, "created", nil
+	case now == nil:
+		return nil, "deleted", nil
+	}
+
+	differs, err := differs(ctx, src, before, state, path)
+	if differs {
+		return now, "modified", err
+	}
+
+	return now, pathUnchanged, err
 }

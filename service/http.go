@@ -54,26 +54,28 @@ type Server struct {
 // peerKey is the key of the peer's credentials in the context of a connection.
 type peerKey struct{}
 
-// Listen creates the socket of the store dir and answers requests until Close.
-func (s *Service) Listen(dir string) (*Server, error) {
-	l, release, err := listen(dir)
+// Listen creates the socket of the store dir and answers requests until Close. socket, if set, is the
+// socket that the previous daemon created.
+func (s *Service) Listen(dir string, socket *os.File) (*Server, error) {
+	path, release, err := socketPath(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making the socket: %w", err)
 	}
-	return s.serveOn(l, release), nil
-}
 
-// ListenOn is Listen for the socket of the store dir that the previous daemon created.
-func (s *Service) ListenOn(dir string, socket *os.File) (*Server, error) {
+	if socket == nil {
+		l, err := listen(path)
+		if err != nil {
+			release()
+			return nil, fmt.Errorf("making the socket in %s: %w", dir, err)
+		}
+		return s.serveOn(l, release), nil
+	}
+
 	l, err := net.FileListener(socket)
 	socket.Close()
 	if err != nil {
+		release()
 		return nil, fmt.Errorf("taking over the socket: %w", err)
-	}
-
-	path, release, err := socketPath(dir)
-	if err != nil {
-		return nil, err
 	}
 
 	return s.serveOn(l.(*net.UnixListener), func() {

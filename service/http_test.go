@@ -24,7 +24,7 @@ import (
 func serve(t *testing.T) (s *Service, ask func(method, path, body string) (int, string), end func() error) {
 	t.Helper()
 	s, dir := newService(t)
-	server, err := s.Listen(dir)
+	server, err := s.Listen(dir, nil)
 	must.OK(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}
 	end = sync.OnceValue(server.Close)
@@ -228,7 +228,7 @@ func TestSocketInADeepDirectory(t *testing.T) {
 	s, _ := newService(t)
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 40))
 	must.OK(t, os.MkdirAll(dir, 0o755))
-	server, err := s.Listen(dir)
+	server, err := s.Listen(dir, nil)
 	must.OK(t, err)
 	defer server.Close()
 	conn, err := Dial(context.Background(), dir)
@@ -259,7 +259,7 @@ func TestMountOfAnother(t *testing.T) {
 	s, dir := newService(t)
 	here := ""
 	s.Mount.Device = func() string { return here }
-	server, err := s.Listen(dir)
+	server, err := s.Listen(dir, nil)
 	must.OK(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}
 	defer func() {

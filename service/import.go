@@ -121,6 +121,11 @@ func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*im
 		return nil, err
 	}
 
+	return finish(s, b)
+}
+
+// finish returns the tree of a builder, whose objects are on disk then.
+func finish(s *snapshot.Store, b *importer.Builder) (*tree.State, error) {
 	st, err := b.Finish()
 	if err != nil {
 		return nil, err

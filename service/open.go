@@ -55,48 +55,35 @@ func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 	}
 	defer releaseBase()
 
-	var now *tree.State
-
-	if a.Name == "" {
-		st, release, err := r.Workspace.SealPresent(ctx)
-		if err != nil {
-			return None{}, err
-		}
-		defer release()
-
-		now = st
-	} else {
-		named, err := waitStored(ctx, r.Workspace, a.Name)
-		if err != nil {
-			return None{}, err
-		}
-		defer named.release()
-
-		now = named.state
+	now, release, err := sealedState(ctx, r.Workspace, a.Name)
+	if err != nil {
+		return None{}, err
 	}
+	defer release()
 
+	return sendChanges(ctx, r, idOf(base), idOf(now))
+}
+
+// sendChanges sends OpenedChanges, and returns when the client closes the connection.
+func sendChanges(ctx context.Context, r *Request, base, now string) (None, error) {
 	rules := r.Workspace.Policy()
-	return sendAndWait(ctx, r, OpenedChanges{Base: idOf(base), Now: idOf(now), Hide: rules.Hide, HideEmpty: rules.HideEmpty})
+	return sendAndWait(ctx, r, OpenedChanges{Base: base, Now: now, Hide: rules.Hide, HideEmpty: rules.HideEmpty})
 }
 
-// waitStored waits until a snapshot has its id. The caller releases the snapshot.
-func waitStored(ctx context.Context, ws *snapshot.Workspace, name string) (storedSnapshot, error) {
-	info, err := ws.Snapshots().WaitSealed(ctx, name)
-	if err != nil {
-		return storedSnapshot{}, err
-	}
-	return holdStored(ws, info)
-}
-
-// waitToSend is waitStored for an export.
-func waitToSend(ctx context.Context, ws *snapshot.Workspace, name string) (storedSnapshot, error) {
-	info, err := ws.Snapshots().WaitSealed(ctx, name)
-	if err != nil {
-		return storedSnapshot{}, err
+// sealedState waits until a snapshot, or the present state for "", has its id. The state's objects are
+// protected from gc until release is called.
+func sealedState(ctx context.Context, ws *snapshot.Workspace, name string) (st *tree.State, release func(), err error) {
+	if name == "" {
+		return ws.SealPresent(ctx)
 	}
 
-	st, release, err := ws.HeldToSend(ctx, info.Name)
-	return asStored(storedSnapshot{info, st, release}, err)
+	info, err := ws.Snapshots().WaitSealed(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	s, err := holdStored(info, ws.Held)
+	return s.state, s.release, err
 }
 
 // A storedSnapshot is a snapshot that has its id.
@@ -114,24 +101,19 @@ func idOf(st *tree.State) string {
 }
 
 // holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
-// snapshot has no id yet.
-func holdStored(ws *snapshot.Workspace, info info.Info) (storedSnapshot, error) {
-	st, release, err := ws.Held(info.Name)
-	return asStored(storedSnapshot{info, st, release}, err)
-}
-
-// asStored returns an error for a snapshot without an id, and releases it.
-func asStored(s storedSnapshot, err error) (storedSnapshot, error) {
+// snapshot has no id yet. held is Workspace.Held or, for an export, calls Workspace.HeldToSend.
+func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
+	st, release, err := held(i.Name)
 	if err != nil {
-		return s, err
+		return storedSnapshot{}, err
 	}
 
-	if _, ok := s.state.ID(); !ok {
-		s.release()
-		return s, errs.Fail(errs.Failed, "snapshot %s is not stored", s.info.Name)
+	if _, ok := st.ID(); !ok {
+		release()
+		return storedSnapshot{}, errs.Fail(errs.Failed, "snapshot %s is not stored", i.Name)
 	}
 
-	return s, nil
+	return storedSnapshot{i, st, release}, nil
 }
 
 // openUndo is openChanges of the states between which an apply is undone.
@@ -145,9 +127,8 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	}
 
 	// Of an apply that was killed, the directory has a part of the state that was applied.
-	rules := r.Workspace.Policy()
-	opened := OpenedChanges{Base: cmp.Or(op.Apply.After, op.Apply.Now), Now: op.Apply.Before, Hide: rules.Hide, HideEmpty: rules.HideEmpty}
-	for _, id := range []string{opened.Base, opened.Now} {
+	base, now := cmp.Or(op.Apply.After, op.Apply.Now), op.Apply.Before
+	for _, id := range []string{base, now} {
 		release, err := holdID(r.Workspace.Store(), id)
 		if err != nil {
 			return None{}, err
@@ -155,7 +136,7 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 		defer release()
 	}
 
-	return sendAndWait(ctx, r, opened)
+	return sendChanges(ctx, r, base, now)
 }
 
 // holdID protects a state from gc until release is called.

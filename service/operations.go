@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // listOps lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
@@ -64,12 +62,8 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 	})
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}
-	if errors.Is(err, threeway.ErrConflict) {
-		return done, errs.Fail(errs.Conflict, "%s changed since operation %d; nothing was changed", plural(len(res.Conflicts), "path", "paths"), a.Number).
-			WithHint("%s", threeway.DecideHint("decide with --ours, which keeps what is there, or --theirs", res.Conflicts)).WithResult(done)
-	}
-
-	return done, explainStaleDecision(err)
+	return done, explainConflict(err, done, res.Conflicts, fmt.Sprintf("changed since operation %d; nothing was changed", a.Number),
+		"decide with --ours, which keeps what is there, or --theirs")
 }
 
 // undoneOpLines is the text of an undo of an operation.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
@@ -73,11 +74,15 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 				{"ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d"},
 			}}}}, (*forks).claim),
 	op(Op{Name: "rename-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
-		Resume: resuming(resumeRenameFork),
+		Resume: resuming(func(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+			return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
+		}),
 		About:  "Renames a fork.",
 		Files:  Files{AtOnce: true}}, renameFork),
 	familyOp(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
-		Resume: resuming(resumeDeleteFork),
+		Resume: resuming(func(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
+			return DeletedFork{Name: a.Name, Snapshot: r.Carried.Ended.Name}, nil
+		}),
 		About:  "Deletes a fork, after a snapshot of its last state.",
 		Text:   Lines(deletedForkLine),
 		Tools: []Tool{{Names: [3]string{"fork_delete"}, Title: "Delete a fork",

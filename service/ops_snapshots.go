@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/amberfs/amberfs/snapshot"
@@ -70,7 +71,7 @@ an id, latest, undo or base.`,
 	op(Op{Name: "summaries", Cost: Lists | Texts, Access: Owner,
 		About: "Counts the files that snapshots changed."}, summarize),
 	op(Op{Name: "rename", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
-		Resume: resuming(resumeRename), Files: Files{AtOnce: true, Brief: brief(briefInfo)},
+		Resume: resuming(func(ctx context.Context, r *Request, a Rename) (info.Info, error) { return r.Workspace.Find(a.To) }), Files: Files{AtOnce: true, Brief: brief(briefInfo)},
 		About: "Renames a snapshot.",
 		Text:  LinesOf(func(a Rename, _ *info.Info) string { return fmt.Sprintf("snapshot %s renamed to %s\n", a.From, a.To) }),
 		Commands: []Command{{Group: "Snapshots:", Use: "rename A B", Aliases: []string{"mv"}, Short: "Rename snapshot A to B",

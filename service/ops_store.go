@@ -1,10 +1,12 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 var storeOps = []*Op{
@@ -12,7 +14,7 @@ var storeOps = []*Op{
 		About: "Returns the policy of the workspace.",
 		Text:  Lines(policyText)}, readPolicy),
 	familyOp(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: Own,
-		Resume: resuming(resumePolicy),
+		Resume: resuming(func(ctx context.Context, r *Request, _ SetPolicy) (policy.Policy, error) { return r.Workspace.Policy(), nil }),
 		About:  "Changes the policy by a JSON merge patch.",
 		Files:  Files{AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy}},
 		Text:   Lines(policyText),

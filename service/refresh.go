@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -10,7 +9,6 @@ import (
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/graft"
-	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -44,12 +42,8 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(),
 	})
 	done.Paths = emptyIfNil(done.Paths)
-	if errors.Is(err, threeway.ErrConflict) {
-		return Refreshed{done}, errs.Fail(errs.Conflict, "%s changed in the directory and in the workspace; nothing was changed", plural(len(done.Conflicts), "path", "paths")).
-			WithHint("%s", threeway.DecideHint("decide with --prefer workspace (--ours) or --prefer dir (--theirs)", done.Conflicts)).WithResult(Refreshed{done})
-	}
-
-	return Refreshed{done}, explainStaleDecision(err)
+	return Refreshed{done}, explainConflict(err, Refreshed{done}, done.Conflicts, "changed in the directory and in the workspace; nothing was changed",
+		"decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
 }
 
 // readOver reads entries that differ from a sealed state, and returns the state with them, which is held
@@ -60,9 +54,10 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 		return nil, nil, err
 	}
 	defer free()
-	defer r.Workspace.Store().Importing()()
+	store := r.Workspace.Store()
+	defer store.Importing()()
 
-	b, err := importer.Over(ctx, r.source(), r.Workspace.Store().CAS(), importer.At{Top: true}, base)
+	b, err := importer.Over(ctx, store.Source(), store.CAS(), importer.At{Top: true}, base)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,12 +76,9 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 		return nil, func() {}, nil
 	}
 
-	if st, err = b.Finish(); err != nil {
-		return nil, nil, abandonImport(ctx, r, err)
-	}
-	if err := r.Workspace.Store().CAS().Commit(); err != nil {
+	if st, err = finish(store, b); err != nil {
 		return nil, nil, abandonImport(ctx, r, err)
 	}
 
-	return st, r.Workspace.Store().Hold(st), nil
+	return st, store.Hold(st), nil
 }

@@ -109,8 +109,10 @@ func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
 
 	t.Files++
 	t.Bytes += n.FileSize()
-	if (several || n.IsDir()) && t.list.Try(cost) != nil {
-		return t.list.All(ctx)
+	if several || n.IsDir() {
+		if err := reserve(ctx, t.list, cost); err != nil {
+			return err
+		}
 	}
 
 	return turns.Yield(ctx)

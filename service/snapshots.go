@@ -95,11 +95,7 @@ func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
-	if list.Try(infoCost+copies*int64(n)) != nil {
-		return list.All(ctx)
-	}
-
-	return nil
+	return reserve(ctx, list, infoCost+copies*int64(n))
 }
 
 // matches reports whether a snapshot has the kind, the labels and the actor that the list asks for.
@@ -324,8 +320,14 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		}
 		defer release()
 
+		n, err := then.At(src, path)
+		if name == snapshotBase && (err != nil || n == nil || n.Ino == tree.RootIno) {
+			return false, nil
+		}
+
 		return differs(ctx, src, then, now, path)
 	}
+
 	for info := range ws.Snapshots().Newest() {
 		if !info.Past() {
 			continue
@@ -334,17 +336,8 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 			return info.Name, err
 		}
 	}
-
-	then, releaseBase, err := ws.Held(snapshotBase)
-	if err != nil {
-		return "", err
-	}
-	defer releaseBase()
-
-	if n, err := then.At(src, path); err == nil && n != nil && n.Ino != tree.RootIno {
-		if differs, err := differs(ctx, src, then, now, path); err != nil || differs {
-			return snapshotBase, err
-		}
+	if differs, err := differsIn(snapshotBase); err != nil || differs {
+		return snapshotBase, err
 	}
 
 	if n, _ := now.At(src, path); n == nil {

@@ -37,23 +37,9 @@ func socketPath(dir string) (path string, release func(), err error) {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(fd), SocketName), func() { unix.Close(fd) }, nil
 }
 
-// listen creates the socket of a store, for its owner alone. It replaces a socket that a dead daemon
-// left. The caller has locked the store, so no living daemon uses the socket.
-func listen(dir string) (l *net.UnixListener, release func(), err error) {
-	path, release, err := socketPath(dir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making the socket: %w", err)
-	}
-
-	if l, err = listenAt(path); err != nil {
-		release()
-		return nil, nil, fmt.Errorf("making the socket in %s: %w", dir, err)
-	}
-
-	return l, release, nil
-}
-
-func listenAt(path string) (*net.UnixListener, error) {
+// listen creates the socket of a store at a path, for its owner alone. It replaces a socket that a dead
+// daemon left. The caller has locked the store, so no living daemon uses the socket.
+func listen(path string) (*net.UnixListener, error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
 		if err := unix.Unlink(path); err != nil {
 			return nil, err

@@ -194,10 +194,8 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
 	}
 
-	if list := r.list(); list.Try(eventCost*int64(a.Limit)) != nil {
-		if err := list.All(ctx); err != nil {
-			return None{}, err
-		}
+	if err := reserve(ctx, r.list(), eventCost*int64(a.Limit)); err != nil {
+		return None{}, err
 	}
 
 	if err := h.log.Read(r.Workspace.View(), a.After, send); err != nil {

@@ -266,20 +266,18 @@ func compactedLines(done *snapshot.Compacted) string {
 	return text
 }
 
-func pushedLines(l *PushedList) (text string) {
-	for _, p := range l.Pushed {
+func pushedLines(l *PushedList) string {
+	return textOf(l.Pushed, func(p Pushed) string {
 		as := ""
 		if p.As != p.Snapshot {
 			as = " as " + p.As
 		}
-
 		if p.Unchanged {
-			text += fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
-		} else {
-			text += fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, p.Remote, as, BytesText(p.Bytes))
+			return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, p.Remote, as)
 		}
-	}
-	return text
+
+		return fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, p.Remote, as, BytesText(p.Bytes))
+	})
 }
 
 func deletedForkLine(done *DeletedFork) string {

@@ -117,7 +117,7 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By).WithResult(result)
 	}
 	if err != nil {
-		return result, explainStaleDecision(err)
+		return result, explainConflict(err, result, nil, "", "")
 	}
 	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)

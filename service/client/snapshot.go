@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -91,22 +92,17 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 		return nil, err
 	}
 
-	ch := &Changes{Undo: args.Undo != 0, Hidden: hostdir.Hidden{Empty: opened.HideEmpty}, objectReader: r}
-	if ch.Hidden.Paths, err = hide.New(opened.Hide); err != nil {
-		r.Close()
-		return nil, err
-	}
-	if ch.Base, err = r.load(opened.Base); err != nil {
-		r.Close()
-		return nil, err
-	}
-
-	if ch.Now, err = r.load(opened.Now); err != nil {
+	hidden, hideErr := hide.New(opened.Hide)
+	base, baseErr := r.load(opened.Base)
+	now, nowErr := r.load(opened.Now)
+	if err := cmp.Or(hideErr, baseErr, nowErr); err != nil {
 		r.Close()
 		return nil, err
 	}
 
-	return ch, nil
+	return &Changes{
+		Base: base, Now: now, Undo: args.Undo != 0, Hidden: hostdir.Hidden{Paths: hidden, Empty: opened.HideEmpty}, objectReader: r,
+	}, nil
 }
 
 // openObjects calls an operation that protects objects from gc as long as its answer is read. It

@@ -45,9 +45,9 @@ func (cfg *Config) lock() *os.File {
 
 func (d *Daemon) listen() (*service.Server, error) {
 	if d.cfg.takesOver() == nil {
-		return d.service.Listen(d.cfg.Store)
+		return d.service.Listen(d.cfg.Store, nil)
 	}
-	return d.service.ListenOn(d.cfg.Store, os.NewFile(uintptr(d.cfg.Keeper.Socket), "socket"))
+	return d.service.Listen(d.cfg.Store, os.NewFile(uintptr(d.cfg.Keeper.Socket), "socket"))
 }
 
 // setKeeperOptions sets the options of a mount whose daemon has the keeper l.

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
@@ -14,24 +14,29 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-func runCommand(a *app) *cobra.Command {
-	var (
-		c       sandbox.Config
-		from    string
-		x       restrictions
-		k       = kept{a: a, restrict: &x}
-		options []string
-		discard bool
-		anew    bool
-		resume  bool
-		also    []string
-	)
+// runOptions are the options of run.
+type runOptions struct {
+	sandbox  sandbox.Config
+	task     task
+	restrict restrictions
+	mount    []string // the options of the mount
+	from     string
+	also     []string
+	name     string
+	apply    string          // "", applyAsk or applyYes
+	sides    service.Refresh // with resume: the side of conflicts that is taken
 
+	resume, anew, discard bool
+}
+
+func runCommand(a *app) *cobra.Command {
+	o := &runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--also DIR[:ro]]... [--hide PATH]... [--read-only [PATH]]... [--name NAME|--resume [NAME]] [--apply[=yes]|--discard] [--fork NAME [--root]] [--as ACTOR] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
@@ -82,7 +87,7 @@ other commands work inside.`,
   amberfs run /srv/store --fork try-1 -- bash
   amberfs run /srv/store --fork box --root -- apt-get install -y jq`,
 		Args: func(cmd *cobra.Command, argv []string) error {
-			if !c.Root {
+			if !o.sandbox.Root {
 				return beforeDash(0, 1, "at most one STORE")(cmd, argv)
 			}
 			before, _ := splitDash(cmd, argv)
@@ -90,141 +95,140 @@ other commands work inside.`,
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var store []string
-			store, c.Command = splitDash(cmd, argv)
-			if c.Root && c.Fork == "" {
-				return errs.Fail(errs.Invalid, "--root needs --fork NAME: the fork that is the root directory")
-			}
-
-			var err error
-			if c.Options, err = mountopt.Parse(options...); err != nil {
-				return errs.Fail(errs.Invalid, "%w", err)
-			}
-
-			readOnly := x.whole()
-			c.Options.ReadOnly = c.Options.ReadOnly || readOnly
-			for _, n := range []struct {
-				name  string
-				check func(string) error
-			}{{c.Fork, naming.Check}, {c.After, naming.Check}, {k.name, naming.Check}, {c.Actor, actors.Check}} {
-				if n.name != "" && err == nil {
-					err = n.check(n.name)
-				}
-			}
-			if err != nil {
-				return errs.Fail(errs.Invalid, "%w", err)
-			}
-			if k.apply == applyAsk && slices.Contains(store, applyYes) {
-				return errs.Fail(errs.Invalid, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
-			}
-
-			if len(store) > 0 {
-				if c.Store, err = a.abs(store[0]); err != nil {
-					return err
-				}
-			}
-
-			from, remote, err := splitFrom(a, from)
-			if err != nil {
-				return err
-			}
-			if !slices.Contains([]string{"", applyAsk, applyYes}, k.apply) {
-				return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", k.apply)
-			}
-
-			if k.sides.Ours || k.sides.Theirs || k.sides.Merge {
-				if !resume {
-					return errs.Fail(errs.Invalid, "--ours, --theirs, --prefer and --merge need --resume")
-				}
-				if _, err := threeway.RuleOf(k.sides.Ours, k.sides.Theirs); err != nil {
-					return err
-				}
-			}
-			if len(also) > 0 && (resume || from == "" || c.Store != "") {
-				return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE or --resume")
-			}
-			if err := k.addAlso(also); err != nil {
-				return err
-			}
-			if resume && x.hides() {
-				return errs.Fail(errs.Invalid, "--hide needs a new run, not --resume")
-			}
-			if resume {
-				return resumeRun(cmd.Context(), a, &k, c, from, store)
-			}
-			if k.apply != "" && from == "" {
-				return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
-			}
-
-			if k.dir = from; from != "" && c.Store == "" && !discard && !readOnly {
-				if c.Fork != "" {
-					return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
-				}
-				return runKept(cmd.Context(), a, &k, c)
-			}
-			if k.name != "" || anew || discard && k.apply != "" {
-				return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
-			}
-
-			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
-			if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
-				root, _ := p.Root()
-				_, err := x.set(&c, root)
-				if err := errors.Join(err, x.checkUsed()); err != nil {
-					return err
-				}
-				return runHere(cmd.Context(), a, p, c, remote)
-			}
-
-			if c.Root {
-				if ran, st, err := sandbox.AsRoot(cmd.Context(), c.Store); ran {
-					return a.statusOf(st, err)
-				}
-				noteOnlyRoot(a, "no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
-			}
-
-			return runStore(a, cmd, c, &k, from, remote)
+			store, o.sandbox.Command = splitDash(cmd, argv)
+			return runProgram(cmd.Context(), a, o, store)
 		},
 	}
 
-	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().StringArrayVar(&also, "also", nil, "run in a copy of the directory `DIR[:ro]` too; with :ro it is only read")
-	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
-	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is COMMAND's root directory")
-	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
-	cmd.Flags().StringVar(&k.name, "name", "", "`NAME` of the run. Default: DIR's name and a number")
-	cmd.Flags().BoolVar(&anew, "new", false, "begin a new run (the default)")
-	cmd.Flags().BoolVar(&resume, "resume", false, "go on with the run NAME, or with the newest of DIR")
-	cmd.Flags().BoolVar(&resume, "continue", false, "the same as --resume")
-	cmd.Flags().BoolVar(&discard, "discard", false, "keep nothing of what COMMAND changes")
+	cmd.Flags().StringVar(&o.from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
+	cmd.Flags().StringArrayVar(&o.also, "also", nil, "run in a copy of the directory `DIR[:ro]` too; with :ro it is only read")
+	cmd.Flags().StringVar(&o.sandbox.Fork, "fork", "", "run in the fork `NAME`, created if needed")
+	cmd.Flags().BoolVar(&o.sandbox.Root, "root", false, "the fork is COMMAND's root directory")
+	cmd.Flags().StringVar(&o.task.actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
+	cmd.Flags().StringVar(&o.name, "name", "", "`NAME` of the run. Default: DIR's name and a number")
+	cmd.Flags().BoolVar(&o.anew, "new", false, "begin a new run (the default)")
+	cmd.Flags().BoolVar(&o.resume, "resume", false, "go on with the run NAME, or with the newest of DIR")
+	cmd.Flags().BoolVar(&o.resume, "continue", false, "the same as --resume")
+	cmd.Flags().BoolVar(&o.discard, "discard", false, "keep nothing of what COMMAND changes")
 	cmd.MarkFlagsMutuallyExclusive("resume", "new", "discard")
 	cmd.MarkFlagsMutuallyExclusive("resume", "name")
 	cmd.MarkFlagsMutuallyExclusive("discard", "name")
-	cmd.Flags().Var((*applyValue)(&k.apply), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
+	cmd.Flags().Var((*applyValue)(&o.apply), "apply", "when COMMAND ends, ask which changes to apply to DIR; --apply=yes does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
-	cmd.Flags().BoolVar(&k.sides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
-	cmd.Flags().BoolVar(&k.sides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
-	cmd.Flags().BoolVar(&k.sides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
-	addPrefer(cmd, &k.sides.Ours, &k.sides.Theirs, []string{sideRun}, []string{sideDir})
-	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
-	cmd.Flags().BoolVar(&c.Report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
-	cmd.Flags().StringArrayVar(&x.hide, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
-	cmd.Flags().StringArrayVar(&x.readOnly, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
+	cmd.Flags().BoolVar(&o.sides.Ours, "ours", false, "with --resume, keep the run's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.sides.Theirs, "theirs", false, "with --resume, take DIR's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.sides.Merge, "merge", false, "with --resume, merge a checked-out branch of git that moved on both sides")
+	addPrefer(cmd, &o.sides.Ours, &o.sides.Theirs, []string{sideRun}, []string{sideDir})
+	cmd.Flags().StringVar(&o.task.after, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
+	cmd.Flags().BoolVar(&o.task.report, "report", false, "print what COMMAND changed when it ends, as \"amberfs changed\" does")
+	cmd.Flags().StringArrayVar(&o.restrict.hide, "hide", nil, "`PATH` in DIR, or a pattern, does not exist for COMMAND")
+	cmd.Flags().StringArrayVar(&o.restrict.readOnly, "read-only", nil, "`PATH` cannot be changed; without PATH, nothing can")
 	cmd.Flags().Lookup("read-only").NoOptDefVal = wholeWorkspace
-	addOptions(cmd, &options)
+	addOptions(cmd, &o.mount)
 
 	return cmd
 }
 
-// runStore runs a program in a workspace of a STORE or, without one, of a temporary store. With from, the workspace is a
-// copy of that directory. Of k it uses what the command line says.
-func runStore(a *app, cmd *cobra.Command, c sandbox.Config, k *kept, from, remote string) error {
-	apply := k.apply
-	mounts, err := locate.Mounts()
-	if err != nil {
+// check checks the options that do not depend on the directory, and reads those of the mount.
+func (o *runOptions) check(store []string) error {
+	c := &o.sandbox
+	if c.Root && c.Fork == "" {
+		return errs.Fail(errs.Invalid, "--root needs --fork NAME: the fork that is the root directory")
+	}
+
+	var err error
+	if c.Options, err = mountopt.Parse(o.mount...); err != nil {
+		return errs.Fail(errs.Invalid, "%w", err)
+	}
+
+	c.Options.ReadOnly = c.Options.ReadOnly || o.restrict.whole()
+	for _, n := range []struct {
+		name  string
+		check func(string) error
+	}{{c.Fork, naming.Check}, {o.task.after, naming.Check}, {o.name, naming.Check}, {o.task.actor, actors.Check}} {
+		if n.name == "" {
+			continue
+		}
+		if err := n.check(n.name); err != nil {
+			return errs.Fail(errs.Invalid, "%w", err)
+		}
+	}
+
+	switch {
+	case o.apply == applyAsk && slices.Contains(store, applyYes):
+		return errs.Fail(errs.Invalid, "--apply yes means a store named yes").WithHint("use --apply=yes, or name the store ./yes")
+	case !slices.Contains([]string{"", applyAsk, applyYes}, o.apply):
+		return errs.Fail(errs.Invalid, "use --apply or --apply=yes, not --apply=%s", o.apply)
+	case (o.sides.Ours || o.sides.Theirs || o.sides.Merge) && !o.resume:
+		return errs.Fail(errs.Invalid, "--ours, --theirs, --prefer and --merge need --resume")
+	case o.resume && o.restrict.hides():
+		return errs.Fail(errs.Invalid, "--hide needs a new run, not --resume")
+	}
+
+	_, err = threeway.RuleOf(o.sides.Ours, o.sides.Theirs)
+	return err
+}
+
+// runProgram runs a program where the options say: in a run of a directory, in the workspace of a store, or here.
+func runProgram(ctx context.Context, a *app, o *runOptions, store []string) error {
+	if err := o.check(store); err != nil {
 		return err
 	}
 
+	c := &o.sandbox
+	from, remote, err := splitFrom(a, o.from)
+	if err == nil && len(store) > 0 {
+		c.Store, err = a.abs(store[0])
+	}
+	if err != nil {
+		return err
+	}
+	if len(o.also) > 0 && (o.resume || from == "" || c.Store != "") {
+		return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE or --resume")
+	}
+
+	k := &kept{a: a, dir: from, name: o.name, resume: o.resume, apply: o.apply, sides: o.sides, task: o.task, restrict: &o.restrict}
+	if err := k.addAlso(o.also); err != nil {
+		return err
+	}
+	if o.resume {
+		return k.resumeRun(ctx, *c, store)
+	}
+	if k.apply != "" && from == "" {
+		return errs.Fail(errs.Invalid, "--apply needs --from DIR: there is no directory to apply the changes to")
+	}
+
+	readOnly := o.restrict.whole()
+	if from != "" && c.Store == "" && !o.discard && !readOnly {
+		if c.Fork != "" {
+			return errs.Fail(errs.Invalid, "--fork needs a STORE").WithHint("use --name to name a run")
+		}
+		return k.run(ctx, *c)
+	}
+	if k.name != "" || o.anew || o.discard && k.apply != "" {
+		return errs.Fail(errs.Invalid, "--name and --new need --from DIR and no STORE, and --discard applies nothing")
+	}
+
+	here := c.Fork != "" || o.task.actor != "" && remote == "" && !readOnly
+	if p, err := a.location(); err == nil && here && c.Store == "" && from == "" {
+		return runHere(ctx, a, p, o, remote)
+	}
+
+	if c.Root {
+		if ran, st, err := sandbox.AsRoot(ctx, c.Store); ran {
+			return a.statusOf(st, err)
+		}
+		noteOnlyRoot(a, "no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
+	}
+
+	return k.runStore(ctx, *c, remote)
+}
+
+// runStore runs a program in a workspace of a STORE or, without one, of a temporary store. With a directory, the
+// workspace is a copy of it.
+func (k *kept) runStore(ctx context.Context, c sandbox.Config, remote string) error {
 	var temp *sandbox.TempDir
+	var err error
 	if c.Store == "" {
 		if temp, err = sandbox.Temp(); err != nil {
 			return err
@@ -235,63 +239,24 @@ func runStore(a *app, cmd *cobra.Command, c sandbox.Config, k *kept, from, remot
 		c.Store = filepath.Join(c.Temp, "store")
 	}
 
-	c.Store = locate.Resolve(mounts, c.Store)
-	switch {
-	case from != "":
-		from = locate.Resolve(mounts, from)
-		if from == "/" {
-			return errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
-		}
-		c.Mountpoint = from
-
-	case c.Temp != "":
-		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
-		if err := os.Mkdir(c.Mountpoint, 0o700); err != nil {
-			return errs.Fail(errs.ScriptKind(err), "cannot create a mount point: %w", err)
-		}
-
-	default:
-		c.Mountpoint = daemon.RunMountpoint(c.Store)
-	}
-
-	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}
-	if c.Temp != "" {
-		cfg.Exclude = []string{c.Temp}
-	}
-	if cfg.Hidden, err = k.restrict.set(&c, from); err == nil && from != "" {
-		c.Hide, cfg.Hidden, err = findHidden(cmd.Context(), a, from, c.Hide, cfg.Hidden, cfg.Exclude...)
-	}
-	if err == nil {
-		k.dir = from
-		err = k.fillTemporary(cmd.Context(), &c)
-	}
+	s, err := k.fillStore(ctx, &c, remote)
 	if err != nil {
 		return err
 	}
 
-	made, s, err := makeStore(cmd.Context(), a, &cfg, mounts)
-	if err != nil {
-		return err
-	}
-	if !made && c.Fork == "" && len(c.Hide) > 0 {
-		return errs.Fail(errs.Exist, "the store %s exists, and its workspace has what is to be hidden", quote(c.Store)).WithHint("run in a fork of it, with --fork NAME, or leave out STORE")
-	}
-
-	noteRepository(a, from)
-	if from != "" {
-		noteSecrets(a, from, cfg.Hidden)
-	}
-
-	p := locate.Location{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
+	p := storeLocation(c.Store, c.Mountpoint)
 	var left bool // some changes were left
 	var notApplied error
 	var unfinished bool // some were neither applied nor declined
 	var before *stateBefore
-	status, err := sandbox.Outer(cmd.Context(), c, temp, s,
+	status, err := sandbox.Outer(ctx, c, temp, s,
 		func(c *sandbox.Config) error {
-			err := errors.Join(prepareProgram(cmd.Context(), a, p, c, ""), k.prepareTemporary(cmd.Context(), c))
+			err := errors.Join(k.task.prepare(ctx, k.a, p, k.forked), k.prepareTemporary(ctx))
+			if err == nil && c.Root {
+				c.Image, err = imageOf(ctx, k.a, p.Fork(c.Fork))
+			}
 			if err == nil {
-				before = openStateBefore(cmd.Context(), a, *c)
+				before = openStateBefore(ctx, k.a, *c)
 			}
 
 			return err
@@ -299,45 +264,110 @@ func runStore(a *app, cmd *cobra.Command, c sandbox.Config, k *kept, from, remot
 		func(e sandbox.Ended) error {
 			defer before.close() // the daemon ends with the last connection
 
-			unfinished = e.Started && apply != ""
+			unfinished = e.Started && k.apply != ""
 			if !e.Started || !e.Served { // Outer has reported it
 				return nil
 			}
 
-			err := afterProgram(cmd.Context(), a, p, c)
-			if c.Report {
-				err = errors.Join(err, k.reportAlso(cmd.Context()))
-			}
-
+			err := errors.Join(k.task.end(ctx, k.a, p.Fork(c.Fork)), k.reportAlso(ctx))
 			switch {
-			case err == nil && apply == applyYes && e.Interrupted:
-				a.note("interrupted: nothing is applied")
-			case err == nil && apply != "":
-				left, notApplied = applyStore(a, c, from, map[string]askMode{applyAsk: askInRun}[apply])
+			case err == nil && k.apply == applyYes && e.Interrupted:
+				k.a.note("interrupted: nothing is applied")
+			case err == nil && k.apply != "":
+				left, notApplied = applyStore(k.a, c, k.dir, map[string]askMode{applyAsk: askInRun}[k.apply])
 				unfinished = left || notApplied != nil
-			case apply == "":
-				before.end(cmd.Context())
+			case k.apply == "":
+				before.end(ctx)
 			}
 
 			return err
 		})
 	if unfinished {
-		noteKept(a, c, from, left)
+		noteKept(k.a, c, k.dir, left)
 	}
 
-	if err == nil && status == 0 {
-		err = notApplied
-	} else if notApplied != nil {
-		a.note("%v", notApplied)
+	return k.a.endOf(status, err, notApplied)
+}
+
+// fillStore finds the mount point of a run in a STORE, and makes the stores of the run that do not exist. It returns
+// what prints the messages of their daemons.
+func (k *kept) fillStore(ctx context.Context, c *sandbox.Config, remote string) (daemon.Starter, error) {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return nil, err
 	}
 
-	return a.statusOf(status, err)
+	c.Store = locate.Resolve(mounts, c.Store)
+	switch {
+	case k.dir != "":
+		if k.dir, err = workspaceDir(mounts, k.dir); err != nil {
+			return nil, err
+		}
+		c.Mountpoint = k.dir
+
+	case c.Temp != "":
+		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
+		if err := os.Mkdir(c.Mountpoint, 0o700); err != nil {
+			return nil, errs.Fail(errs.ScriptKind(err), "cannot create a mount point: %w", err)
+		}
+
+	default:
+		c.Mountpoint = daemon.RunMountpoint(c.Store)
+	}
+
+	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: k.dir, Remote: remote, Version: versionText()}
+	if c.Temp != "" {
+		cfg.Exclude = []string{c.Temp}
+	}
+	if k.forked, k.hidden, err = k.restrict.forDir(k.dir); err == nil && k.dir != "" {
+		k.forked.Hide, k.hidden, err = findHidden(ctx, k.a, k.dir, k.forked.Hide, k.hidden, cfg.Exclude...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := k.fillTemporary(ctx, c); err != nil {
+		return nil, err
+	}
+
+	k.forked.Name, cfg.Hidden = c.Fork, k.hidden
+	made, s, err := makeStore(ctx, k.a, &cfg, mounts)
+	if err != nil {
+		return nil, err
+	}
+	if !made && c.Fork == "" && len(k.forked.Hide) > 0 {
+		return nil, errs.Fail(errs.Exist, "the store %s exists, and its workspace has what is to be hidden", quote(c.Store)).WithHint("run in a fork of it, with --fork NAME, or leave out STORE")
+	}
+
+	noteRepository(k.a, k.dir)
+	if k.dir != "" {
+		noteSecrets(k.a, k.dir, k.hidden)
+	}
+
+	return s, nil
+}
+
+// workspaceDir returns the path, without symbolic links, of a directory that becomes a workspace.
+func workspaceDir(mounts []locate.Mount, dir string) (string, error) {
+	if dir = locate.Resolve(mounts, dir); dir == "/" {
+		return "", errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
+	}
+	return dir, nil
 }
 
 func noteOnlyRoot(a *app, why string) {
 	if os.Geteuid() != 0 {
 		a.note("only root exists in the fork: %s", why)
 	}
+}
+
+// endOf is statusOf for a run that applies its changes at the end. notApplied is the error of that.
+func (a *app) endOf(status int, err, notApplied error) error {
+	if err == nil && status == 0 {
+		err = notApplied
+	} else if notApplied != nil {
+		a.note("%v", notApplied)
+	}
+	return a.statusOf(status, err)
 }
 
 // statusOf returns the error that ends the command with the status of a program, or err if the status is 0.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -57,7 +56,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 			p, err := a.location()
 			if store, ok := storeHere(a); err != nil && ok {
 				return runFinder(a).OnStore(cmd.Context(), store, func(*client.Client) error {
-					at := locate.Location{Store: store, Mount: &mountinfo.Info{Mountpoint: daemon.RunMountpoint(store)}}
+					at := storeLocation(store, daemon.RunMountpoint(store))
 					return serveUI(cmd.Context(), a, at, listen, write, open)
 				})
 			}

@@ -32,7 +32,7 @@ func (k *kept) addAlso(dirs []string) error {
 		if readOnly {
 			k.reads = append(k.reads, dir)
 		} else {
-			k.also = append(k.also, &kept{a: k.a, dir: dir})
+			k.also = append(k.also, &kept{a: k.a, dir: dir, task: k.task.member()})
 		}
 	}
 
@@ -55,7 +55,7 @@ func (k *kept) findMembers(ctx context.Context) error {
 		if m.Name == "" {
 			k.reads = append(k.reads, m.Dir)
 		} else {
-			k.also = append(k.also, &kept{a: k.a, dir: m.Dir, name: m.Name, resume: true, sides: k.sides})
+			k.also = append(k.also, &kept{a: k.a, dir: m.Dir, name: m.Name, resume: true, sides: k.sides, task: k.task.member()})
 		}
 	}
 
@@ -112,7 +112,8 @@ func (k *kept) each(fn func(*kept) error) error {
 // beginAll is begin for all directories. The runs of the other directories have the name of the first, with the name
 // of the directory added. If one cannot begin, all are deleted.
 func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
-	if err := k.prepareFork(ctx, c); err != nil || len(c.Also) == 0 {
+	err := k.prepareFork(ctx)
+	if c.Fork = k.name; err != nil || len(c.Also) == 0 {
 		return err
 	}
 
@@ -125,8 +126,7 @@ func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 			m.name += "-2"
 		}
 
-		one := sandbox.Config{Fork: m.name, Actor: c.Actor, Report: c.Report}
-		if err := m.prepareFork(ctx, &one); err != nil {
+		if err := m.prepareFork(ctx); err != nil {
 			if !k.resume {
 				k.also = k.also[:i]
 				err = errors.Join(err, k.each(func(m *kept) error { return m.drop(ctx) }))
@@ -235,11 +235,15 @@ func (parts runParts) unchanged(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// reportAlso prints what the program changed in the other directories.
+// reportAlso prints what the program changed in the other directories, if the user wants that.
 func (k *kept) reportAlso(ctx context.Context) error {
+	if !k.task.report {
+		return nil
+	}
+
 	ctx = context.WithoutCancel(ctx)
 	for _, m := range k.also {
-		if err := reportChanges(ctx, k.a, m.location(), m.name, "in "+quote(m.dir)+":\n"); err != nil {
+		if err := reportChanges(ctx, k.a, m.location().Fork(m.name), "in "+quote(m.dir)+":\n"); err != nil {
 			return err
 		}
 	}
@@ -280,10 +284,9 @@ func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
 }
 
 // prepareTemporary prepares the workspaces of the other directories of a run that keeps nothing.
-func (k *kept) prepareTemporary(ctx context.Context, c *sandbox.Config) error {
+func (k *kept) prepareTemporary(ctx context.Context) error {
 	for _, m := range k.also {
-		one := sandbox.Config{Actor: c.Actor, Report: c.Report, Hide: m.forked.Hide, HideEmpty: m.forked.HideEmpty, ReadOnly: m.forked.ReadOnly}
-		if err := prepareProgram(ctx, k.a, m.location(), &one, ""); err != nil {
+		if err := m.task.prepare(ctx, m.a, m.location(), m.forked); err != nil {
 			return err
 		}
 	}

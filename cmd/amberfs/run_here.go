@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+
+	"github.com/moby/sys/mountinfo"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
@@ -18,100 +21,131 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// runHere runs a program in the workspace of the working directory, or in a fork of it.
-func runHere(ctx context.Context, a *app, p locate.Location, c sandbox.Config, from string) error {
+// runHere runs a program in the workspace of a location, or in a fork of it, which begins with the snapshot from if that
+// is not "".
+func runHere(ctx context.Context, a *app, p locate.Location, o *runOptions, from string) error {
+	c := &o.sandbox
 	dir, err := a.cwd()
 	if err != nil {
 		return err
 	}
 
+	root, ok := p.Root()
 	if c.Fork != "" {
-		root, ok := p.Root()
 		if !ok {
 			return errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
 		}
 		dir = filepath.Join(root, naming.ForksDir, c.Fork)
 	}
 
-	if err := prepareProgram(ctx, a, p, &c, from); err != nil {
+	fork, _, err := o.restrict.forDir(root)
+	if err := errors.Join(err, o.restrict.checkUsed()); err != nil {
+		return err
+	}
+
+	fork.Name, fork.Snapshot = c.Fork, from
+	if err := o.task.prepare(ctx, a, p, fork); err != nil {
 		return err
 	}
 
 	runtime.LockOSThread() // until the end: the thread has given up its rights
-	var cmd *exec.Cmd
-	ready := func() {}
-	if c.Root {
-		noteOnlyRoot(a, "an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
-		cmd, ready, err = sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, c.Image)
-	} else {
-		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
-	}
+	cmd, ready, err := commandHere(ctx, a, p.Fork(c.Fork), dir, c)
 	if err != nil {
 		return err
 	}
 
 	status, err := sandbox.Foreground(ctx, cmd, ready)
 	if err == nil {
-		err = afterProgram(ctx, a, p, c)
+		err = o.task.end(ctx, a, p.Fork(c.Fork))
 	}
 
 	return a.statusOf(status, err)
 }
 
-// prepareProgram prepares the program of a run: it creates the fork, of the snapshot from if that
-// is not "", and registers the actor.
-func prepareProgram(ctx context.Context, a *app, p locate.Location, c *sandbox.Config, from string) error {
-	if c.Fork != "" {
-		err := a.ask(ctx, p, snapshot.ForkOptions{Name: c.Fork, Snapshot: from, Hide: c.Hide, HideEmpty: c.HideEmpty, ReadOnly: c.ReadOnly}, nil)
+// commandHere returns the command of a run at a location, mounted at dir. ready is called when it has been started.
+func commandHere(ctx context.Context, a *app, p locate.Location, dir string, c *sandbox.Config) (cmd *exec.Cmd, ready func(), err error) {
+	if !c.Root {
+		cmd = exec.Command(c.Command[0], c.Command[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
+		return cmd, func() {}, sandbox.NoNewPrivileges()
+	}
+
+	image, err := imageOf(ctx, a, p)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	noteOnlyRoot(a, "an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
+	return sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, image)
+}
+
+// storeLocation returns the location of the workspace of a store that is mounted at a directory.
+func storeLocation(store, point string) locate.Location {
+	return locate.Location{Mount: &mountinfo.Info{Mountpoint: point}, Store: store}
+}
+
+// A task is what a run does in its workspace besides running the program.
+type task struct {
+	actor  string // of the program's changes; "" for none
+	after  string // the snapshot that is taken at the end; "" for none
+	report bool   // what the program changed is printed at the end
+}
+
+// member returns the task of another directory of the run.
+func (t *task) member() task { return task{actor: t.actor, report: t.report} }
+
+// prepare creates the fork, unless it exists or its name is "", and registers the actor. The fork or, without one, the
+// workspace gets the restrictions of fork.
+func (t *task) prepare(ctx context.Context, a *app, p locate.Location, fork snapshot.ForkOptions) error {
+	if fork.Name != "" {
+		err := a.ask(ctx, p, fork, nil)
 		if err != nil && errs.ScriptKind(err) != errs.Exist {
 			return err
 		}
 	}
-	if err := restrictWorkspace(ctx, a, p, c); err != nil {
+
+	at := p.Fork(fork.Name)
+	if err := restrictWorkspace(ctx, a, at, fork); err != nil {
 		return err
 	}
-	if c.After != "" && a.ask(ctx, p.Fork(c.Fork), service.Show{Name: c.After}, nil) == nil {
-		return errs.Fail(errs.Exist, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
+	if t.after != "" && a.ask(ctx, at, service.Show{Name: t.after}, nil) == nil {
+		return errs.Fail(errs.Exist, "snapshot %q exists", t.after).WithHint("choose another name after --snapshot-after")
 	}
 
-	if c.Actor != "" {
+	if t.actor != "" {
 		err := sandbox.AdoptOrphans()
 		if err == nil {
-			err = a.ask(ctx, p, service.Actor{Name: c.Actor}, nil)
+			err = a.ask(ctx, p, service.Actor{Name: t.actor}, nil)
 		}
 		if err != nil {
 			return err
 		}
 	}
 
-	if c.Report {
-		if err := a.ask(ctx, p.Fork(c.Fork), service.Changed{Look: lookOfRun()}, nil); err != nil {
-			return err
-		}
-	}
-	if !c.Root {
+	if !t.report {
 		return nil
 	}
 
-	var found service.FoundImage
-	err := a.ask(ctx, p.Fork(c.Fork), service.GetImage{}, &found)
-	c.Image = found.Image
+	return a.ask(ctx, at, service.Changed{Look: lookOfRun()}, nil)
+}
 
-	return err
+// imageOf returns the configuration of the image from which a workspace was imported, nil for none.
+func imageOf(ctx context.Context, a *app, p locate.Location) (*info.Image, error) {
+	var found service.FoundImage
+	err := a.ask(ctx, p, service.GetImage{}, &found)
+	return found.Image, err
 }
 
 // lookOfRun returns the value of service.Changed.Look for this run.
 func lookOfRun() string { return "run/" + strconv.Itoa(os.Getpid()) }
 
-// reportChanges prints what the program of a run changed in a fork, below a title.
-func reportChanges(ctx context.Context, a *app, p locate.Location, fork, title string) error {
+// reportChanges prints what the program of a run changed in a workspace, below a title.
+func reportChanges(ctx context.Context, a *app, p locate.Location, title string) error {
 	args := service.Changed{Look: lookOfRun(), ForAgent: true}
 	var done service.WhatChanged
-	if err := a.ask(ctx, p.Fork(fork), args, &done); err != nil {
+	if err := a.ask(ctx, p, args, &done); err != nil {
 		return err
 	}
-
 	if text := service.OpOf(args).Text.Text(args, &done); text != "" {
 		fmt.Fprint(a.stderr, title+text)
 	}
@@ -119,22 +153,22 @@ func reportChanges(ctx context.Context, a *app, p locate.Location, fork, title s
 	return nil
 }
 
-// afterProgram reports what the program of a run changed, and takes the snapshot of --snapshot-after. A signal
+// end reports what the program of a run changed in a workspace, and takes the snapshot of --snapshot-after. A signal
 // that ended the program does not interrupt it.
-func afterProgram(ctx context.Context, a *app, p locate.Location, c sandbox.Config) error {
+func (t *task) end(ctx context.Context, a *app, p locate.Location) error {
 	ctx = context.WithoutCancel(ctx)
-	if c.Report {
-		if err := reportChanges(ctx, a, p, c.Fork, ""); err != nil {
+	if t.report {
+		if err := reportChanges(ctx, a, p, ""); err != nil {
 			return err
 		}
 	}
 
-	if c.After == "" {
+	if t.after == "" {
 		return nil
 	}
 
 	var made info.Info
-	if err := a.ask(ctx, p.Fork(c.Fork), snapshot.CaptureOptions{Name: c.After, Wait: true}, &made); err != nil {
+	if err := a.ask(ctx, p, snapshot.CaptureOptions{Name: t.after, Wait: true}, &made); err != nil {
 		return err
 	}
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/worktrees"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/hostdir"
@@ -91,13 +90,6 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 	}
 
 	return o, h, nil
-}
-
-// set sets the restrictions of a run in a directory, see forDir.
-func (x *restrictions) set(c *sandbox.Config, dir string) (hostdir.Hidden, error) {
-	o, h, err := x.forDir(dir)
-	c.Hide, c.HideEmpty, c.ReadOnly = o.Hide, o.HideEmpty, o.ReadOnly
-	return h, err
 }
 
 // below returns a path of the command line relative to a directory, and whether it is below it.
@@ -241,29 +233,29 @@ func (k *kept) addHidden(ctx context.Context, fork *client.Client) error {
 }
 
 // restrictWorkspace makes the restrictions of a run count in a workspace that exists.
-func restrictWorkspace(ctx context.Context, a *app, p locate.Location, c *sandbox.Config) error {
-	if len(c.Hide)+len(c.ReadOnly) == 0 {
+func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snapshot.ForkOptions) error {
+	if len(fork.Hide)+len(fork.ReadOnly) == 0 {
 		return nil
 	}
 
 	var has policy.Policy
-	if err := a.ask(ctx, p.Fork(c.Fork), service.Policy{}, &has); err != nil {
+	if err := a.ask(ctx, p, service.Policy{}, &has); err != nil {
 		return err
 	}
 
 	patch := make(map[string]any)
-	for _, ro := range c.ReadOnly {
+	for _, ro := range fork.ReadOnly {
 		if !slices.Contains(has.ReadOnly, ro) {
 			has.ReadOnly = append(has.ReadOnly, ro)
 			patch["read_only"] = has.ReadOnly
 		}
 	}
 
-	if slices.ContainsFunc(c.Hide, func(pattern string) bool { return !slices.Contains(has.Hide, pattern) }) {
-		if c.Fork != "" {
-			return errs.Fail(errs.Exist, "the fork %s exists, and other paths are hidden in it", c.Fork).WithHint("choose another name")
+	if slices.ContainsFunc(fork.Hide, func(pattern string) bool { return !slices.Contains(has.Hide, pattern) }) {
+		if fork.Name != "" {
+			return errs.Fail(errs.Exist, "the fork %s exists, and other paths are hidden in it", fork.Name).WithHint("choose another name")
 		}
-		patch["hide"], patch["hide_empty"] = c.Hide, c.HideEmpty
+		patch["hide"], patch["hide_empty"] = fork.Hide, fork.HideEmpty
 	}
 	if len(patch) == 0 {
 		return nil
@@ -273,7 +265,7 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, c *sandbo
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, p.Fork(c.Fork), service.SetPolicy{Patch: b}, nil)
+	return a.ask(ctx, p, service.SetPolicy{Patch: b}, nil)
 }
 
 // readOnlyPaths has the flag --read-only of run take the path behind it. Without a path it is about the

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
-
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
@@ -34,10 +32,11 @@ type kept struct {
 	apply   string // "", applyAsk or applyYes
 	command []string
 	sides   service.Refresh // with resume: the side of conflicts that is taken
-	filled  bool            // the store was made for this run, so it has the directory's present state
-	empty   bool            // no run is left in the store
-	also    []*kept         // the runs of the other directories
-	reads   []string        // other directories that are only read
+	task    task
+	filled  bool     // the store was made for this run, so it has the directory's present state
+	empty   bool     // no run is left in the store
+	also    []*kept  // the runs of the other directories
+	reads   []string // other directories that are only read
 
 	restrict *restrictions        // of the command line, for all directories
 	forked   snapshot.ForkOptions // the restrictions of this directory
@@ -47,8 +46,8 @@ type kept struct {
 // all returns the run of each directory, with k's own first.
 func (k *kept) all() []*kept { return append([]*kept{k}, k.also...) }
 
-// runKept runs a program in a run of a directory, or of several.
-func runKept(ctx context.Context, a *app, k *kept, c sandbox.Config) error {
+// run runs a program in a run of a directory, or of several.
+func (k *kept) run(ctx context.Context, c sandbox.Config) error {
 	k.command = c.Command
 	if err := k.fill(ctx); err != nil {
 		return err
@@ -69,13 +68,13 @@ func runKept(ctx context.Context, a *app, k *kept, c sandbox.Config) error {
 	}
 
 	c.Store, c.Mountpoint, c.InPlace, c.Also = k.store, k.dir, true, k.places()
-	bar := a.newProgress()
+	bar := k.a.newProgress()
 	defer bar.done()
 
-	s := starter(a, bar, func(*daemon.Ready) {})
+	s := starter(k.a, bar, func(*daemon.Ready) {})
 	var ended error
 	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.beginAll(ctx, c) }, func(e sandbox.Ended) (err error) {
-		ended, err = k.after(ctx, c, e)
+		ended, err = k.after(ctx, e)
 		return err
 	})
 
@@ -84,17 +83,11 @@ func runKept(ctx context.Context, a *app, k *kept, c sandbox.Config) error {
 			continue
 		}
 		if _, rerr := runs.RemoveEmpty(m.store); rerr != nil {
-			a.note("the copy of %s is not removed: %v", quote(m.dir), rerr)
+			k.a.note("the copy of %s is not removed: %v", quote(m.dir), rerr)
 		}
 	}
 
-	if err == nil && status == 0 {
-		err = ended
-	} else if ended != nil {
-		a.note("%v", ended)
-	}
-
-	return a.statusOf(status, err)
+	return k.a.endOf(status, err, ended)
 }
 
 // fill makes the store of the directory, unless it exists.
@@ -104,8 +97,8 @@ func (k *kept) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if k.dir = locate.Resolve(mounts, k.dir); k.dir == "/" {
-		return errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
+	if k.dir, err = workspaceDir(mounts, k.dir); err != nil {
+		return err
 	}
 
 	root, err := runs.Root()
@@ -144,7 +137,7 @@ func (k *kept) fill(ctx context.Context) error {
 
 // after is called after the end of the program. ended is the error of an apply. The command ends with the program's
 // status rather than with that error.
-func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (ended, err error) {
+func (k *kept) after(ctx context.Context, e sandbox.Ended) (ended, err error) {
 	switch {
 	case !e.Started && !k.resume:
 		return nil, k.each(func(m *kept) error { return m.drop(ctx) })
@@ -155,29 +148,24 @@ func (k *kept) after(ctx context.Context, c sandbox.Config, e sandbox.Ended) (en
 		return nil, k.each(func(m *kept) error { return m.saveState(ctx, service.RunKept) })
 	}
 
-	c.Fork = k.name
-	if err := afterProgram(ctx, k.a, k.location(), c); err != nil {
+	if err := k.task.end(ctx, k.a, k.location().Fork(k.name)); err != nil {
 		return nil, err
 	}
-	if c.Report {
-		if err := k.reportAlso(ctx); err != nil {
-			return nil, err
-		}
+	if err := k.reportAlso(ctx); err != nil {
+		return nil, err
 	}
 
 	return k.end(e.Interrupted), nil
 }
 
-func (k *kept) location() locate.Location {
-	return locate.Location{Mount: &mountinfo.Info{Mountpoint: k.dir}, Store: k.store}
-}
+func (k *kept) location() locate.Location { return storeLocation(k.store, k.dir) }
 
 func (k *kept) open(ctx context.Context, fork string) (*client.Client, error) {
 	return client.Open(ctx, client.Target{Store: k.store, Workspace: fork, Command: k.a.command})
 }
 
 // prepareFork makes the fork of a new run from the directory's present state, or refreshes the fork of a resumed run.
-func (k *kept) prepareFork(ctx context.Context, c *sandbox.Config) error {
+func (k *kept) prepareFork(ctx context.Context) error {
 	main, err := k.open(ctx, "")
 	if err != nil {
 		return err
@@ -205,12 +193,11 @@ func (k *kept) prepareFork(ctx context.Context, c *sandbox.Config) error {
 	}
 
 	k.noteEarlier(ctx, main, all)
-	c.Fork, c.ReadOnly = k.name, k.forked.ReadOnly
 	if err := k.saveState(ctx, service.RunRunning); err != nil {
 		return err
 	}
 
-	return prepareProgram(ctx, k.a, k.location(), c, "")
+	return k.task.prepare(ctx, k.a, k.location(), snapshot.ForkOptions{Name: k.name, ReadOnly: k.forked.ReadOnly})
 }
 
 func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run) error {
@@ -355,25 +342,25 @@ func (k *kept) commandText() string {
 }
 
 // resumeRun resumes a run. Its name may be the only argument before "--".
-func resumeRun(ctx context.Context, a *app, k *kept, c sandbox.Config, dir string, names []string) error {
-	k.name, k.resume, c.Store = strings.Join(names, ""), true, ""
+func (k *kept) resumeRun(ctx context.Context, c sandbox.Config, names []string) error {
+	k.name, c.Store = strings.Join(names, ""), ""
 	if c.Fork != "" {
 		return errs.Fail(errs.Invalid, "--resume and --fork cannot be used together")
 	}
 
-	if k.dir = dir; dir == "" {
-		wd, err := a.cwd()
+	if k.dir == "" {
+		wd, err := k.a.cwd()
 		if err != nil {
 			return err
 		}
 
 		k.dir = wd
 		if k.name != "" {
-			if err := withRun(ctx, a, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
+			if err := withRun(ctx, k.a, "", k.name, func(r *runs.Run, _ *client.Client) error { k.dir = r.Dir; return nil }); err != nil {
 				return err
 			}
 		}
 	}
 
-	return runKept(ctx, a, k, c)
+	return k.run(ctx, c)
 }

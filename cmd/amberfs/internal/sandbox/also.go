@@ -20,10 +20,7 @@ type Also struct {
 	Dir   string
 	Fork  string // "" for the workspace
 
-	// Outer sets the fields below.
-	Shared string // of Store, as in Config
-	Tree   bool
-	Daemon int
+	Served Served // of Store; Outer sets it
 }
 
 // joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.
@@ -47,7 +44,7 @@ func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.
 			return all, trees, err
 		}
 
-		a.Shared, a.Tree, a.Daemon = one.Shared, one.Tree, one.Daemon
+		a.Served = one.Served
 		all, trees = append(all, j), append(trees, j.Tree)
 	}
 
@@ -56,9 +53,9 @@ func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.
 
 // daemons returns the ids of the processes that were started for the stores of a run.
 func daemons(c Config) []int {
-	out := []int{c.Daemon}
+	out := []int{c.Served.Daemon}
 	for _, a := range c.Also {
-		out = append(out, a.Daemon)
+		out = append(out, a.Served.Daemon)
 	}
 	return out
 }
@@ -106,7 +103,7 @@ func attachAlso(c Config) error {
 		if a.Store == "" {
 			err = attachReadOnly(a.Dir)
 		} else {
-			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: a.Fork != "", Shared: a.Shared, Tree: a.Tree}
+			one := Config{Store: a.Store, Mountpoint: a.Dir, Fork: a.Fork, InPlace: a.Fork != "", Served: a.Served}
 			err = attach(one, alsoFD+i)
 		}
 		if err != nil {

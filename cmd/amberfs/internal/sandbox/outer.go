@@ -33,27 +33,25 @@ type Config struct {
 	Store      string // absolute
 	Mountpoint string // absolute
 	Temp       string // removed at the end; "" for none
-	Fork       string // run in this fork, made when missing
+	Fork       string // run in this fork
 	InPlace    bool   // the fork, not the workspace, is at Mountpoint
 	Root       bool   // the fork is the root directory of the program
-	After      string // snapshot that is taken at the end
-	Report     bool   // what the program changed is printed at the end
 	Command    []string
 	Options    mountopt.Options
-	Actor      string      // of the program's changes; "" for none
 	Image      *info.Image // with Root: the configuration of the fork's image; nil for none
 	Also       []Also      // with InPlace: other directories in the run
 
-	Hide      []string // see policy.Policy
-	HideEmpty bool
-	ReadOnly  []string
-
 	// Outer sets the fields below.
+	Served Served // of Store
 	UserNS bool   // the namespaces include one for users
-	Shared string // the mount point of the daemon that serves Store
-	Tree   bool   // the daemon has sent a copy of the mount
-	Plain  bool   // without namespaces: the program runs at Shared
-	Daemon int    // id of the daemon that Outer started for Store; 0 if a daemon served it before
+	Plain  bool   // without namespaces: the program runs at Served.Point
+}
+
+// Served is the daemon that serves a store of a run.
+type Served struct {
+	Point  string // its mount point
+	Tree   bool   // it has sent a copy of the mount
+	Daemon int    // the id of the process that Outer started; 0 if a daemon served the store before
 }
 
 // The descriptors that inner gets besides the standard ones. Process 1 of a container gets configFD and caughtFD.
@@ -61,7 +59,7 @@ const (
 	configFD = 3 // a file with the Config: a command can be longer than an environment variable
 	lockFD   = 4 // keeps the lock of the temporary directory, if there is one
 	startFD  = 5 // gets a byte when the program has been started
-	treeFD   = 6 // a copy of the daemon's mount, if Config.Tree
+	treeFD   = 6 // a copy of the daemon's mount, if Served.Tree
 	joinFD   = 7 // the connection to the daemon
 	alsoFD   = 8 // and the following ones: the copies of the mounts of Config.Also
 
@@ -255,7 +253,7 @@ func leave(j *service.Joined, s daemon.Starter) {
 func (c *Config) dir() string {
 	dir := c.Mountpoint
 	if c.Plain {
-		dir = c.Shared
+		dir = c.Served.Point
 	}
 	if c.Fork != "" && (c.Plain || !c.InPlace) {
 		dir = filepath.Join(dir, naming.ForksDir, c.Fork)
@@ -353,11 +351,11 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 			}
 
 			s(daemon.Message{Ready: &ready})
-			c.Daemon = cmd.Process.Pid
+			c.Served.Daemon = cmd.Process.Pid
 		}
 	})
 	if err == nil {
-		c.Shared, c.Tree = j.Mountpoint, j.Tree != nil
+		c.Served.Point, c.Served.Tree = j.Mountpoint, j.Tree != nil
 		c.Plain = j.Mountpoint == plainPoint(c.Store) && !c.Root
 	}
 
@@ -386,11 +384,11 @@ func belongsToOthers(dir string) bool {
 
 // attach mounts the copy of the daemon's mount, the descriptor tree, at the mount point of this run.
 func attach(c Config, tree int) error {
-	if !c.Tree { // the daemon has no right to copy its mount
+	if !c.Served.Tree { // the daemon has no right to copy its mount
 		var err error
-		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Shared, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
-			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Shared, err).
-				WithHint("unmount it first with `amberfs umount %s`", c.Shared)
+		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Served.Point, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return errs.Fail(errs.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Served.Point, err).
+				WithHint("unmount it first with `amberfs umount %s`", c.Served.Point)
 		}
 	}
 	defer unix.Close(tree)

@@ -31,7 +31,7 @@ func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
 	o := &OpenInterval{Interval: i, States: graft.States{Source: s.src}}
 	var sets actors.Changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		from, to := s.cat.Snapshots[i.From.View], s.cat.Snapshots[i.To.View]
+		from, to := s.cat.Snapshots.At(i.From.View), s.cat.Snapshots.At(i.To.View)
 		if from == nil {
 			return catalogue.DeletedError(i.From)
 		}
@@ -73,7 +73,7 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	defer s.gc.Puts.Enter()()
 
 	var sn *catalogue.Snapshot
-	s.withReadLock(func(*live.Tx) { sn = s.cat.Snapshots[view] })
+	s.withReadLock(func(*live.Tx) { sn = s.cat.Snapshots.At(view) })
 	if sn == nil {
 		return nil, nil
 	}
@@ -93,7 +93,7 @@ func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error
 		return nil
 	}
 
-	r, err := s.cat.NewSnapshot(tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
+	r, err := catalogue.NewSnapshot(s.cat, tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
 	if err != nil {
 		return err
 	}

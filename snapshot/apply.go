@@ -106,7 +106,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	}
 
 	if e.Rules {
-		for _, ws := range s.cat.Workspaces {
+		for _, ws := range s.cat.Workspaces.All() {
 			t.Protect(ws.View, ws.Policy.ReadOnly)
 		}
 
@@ -199,7 +199,7 @@ func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
 
 // Needed implements engine.Catalogue. A snapshot that was removed is not needed.
 func (s entries) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
-	s.withReadLock(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots[sn.View] == sn || sn.Wanted })
+	s.withReadLock(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots.At(sn.View) == sn || sn.Wanted })
 	return name, needed
 }
 
@@ -211,8 +211,8 @@ func (s entries) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
 // readView returns the state of a snapshot by its view, errs.Stale if there is no such snapshot.
 // The caller holds the lock of the forest, at least for reading.
 func (s *core) readView(src *tree.Source, view uint32) (*tree.State, error) {
-	sn, ok := s.cat.Snapshots[view]
-	if !ok {
+	sn := s.cat.Snapshots.At(view)
+	if sn == nil {
 		return nil, errs.Stale
 	}
 	return sn.Tree(src)

@@ -72,7 +72,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		i := o.describe(now)
 		i.Expires = expires
-		r, err := s.cat.NewCapture(tx, w.ws, i)
+		r, err := catalogue.NewCapture(s.cat, tx, w.ws, i)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, u
 func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (removed []string, until time.Time, err error) {
 	s := ss.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		r, names, err := s.cat.NewDelete(ss.w.ws, names, c, s.opt.Now())
+		r, names, err := catalogue.NewDelete(s.cat, ss.w.ws, names, c, s.opt.Now())
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 	s := ss.w.store
 	var old string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := s.cat.NewRename(ss.w.ws, a, b, c)
+		r, err := catalogue.NewRename(s.cat, ss.w.ws, a, b, c)
 		if err != nil {
 			return err
 		}

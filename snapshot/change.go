@@ -322,7 +322,7 @@ func (c *change) describe(tx *live.Tx) error {
 	}
 
 	cat := c.w.store.cat
-	if err := cat.Describe(&c.record, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undone); err != nil {
+	if err := c.record.Describe(cat, tx, c.w.ws, before, after, c.edit.Actors().Actors(), c.undone); err != nil {
 		return err
 	}
 

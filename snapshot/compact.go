@@ -79,7 +79,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 
 		i := CaptureOptions{Name: o.Name, Kind: info.KindManual, Message: o.Message, Caller: o.Caller}.describe(s.opt.Now())
 		i.ID = id.String()
-		r, removed, kept, err := s.cat.NewCompacted(tx, ss.w.ws, i, st, highest, snaps)
+		r, removed, kept, err := catalogue.NewCompacted(s.cat, tx, ss.w.ws, i, st, highest, snaps)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 
-		out = Compacted{s.cat.Snapshots[r.Snapshot.View].Info, removed, kept}
+		out = Compacted{s.cat.Snapshots.At(r.Snapshot.View).Info, removed, kept}
 
 		return nil
 	})

@@ -32,10 +32,9 @@ func TestCullMany(t *testing.T) {
 		for i := range all {
 			view, err := tx.NewView()
 			must.OK(t, err)
-			more := &catalogue.Snapshot{Info: sn.Info, WS: sn.WS, Hash: sn.Hash, Done: sn.Done}
-			more.State.Store(sn.State.Load())
+			more := sn.Record()
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
-			s.cat.Add(more)
+			must.OK(t, (&applier{Tx: tx, s: s}).apply(&catalogue.Pull{Snapshot: more}))
 		}
 	})
 	must.OK(t, s.Checkpoint(t.Context()))

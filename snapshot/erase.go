@@ -49,7 +49,7 @@ func (s *Store) erase(ctx context.Context, prune PruneExports) (refs []string, e
 func (s *Store) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
 	s.withReadLock(func(*live.Tx) {
-		for _, sn := range s.cat.Snapshots {
+		for _, sn := range s.cat.Snapshots.All() {
 			if t := rewritten[sn.ID]; t != nil && t.state != nil {
 				continue
 			}

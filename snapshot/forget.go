@@ -342,7 +342,7 @@ func (f *forgetRun) notify() {
 
 	var held []*catalogue.Snapshot
 	f.withReadLock(func(*live.Tx) {
-		for _, sn := range f.cat.Snapshots {
+		for _, sn := range f.cat.Snapshots.All() {
 			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.forest.Held(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}

@@ -111,8 +111,8 @@ func (f *forgetRun) endEdits() {
 // prepared: they are searched again. The caller holds the lock of the forest.
 func (f *forgetRun) dropStale() {
 	isStale := func(view uint32, ended bool) bool {
-		w, ok := f.cat.Workspaces[view]
-		if ok && (w.Ended != 0) == ended {
+		w := f.cat.Workspaces.At(view)
+		if w != nil && (w.Ended != 0) == ended {
 			return false
 		}
 		delete(f.now, view)

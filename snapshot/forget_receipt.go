@@ -97,7 +97,7 @@ func (f *forgetRun) listPlaces() {
 
 // nameOf returns the name of a workspace. The caller holds the lock of the forest.
 func (s *core) nameOf(view uint32) string {
-	if w := s.cat.Workspaces[view]; w != nil {
+	if w := s.cat.Workspaces.At(view); w != nil {
 		return w.Name
 	}
 	return ""
@@ -108,7 +108,7 @@ func (s *core) nameOf(view uint32) string {
 func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
 	var all []namedTree
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		for _, w := range s.cat.Workspaces {
+		for _, w := range s.cat.Workspaces.All() {
 			all = append(all, namedTree{at: w.Name, view: w.View, state: w.Freeze(tx)})
 		}
 		for _, sn := range s.cat.InOrder() {

@@ -120,7 +120,7 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	s := fs.w.store
 	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: o.expires, Discard: o.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
-	if err := s.cat.NewFork(&applier{Tx: tx, s: s}, fs.w.ws, o.Snapshot, r); err != nil {
+	if err := r.StartFrom(s.cat, &applier{Tx: tx, s: s}, fs.w.ws, o.Snapshot); err != nil {
 		return nil, err
 	}
 	if r.Now {
@@ -141,7 +141,7 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 // "" if the fork was made from a present state.
 func (w *Workspace) BeganFrom() (name string) {
 	w.withReadLock(func() {
-		if o, ok := w.store.cat.Snapshots[w.ws.Base]; ok {
+		if o := w.store.cat.Snapshots.At(w.ws.Base); o != nil {
 			name = o.Parent
 		}
 	})
@@ -155,7 +155,7 @@ func (fs Forks) List() []ForkInfo {
 	s.withReadLock(func(tx *live.Tx) {
 		for _, f := range fs.w.ws.Forks {
 			i := ForkInfo{Name: f.Name, Snapshots: f.Snapshots.Len(), Expires: f.Expires, View: f.View}
-			if o, ok := s.cat.Snapshots[f.Base]; ok {
+			if o := s.cat.Snapshots.At(f.Base); o != nil {
 				i.Base, i.Created = o.Parent, o.Created
 			}
 

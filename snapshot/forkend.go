@@ -36,7 +36,7 @@ func (fs Forks) remove(name string, discard, keep bool, c actors.Caller) (last i
 	s := fs.w.store
 	return fs.endFork(name, keep, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		if discard {
-			return s.cat.NewDiscard(fs.w.ws, f, c, s.opt.Now())
+			return catalogue.NewDiscard(s.cat, fs.w.ws, f, c, s.opt.Now())
 		}
 		if err := s.cat.MayEnd(fs.w.ws, f, c, s.opt.Now()); err != nil {
 			return nil, err
@@ -120,14 +120,14 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*li
 // for a fork with the option Discard. The caller holds the lock of the forest.
 func (fs Forks) newEndRecord(tx *live.Tx, f *catalogue.Workspace, c actors.Caller) (*catalogue.EndFork, error) {
 	last := CaptureOptions{Caller: c}.describe(fs.w.store.opt.Now())
-	return fs.w.store.cat.NewEnd(fs.w.ws, tx, f, fs.usableBookmark(f), last)
+	return catalogue.NewEnd(fs.w.store.cat, fs.w.ws, tx, f, fs.usableBookmark(f), last)
 }
 
 // usableBookmark returns the bookmark of a fork, nil if there is none, it has no files, or it cannot
 // be read.
 func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
-	sn, ok := fs.w.store.cat.Snapshots[f.Before]
-	if !ok || sn.Files == 0 {
+	sn := fs.w.store.cat.Snapshots.At(f.Before)
+	if sn == nil || sn.Files == 0 {
 		return nil
 	}
 

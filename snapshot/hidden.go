@@ -100,7 +100,7 @@ func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, e
 	s := fs.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r := &catalogue.Fork{Name: p.Name}
-		if err := s.cat.NewFork(&applier{Tx: tx, s: s}, fs.w.ws, from, r); err != nil {
+		if err := r.StartFrom(s.cat, &applier{Tx: tx, s: s}, fs.w.ws, from); err != nil {
 			return err
 		}
 
@@ -111,11 +111,11 @@ func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, e
 				st = tx.Without(st, catalogue.Paths(p.placeholders))
 			}
 		case r.Of != 0:
-			dir = s.cat.Workspaces[r.Of].Dir
+			dir = s.cat.Workspaces.At(r.Of).Dir
 			st, err = tx.Capture(r.Of)
 		default:
-			dir = s.cat.Snapshots[r.From].Dir
-			st, err = s.cat.Snapshots[r.From].Tree(s.src)
+			dir = s.cat.Snapshots.At(r.From).Dir
+			st, err = s.cat.Snapshots.At(r.From).Tree(s.src)
 		}
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -16,8 +17,7 @@ import (
 // takeChanged returns the views of the workspaces that may have changed since the last call.
 func (s entries) takeChanged() (views []uint32) {
 	s.withLock(func(tx *live.Tx) {
-		views = slices.AppendSeq(tx.Changes().Take(live.ForPolicies), maps.Keys(s.cat.Altered))
-		clear(s.cat.Altered)
+		views = append(tx.Changes().Take(live.ForPolicies), s.cat.TakeAltered()...)
 	})
 	return views
 }
@@ -70,7 +70,7 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	s, w := ss.w.store, ss.w
 	var names []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		r, removed := s.cat.NewExpiry(w.ws, rules, views, now)
+		r, removed := catalogue.NewExpiry(s.cat, w.ws, rules, views, now)
 		if r == nil {
 			return nil
 		}

@@ -113,8 +113,8 @@ func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
 	in.Source = s.src
 	var changed actors.Changes
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
-		sn, ok := s.cat.Snapshots[f.ws.Base]
-		if !ok {
+		sn := s.cat.Snapshots.At(f.ws.Base)
+		if sn == nil {
 			return fmt.Errorf("%w: fork %q has no base", catalogue.ErrNotFound, f.ws.Name)
 		}
 		if in.Before, err = sn.Tree(s.src); err != nil {

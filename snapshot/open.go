@@ -223,7 +223,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 		}
 
 		err := load.Load(tx)
-		for _, w := range s.cat.Workspaces {
+		for _, w := range s.cat.Workspaces.All() {
 			entries{s.Store}.addWorkspace(w)
 			tx.Protect(w.View, w.Policy.ReadOnly)
 		}
@@ -240,7 +240,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 	}
 
 	if view, heavy := s.mem.Heaviest(); heavy && s.opt.Frugal {
-		s.tooHeavy = s.cat.Workspaces[view].Name
+		s.tooHeavy = s.cat.Workspaces.At(view).Name
 		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.tooHeavy)
 		s.forest.SetReadOnly(view)
 	}

@@ -58,7 +58,7 @@ func (w *Workspace) keepRemoved(op *catalogue.Op, views []uint32) (until time.Ti
 	cat := w.store.cat
 	snaps := make([]*catalogue.Snapshot, len(views))
 	for i, view := range views {
-		snaps[i] = cat.Snapshots[view]
+		snaps[i] = cat.Snapshots.At(view)
 	}
 	if !cat.MayKeep(w.ws, snaps, nil) {
 		return time.Time{}
@@ -72,7 +72,7 @@ func (w *Workspace) keepRemoved(op *catalogue.Op, views []uint32) (until time.Ti
 // keptUntil returns until when an operation can be undone that keeps something. The caller holds the lock of
 // the forest.
 func (w *Workspace) keptUntil(op *catalogue.Op) time.Time {
-	kept := w.store.cat.Workspaces[live.MainView].Policy.UndoSeconds
+	kept := w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
 	return op.At.Add(time.Duration(kept) * time.Second)
 }
 
@@ -113,14 +113,14 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		undo := w.newOp("", "", o.Caller)
 		undo.Undoes = number
-		r, err := s.cat.NewUndo(w.ws, *undo, o.Caller, s.opt.Now())
+		r, err := catalogue.NewUndo(s.cat, w.ws, *undo, o.Caller, s.opt.Now())
 		if err != nil || o.DryRun {
 			return err
 		}
 
-		left = s.cat.Snapshots[op.Left]
+		left = s.cat.Snapshots.At(op.Left)
 		err = s.commit(tx, r, o.Caller)
-		if left != nil && s.cat.Snapshots[op.Left] == left {
+		if left != nil && s.cat.Snapshots.At(op.Left) == left {
 			left = nil
 		}
 
@@ -173,7 +173,7 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 				return err
 			}
 			for i, view := range []uint32{op.Kept[0], op.Before} {
-				if states[i], err = s.cat.Snapshots[view].Tree(s.src); err != nil {
+				if states[i], err = s.cat.Snapshots.At(view).Tree(s.src); err != nil {
 					return err
 				}
 				c.holdState(states[i])

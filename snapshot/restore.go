@@ -80,7 +80,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 
 		c.message, c.kept = "before restore of "+to.Snapshot, to.Kept
 		c.check = func() error {
-			if w.store.cat.Snapshots[sn.View] != sn {
+			if w.store.cat.Snapshots.At(sn.View) != sn {
 				return catalogue.DeletedError(sn.Info)
 			}
 			return nil

@@ -43,16 +43,14 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool) {
 	release = func() {}
 	s.withLock(func(tx *live.Tx) {
-		w, isWorkspace := s.cat.Workspaces[t.View]
-		sn, isSnapshot := s.cat.Snapshots[t.View]
-		switch {
-		case isWorkspace:
-			st = w.Freeze(tx)
-		case isSnapshot:
+		if w := s.cat.Workspaces.At(t.View); w != nil {
+			st, ok = w.Freeze(tx), true
+		} else if sn := s.cat.Snapshots.At(t.View); sn != nil {
 			st, _ = sn.Tree(s.src)
+			ok = true
 		}
 
-		if ok = isWorkspace || isSnapshot; st != nil {
+		if st != nil {
 			release = s.Hold(st)
 		}
 	})

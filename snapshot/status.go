@@ -27,7 +27,7 @@ func (w *Workspace) Status() info.Status {
 		}
 
 		referenced := s.cat.Bytes
-		for _, w := range s.cat.Workspaces {
+		for _, w := range s.cat.Workspaces.All() {
 			referenced.Add(w.Present(tx).Bytes)
 		}
 

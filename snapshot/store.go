@@ -176,7 +176,7 @@ func (s *Store) Actors() *actors.Registry { return s.actors }
 // viewsAround returns the view of a workspace and the views of its ancestors, main last.
 func (s *core) viewsAround(view uint32) (views []uint32) {
 	s.withReadLock(func(*live.Tx) {
-		for ws := s.cat.Workspaces[view]; ws != nil; ws = s.cat.Parent(ws) {
+		for ws := s.cat.Workspaces.At(view); ws != nil; ws = s.cat.Parent(ws) {
 			views = append(views, ws.View)
 		}
 	})
@@ -190,7 +190,7 @@ func (s *core) viewsAround(view uint32) (views []uint32) {
 // forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
 func (s *core) forkName(view uint32) (name string) {
 	s.withReadLock(func(*live.Tx) {
-		if ws := s.cat.Workspaces[view]; ws != nil && view != live.MainView {
+		if ws := s.cat.Workspaces.At(view); ws != nil && view != live.MainView {
 			name = ws.Name
 		}
 	})
@@ -228,8 +228,8 @@ func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 // SnapshotOf returns the snapshot with the given view.
 func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
 	s.withReadLock(func(*live.Tx) {
-		var sn *catalogue.Snapshot
-		if sn, ok = s.cat.Snapshots[view]; ok {
+		sn := s.cat.Snapshots.At(view)
+		if ok = sn != nil; ok {
 			info = sn.Info
 		}
 	})
@@ -240,7 +240,7 @@ func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
 // It returns nil if neither exists.
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	s.withReadLock(func(*live.Tx) {
-		if sn, ok := s.cat.Snapshots[view]; ok {
+		if sn := s.cat.Snapshots.At(view); sn != nil {
 			view = sn.WS
 		}
 		if w = s.workspaces[view]; w != nil && w.ws.Ended != 0 {

@@ -180,7 +180,7 @@ func (u *actorUndo) planChange(ctx context.Context, c *change) error {
 	c.kept = slices.Sorted(maps.Keys(u.kept))
 	c.check = func() error {
 		for _, i := range u.list {
-			if _, ok := u.w.store.cat.Snapshots[i.From.View]; !ok && used[i.From.View] {
+			if used[i.From.View] && u.w.store.cat.Snapshots.At(i.From.View) == nil {
 				return catalogue.DeletedError(i.From)
 			}
 		}

@@ -114,7 +114,7 @@ func (ss Snapshots) Newest() iter.Seq[info.Info] {
 		for _, sn := range slices.Backward(all) {
 			var i info.Info
 			var ok bool
-			ss.w.withReadLock(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots[sn.View] == sn })
+			ss.w.withReadLock(func() { i, ok = sn.Info, ss.w.store.cat.Snapshots.At(sn.View) == sn })
 			if ok && !yield(i) {
 				return
 			}

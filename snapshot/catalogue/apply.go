@@ -111,15 +111,15 @@ type Effects struct {
 
 // applyRun is the state of one call of Apply.
 type applyRun struct {
-	*Catalogue
-	Trees
+	cat   *Catalogue
+	trees Trees
 	Effects
 }
 
 // Apply makes the change of a record. It is used for a new record after it was journaled, and in
 // recovery.
 func (c *Catalogue) Apply(t Trees, r Record) (Effects, error) {
-	a := &applyRun{Catalogue: c, Trees: t}
+	a := &applyRun{cat: c, trees: t}
 	err := r.apply(a)
 	return a.Effects, err
 }
@@ -140,7 +140,7 @@ func (w *Workspace) Present(v Views) *tree.State {
 
 // SetBase adds st as the base of a workspace, the state that it began from.
 func (c *Catalogue) SetBase(t Trees, w *Workspace, st *tree.State, r SnapshotRecord) (Effects, error) {
-	a := &applyRun{Catalogue: c, Trees: t}
+	a := &applyRun{cat: c, trees: t}
 	err := a.setBase(w, st, r)
 	return a.Effects, err
 }
@@ -154,7 +154,7 @@ func (a *applyRun) setBase(w *Workspace, st *tree.State, r SnapshotRecord) error
 
 // addState adds a snapshot with a frozen state to the catalogue.
 func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Changes) error {
-	a.SetCounters(0, r.View+1)
+	a.trees.SetCounters(0, r.View+1)
 	sn, err := r.Load()
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Cha
 
 // addSnapshot adds a snapshot to the catalogue, and to Effects.Seal if it must be sealed.
 func (a *applyRun) addSnapshot(sn *Snapshot) {
-	if a.Add(sn) {
+	if a.cat.add(sn) {
 		a.Seal = append(a.Seal, sn)
 	}
 }
@@ -177,27 +177,27 @@ func (a *applyRun) addSnapshot(sn *Snapshot) {
 // remove removes snapshots from the catalogue.
 func (a *applyRun) remove(removed ...*Snapshot) {
 	for _, s := range removed {
-		if a.Snapshots[s.View] == s {
-			if !a.Hidden(s) {
-				a.Bytes.Take(s.Bytes)
+		if a.cat.Snapshots.At(s.View) == s {
+			if !a.cat.Hidden(s) {
+				a.cat.Bytes.Take(s.Bytes)
 			}
 			a.Removed = append(a.Removed, s.View)
 		}
 
-		delete(a.Snapshots, s.View)
-		dropUnsealed(a.Unsealed, s)
-		a.Dirty[Key(Snapshots, s.View)] = s.View
+		delete(a.cat.Snapshots.all, s.View)
+		a.cat.dropUnsealed(s)
+		a.cat.Unwritten.Mark(Snapshots, s.View)
 	}
 
 	for w, snaps := range a.groupByWorkspace(removed) {
-		a.Own += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a).Bytes)
-		a.TouchWorkspace(w)
+		a.Own += w.Snapshots.Remove(snaps, a.baseBytes(w), w.Present(a.trees).Bytes)
+		a.cat.TouchWorkspace(w)
 	}
 }
 
 // baseBytes returns the size of the files in the base of a workspace, 0 without a base.
 func (a *applyRun) baseBytes(w *Workspace) int64 {
-	if base, ok := a.Snapshots[w.Base]; ok {
+	if base := a.cat.Snapshots.At(w.Base); base != nil {
 		return base.Bytes
 	}
 	return 0
@@ -207,7 +207,7 @@ func (a *applyRun) baseBytes(w *Workspace) int64 {
 func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {
 	groups := make(map[*Workspace][]*Snapshot)
 	for _, s := range snaps {
-		if w, ok := a.Workspaces[s.WS]; ok {
+		if w := a.cat.Workspaces.At(s.WS); w != nil {
 			groups[w] = append(groups[w], s)
 		}
 	}
@@ -255,11 +255,11 @@ func (a *applyRun) passOnChanges(removed []*Snapshot) {
 		present, heirs := w.Snapshots.PassOn(snaps)
 		for _, p := range present {
 			w.StoredChanges.Take(actors.Changes{Names: p.Names, Stored: p.Stored})
-			a.ReturnActors(w.View, p.Sets)
+			a.trees.ReturnActors(w.View, p.Sets)
 		}
 
 		for _, sn := range heirs {
-			a.Touch(sn.View)
+			a.cat.Touch(sn.View)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (*Capture) Type() Type { return TypeCapture }
 
 // NewCapture returns the record of a capture for a user. i has the name of the snapshot, the time, and
 // the user's process.
-func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, error) {
+func NewCapture(c *Catalogue, v Views, w *Workspace, i info.Info) (*Capture, error) {
 	if err := w.Alive(); err != nil {
 		return nil, err
 	}
@@ -37,13 +37,13 @@ func (c *Catalogue) NewCapture(v Views, w *Workspace, i info.Info) (*Capture, er
 		return nil, err
 	}
 
-	r, err := c.NewSnapshot(v, w, i)
+	r, err := NewSnapshot(c, v, w, i)
 	return &Capture{SnapshotRecord: r}, err
 }
 
 // NewSnapshot returns the record of a snapshot of the present state, without the checks of a user's
 // capture.
-func (c *Catalogue) NewSnapshot(v Views, w *Workspace, i info.Info) (SnapshotRecord, error) {
+func NewSnapshot(c *Catalogue, v Views, w *Workspace, i info.Info) (SnapshotRecord, error) {
 	if err := c.checkLimits(w, textBytes(i.Message, i.Labels)); err != nil {
 		return SnapshotRecord{}, err
 	}
@@ -82,20 +82,20 @@ func Paths(of []naming.BytePath) []string {
 }
 
 func (r *Capture) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
 
-	st := w.Freeze(a)
+	st := w.Freeze(a.trees)
 	if len(r.Placeholders) > 0 {
-		st = a.Without(st, Paths(r.Placeholders))
+		st = a.trees.Without(st, Paths(r.Placeholders))
 		r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	}
 
 	w.Head = r.Name
-	w.ChangedAtCapture = a.Changed(w.View)
-	return a.addState(r.SnapshotRecord, st, w.endInterval(a))
+	w.ChangedAtCapture = a.trees.Changed(w.View)
+	return a.addState(r.SnapshotRecord, st, w.endInterval(a.trees))
 }
 
 // Bookmark replaces the bookmark of a workspace by its present state, see
@@ -122,18 +122,18 @@ func (w *Workspace) NewBookmark(v Views, now time.Time) (*Bookmark, error) {
 }
 
 func (r *Bookmark) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
-	if old, ok := a.Snapshots[w.Before]; ok {
+	if old := a.cat.Snapshots.At(w.Before); old != nil {
 		a.remove(old)
 	}
 
 	w.Before = r.View
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 
-	return a.addState(r.SnapshotRecord, w.Freeze(a), actors.Changes{})
+	return a.addState(r.SnapshotRecord, w.Freeze(a.trees), actors.Changes{})
 }
 
 // Delete removes snapshots.
@@ -146,7 +146,7 @@ func (*Delete) Type() Type { return TypeDelete }
 
 // NewDelete returns the record of a deletion for a user, and the names of the snapshots. A snapshot may
 // be in names several times.
-func (c *Catalogue) NewDelete(w *Workspace, names []string, by actors.Caller, now time.Time) (*Delete, []string, error) {
+func NewDelete(c *Catalogue, w *Workspace, names []string, by actors.Caller, now time.Time) (*Delete, []string, error) {
 	r := &Delete{}
 	var deleted []string
 	seen := make(map[uint32]bool)
@@ -174,15 +174,15 @@ func (c *Catalogue) NewDelete(w *Workspace, names []string, by actors.Caller, no
 // NewExpiry returns the record of a deletion of the snapshots in views that the policy rules does not
 // keep, and their names. The record is nil if there are none, or if the workspace has another policy
 // now.
-func (c *Catalogue) NewExpiry(w *Workspace, rules policy.Policy, views []uint32, now time.Time) (*Delete, []string) {
+func NewExpiry(c *Catalogue, w *Workspace, rules policy.Policy, views []uint32, now time.Time) (*Delete, []string) {
 	if !reflect.DeepEqual(rules, w.Policy) {
 		return nil, nil // the next round uses the new policy
 	}
 	r := &Delete{}
 	var deleted []string
 	for _, view := range views {
-		sn, ok := c.Snapshots[view]
-		if !ok || sn.Pinned || view == w.Undo || sn == w.Snapshots.Newest() && !sn.Expired(now) {
+		sn := c.Snapshots.At(view)
+		if sn == nil || sn.Pinned || view == w.Undo || sn == w.Snapshots.Newest() && !sn.Expired(now) {
 			continue
 		}
 		r.Views, deleted = append(r.Views, view), append(deleted, sn.Name)
@@ -197,7 +197,7 @@ func (c *Catalogue) NewExpiry(w *Workspace, rules policy.Policy, views []uint32,
 func (r *Delete) apply(a *applyRun) error {
 	var snaps []*Snapshot
 	for _, view := range r.Views {
-		if sn, ok := a.Snapshots[view]; ok {
+		if sn := a.cat.Snapshots.At(view); sn != nil {
 			snaps = append(snaps, sn)
 		}
 	}
@@ -207,8 +207,8 @@ func (r *Delete) apply(a *applyRun) error {
 	}
 
 	a.passOnChanges(snaps)
-	w, ok := a.Workspaces[snaps[0].WS]
-	if !ok || r.Op == nil {
+	w := a.cat.Workspaces.At(snaps[0].WS)
+	if w == nil || r.Op == nil {
 		a.remove(snaps...)
 		a.Garbage = true
 		return nil
@@ -237,7 +237,7 @@ type Rename struct {
 func (*Rename) Type() Type { return TypeRename }
 
 // NewRename returns the record of a rename for a user.
-func (c *Catalogue) NewRename(w *Workspace, from, to string, by actors.Caller) (*Rename, error) {
+func NewRename(c *Catalogue, w *Workspace, from, to string, by actors.Caller) (*Rename, error) {
 	if err := naming.Check(to); err != nil {
 		return nil, err
 	}
@@ -257,22 +257,22 @@ func (c *Catalogue) NewRename(w *Workspace, from, to string, by actors.Caller) (
 }
 
 func (r *Rename) apply(a *applyRun) error {
-	sn, ok := a.Snapshots[r.View]
-	if !ok {
+	sn := a.cat.Snapshots.At(r.View)
+	if sn == nil {
 		return nil
 	}
 
-	if w, ok := a.Workspaces[sn.WS]; ok {
+	if w := a.cat.Workspaces.At(sn.WS); w != nil {
 		if w.Head == sn.Name || r.Was != "" && w.Head == r.Was {
 			w.Head = r.Name
-			a.TouchWorkspace(w)
+			a.cat.TouchWorkspace(w)
 		}
 
 		w.Snapshots.Rename(sn, r.Name)
 	}
 
-	a.Touch(sn.View)
-	if w, ok := a.Workspaces[sn.WS]; ok {
+	a.cat.Touch(sn.View)
+	if w := a.cat.Workspaces.At(sn.WS); w != nil {
 		return a.logOp(w, r.Op)
 	}
 
@@ -285,8 +285,8 @@ type Amend struct{ SnapshotRecord }
 func (*Amend) Type() Type { return TypeAmend }
 
 func (r *Amend) apply(a *applyRun) error {
-	sn, ok := a.Snapshots[r.View]
-	if !ok {
+	sn := a.cat.Snapshots.At(r.View)
+	if sn == nil {
 		return nil
 	}
 
@@ -295,7 +295,7 @@ func (r *Amend) apply(a *applyRun) error {
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
 	sn.Was, sn.Files, sn.Bytes = was.Was, was.Files, was.Bytes // a Forget may have changed them
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
-	a.Touch(sn.View)
+	a.cat.Touch(sn.View)
 
 	return nil
 }
@@ -360,13 +360,13 @@ func (w *Workspace) NewPolicy(patch []byte, by actors.Caller) (*Policy, error) {
 }
 
 func (r *Policy) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
 
 	w.Policy = r.Policy
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 	a.Rules = true
 
 	return a.logOp(w, r.Op)

@@ -2,6 +2,8 @@ package catalogue
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
@@ -18,27 +20,75 @@ var ErrNoFork = errs.New(errs.NotExist, "no such fork")
 // A Catalogue has every workspace and snapshot of a store. It is guarded by the lock of the
 // workspaces' trees, which the caller holds, so that a state is frozen and named in one step.
 type Catalogue struct {
-	Workspaces map[uint32]*Workspace // by view
-	Snapshots  map[uint32]*Snapshot  // by view
-	Unsealed   map[uint32]*Snapshot  // the snapshots without an id, by view
-	// Dirty are the views whose records changed or were removed since the last checkpoint, by the keys
-	// of the records. A checkpoint writes these records, and the records of workspaces whose trees
-	// changed.
-	Dirty map[string]uint32
-	// Altered are the views of workspaces whose Changes or ForkChanges grew, or that ended, since
-	// the policies were last applied.
-	Altered map[uint32]bool
-	Bytes   Sum // the sizes of the files of all snapshots that are not hidden
-	// Forgotten are the contents that users forgot, oldest first.
-	Forgotten []Forgotten
-	// Roots are trees to which journal records since the last checkpoint refer.
-	Roots []Root
+	Workspaces ByView[Workspace]
+	Snapshots  ByView[Snapshot]
+	Unsealed   ByView[Snapshot] // the snapshots without an id
+	Forgotten  []Forgotten      // the contents that users forgot, oldest first
+	Bytes      Sum              // the sizes of the files of all snapshots that are not hidden
+	Unwritten  Unwritten
+
+	altered map[uint32]bool // see TakeAltered
 }
 
 // New returns an empty catalogue.
 func New() *Catalogue {
-	return &Catalogue{Workspaces: make(map[uint32]*Workspace), Snapshots: make(map[uint32]*Snapshot), Unsealed: make(map[uint32]*Snapshot), Dirty: make(map[string]uint32), Altered: make(map[uint32]bool)}
+	return &Catalogue{
+		Workspaces: newByView[Workspace](), Snapshots: newByView[Snapshot](), Unsealed: newByView[Snapshot](),
+		Unwritten: Unwritten{keys: make(map[string]uint32)}, altered: make(map[uint32]bool),
+	}
 }
+
+// A ByView has the workspaces or the snapshots of a store by their views. Only this package changes it.
+type ByView[T any] struct{ all map[uint32]*T }
+
+func newByView[T any]() ByView[T] { return ByView[T]{make(map[uint32]*T)} }
+
+// At returns the value with a view, nil if there is none.
+func (m ByView[T]) At(view uint32) *T { return m.all[view] }
+
+// All yields the values by their views, in no order.
+func (m ByView[T]) All() iter.Seq2[uint32, *T] { return maps.All(m.all) }
+
+// Views returns all views, in no order.
+func (m ByView[T]) Views() []uint32 { return slices.Collect(maps.Keys(m.all)) }
+
+// TakeAltered returns the views of the workspaces whose Changes or ForkChanges grew, or that ended, since
+// the last call.
+func (c *Catalogue) TakeAltered() []uint32 {
+	views := slices.Collect(maps.Keys(c.altered))
+	clear(c.altered)
+	return views
+}
+
+// An Unwritten is what changed since the last checkpoint.
+type Unwritten struct {
+	keys  map[string]uint32 // the views of the records that changed or were removed, by the keys of the records
+	roots []Root            // trees to which journal records refer
+}
+
+// Views yields the views of the records that changed or were removed.
+func (u *Unwritten) Views() iter.Seq[uint32] { return maps.Values(u.keys) }
+
+// Roots returns the trees to which journal records since the last checkpoint refer.
+func (u *Unwritten) Roots() []Root { return u.roots }
+
+// Take returns what a checkpoint that begins has to write: the keys and views of records, and the number of
+// Roots.
+func (u *Unwritten) Take() (keys map[string]uint32, roots int) {
+	keys, u.keys = u.keys, make(map[string]uint32)
+	return keys, len(u.roots)
+}
+
+// Return adds the keys of Take again, because the checkpoint failed.
+func (u *Unwritten) Return(keys map[string]uint32) { maps.Copy(u.keys, keys) }
+
+// Written drops the first roots, which are in a checkpoint now.
+func (u *Unwritten) Written(roots int) { u.roots = slices.Delete(u.roots, 0, roots) }
+
+// Mark adds the record of a view. prefix is Snapshots or Workspaces.
+func (u *Unwritten) Mark(prefix string, view uint32) { u.keys[Key(prefix, view)] = view }
+
+func (u *Unwritten) addRoot(r Root) { u.roots = append(u.roots, r) }
 
 // A Workspace is a workspace in the catalogue: its record, its snapshots and its forks.
 type Workspace struct {
@@ -108,27 +158,27 @@ func (w *Workspace) ForkNamed(name string) (*Workspace, error) {
 	return f, nil
 }
 
-// AddWorkspace adds the workspace of a record.
-func (c *Catalogue) AddWorkspace(r WorkspaceRecord) *Workspace {
+// addWorkspace adds the workspace of a record.
+func (c *Catalogue) addWorkspace(r WorkspaceRecord) *Workspace {
 	w := &Workspace{WorkspaceRecord: r, Forks: make(map[string]*Workspace), kept: make(map[uint32]bool)}
 	for i := range w.Ops {
 		w.addKeptViews(&w.Ops[i])
 	}
 
 	w.StoredChanges = actors.Changes{Names: r.Actors, Stored: r.ActorSets}
-	c.Workspaces[r.View] = w
+	c.Workspaces.all[r.View] = w
 	return w
 }
 
 // AddMain adds the workspace main of a new store.
 func (c *Catalogue) AddMain() *Workspace {
-	return c.AddWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
+	return c.addWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
 }
 
-// Link completes the catalogue after all records of a checkpoint were added in any order: it adds forks
+// link completes the catalogue after all records of a checkpoint were added in any order: it adds forks
 // to their parents and sorts snapshots.
-func (c *Catalogue) Link() {
-	for _, w := range c.Workspaces {
+func (c *Catalogue) link() {
+	for _, w := range c.Workspaces.All() {
 		if p := c.Parent(w); p != nil && w.Ended != w.View {
 			p.Forks[w.Name] = w
 		}
@@ -141,7 +191,7 @@ func (c *Catalogue) Parent(w *Workspace) *Workspace {
 	if !w.Fork {
 		return nil
 	}
-	return c.Workspaces[w.Parent]
+	return c.Workspaces.At(w.Parent)
 }
 
 // Uppermost returns the fork of main that is w or above w. w is a fork.
@@ -166,7 +216,7 @@ func (w *Workspace) Alive() error {
 // WithBase returns the base of a workspace and then its snapshots, oldest first.
 func (c *Catalogue) WithBase(w *Workspace) []*Snapshot {
 	all := slices.Clone(w.Snapshots.All())
-	if o, ok := c.Snapshots[w.Base]; ok {
+	if o := c.Snapshots.At(w.Base); o != nil {
 		all = slices.Insert(all, 0, o)
 	}
 	return all
@@ -184,13 +234,13 @@ func (c *Catalogue) Find(w *Workspace, name string) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: there is no snapshot yet", ErrNotFound)
 
 	case "undo":
-		if sn, ok := c.Snapshots[w.Undo]; ok && w.Undo != 0 {
+		if sn := c.Snapshots.At(w.Undo); sn != nil && w.Undo != 0 {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
 
 	case "base":
-		if sn, ok := c.Snapshots[w.Base]; ok {
+		if sn := c.Snapshots.At(w.Base); sn != nil {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: this workspace has no base", ErrNotFound)
@@ -206,14 +256,14 @@ func DeletedError(i info.Info) error {
 
 // Touch records that the record of a snapshot changed.
 func (c *Catalogue) Touch(view uint32) {
-	sn, ok := c.Snapshots[view]
-	if !ok {
+	sn := c.Snapshots.At(view)
+	if sn == nil {
 		return
 	}
 
-	c.Dirty[Key(Snapshots, view)] = view
-	if w, ok := c.Workspaces[sn.WS]; ok {
-		w.addChange(c.Altered)
+	c.Unwritten.Mark(Snapshots, view)
+	if w := c.Workspaces.At(sn.WS); w != nil {
+		w.addChange(c.altered)
 	}
 }
 
@@ -225,15 +275,15 @@ func (w *Workspace) addChange(views map[uint32]bool) {
 
 // TouchWorkspace records that the record of a workspace changed.
 func (c *Catalogue) TouchWorkspace(w *Workspace) {
-	c.Dirty[Key(Workspaces, w.View)] = w.View
-	w.addChange(c.Altered)
+	c.Unwritten.Mark(Workspaces, w.View)
+	w.addChange(c.altered)
 }
 
-// Add adds a snapshot, and reports whether the caller must have it sealed.
-func (c *Catalogue) Add(s *Snapshot) (seal bool) {
-	c.Snapshots[s.View] = s
+// add adds a snapshot, and reports whether the caller must have it sealed.
+func (c *Catalogue) add(s *Snapshot) (seal bool) {
+	c.Snapshots.all[s.View] = s
 	if !s.Sealed {
-		c.Unsealed[s.View] = s
+		c.Unsealed.all[s.View] = s
 	}
 
 	hidden := c.Hidden(s)
@@ -242,8 +292,8 @@ func (c *Catalogue) Add(s *Snapshot) (seal bool) {
 	}
 
 	c.Touch(s.View)
-	w, ok := c.Workspaces[s.WS]
-	if !ok || s.View == w.Before || hidden {
+	w := c.Workspaces.At(s.WS)
+	if w == nil || s.View == w.Before || hidden {
 		return false // only a checkpoint seals bookmarks and the snapshots that are kept for undo
 	}
 	if s.Seq >= w.NextSeq {
@@ -265,15 +315,15 @@ func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
 		return
 	}
 	sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
-	dropUnsealed(c.Unsealed, sn)
+	c.dropUnsealed(sn)
 	c.Touch(sn.View)
 }
 
 // dropUnsealed removes a snapshot that has an id or was removed from the unsealed ones. After a removal
 // another snapshot may have its view number.
-func dropUnsealed(unsealed map[uint32]*Snapshot, sn *Snapshot) {
-	if unsealed[sn.View] == sn {
-		delete(unsealed, sn.View)
+func (c *Catalogue) dropUnsealed(sn *Snapshot) {
+	if c.Unsealed.At(sn.View) == sn {
+		delete(c.Unsealed.all, sn.View)
 	}
 }
 
@@ -283,10 +333,10 @@ func (c *Catalogue) Leaves() (out []cas.Hash) {
 	for i := range c.Forgotten {
 		out = append(out, c.Forgotten[i].Receipt)
 	}
-	for _, sn := range c.Snapshots {
+	for _, sn := range c.Snapshots.All() {
 		out = append(out, sn.Changes.Stored...)
 	}
-	for _, w := range c.Workspaces {
+	for _, w := range c.Workspaces.All() {
 		out = append(out, w.StoredChanges.Stored...)
 	}
 

@@ -70,12 +70,12 @@ func (r *Edit) SetActors(set *actors.Set) {
 // Describe sets the records of the snapshots before and after an edit. before and after describe them;
 // with a nil after, there is no snapshot after the edit. by are the actors of the edit. undoes
 // describes an undo of an actor, else it is nil.
-func (c *Catalogue) Describe(r *Edit, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *Undone) (err error) {
+func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *Undone) (err error) {
 	before.Kind = info.KindPreRestore
-	if r.Pre, err = c.NewSnapshot(v, w, before); err != nil || after == nil {
+	if r.Pre, err = NewSnapshot(c, v, w, before); err != nil || after == nil {
 		return err
 	}
-	if r.Post, err = c.NewSnapshot(v, w, *after); err != nil {
+	if r.Post, err = NewSnapshot(c, v, w, *after); err != nil {
 		return err
 	}
 
@@ -90,15 +90,15 @@ func (c *Catalogue) Describe(r *Edit, v Views, w *Workspace, before info.Info, a
 }
 
 func (r *Edit) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return fmt.Errorf("%w: a change of a deleted fork", ErrNoFork)
 	}
-	if err := a.Edited(r); err != nil {
+	if err := a.trees.Edited(r); err != nil {
 		return err
 	}
 
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 
 	if r.Pre.Name != "" {
 		if err := (&Capture{SnapshotRecord: r.Pre, Placeholders: r.Placeholders}).apply(a); err != nil {
@@ -107,9 +107,9 @@ func (r *Edit) apply(a *applyRun) error {
 		w.Undo = r.Pre.View
 	}
 
-	a.PutEdited(r)
-	st := w.Freeze(a)
-	a.Roots = append(a.Roots, Root{State: st})
+	a.trees.PutEdited(r)
+	st := w.Freeze(a.trees)
+	a.cat.Unwritten.addRoot(Root{State: st})
 	if err := r.logOp(a, w, st); err != nil {
 		return err
 	}
@@ -128,10 +128,10 @@ func (r *Edit) apply(a *applyRun) error {
 		}
 
 		w.Dir = r.Dir
-		a.Roots = append(a.Roots, Root{ID: h})
+		a.cat.Unwritten.addRoot(Root{ID: h})
 	}
 
-	if sn, ok := a.Snapshots[r.Restored]; ok && r.Restored != 0 {
+	if sn := a.cat.Snapshots.At(r.Restored); sn != nil && r.Restored != 0 {
 		w.Head, w.Dir = sn.Name, sn.Dir
 		w.addRestored(sn.View, st)
 	}
@@ -173,8 +173,8 @@ func (w *Workspace) NewBegin(v Views, id cas.Hash, base info.Info) (*Begin, erro
 }
 
 func (r *Begin) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
 
@@ -183,15 +183,15 @@ func (r *Begin) apply(a *applyRun) error {
 		return err
 	}
 
-	st, highest, err := a.Pushed(id)
+	st, highest, err := a.trees.Pushed(id)
 	if err != nil {
 		return err
 	}
 
-	a.Roots = append(a.Roots, Root{ID: id})
-	a.SetCounters(highest+1, 0)
-	a.AddView(r.WS, st)
-	st = w.Freeze(a)
+	a.cat.Unwritten.addRoot(Root{ID: id})
+	a.trees.SetCounters(highest+1, 0)
+	a.trees.AddView(r.WS, st)
+	st = w.Freeze(a.trees)
 
 	for i := range w.Ops {
 		if err := a.forget(w, &w.Ops[i]); err != nil {
@@ -199,10 +199,10 @@ func (r *Begin) apply(a *applyRun) error {
 		}
 	}
 
-	a.remove(a.WithBase(w)...)
+	a.remove(a.cat.WithBase(w)...)
 	w.NextSeq, w.Undo, w.Head = 1, 0, ""
-	w.endInterval(a)
-	w.ChangedAtCapture = a.Changed(w.View)
+	w.endInterval(a.trees)
+	w.ChangedAtCapture = a.trees.Changed(w.View)
 	return a.setBase(w, st, r.SnapshotRecord)
 }
 
@@ -270,10 +270,10 @@ func (w *Workspace) MayPull(i info.Info) error {
 // NewCompacted returns the record of a snapshot that is compacted from the snapshots of. i describes it
 // and has the id of its tree st, and highest is the highest inode number of st. removed and kept are
 // the names of the snapshots that are deleted and of the pinned ones, which are kept.
-func (c *Catalogue) NewCompacted(v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, of []*Snapshot) (r *Pull, removed, kept []string, err error) {
+func NewCompacted(c *Catalogue, v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, of []*Snapshot) (r *Pull, removed, kept []string, err error) {
 	r = &Pull{NextIno: highest + 1}
 	id := i.ID
-	if r.Snapshot, err = c.NewSnapshot(v, w, i); err != nil {
+	if r.Snapshot, err = NewSnapshot(c, v, w, i); err != nil {
 		return nil, nil, nil, err
 	}
 
@@ -312,20 +312,20 @@ func (c *Catalogue) ToCompact(w *Workspace, names []string) (snaps []*Snapshot, 
 }
 
 func (r *Pull) apply(a *applyRun) error {
-	a.SetCounters(r.NextIno, r.Snapshot.View+1)
+	a.trees.SetCounters(r.NextIno, r.Snapshot.View+1)
 	sn, err := r.Snapshot.Load()
 	if err != nil {
 		return err
 	}
 
 	for _, view := range r.Of {
-		if of, ok := a.Snapshots[view]; ok {
+		if of := a.cat.Snapshots.At(view); of != nil {
 			sn.Changes.Take(of.Changes)
 		}
 	}
 
 	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
-	a.Roots = append(a.Roots, sn.Root())
+	a.cat.Unwritten.addRoot(sn.Root())
 	a.addSnapshot(sn)
 
 	return (&Delete{r.Gone, r.Op}).apply(a)

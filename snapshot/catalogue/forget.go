@@ -73,7 +73,7 @@ func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 		return changed
 	}
 
-	for _, w := range c.Workspaces {
+	for _, w := range c.Workspaces.All() {
 		changed := call(&w.Dir)
 		for i := range w.Ops {
 			if apply := w.Ops[i].Apply; apply != nil {
@@ -87,7 +87,7 @@ func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 		}
 	}
 
-	for _, sn := range c.Snapshots {
+	for _, sn := range c.Snapshots.All() {
 		if call(&sn.Dir) {
 			c.Touch(sn.View)
 		}
@@ -109,10 +109,10 @@ func (r *Forget) apply(a *applyRun) error {
 
 	if len(r.Trees) > 0 {
 		a.Garbage = true
-		for _, w := range a.Workspaces {
+		for _, w := range a.cat.Workspaces.All() {
 			w.Restored = nil
 		}
-		a.eachTree(func(id *string) bool {
+		a.cat.eachTree(func(id *string) bool {
 			now, changed := r.Trees[*id]
 			if changed {
 				*id = now
@@ -126,10 +126,10 @@ func (r *Forget) apply(a *applyRun) error {
 		if err != nil {
 			return err
 		}
-		a.Roots = append(a.Roots, Root{ID: h})
+		a.cat.Unwritten.addRoot(Root{ID: h})
 	}
 
-	a.setForgotten(r.Forgotten)
+	a.cat.setForgotten(r.Forgotten)
 
 	return nil
 }
@@ -137,8 +137,8 @@ func (r *Forget) apply(a *applyRun) error {
 // editForgotten replaces the present state of a workspace. A fork that has ended is read by nobody, so its
 // state needs no edit.
 func (a *applyRun) editForgotten(r *Edit) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
 	if w.Ended == 0 {
@@ -150,23 +150,23 @@ func (a *applyRun) editForgotten(r *Edit) error {
 		return err
 	}
 
-	st, _, err := a.Pushed(id)
+	st, _, err := a.trees.Pushed(id)
 	if err != nil {
 		return err
 	}
 
-	sets := a.Actors(w.View)
-	a.Roots = append(a.Roots, Root{ID: id})
-	a.AddView(w.View, st)
-	a.ReturnActors(w.View, sets)
-	a.EndView(w.View, true)
-	a.TouchWorkspace(w)
+	sets := a.trees.Actors(w.View)
+	a.cat.Unwritten.addRoot(Root{ID: id})
+	a.trees.AddView(w.View, st)
+	a.trees.ReturnActors(w.View, sets)
+	a.trees.EndView(w.View, true)
+	a.cat.TouchWorkspace(w)
 
 	return nil
 }
 
 func (c *Catalogue) setForgotten(f Forgotten) {
-	c.Dirty[ForgottenKey] = 0
+	c.Unwritten.keys[ForgottenKey] = 0
 	for i := range c.Forgotten {
 		if c.Forgotten[i].Number == f.Number {
 			c.Forgotten[i] = f
@@ -179,8 +179,8 @@ func (c *Catalogue) setForgotten(f Forgotten) {
 // rewrite gives a snapshot another tree. In recovery the snapshot may have no id yet, and gets it by
 // sealing the new tree.
 func (a *applyRun) rewrite(r *Rewritten) error {
-	sn, ok := a.Snapshots[r.View]
-	if !ok {
+	sn := a.cat.Snapshots.At(r.View)
+	if sn == nil {
 		return nil
 	}
 
@@ -189,9 +189,9 @@ func (a *applyRun) rewrite(r *Rewritten) error {
 		return err
 	}
 
-	if !a.Hidden(sn) {
-		a.Bytes.Take(sn.Bytes)
-		a.Bytes.Add(r.Bytes)
+	if !a.cat.Hidden(sn) {
+		a.cat.Bytes.Take(sn.Bytes)
+		a.cat.Bytes.Add(r.Bytes)
 	}
 	sn.Files, sn.Bytes, sn.Hash = r.Files, r.Bytes, h
 	if !slices.Contains(sn.Was, r.Was) {
@@ -202,11 +202,11 @@ func (a *applyRun) rewrite(r *Rewritten) error {
 	sn.State.Store(nil)
 	if sn.Sealed {
 		sn.ID = r.ID
-	} else if _, err := a.Tree(sn); err != nil {
+	} else if _, err := a.trees.Tree(sn); err != nil {
 		return err
 	}
 
-	a.Touch(sn.View)
+	a.cat.Touch(sn.View)
 
 	return nil
 }

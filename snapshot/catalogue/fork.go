@@ -49,10 +49,10 @@ type Restrictions struct {
 
 func (*Fork) Type() Type { return TypeFork }
 
-// NewFork completes the record r of a fork of w. from is the start of the fork: "" is the present
-// state of w, FORK/ is the present state of a fork of w, other values are names of snapshots. r has the name,
-// claim and expiry of the fork, and r.Base the time and the user's process.
-func (c *Catalogue) NewFork(t Trees, w *Workspace, from string, r *Fork) error {
+// StartFrom completes the record of a fork of w, which has the name, claim and expiry of the fork, and in Base
+// the time and the user's process. from is the start of the fork: "" is the present state of w, FORK/ is the
+// present state of a fork of w, other values are names of snapshots.
+func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error {
 	if err := w.Alive(); err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known st
 }
 
 func (r *Fork) apply(a *applyRun) error {
-	parent, ok := a.Workspaces[r.WS]
-	if !ok {
+	parent := a.cat.Workspaces.At(r.WS)
+	if parent == nil {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
 
@@ -128,23 +128,23 @@ func (r *Fork) apply(a *applyRun) error {
 		return err
 	}
 
-	a.SetCounters(0, r.View+1)
+	a.trees.SetCounters(0, r.View+1)
 	rules := parent.Policy
 	rules.UnsharedBytes = 0
 	if x := r.Restricted; x != nil {
 		rules.Hide, rules.HideEmpty, rules.ReadOnly = x.Hide, x.HideEmpty, x.ReadOnly
 	}
 
-	w := a.AddWorkspace(WorkspaceRecord{
+	w := a.cat.addWorkspace(WorkspaceRecord{
 		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: rules, Claim: r.Claim, Expires: r.Expires, Dir: dir,
 		Discard: r.Discard,
 	})
 	a.Made = append(a.Made, w)
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 	parent.Forks[r.Name] = w
 	a.touchForks(w)
-	a.AddView(r.View, st)
-	w.ChangedAtCapture = a.Changed(w.View)
+	a.trees.AddView(r.View, st)
+	w.ChangedAtCapture = a.trees.Changed(w.View)
 	r.Base.Dir = dir
 	return a.setBase(w, st, r.Base)
 }
@@ -157,34 +157,34 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 			return nil, "", err
 		}
 
-		a.Roots = append(a.Roots, Root{ID: id})
-		st, _, err = a.Pushed(id)
+		a.cat.Unwritten.addRoot(Root{ID: id})
+		st, _, err = a.trees.Pushed(id)
 		return st, r.Dir, err
 	}
 
 	if r.Now {
-		st = parent.Freeze(a)
+		st = parent.Freeze(a.trees)
 		if len(r.Placeholders) > 0 {
-			st = a.Without(st, Paths(r.Placeholders))
+			st = a.trees.Without(st, Paths(r.Placeholders))
 		}
 
 		return st, parent.Dir, nil
 	}
 
 	if r.Of != 0 {
-		w, ok := a.Workspaces[r.Of]
-		if !ok {
+		w := a.cat.Workspaces.At(r.Of)
+		if w == nil {
 			return nil, "", fmt.Errorf("%w: the fork that %s starts from", ErrNoFork, r.Name)
 		}
-		return w.Freeze(a), w.Dir, nil
+		return w.Freeze(a.trees), w.Dir, nil
 	}
 
-	sn, ok := a.Snapshots[r.From]
-	if !ok {
+	sn := a.cat.Snapshots.At(r.From)
+	if sn == nil {
 		return nil, "", fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
 	}
 
-	st, err = a.Tree(sn)
+	st, err = a.trees.Tree(sn)
 	return st, sn.Dir, err
 }
 
@@ -203,13 +203,13 @@ type Lease struct {
 func (*Lease) Type() Type { return TypeLease }
 
 func (r *Lease) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.View]
-	if !ok {
+	w := a.cat.Workspaces.At(r.View)
+	if w == nil {
 		return nil
 	}
 
 	w.Expires = r.Expires
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 	a.touchForks(w)
 
 	return nil
@@ -217,9 +217,9 @@ func (r *Lease) apply(a *applyRun) error {
 
 // touchForks counts a change of a fork in ForkChanges of all workspaces above it.
 func (a *applyRun) touchForks(f *Workspace) {
-	for up := a.Parent(f); up != nil; up = a.Parent(up) {
+	for up := a.cat.Parent(f); up != nil; up = a.cat.Parent(up) {
 		up.ForkChanges++
-		a.Altered[up.View] = true
+		a.cat.altered[up.View] = true
 	}
 }
 
@@ -250,19 +250,19 @@ func (w *Workspace) NewRenameFork(from, to string) (*RenameFork, error) {
 }
 
 func (r *RenameFork) apply(a *applyRun) error {
-	f, ok := a.Workspaces[r.View]
-	if !ok {
+	f := a.cat.Workspaces.At(r.View)
+	if f == nil {
 		return nil
 	}
 
-	if p, ok := a.Workspaces[f.Parent]; ok {
+	if p := a.cat.Workspaces.At(f.Parent); p != nil {
 		delete(p.Forks, f.Name)
 		p.Forks[r.Name] = f
 	}
 
 	f.Name = r.Name
-	a.TouchWorkspace(f)
-	if p := a.Parent(f); p != nil {
+	a.cat.TouchWorkspace(f)
+	if p := a.cat.Parent(f); p != nil {
 		return a.logOp(p, r.Op)
 	}
 

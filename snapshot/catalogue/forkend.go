@@ -30,10 +30,10 @@ func (*EndFork) Type() Type { return TypeEndFork }
 
 // NewDiscard returns the record of the end of a fork and the forks below it, without snapshots of their
 // last states.
-func (c *Catalogue) NewDiscard(w, f *Workspace, by actors.Caller, now time.Time) (r *EndFork, err error) {
+func NewDiscard(c *Catalogue, w, f *Workspace, by actors.Caller, now time.Time) (r *EndFork, err error) {
 	f.Family(func(in *Workspace) {
 		if err == nil {
-			err = w.mayEnd(in, c.Snapshots[in.Base], by, now)
+			err = w.mayEnd(in, c.Snapshots.At(in.Base), by, now)
 		}
 	})
 	return f.newDiscard(), err
@@ -58,14 +58,14 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 	if len(f.Forks) > 0 {
 		return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", f.Name)
 	}
-	return w.mayEnd(f, c.Snapshots[f.Base], by, now)
+	return w.mayEnd(f, c.Snapshots.At(f.Base), by, now)
 }
 
 // NewEnd returns the record of the end of a fork of w. w gets a snapshot of the fork's last state, which
 // last describes. If the fork is empty, as after `rm -rf`, w also gets a snapshot of full, its state
 // before it was emptied; full is nil if there is no such state. A fork with Discard set leaves
 // neither. The limits of forks do not apply, so that a fork can always end.
-func (c *Catalogue) NewEnd(w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
+func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
 	if f.Discard {
 		return f.newDiscard(), nil
 	}
@@ -121,15 +121,15 @@ func (r *EndFork) apply(a *applyRun) error {
 		}
 	}
 
-	f, ok := a.Workspaces[r.View]
-	if !ok {
+	f := a.cat.Workspaces.At(r.View)
+	if f == nil {
 		return nil
 	}
 	if err := r.addLastStates(a, f); err != nil {
 		return err
 	}
 
-	parent := a.Parent(f)
+	parent := a.cat.Parent(f)
 	a.touchForks(f)
 	if parent != nil && parent.Forks[f.Name] == f {
 		delete(parent.Forks, f.Name)
@@ -138,8 +138,8 @@ func (r *EndFork) apply(a *applyRun) error {
 	if kept {
 		f.Family(func(in *Workspace) {
 			in.Ended = f.View
-			a.EndView(in.View, true)
-			a.TouchWorkspace(in)
+			a.trees.EndView(in.View, true)
+			a.cat.TouchWorkspace(in)
 		})
 	} else if err := r.remove(a, f); err != nil {
 		return err
@@ -160,22 +160,22 @@ func (r *EndFork) remove(a *applyRun, f *Workspace) error {
 	}
 
 	if r.Last == nil {
-		a.Own += max(0, f.Present(a).Bytes-a.baseBytes(f))
+		a.Own += max(0, f.Present(a.trees).Bytes-a.baseBytes(f))
 	}
 
-	snaps := a.WithBase(f)
-	if sn, ok := a.Snapshots[f.Before]; ok {
+	snaps := a.cat.WithBase(f)
+	if sn := a.cat.Snapshots.At(f.Before); sn != nil {
 		snaps = append(snaps, sn)
 	}
 
 	a.remove(snaps...)
 
-	a.DropView(f.View)
-	delete(a.Workspaces, f.View)
+	a.trees.DropView(f.View)
+	delete(a.cat.Workspaces.all, f.View)
 	f.Ended = f.View
-	a.Altered[f.View] = true
+	a.cat.altered[f.View] = true
 	a.Removed = append(a.Removed, f.View)
-	a.Dirty[Key(Workspaces, f.View)] = f.View
+	a.cat.Unwritten.Mark(Workspaces, f.View)
 	a.Garbage = true
 
 	return nil
@@ -183,10 +183,10 @@ func (r *EndFork) remove(a *applyRun, f *Workspace) error {
 
 // addLastStates adds the snapshots Full and Last to the parent of a fork.
 func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
-	changes := f.AllChanges(a)
+	changes := f.AllChanges(a.trees)
 
-	if full, ok := a.Snapshots[f.Before]; ok && r.Full != nil {
-		was, err := a.Tree(full)
+	if full := a.cat.Snapshots.At(f.Before); full != nil && r.Full != nil {
+		was, err := a.trees.Tree(full)
 		if err != nil {
 			return err
 		}
@@ -198,5 +198,5 @@ func (r *EndFork) addLastStates(a *applyRun, f *Workspace) error {
 		return nil
 	}
 
-	return a.addState(*r.Last, f.Freeze(a), changes)
+	return a.addState(*r.Last, f.Freeze(a.trees), changes)
 }

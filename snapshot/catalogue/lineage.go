@@ -11,7 +11,7 @@ const MaxLineage = 100
 // were never pushed.
 func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	var ids []string
-	if base, ok := c.Snapshots[w.Base]; ok {
+	if base := c.Snapshots.At(w.Base); base != nil {
 		ids = append(slices.Clone(base.Lineage), base.ID)
 	}
 
@@ -49,7 +49,7 @@ func (c *Catalogue) Newest(w *Workspace, ids []string) string {
 	if sn := w.Snapshots.Last(func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
 		return sn.Name
 	}
-	if base, ok := c.Snapshots[w.Base]; ok && slices.Contains(ids, base.ID) {
+	if base := c.Snapshots.At(w.Base); base != nil && slices.Contains(ids, base.ID) {
 		return base.Name
 	}
 

@@ -81,7 +81,7 @@ func (s *Snapshot) Root() Root {
 
 // InOrder returns all snapshots, also bases and bookmarks, by workspace and age.
 func (c *Catalogue) InOrder() []*Snapshot {
-	all := slices.Collect(maps.Values(c.Snapshots))
+	all := slices.Collect(maps.Values(c.Snapshots.all))
 	slices.SortFunc(all, func(a, b *Snapshot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), bySeq(a, b), cmp.Compare(a.View, b.View))
 	})

@@ -51,15 +51,15 @@ func TestUnsealed(t *testing.T) {
 	sealed := 0
 	for n := range 400 {
 		if r, err := s.random(rnd, n); err == nil && r != nil && !reflect.ValueOf(r).IsNil() {
-			before := maps.Clone(s.Catalogue.Snapshots)
+			before := maps.Clone(s.Catalogue.Snapshots.all)
 			s.apply(t, r)
 			for view, sn := range before {
-				if s.Catalogue.Snapshots[view] == nil {
+				if s.Catalogue.Snapshots.At(view) == nil {
 					removed = append(removed, sn)
 				}
 			}
 		}
-		for view, sn := range s.Catalogue.Snapshots {
+		for view, sn := range s.Catalogue.Snapshots.All() {
 			if n%4 == 0 && view%3 != 0 && !sn.Sealed {
 				s.SetID(sn, cas.Hash{1}, 1)
 				sealed++
@@ -67,17 +67,17 @@ func TestUnsealed(t *testing.T) {
 		}
 		if n%10 == 0 && len(removed) > 0 { // sealed all the same, when another one has its number
 			old := removed[len(removed)-1]
-			if s.Add(&Snapshot{Info: info.Info{View: old.View, Name: "again"}, WS: 1 << 20}); !old.Sealed {
+			if s.add(&Snapshot{Info: info.Info{View: old.View, Name: "again"}, WS: 1 << 20}); !old.Sealed {
 				s.SetID(old, cas.Hash{2}, 1)
 			}
 		}
-		unsealed := maps.Clone(s.Catalogue.Snapshots)
+		unsealed := maps.Clone(s.Catalogue.Snapshots.all)
 		maps.DeleteFunc(unsealed, func(_ uint32, sn *Snapshot) bool { return sn.Sealed })
-		if !maps.Equal(unsealed, s.Unsealed) {
-			t.Fatalf("step %d: %d snapshots are listed as unsealed, and %d are", n, len(s.Unsealed), len(unsealed))
+		if !maps.Equal(unsealed, s.Unsealed.all) {
+			t.Fatalf("step %d: %d snapshots are listed as unsealed, and %d are", n, len(s.Unsealed.all), len(unsealed))
 		}
 	}
-	if sealed == 0 || len(removed) == 0 || len(s.Unsealed) == 0 {
-		t.Errorf("%d sealed, %d removed, %d unsealed", sealed, len(removed), len(s.Unsealed))
+	if sealed == 0 || len(removed) == 0 || len(s.Unsealed.all) == 0 {
+		t.Errorf("%d sealed, %d removed, %d unsealed", sealed, len(removed), len(s.Unsealed.all))
 	}
 }

@@ -113,8 +113,8 @@ type LogOp struct {
 func (*LogOp) Type() Type { return TypeLogOp }
 
 func (r *LogOp) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
 
@@ -123,7 +123,7 @@ func (r *LogOp) apply(a *applyRun) error {
 		if err != nil {
 			return err
 		}
-		a.Roots = append(a.Roots, Root{ID: h})
+		a.cat.Unwritten.addRoot(Root{ID: h})
 	}
 
 	switch known, err := w.Op(r.Op.Number); {
@@ -140,7 +140,7 @@ func (r *LogOp) apply(a *applyRun) error {
 		w.Dir = r.Op.Apply.Dir
 	}
 
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 
 	return nil
 }
@@ -168,7 +168,7 @@ func (a *applyRun) logOp(w *Workspace, op *Op) error {
 
 	w.Ops = append(w.Ops, *op)
 	w.addKeptViews(op)
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 
 	return nil
 }
@@ -183,8 +183,8 @@ func (w *Workspace) addKeptViews(op *Op) {
 // hide takes snapshots out of the list of their workspace, which an operation keeps.
 func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
 	for _, sn := range snaps {
-		a.Bytes.Take(sn.Bytes)
-		a.Dirty[Key(Snapshots, sn.View)] = sn.View
+		a.cat.Bytes.Take(sn.Bytes)
+		a.cat.Unwritten.Mark(Snapshots, sn.View)
 	}
 
 	w.Snapshots.Remove(slices.Clone(snaps), 0, 0)
@@ -192,18 +192,18 @@ func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
 
 // Hidden reports whether a snapshot is in no list: it is kept for the undo of an operation.
 func (c *Catalogue) Hidden(sn *Snapshot) bool {
-	w, ok := c.Workspaces[sn.WS]
-	return ok && w.kept[sn.View]
+	w := c.Workspaces.At(sn.WS)
+	return w != nil && w.kept[sn.View]
 }
 
 // forget removes the snapshots and the fork that an operation of w keeps.
 func (a *applyRun) forget(w *Workspace, o *Op) error {
 	for _, view := range o.Kept {
-		if sn, ok := a.Snapshots[view]; ok {
+		if sn := a.cat.Snapshots.At(view); sn != nil {
 			a.Own += sn.UniqueBytes
 			a.remove(sn)
 		}
-		if f, ok := a.Workspaces[view]; ok {
+		if f := a.cat.Workspaces.At(view); f != nil {
 			if err := f.newDiscard().apply(a); err != nil {
 				return err
 			}
@@ -214,7 +214,7 @@ func (a *applyRun) forget(w *Workspace, o *Op) error {
 	}
 
 	o.Kept = nil
-	a.TouchWorkspace(w)
+	a.cat.TouchWorkspace(w)
 
 	return nil
 }
@@ -245,8 +245,8 @@ func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time
 }
 
 func (r *ForgetOps) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
 
@@ -300,14 +300,14 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 		countFork(fork)
 	}
 
-	for _, in := range c.Workspaces {
+	for _, in := range c.Workspaces.All() {
 		if len(in.kept) == 0 || c.keeper(in) != by {
 			continue
 		}
 		for view := range in.kept {
-			if sn, ok := c.Snapshots[view]; ok {
+			if sn := c.Snapshots.At(view); sn != nil {
 				count(sn)
-			} else if f, ok := c.Workspaces[view]; ok {
+			} else if f := c.Workspaces.At(view); f != nil {
 				countFork(f)
 			}
 		}
@@ -320,7 +320,7 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 // main that w is in. For a fork that has ended, it is found from the workspace that keeps the fork.
 func (c *Catalogue) keeper(w *Workspace) *Workspace {
 	for w.Ended != 0 {
-		w = c.Parent(c.Workspaces[w.Ended])
+		w = c.Parent(c.Workspaces.At(w.Ended))
 	}
 	if !w.Fork {
 		return w

@@ -166,6 +166,60 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 	return s, err
 }
 
+// Load reads the catalogue of the last checkpoint, and returns the snapshots that must be sealed. partly
+// returns the state of a snapshot of which some files are not sealed, nil if the snapshot is to be left out.
+// A salvage makes a lost workspace main anew.
+func (c *Catalogue) Load(store *cas.Store, salvage bool, partly func(SnapshotRecord) (*tree.State, error)) (seal []*Snapshot, err error) {
+	if err := Scan(store, Workspaces, func(r WorkspaceRecord) error {
+		c.addWorkspace(r)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+
+	if c.Workspaces.At(0) == nil {
+		if !salvage {
+			return nil, errs.New(errs.Damaged, "the catalogue has no workspace main")
+		}
+		c.AddMain()
+	}
+
+	if err := Scan(store, ForgottenKey, func(all []Forgotten) error {
+		c.Forgotten = all
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+
+	unsealed := make(map[string]uint32)
+	err = Scan(store, Snapshots, func(r SnapshotRecord) error {
+		sn, err := r.Load()
+		if err != nil {
+			return err
+		}
+
+		if r.Partly != nil {
+			unsealed[Key(Snapshots, r.View)] = r.View
+			st, err := partly(r)
+			if st == nil {
+				return err
+			}
+			sn.State.Store(st)
+		}
+
+		if c.add(sn) {
+			seal = append(seal, sn)
+		}
+
+		return nil
+	})
+
+	c.link()
+	c.Unwritten.keys = unsealed
+
+	return seal, err
+}
+
 // Scan calls fn for each record of the catalogue whose key begins with prefix.
 func Scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
 	return c.ScanMeta(prefix, func(key string, value []byte) error {

@@ -133,7 +133,7 @@ var birth = time.Unix(1_000_000_000, 0).UTC()
 
 func newStore(t *testing.T) *store {
 	s := &store{Catalogue: New(), views: newViews()}
-	w := s.AddWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
+	w := s.addWorkspace(WorkspaceRecord{Name: "main", NextSeq: 1, Policy: policy.Default()})
 	s.AddView(w.View, treeOf(1))
 	view, _ := s.NewView()
 	e, err := s.SetBase(s.views, w, treeOf(1), SnapshotRecord{View: view, Info: info.Info{Name: "base", Kind: info.KindImport, Created: birth}})
@@ -171,18 +171,18 @@ func (s *store) stored(t *testing.T) *store {
 	again.views.next, again.views.inodes = s.views.next, s.views.inodes
 	again.views.changed, again.views.actors = maps.Clone(s.changed), maps.Clone(s.actors)
 	again.ended = maps.Clone(s.ended)
-	for view, w := range s.Workspaces {
-		again.AddWorkspace(recoded(t, w.Stored(s.trees[view])))
+	for view, w := range s.Workspaces.All() {
+		again.addWorkspace(recoded(t, w.Stored(s.trees[view])))
 		again.trees[view] = s.trees[view].Clone()
 	}
-	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots)) {
-		sn, err := ptr(recoded(t, s.Catalogue.Snapshots[view].Record())).Load()
+	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots.all)) {
+		sn, err := ptr(recoded(t, s.Catalogue.Snapshots.At(view).Record())).Load()
 		must.OK(t, err)
-		sn.State.Store(s.Catalogue.Snapshots[view].State.Load())
-		sn.Changes.Sets = s.Catalogue.Snapshots[view].Changes.Sets // the store puts them, and has Stored
-		again.Add(sn)
+		sn.State.Store(s.Catalogue.Snapshots.At(view).State.Load())
+		sn.Changes.Sets = s.Catalogue.Snapshots.At(view).Changes.Sets // the store puts them, and has Stored
+		again.add(sn)
 	}
-	again.Link()
+	again.link()
 	again.Forgotten = recoded(t, s.Forgotten)
 	return again
 }
@@ -208,8 +208,8 @@ func (s *store) text() string {
 		Present   []string
 	}
 	var out []any
-	for _, view := range slices.Sorted(maps.Keys(s.Workspaces)) {
-		w := s.Workspaces[view]
+	for _, view := range slices.Sorted(maps.Keys(s.Workspaces.all)) {
+		w := s.Workspaces.At(view)
 		l := line{WorkspaceRecord: w.Stored(s.trees[view]), Forks: slices.Sorted(maps.Keys(w.Forks)), Present: w.PresentActors(s.views)}
 		for _, sn := range w.Snapshots.All() {
 			l.Snapshots = append(l.Snapshots, sn.Name)
@@ -219,8 +219,8 @@ func (s *store) text() string {
 		}
 		out = append(out, l)
 	}
-	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots)) {
-		sn := s.Catalogue.Snapshots[view]
+	for _, view := range slices.Sorted(maps.Keys(s.Catalogue.Snapshots.all)) {
+		sn := s.Catalogue.Snapshots.At(view)
 		st, _ := s.Tree(sn)
 		out = append(out, sn.Record(), sn.Undoes, sn.Dir, sn.Claim, len(sn.Changes.Sets), st.Inodes)
 	}
@@ -231,8 +231,8 @@ func (s *store) text() string {
 
 // random makes one more record that the present state allows, or a change; nil if it does not.
 func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
-	all := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Workspaces)), func(view uint32) bool { return s.Workspaces[view].Ended != 0 })
-	w := s.Workspaces[all[rnd.IntN(len(all))]]
+	all := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Workspaces.all)), func(view uint32) bool { return s.Workspaces.At(view).Ended != 0 })
+	w := s.Workspaces.At(all[rnd.IntN(len(all))])
 	now := birth.Add(time.Duration(n) * time.Minute)
 	name := fmt.Sprint("n", rnd.IntN(12))
 	of := func(kind string) info.Info {
@@ -253,14 +253,14 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	}
 	switch k := rnd.IntN(19); {
 	case k < 2:
-		return s.NewCapture(s.views, w, of(info.KindManual))
+		return NewCapture(s.Catalogue, s.views, w, of(info.KindManual))
 	case k == 2:
 		r := &Edit{WS: w.View, Now: int64(rnd.IntN(5) + 1)}
 		post := of(info.KindImport)
 		if w.Snapshots.Len() > 0 && rnd.IntN(2) == 0 {
 			r.Restored = w.Snapshots.All()[rnd.IntN(w.Snapshots.Len())].View
 		}
-		err := s.Describe(r, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
+		err := r.Describe(s.Catalogue, s.views, w, info.Info{Created: now}, &post, []string{"editor"}, &Undone{By: "x"})
 		r.Op = op("restore", 0)
 		r.Op.Before = r.Pre.View
 		for i := range r.Op.Kept {
@@ -273,16 +273,16 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		if fork != nil && n%3 == 0 {
 			from = fork.Name + "/"
 		}
-		return r, s.NewFork(s.views, w, from, r)
+		return r, r.StartFrom(s.Catalogue, s.views, w, from)
 	case k == 4 && fork != nil && rnd.IntN(2) == 0:
-		r, err := s.NewDiscard(w, fork, actors.Caller{}, now)
+		r, err := NewDiscard(s.Catalogue, w, fork, actors.Caller{}, now)
 		r.Op = op(OpEndFork, fork.View)
 		return r, err
 	case k == 4 && fork != nil:
 		if err := s.MayEnd(w, fork, actors.Caller{}, now); err != nil {
 			return nil, err
 		}
-		r, err := s.NewEnd(w, s.views, fork, s.Catalogue.Snapshots[fork.Before], of(""))
+		r, err := NewEnd(s.Catalogue, w, s.views, fork, s.Catalogue.Snapshots.At(fork.Before), of(""))
 		if r.Op = op(OpEndFork, fork.View); r.Last != nil {
 			r.Op.Left = r.Last.View
 		}
@@ -295,13 +295,13 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		}
 		return r, err
 	case k == 6 && len(some) > 0:
-		r, _, err := s.NewDelete(w, some, actors.Caller{}, now)
+		r, _, err := NewDelete(s.Catalogue, w, some, actors.Caller{}, now)
 		if err == nil && n%4 > 0 {
 			r.Op = op(OpRemove, r.Views...)
 		}
 		return r, err
 	case k == 7 && len(some) > 0:
-		r, err := s.NewRename(w, some[0], name, actors.Caller{Direct: true})
+		r, err := NewRename(s.Catalogue, w, some[0], name, actors.Caller{Direct: true})
 		if err == nil {
 			r.Op = op(OpRename)
 			r.Op.To, r.Op.Of, r.Op.View = name, some[0], r.View
@@ -324,7 +324,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	case k == 11 && len(some) > 1 && s.MayCompact(w, name, named(w, some), actors.Caller{}, now) == nil:
 		i := of(info.KindManual)
 		i.Name, i.ID = name, cas.Hash{1, byte(n)}.String()
-		r, _, _, err := s.NewCompacted(s.views, w, i, treeOf(5), 80, named(w, some))
+		r, _, _, err := NewCompacted(s.Catalogue, s.views, w, i, treeOf(5), 80, named(w, some))
 		r.Op = op(OpCompact, r.Gone...)
 		r.Op.Left = r.Snapshot.View
 		return r, err
@@ -338,8 +338,8 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		for _, id := range s.Catalogue.Trees() {
 			r.Trees[id] = cas.Hash{6, byte(n)}.String()
 		}
-		for _, view := range slices.Sorted(maps.Keys(s.Workspaces)) {
-			switch w := s.Workspaces[view]; {
+		for _, view := range slices.Sorted(maps.Keys(s.Workspaces.all)) {
+			switch w := s.Workspaces.At(view); {
 			case rnd.IntN(4) > 0:
 			case w.Ended != 0:
 				r.Edits = append(r.Edits, Edit{WS: view, State: cas.Hash{8, byte(n)}.String()})
@@ -366,7 +366,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 		undo := op("")
 		undo.Undoes = w.Ops[rnd.IntN(len(w.Ops))].Number
 		if o, err := s.ToUndo(w, undo.Undoes); err == nil && o.Before == 0 {
-			return s.NewUndo(w, *undo, actors.Caller{Direct: true}, now)
+			return NewUndo(s.Catalogue, w, *undo, actors.Caller{Direct: true}, now)
 		}
 	}
 	return nil, nil
@@ -392,7 +392,7 @@ func TestReplay(t *testing.T) {
 			if n == 60 {
 				checkpoint, at = s.stored(t), len(log)
 			}
-			all := slices.Sorted(maps.Keys(s.Workspaces))
+			all := slices.Sorted(maps.Keys(s.Workspaces.all))
 			e := entry{view: all[rnd.IntN(len(all))], by: int64(rnd.IntN(3)), who: fmt.Sprint("a", rnd.IntN(3))}
 			s.change(e.view, e.by, e.who)
 			log = append(log, e)

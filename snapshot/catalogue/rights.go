@@ -85,7 +85,7 @@ func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by 
 	}
 
 	for _, sn := range snaps {
-		if c.Snapshots[sn.View] != sn {
+		if c.Snapshots.At(sn.View) != sn {
 			return DeletedError(sn.Info)
 		}
 		if err := w.mayDelete(sn, by, now); err != nil && !sn.Pinned {

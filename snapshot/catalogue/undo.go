@@ -34,7 +34,7 @@ func (c *Catalogue) ToUndo(w *Workspace, number uint64) (*Op, error) {
 		return o, nil
 	}
 
-	if _, ok := c.Snapshots[o.Before]; len(o.Kept) == 0 || o.Before != 0 && !ok {
+	if len(o.Kept) == 0 || o.Before != 0 && c.Snapshots.At(o.Before) == nil {
 		return nil, errs.New(errs.NotExist, "what the undo of operation %d needs is no longer kept; see undo_seconds of the policy", number)
 	}
 
@@ -42,7 +42,7 @@ func (c *Catalogue) ToUndo(w *Workspace, number uint64) (*Op, error) {
 }
 
 // NewUndo returns the record that undoes an operation other than an edit or an apply. op describes the undo.
-func (c *Catalogue) NewUndo(w *Workspace, op Op, by actors.Caller, now time.Time) (Record, error) {
+func NewUndo(c *Catalogue, w *Workspace, op Op, by actors.Caller, now time.Time) (Record, error) {
 	o, err := c.ToUndo(w, op.Undoes)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *Catalogue) NewUndo(w *Workspace, op Op, by actors.Caller, now time.Time
 		if sn := w.Snapshots.Named(o.To); sn == nil || sn.View != o.View {
 			return nil, fmt.Errorf("%w: %s was deleted or renamed again", ErrNotFound, o.To)
 		}
-		r, err := c.NewRename(w, o.To, o.Of, by)
+		r, err := NewRename(c, w, o.To, o.Of, by)
 		if err == nil {
 			r.Op = &op
 		}
@@ -84,7 +84,7 @@ func (c *Catalogue) NewUndo(w *Workspace, op Op, by actors.Caller, now time.Time
 	}
 
 	op.Name, op.Of, op.To = OpUndo, fmt.Sprintf("%s %s", o.Name, o.Of), ""
-	if left, ok := c.Snapshots[o.Left]; ok && o.Left != 0 && !c.Hidden(left) && w.mayDelete(left, by, now) == nil {
+	if left := c.Snapshots.At(o.Left); left != nil && o.Left != 0 && !c.Hidden(left) && w.mayDelete(left, by, now) == nil {
 		op.Left = o.Left // the undo removes it
 	}
 
@@ -93,7 +93,7 @@ func (c *Catalogue) NewUndo(w *Workspace, op Op, by actors.Caller, now time.Time
 		return r, w.mayRename(by)
 	}
 
-	if f := c.Workspaces[o.Kept[0]]; w.Forks[f.Name] != nil {
+	if f := c.Workspaces.At(o.Kept[0]); w.Forks[f.Name] != nil {
 		return nil, errs.New(errs.Exist, "name in use: fork %q exists; rename it first", f.Name)
 	}
 
@@ -128,8 +128,8 @@ type Return struct {
 func (*Return) Type() Type { return TypeReturn }
 
 func (r *Return) apply(a *applyRun) error {
-	w, ok := a.Workspaces[r.WS]
-	if !ok {
+	w := a.cat.Workspaces.At(r.WS)
+	if w == nil {
 		return nil
 	}
 
@@ -140,10 +140,10 @@ func (r *Return) apply(a *applyRun) error {
 
 	for _, view := range o.Kept {
 		delete(w.kept, view)
-		if sn, ok := a.Snapshots[view]; ok {
+		if sn := a.cat.Snapshots.At(view); sn != nil {
 			a.show(w, sn)
 		}
-		if f, ok := a.Workspaces[view]; ok {
+		if f := a.cat.Workspaces.At(view); f != nil {
 			a.resume(w, f, r.Op.At)
 		}
 	}
@@ -175,8 +175,8 @@ func (a *applyRun) resume(w, f *Workspace, now time.Time) {
 			in.Expires = nil
 		}
 
-		a.EndView(in.View, false)
-		a.TouchWorkspace(in)
+		a.trees.EndView(in.View, false)
+		a.cat.TouchWorkspace(in)
 	})
 
 	a.touchForks(f)

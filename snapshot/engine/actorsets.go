@@ -84,7 +84,7 @@ func (c *Checkpoint) storeActors() error {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				c.Catalogue.Workspaces[view].StoredChanges.Take(stored)
+				c.Catalogue.Workspaces.At(view).StoredChanges.Take(stored)
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
 	c.WithLock(func(*live.Tx) {
-		if w, ok := c.Catalogue.Workspaces[view]; ok && slices.Equal(w.StoredChanges.Stored, stored) {
+		if w := c.Catalogue.Workspaces.At(view); w != nil && slices.Equal(w.StoredChanges.Stored, stored) {
 			w.StoredChanges.Stored = joined
 		}
 	})

@@ -75,7 +75,7 @@ type Checkpoint struct {
 	workspaces map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
 	snaps      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
 	dirty      map[string]uint32              // keys and views of records to be written or deleted
-	roots      int                            // the number of Catalogue.Roots in this checkpoint
+	roots      int                            // the number of Unwritten.Roots in this checkpoint
 	changes    int64                          // Checkpointer.Changes at the begin of this checkpoint
 	redo       int64                          // Memory.Redo at the begin of this checkpoint
 	floor      int64                          // lowest position of bytes that later records may reference
@@ -195,7 +195,7 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 			return err // opening the store replays the journal from the last checkpoint
 		}
 
-		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), maps.Values(p.Catalogue.Dirty))
+		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), p.Catalogue.Unwritten.Views())
 		orphans, err := tx.Orphans(views)
 		if err != nil {
 			return err
@@ -222,7 +222,6 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 		},
 		workspaces: make(map[uint32]*frozenWorkspace),
 		snaps:      make(map[uint32]*catalogue.Snapshot),
-		roots:      len(p.Catalogue.Roots),
 		changes:    p.Changes.Load(),
 		redo:       p.Memory.Redo(),
 		floor:      tx.Unjournaled(),
@@ -230,18 +229,18 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	}
 
 	tx.ForgetActor()
-	c.dirty, p.Catalogue.Dirty = p.Catalogue.Dirty, make(map[string]uint32)
+	c.dirty, c.roots = p.Catalogue.Unwritten.Take()
 	for _, view := range tx.Changes().Take(live.ForCheckpoint) {
 		c.dirty[catalogue.Key(catalogue.Workspaces, view)] = view
 	}
 
 	for _, view := range c.dirty {
-		if sn, ok := p.Catalogue.Snapshots[view]; ok {
+		if sn := p.Catalogue.Snapshots.At(view); sn != nil {
 			c.snaps[view] = sn
 			sn.Wanted = true
 		}
 
-		if w, ok := p.Catalogue.Workspaces[view]; ok {
+		if w := p.Catalogue.Workspaces.At(view); w != nil {
 			st := w.Freeze(tx)
 			c.workspaces[view] = &frozenWorkspace{state: st, record: w.Stored(st), actors: tx.Actors(view), mark: p.Memory.Mark(view)}
 			c.workspaces[view].record.Exports = p.Meter.Exports(view)
@@ -256,7 +255,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 // restoreDirty marks the workspaces and records of a failed checkpoint as changed again.
 func (c *Checkpoint) restoreDirty() {
 	c.WithLock(func(tx *live.Tx) {
-		maps.Copy(c.Catalogue.Dirty, c.dirty)
+		c.Catalogue.Unwritten.Return(c.dirty)
 		tx.Changes().Change(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
@@ -273,7 +272,7 @@ func (c *Checkpoint) Finish() error {
 	c.Changes.Add(-c.changes)
 	c.Memory.Redone(c.redo)
 	c.WithLock(func(tx *live.Tx) {
-		c.Catalogue.Roots = slices.Delete(c.Catalogue.Roots, 0, c.roots)
+		c.Catalogue.Unwritten.Written(c.roots)
 		for view, w := range c.workspaces {
 			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
 				tx.Changes().Change(view)
@@ -281,9 +280,9 @@ func (c *Checkpoint) Finish() error {
 		}
 
 		for view := range c.partly {
-			if sn, ok := c.Catalogue.Snapshots[view]; ok {
+			if sn := c.Catalogue.Snapshots.At(view); sn != nil {
 				sn.Wanted = false
-				c.Catalogue.Dirty[catalogue.Key(catalogue.Snapshots, view)] = view
+				c.Catalogue.Unwritten.Mark(catalogue.Snapshots, view)
 			}
 		}
 	})

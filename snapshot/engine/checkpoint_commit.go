@@ -223,7 +223,7 @@ func (p *Checkpointer) dropJournal(c *Checkpoint) error {
 // caller holds the lock of the forest.
 func (p *Checkpointer) unsealed() []*tree.State {
 	states := p.Pins.all()
-	for _, sn := range p.Catalogue.Unsealed {
+	for _, sn := range p.Catalogue.Unsealed.All() {
 		states = append(states, sn.State.Load())
 	}
 	return states

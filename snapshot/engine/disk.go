@@ -164,10 +164,10 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 		return restOfStore
 	}
 
-	snaps := make(map[uint32]*owner, len(p.Catalogue.Snapshots))
+	snaps := make(map[uint32]*owner)
 
-	for view, sn := range p.Catalogue.Snapshots {
-		w := p.Catalogue.Workspaces[sn.WS]
+	for view, sn := range p.Catalogue.Snapshots.All() {
+		w := p.Catalogue.Workspaces.At(sn.WS)
 		o := by(w)
 		if w == ws && view != w.Base && view != w.Before && !p.Catalogue.Hidden(sn) && (len(names) == 0 || asked[sn]) {
 			o = &owner{UsedBy: info.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
@@ -177,7 +177,7 @@ func (p *Parts) ownedStates(tx *live.Tx, ws *catalogue.Workspace, names []string
 		kept = append(kept, ownedState{by: o, Root: sn.Root()})
 	}
 
-	for _, w := range p.Catalogue.Workspaces {
+	for _, w := range p.Catalogue.Workspaces.All() {
 		kept = append(kept, ownedState{by: by(w), Root: catalogue.Root{State: w.Freeze(tx)}})
 		for _, r := range w.Restored {
 			if o, ok := snaps[r.View]; ok {

@@ -67,7 +67,7 @@
 // Recovery begins at the last checkpoint. Step 5 reads the records of the checkpoint that is the
 // last one by then. The states of a later checkpoint were frozen after step 4.
 // Journal records after the checkpoint name the states of edits and pulls, which are roots until a
-// checkpoint contains them (catalogue.Catalogue.Roots).
+// checkpoint contains them (catalogue.Unwritten.Roots).
 //
 // A kill during a gc leaves each object both in the index and in its pack, or in neither. It may
 // leave free space that the next gc finds (cas/sweep.go). Objects are removed in step 5 only. If an

@@ -51,63 +51,24 @@ func (l *Loader) Load(tx *live.Tx) error {
 // loadCatalogue loads the records of workspaces and snapshots. Snapshots without an id are added to
 // the sealer's queue.
 func (l *Loader) loadCatalogue(tx *live.Tx) error {
-	if err := catalogue.Scan(l.CAS, catalogue.Workspaces, func(r catalogue.WorkspaceRecord) error {
-		l.Catalogue.AddWorkspace(r)
-		return nil
-	}); err != nil {
-		return err
-	}
-
-	if l.Catalogue.Workspaces[live.MainView] == nil {
-		if !l.Salvage {
-			return errs.New(errs.Damaged, "the catalogue has no workspace main")
+	seal, err := l.Catalogue.Load(l.CAS, l.Salvage, func(r catalogue.SnapshotRecord) (*tree.State, error) {
+		st, err := r.Partly.Load(l.Source, tx.Epoch())
+		if err != nil && l.Salvage {
+			l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
+			return nil, nil
 		}
-		l.Catalogue.AddMain() // see readableState
-	}
-
-	if err := catalogue.Scan(l.CAS, catalogue.ForgottenKey, func(all []catalogue.Forgotten) error {
-		l.Catalogue.Forgotten = all
-		return nil
-	}); err != nil {
-		return err
-	}
-
-	unsealed := make(map[string]uint32)
-	err := catalogue.Scan(l.CAS, catalogue.Snapshots, func(r catalogue.SnapshotRecord) error {
-		sn, err := r.Load()
-		if err != nil {
-			return err
-		}
-
-		if r.Partly != nil {
-			unsealed[catalogue.Key(catalogue.Snapshots, r.View)] = r.View
-			st, err := r.Partly.Load(l.Source, tx.Epoch())
-			if err != nil && l.Salvage {
-				l.Logger.Warn("left out a snapshot", "snapshot", r.Name, "err", err)
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			sn.State.Store(st)
-		}
-
-		if l.Catalogue.Add(sn) {
-			l.Sealer.Push(sn)
-		}
-
-		return nil
+		return st, err
 	})
-
-	l.Catalogue.Link()
-	l.Catalogue.Dirty = unsealed
+	for _, sn := range seal {
+		l.Sealer.Push(sn)
+	}
 
 	return err
 }
 
 // loadWorkspaces loads the states of all workspaces, with their actors and orphans.
 func (l *Loader) loadWorkspaces(tx *live.Tx) error {
-	for _, w := range l.Catalogue.Workspaces {
+	for _, w := range l.Catalogue.Workspaces.All() {
 		st, err := l.loadState(tx, w)
 		stored := err == nil && w.Partly == nil
 		if err != nil && l.Salvage {

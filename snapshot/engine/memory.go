@@ -252,7 +252,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 	}()
 
 	err := m.Forest.Update(true, func(tx *live.Tx) error {
-		w := m.Catalogue.Workspaces[view]
+		w := m.Catalogue.Workspaces.At(view)
 		if w == nil {
 			return nil
 		}
@@ -262,7 +262,7 @@ func (m *Memory) sealView(ctx context.Context, view uint32) error {
 			return err
 		}
 
-		for _, sn := range m.Catalogue.Unsealed {
+		for _, sn := range m.Catalogue.Unsealed.All() {
 			if sn.WS == view {
 				snaps = append(snaps, sn)
 			}

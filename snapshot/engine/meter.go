@@ -52,8 +52,8 @@ func (m *Meter) Exports(view uint32) int64 { return m.forks[view].exports.Load()
 
 // RefreshLimits reads the limits from the policies of all workspaces.
 func (m *Meter) RefreshLimits() {
-	limit, own := m.Catalogue.Workspaces[live.MainView].Policy.Forks.UnsharedBytes, false
-	for _, ws := range m.Catalogue.Workspaces {
+	limit, own := m.Catalogue.Workspaces.At(live.MainView).Policy.Forks.UnsharedBytes, false
+	for _, ws := range m.Catalogue.Workspaces.All() {
 		own = own || ws.Policy.UnsharedBytes > 0
 	}
 
@@ -70,7 +70,7 @@ func (m *Meter) RefreshLimits() {
 // fork, 0 for no limit. Without a limit, written bytes are not counted.
 func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit int64) {
 	m.WithReadLock(func(*live.Tx) {
-		if w, ok := m.Catalogue.Workspaces[view]; ok && w.Fork {
+		if w := m.Catalogue.Workspaces.At(view); w != nil && w.Fork {
 			ws = m.Catalogue.Uppermost(w)
 			f = m.forks[ws.View]
 			limit = m.limit.Load()

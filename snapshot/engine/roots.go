@@ -18,7 +18,7 @@ import (
 //  1. the present state of each workspace
 //  2. the states after the last restores of a workspace (catalogue.Workspace.Restored)
 //  3. the state of each snapshot in the catalogue, the base of each workspace among them
-//  4. the states of journal records since the last checkpoint (Catalogue.Roots)
+//  4. the states of journal records since the last checkpoint (catalogue.Unwritten.Roots)
 //  5. inodes without a name that the kernel may still reference
 //  6. the states of the last checkpoint, from which recovery would start
 //  7. states that are being read (Parts.Pins)
@@ -47,23 +47,25 @@ type storedState struct {
 func (p *Parts) Roots() (*Roots, error) {
 	r := &Roots{Parts: p, dirs: make(map[string]bool)}
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
-		for _, w := range p.Catalogue.Workspaces {
+		for _, w := range p.Catalogue.Workspaces.All() {
 			r.states = append(r.states, w.Freeze(tx))
 			r.dirs[w.Dir] = true
 			r.addDirs(w.OpIDs())
-			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots[at.View] == nil })
+			w.Restored = slices.DeleteFunc(w.Restored, func(at catalogue.RestoreResult) bool { return p.Catalogue.Snapshots.At(at.View) == nil })
 			for _, at := range w.Restored {
 				r.states = append(r.states, at.State)
 			}
 		}
 
-		r.snaps = slices.Collect(maps.Values(p.Catalogue.Snapshots))
-		for _, root := range p.Catalogue.Roots {
+		for _, sn := range p.Catalogue.Snapshots.All() {
+			r.snaps = append(r.snaps, sn)
+		}
+		for _, root := range p.Catalogue.Unwritten.Roots() {
 			r.add(root, live.MainView)
 		}
 
 		r.Sets = p.Catalogue.Leaves()
-		orphans, err := tx.Orphans(slices.Collect(maps.Keys(p.Catalogue.Workspaces)))
+		orphans, err := tx.Orphans(p.Catalogue.Workspaces.Views())
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
 		r.states = append(r.states, p.Pins.all()...)
 

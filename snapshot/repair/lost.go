@@ -32,7 +32,7 @@ func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat 
 		r.Affect(Affected{Workspace: name})
 	}
 
-	for view, w := range cat.Workspaces {
+	for view, w := range cat.Workspaces.All() {
 		if _, skipped := l.Skipped.Views[view]; behind || skipped {
 			r.Affect(Affected{Workspace: w.Name})
 		}
@@ -40,7 +40,7 @@ func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat 
 
 	for _, f := range l.Skipped.Foreign {
 		for _, sn := range snapshotsIn(f) {
-			if w, ok := cat.Workspaces[sn.WS]; ok && w.Snapshots.Named(sn.Name) == nil {
+			if w := cat.Workspaces.At(sn.WS); w != nil && w.Snapshots.Named(sn.Name) == nil {
 				r.Affect(Affected{Workspace: w.Name, Snapshot: sn.Name})
 			}
 		}
@@ -64,12 +64,12 @@ func snapshotsIn(f live.Foreign) []catalogue.SnapshotRecord {
 
 // Trees returns all states of a store with their names. The caller holds the lock of the catalogue.
 func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (out []Tree) {
-	for _, w := range cat.Workspaces {
+	for _, w := range cat.Workspaces.All() {
 		out = append(out, Tree{At: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})
 	}
 
-	for _, sn := range cat.Snapshots {
-		if w, ok := cat.Workspaces[sn.WS]; ok {
+	for _, sn := range cat.Snapshots.All() {
+		if w := cat.Workspaces.At(sn.WS); w != nil {
 			st, _ := sn.Tree(src) // nil if it cannot be read
 			at := Affected{Workspace: w.Name, Snapshot: sn.Name}
 			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before || cat.Hidden(sn)})

@@ -345,7 +345,7 @@ func (p pullSource) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{},
 func InfoOf(ref *remote.Ref) info.Info {
 	return info.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
-		Files: ref.Files, Bytes: ref.Bytes, Sealed: true, Actors: ref.Actors, ActorSets: ref.ActorSets, Lineage: ref.Lineage,
+		Files: ref.Files, Bytes: ref.Bytes, Sealed: true,
 	}
 }
 

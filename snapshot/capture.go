@@ -97,7 +97,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 func (o CaptureOptions) describe(now time.Time) info.Info {
 	return info.Info{
 		Name: o.Name, Kind: o.Kind, Message: o.Message, Labels: o.Labels, Created: now,
-		UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command, Pinned: o.Pinned, Image: o.Image,
+		Process: info.Process{UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command}, Pinned: o.Pinned, Origin: info.Origin{Image: o.Image},
 	}
 }
 

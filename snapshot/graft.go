@@ -107,7 +107,7 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), UID: c.UID, PID: c.PID})
+		r, err := w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
 		if err != nil {
 			return err
 		}

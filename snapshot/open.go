@@ -274,7 +274,7 @@ func (s opener) makeFirstTree(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
 	w := entries{s.Store}.addWorkspace(s.cat.AddMain())
-	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, UID: s.opt.UID}}
+	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, Process: info.Process{UID: s.opt.UID}}}
 	var err error
 	if start := s.start; start != nil {
 		if st, err = s.beginWith(tx, start, w); err != nil {

@@ -77,17 +77,11 @@ type WorkspaceRecord struct {
 	Claim   string        `json:"claim,omitempty"` // the label with which a fork was claimed
 	Expires *time.Time    `json:"expires,omitempty"`
 	Discard bool          `json:"discard,omitempty"` // when the fork ends, the parent gets no snapshot of it
-	State   string        `json:"state"`             // the id of the present state
-	Inodes  int64         `json:"inodes"`
-	Bytes   int64         `json:"bytes"`
-	Exports int64         `json:"exports,omitempty"` // bytes that exports added to the store's git repository
+	TreeRecord
 	// Dir is the id of the state that the directory from which the store was filled had at the last
 	// refresh. "" is the base of main.
 	Dir string `json:"dir,omitempty"`
-	// Actors are the actors that changed anything since the newest snapshot. ActorSets are the
-	// objects with their changes.
-	Actors    []string   `json:"actors,omitempty"`
-	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
+	IntervalRecord
 	// Partly is set in place of State if some files could not be sealed.
 	Partly *Partly `json:"partly,omitempty"`
 	// Orphans are the inodes without a name to which the kernel may still refer, as a state without a
@@ -97,6 +91,21 @@ type WorkspaceRecord struct {
 	// Ended is set for a fork that has ended and is kept for undo: the view of the fork that ended, this
 	// one or one above it.
 	Ended uint32 `json:"ended,omitempty"`
+}
+
+// A TreeRecord is the present tree of a workspace.
+type TreeRecord struct {
+	State   string `json:"state"` // the id of the tree
+	Inodes  int64  `json:"inodes"`
+	Bytes   int64  `json:"bytes"`
+	Exports int64  `json:"exports,omitempty"` // bytes that exports added to the store's git repository
+}
+
+// An IntervalRecord has the actors that changed anything since the newest snapshot, and the objects with
+// their changes.
+type IntervalRecord struct {
+	Actors    []string   `json:"actors,omitempty"`
+	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 }
 
 // UnmarshalJSON sets the default of a rule that earlier versions did not write.

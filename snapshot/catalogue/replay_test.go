@@ -236,7 +236,7 @@ func (s *store) random(rnd *rand.Rand, n int) (Record, error) {
 	now := birth.Add(time.Duration(n) * time.Minute)
 	name := fmt.Sprint("n", rnd.IntN(12))
 	of := func(kind string) info.Info {
-		return info.Info{Name: fmt.Sprint("s", n), Kind: kind, Created: now, UID: 7, Message: name}
+		return info.Info{Name: fmt.Sprint("s", n), Kind: kind, Created: now, Process: info.Process{UID: 7}, Message: name}
 	}
 	var fork *Workspace
 	for _, f := range slices.Sorted(maps.Keys(w.Forks)) {

@@ -37,28 +37,50 @@ type Counts struct {
 // Info describes a snapshot. Its JSON form is what `info@NAME` and
 // `amberfs show --json` print.
 type Info struct {
-	Name        string            `json:"name"`
-	Seq         uint64            `json:"seq" jsonschema:"its number, which is never used again: cp-N"`
-	ID          string            `json:"id" jsonschema:"BLAKE3 of the root, 64 hex digits; empty until stored"`
-	Parent      string            `json:"parent" jsonschema:"the snapshot before, or the one that was restored since"`
-	Kind        string            `json:"kind" jsonschema:"why it was taken"`
-	Message     string            `json:"message"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Created     time.Time         `json:"created"`
-	Expires     *time.Time        `json:"expires,omitempty"`
-	UID         uint32            `json:"uid"`
-	PID         uint32            `json:"pid"`
-	Command     string            `json:"command"`
-	Files       int64             `json:"files" jsonschema:"number of files, without the root directory"`
-	Bytes       int64             `json:"bytes" jsonschema:"sum of the file sizes"`
-	UniqueBytes int64             `json:"unique_bytes" jsonschema:"bytes that storing it added to the store"`
-	Counts      Counts            `json:"counts" jsonschema:"events since the snapshot before: created, modified, deleted, restored"`
-	FirstEvent  uint64            `json:"first_event,omitempty" jsonschema:"the first of these events in the log"`
-	LastEvent   uint64            `json:"last_event,omitempty" jsonschema:"the last one"`
-	GitCommit   string            `json:"git_commit,omitempty" jsonschema:"the commit of the last export"`
-	GitCommits  []string          `json:"git_commits,omitempty" jsonschema:"commits of the last exports to different repositories, the newest last"`
-	Sealed      bool              `json:"stored" jsonschema:"whether it has its id"`
-	Pinned      bool              `json:"pinned" jsonschema:"whether it is protected from deletion"`
+	Name    string            `json:"name"`
+	Seq     uint64            `json:"seq" jsonschema:"its number, which is never used again: cp-N"`
+	ID      string            `json:"id" jsonschema:"BLAKE3 of the root, 64 hex digits; empty until stored"`
+	Parent  string            `json:"parent" jsonschema:"the snapshot before, or the one that was restored since"`
+	Kind    string            `json:"kind" jsonschema:"why it was taken"`
+	Message string            `json:"message"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Created time.Time         `json:"created"`
+	Expires *time.Time        `json:"expires,omitempty"`
+	Process
+	Files       int64 `json:"files" jsonschema:"number of files, without the root directory"`
+	Bytes       int64 `json:"bytes" jsonschema:"sum of the file sizes"`
+	UniqueBytes int64 `json:"unique_bytes" jsonschema:"bytes that storing it added to the store"`
+	Events
+	Exports
+	Sealed bool `json:"stored" jsonschema:"whether it has its id"`
+	Pinned bool `json:"pinned" jsonschema:"whether it is protected from deletion"`
+	Origin
+	View uint32 `json:"-"`
+	Transfer
+}
+
+// Process is the process that ordered a snapshot.
+type Process struct {
+	UID     uint32 `json:"uid"`
+	PID     uint32 `json:"pid"`
+	Command string `json:"command"`
+}
+
+// Events are the events between a snapshot and the snapshot before.
+type Events struct {
+	Counts     Counts `json:"counts" jsonschema:"events since the snapshot before: created, modified, deleted, restored"`
+	FirstEvent uint64 `json:"first_event,omitempty" jsonschema:"the first of these events in the log"`
+	LastEvent  uint64 `json:"last_event,omitempty" jsonschema:"the last one"`
+}
+
+// Exports are the git commits that a snapshot was exported as.
+type Exports struct {
+	GitCommit  string   `json:"git_commit,omitempty" jsonschema:"the commit of the last export"`
+	GitCommits []string `json:"git_commits,omitempty" jsonschema:"commits of the last exports to different repositories, the newest last"`
+}
+
+// Origin is where the contents of a snapshot are from.
+type Origin struct {
 	// Claim is set only by the store and not by users or remotes, because the next claim of the label
 	// begins with the snapshot.
 	Claim     string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
@@ -66,12 +88,13 @@ type Info struct {
 	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
 	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
 	Was       []string `json:"was,omitempty" jsonschema:"its ids before contents were forgotten, oldest first"`
-	View      uint32   `json:"-"`
+}
 
-	// ActorSets are objects that came from a remote with the snapshot. Lineage are ids of earlier
-	// states. See catalogue.SnapshotRecord.
-	ActorSets []cas.Hash `json:"-"`
-	Lineage   []string   `json:"-"`
+// Transfer is what a snapshot has when it is sent to another store, and comes from one. See
+// catalogue.SnapshotRecord.
+type Transfer struct {
+	ActorSets []cas.Hash `json:"-"` // objects with the actors of the changes
+	Lineage   []string   `json:"-"` // ids of earlier states
 }
 
 // Image is a container image that was imported.
@@ -115,13 +138,13 @@ func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.Afte
 // a remote, or compacted from several snapshots is not.
 func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
 
-// maxGitCommits is the largest number of commits in Info.GitCommits.
+// maxGitCommits is the largest number of commits in Exports.
 const maxGitCommits = 32
 
 // Exported records the commit of an export of the snapshot.
-func (i *Info) Exported(commit string) {
-	i.GitCommit = commit
-	list := slices.DeleteFunc(slices.Clone(i.GitCommits), func(c string) bool { return c == commit })
+func (e *Exports) Exported(commit string) {
+	e.GitCommit = commit
+	list := slices.DeleteFunc(slices.Clone(e.GitCommits), func(c string) bool { return c == commit })
 	list = append(list, commit)
-	i.GitCommits = list[max(0, len(list)-maxGitCommits):]
+	e.GitCommits = list[max(0, len(list)-maxGitCommits):]
 }

@@ -46,29 +46,34 @@ func (r *Recorder) Get() (m Metrics) {
 	return m
 }
 
+// PackSizes are the sizes of the packs of a store.
+type PackSizes struct {
+	StoredBytes int64 `json:"stored_bytes" jsonschema:"size of the packs on disk"`
+	ChunkBytes  int64 `json:"chunk_bytes" jsonschema:"contents of the packs before compression"`
+	Objects     int64 `json:"objects"`
+	Packs       int   `json:"packs"`
+}
+
 // Status is the state of a workspace and its store.
 type Status struct {
-	Store           string    `json:"store"`
-	Workspace       string    `json:"workspace"`
-	Snapshots       int       `json:"snapshots"`
-	Forks           int       `json:"forks"`
-	Files           int64     `json:"files" jsonschema:"number of files of the workspace, without its root"`
-	LogicalBytes    int64     `json:"logical_bytes" jsonschema:"sum of its file sizes"`
-	ReferencedBytes int64     `json:"referenced_bytes" jsonschema:"the same sum over all workspaces and snapshots: their size without sharing"`
-	StoredBytes     int64     `json:"stored_bytes" jsonschema:"size of the packs on disk"`
-	ChunkBytes      int64     `json:"chunk_bytes" jsonschema:"contents of the packs before compression"`
-	Objects         int64     `json:"objects"`
-	Packs           int       `json:"packs"`
-	JournalBytes    int64     `json:"journal_bytes" jsonschema:"size of the journal"`
-	Records         uint64    `json:"journal_records" jsonschema:"records written to the journal since the store was created"`
-	NotStored       int       `json:"not_stored" jsonschema:"number of snapshots that are not stored yet"`
-	CacheBytes      int64     `json:"cache_bytes" jsonschema:"decoded pages and chunks in memory"`
-	Frozen          bool      `json:"frozen" jsonschema:"whether changes wait for the end of a freeze"`
-	LastSnapshot    string    `json:"last_snapshot,omitempty"`
-	LastSnapshotAt  time.Time `json:"last_snapshot_time,omitzero"`
-	Metrics         Metrics   `json:"metrics" jsonschema:"counts and durations of operations since the mount"`
-	Health          string    `json:"health" jsonschema:"ok, or the problem"`
-	DiskFreeBytes   int64     `json:"disk_free_bytes" jsonschema:"bytes that can still be written"`
-	UnsharedBytes   int64     `json:"unshared_bytes,omitempty" jsonschema:"bytes that only this fork stored"`
-	UnsharedLimit   int64     `json:"unshared_limit,omitempty" jsonschema:"the limit of unshared_bytes, if any"`
+	Store           string `json:"store"`
+	Workspace       string `json:"workspace"`
+	Snapshots       int    `json:"snapshots"`
+	Forks           int    `json:"forks"`
+	Files           int64  `json:"files" jsonschema:"number of files of the workspace, without its root"`
+	LogicalBytes    int64  `json:"logical_bytes" jsonschema:"sum of its file sizes"`
+	ReferencedBytes int64  `json:"referenced_bytes" jsonschema:"the same sum over all workspaces and snapshots: their size without sharing"`
+	PackSizes
+	JournalBytes   int64     `json:"journal_bytes" jsonschema:"size of the journal"`
+	Records        uint64    `json:"journal_records" jsonschema:"records written to the journal since the store was created"`
+	NotStored      int       `json:"not_stored" jsonschema:"number of snapshots that are not stored yet"`
+	CacheBytes     int64     `json:"cache_bytes" jsonschema:"decoded pages and chunks in memory"`
+	Frozen         bool      `json:"frozen" jsonschema:"whether changes wait for the end of a freeze"`
+	LastSnapshot   string    `json:"last_snapshot,omitempty"`
+	LastSnapshotAt time.Time `json:"last_snapshot_time,omitzero"`
+	Metrics        Metrics   `json:"metrics" jsonschema:"counts and durations of operations since the mount"`
+	Health         string    `json:"health" jsonschema:"ok, or the problem"`
+	DiskFreeBytes  int64     `json:"disk_free_bytes" jsonschema:"bytes that can still be written"`
+	UnsharedBytes  int64     `json:"unshared_bytes,omitempty" jsonschema:"bytes that only this fork stored"`
+	UnsharedLimit  int64     `json:"unshared_limit,omitempty" jsonschema:"the limit of unshared_bytes, if any"`
 }

@@ -343,7 +343,8 @@ func (h *histories) merge(how string, rule threeway.Rule) (said string, conflict
 	}
 	p := &threeway.Plan{
 		Source: r.m.Src, Store: r.m.Text, Ours: ours, View: 1, Now: time.Now().UnixNano(), ByPath: true, Merge: MergeConfigs(trees.MergeByGit),
-		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories, Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Join: h.join,
+		Rule: func(string) threeway.Rule { return rule }, Git: Merger{}.Repositories,
+		GitRules: threeway.GitRules{Name: map[string]string{"merge": "r", "refresh": "dir"}[how], FromDirectory: how == "refresh", Merge: h.join},
 	}
 	steps, _, err := p.TakeAll(ctx, threeway.Interval{Base: r.base, Theirs: theirs, View: 2})
 	if err != nil {

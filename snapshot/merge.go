@@ -33,12 +33,12 @@ type MergeOptions struct {
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	Join     bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	// RefuseDiverged: see threeway.Sides.
+	// RefuseDiverged: see threeway.GitRules.
 	RefuseDiverged bool                  `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
 	DryRun         bool                  `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge          threeway.Merger       `json:"-"` // merges files that changed on both sides; nil: they are conflicts
 	Git            threeway.Repositories `json:"-"` // merges git directories; nil: they are merged as files
-	// FromDirectory: see threeway.Sides.
+	// FromDirectory: see threeway.GitRules.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
 	Hidden        *hide.Matcher  `json:"-"` // set by Merge and Refresh: the paths that the workspace keeps as they are
@@ -158,7 +158,8 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 
 	p := &threeway.Plan{
 		Source: c.w.store.src, Store: c.w.store.storeText, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
-		Decided: o.Contents, Rule: rules, Git: o.Git, Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Join: o.Join, RefuseDiverged: o.RefuseDiverged,
+		Decided: o.Contents, Rule: rules, Git: o.Git,
+		GitRules: threeway.GitRules{Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Merge: o.Join, RefuseDiverged: o.RefuseDiverged},
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err != nil {

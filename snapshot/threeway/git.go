@@ -18,11 +18,16 @@ type Sides struct {
 	Base, Ours, Theirs *tree.State
 	Changes            []tree.Change // from Base to Theirs, in the order of tree.Diff
 	Rule               func(path string) Rule
-	Name               string // of their side
-	FromDirectory      bool   // theirs is a directory of the host, as a client of the socket read it
-	DryRun             bool
-	Merge              bool // a branch that is checked out and that both sides moved is merged
-	RefuseDiverged     bool // a branch that both sides moved is a conflict, until Rule decides it
+	GitRules
+}
+
+// GitRules are options of a merge of git directories.
+type GitRules struct {
+	Name           string // of their side
+	FromDirectory  bool   // theirs is a directory of the host, as a client of the socket read it
+	DryRun         bool
+	Merge          bool // a branch that is checked out and that both sides moved is merged
+	RefuseDiverged bool // a branch that both sides moved is a conflict, until Sides.Rule decides it
 }
 
 // An Outcome is the result of a merge of git directories.
@@ -97,13 +102,13 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 		if p.stays(e.Path) {
 			continue
 		}
-		f, err := p.get(e.Path)
+		f, err := p.files.get(e.Path)
 		if err != nil {
 			return err
 		}
 
 		if e.Open == nil && e.Target == "" {
-			p.set(e.Path, nil)
+			p.files.set(e.Path, nil)
 			continue
 		}
 
@@ -114,7 +119,7 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 
 		if e.Target != "" {
 			n.Mode, n.Target = unix.S_IFLNK|0o777, e.Target
-			p.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
+			p.files.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
 			continue
 		}
 
@@ -141,7 +146,7 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 
 		n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
 		p.stored = append(p.stored, n.Content)
-		p.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
+		p.files.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
 	}
 	return nil
 }
@@ -155,7 +160,7 @@ func (p *Plan) fileIn(dir string) (tree.Inode, error) {
 
 // dirFor makes the directories down to a path, each like the one above it, and returns the last.
 func (p *Plan) dirFor(dir string) (tree.Inode, error) {
-	f, err := p.get(dir)
+	f, err := p.files.get(dir)
 	if err != nil {
 		return tree.Inode{}, err
 	}
@@ -166,7 +171,7 @@ func (p *Plan) dirFor(dir string) (tree.Inode, error) {
 	d, err := p.dirFor(path.Dir(dir))
 	if err == nil {
 		made := d
-		p.set(dir, &file{node: &made, view: p.View, ino: d.Ino})
+		p.files.set(dir, &file{node: &made, view: p.View, ino: d.Ino})
 	}
 
 	return d, err

@@ -15,22 +15,22 @@ func (t *intervalMerge) fileOf(x *theirFile) (*file, error) {
 	}
 
 	if x.baseIno != 0 {
-		b, err := t.baseFile(x.baseIno)
+		b, err := t.pairs.baseFile(x.baseIno)
 		if err != nil {
 			return nil, err
 		}
-		if x.file, err = t.oursOf(b); err != nil || x.file != nil {
+		if x.file, err = t.pairs.oursOf(b); err != nil || x.file != nil {
 			return x.file, err
 		}
 	}
 
-	x.file = &file{node: x.node, view: t.Interval.View, ino: x.node.Ino}
+	x.file = &file{node: x.node, view: t.pairs.View, ino: x.node.Ino}
 	return x.file, nil
 }
 
 // mergeInodes merges the attributes and contents of the files of theirs.
 func (t *intervalMerge) mergeInodes(ctx context.Context) error {
-	for _, x := range t.files {
+	for _, x := range t.pairs.files {
 		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 				continue // the name was not taken from theirs
 			}
 
-			if baseIno, err := t.baseInoOf(ours); err != nil || baseIno != b.node.Ino && into != ours {
+			if baseIno, err := t.pairs.baseInoOf(ours); err != nil || baseIno != b.node.Ino && into != ours {
 				if err != nil {
 					return err
 				}
@@ -76,11 +76,11 @@ func (t *intervalMerge) mergeInodes(ctx context.Context) error {
 // path for a decision about it. For a new file of theirs they are the files at the path of copied.
 func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string, err error) {
 	if x.baseIno != 0 {
-		if b, err = t.baseFile(x.baseIno); err != nil {
+		if b, err = t.pairs.baseFile(x.baseIno); err != nil {
 			return nil, nil, "", err
 		}
 
-		ours, err = t.oursOf(b)
+		ours, err = t.pairs.oursOf(b)
 		return b, ours, x.paths[0], err
 	}
 	if x.copied == nil {
@@ -96,9 +96,9 @@ func (t *intervalMerge) sidesOf(x *theirFile) (b *baseFile, ours *file, p string
 func (t *intervalMerge) mergeCopies() error {
 	seen := make(map[*file]bool)
 
-	for _, c := range t.changes {
+	for _, c := range t.pairs.changes {
 		p := c.Path.String()
-		x := t.theirs[p]
+		x := t.pairs.theirs[p]
 		if x == nil || c.Before == nil || x.baseIno != c.Before.Ino {
 			continue
 		}
@@ -111,7 +111,7 @@ func (t *intervalMerge) mergeCopies() error {
 			continue
 		}
 
-		baseIno, err := t.baseInoOf(f)
+		baseIno, err := t.pairs.baseInoOf(f)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (t *intervalMerge) mergeCopies() error {
 		}
 
 		slices.SortFunc(all, tree.ComparePaths)
-		b, err := t.firstBaseFile(all, func(*baseFile) (bool, error) { return true, nil })
+		b, err := t.pairs.firstBaseFile(all, func(*baseFile) (bool, error) { return true, nil })
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, b
 	}
 
 	if !ok {
-		take := func() error { t.stage(into, theirs, t.Interval.View); return nil }
+		take := func() error { t.stage(into, theirs, t.pairs.View); return nil }
 		for _, name := range names {
 			if err := t.conflict(name, take); err != nil {
 				return err
@@ -175,35 +175,23 @@ func (t *intervalMerge) mergeInode(p string, names []string, into, ours *file, b
 
 	t.stage(into, n, view)
 	if lines {
-		t.texts = append(t.texts, textMerge{p, into, base, ours.node, theirs, t.Interval.View})
+		t.texts = append(t.texts, textMerge{p, into, base, ours.node, theirs, t.pairs.View})
 	}
 
 	return nil
 }
-
-// stage sets the planned inode of a file, at once or in commit.
-func (t *intervalMerge) stage(f *file, n *tree.Inode, view uint32) {
-	s := stagedInode{f, n, view}
-	if t.committed {
-		s.apply()
-	} else {
-		t.staged = append(t.staged, s)
-	}
-}
-
-func (s stagedInode) apply() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
 
 // mergedInode returns the inode of the file f with the changes from base to theirs, nil if there are
 // none. lines is set if mergeTexts has to merge its lines or to use the decision about p. ok is false
 // if the file is in conflict.
 func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode) (n *tree.Inode, view uint32, lines, ok bool, err error) {
 	ours := f.node
-	_, decided := t.Decided[p]
+	_, decided := t.decided[p]
 	if ours == base && !decided {
-		return theirs, t.Interval.View, false, true, nil
+		return theirs, t.pairs.View, false, true, nil
 	}
 
-	m, err := MergeFile(base, ours, theirs, func(x, y *tree.Inode) (bool, error) { return tree.SameData(t.Source, x, y) })
+	m, err := MergeFile(base, ours, theirs, func(x, y *tree.Inode) (bool, error) { return tree.SameData(t.source, x, y) })
 	if err != nil {
 		return nil, 0, false, false, err
 	}
@@ -214,7 +202,7 @@ func (t *intervalMerge) mergedInode(p string, f *file, base, theirs *tree.Inode)
 		return nil, 0, false, m.OK, nil
 	}
 	if view = f.view; m.Taken {
-		view = t.Interval.View
+		view = t.pairs.View
 	}
 
 	return &m.Node, view, m.Lines, m.OK, nil

@@ -3,6 +3,7 @@ package threeway
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -22,48 +23,38 @@ import (
 //     name after the merge.
 //
 // All decisions use the plan before the interval, which Plan.get returns. The changes of the
-// interval are kept in the intervalMerge until commit.
+// interval are kept in the draft until commit.
 type intervalMerge struct {
-	filePairs
-
-	newNames   map[string]*file    // paths that the interval changed; nil: the path does not exist
-	newEntries map[string][]string // names of newNames by directory
-	addedPaths map[*file][]string  // paths of newNames by file
-	committed  bool                // newNames is in the plan
-
-	staged []stagedInode
-}
-
-// A stagedInode is the planned inode of a file, until commit.
-type stagedInode struct {
-	file *file
-	node *tree.Inode
-	view uint32
+	*conflictList
+	draft
+	pairs   filePairs
+	decided map[string]Decision // Plan.Decided
+	texts   []textMerge
 }
 
 // Take merges the changes of an interval into the plan.
 func (p *Plan) Take(ctx context.Context, i Interval) error {
-	p.texts = nil
 	t := &intervalMerge{
-		filePairs: filePairs{Plan: p, Interval: i}, newNames: make(map[string]*file), newEntries: make(map[string][]string),
-		addedPaths: make(map[*file][]string),
+		conflictList: &p.conflictList, draft: newDraft(&p.files),
+		pairs:   filePairs{plannedFiles: &p.files, Interval: i, byPath: p.ByPath},
+		decided: p.Decided,
 	}
 	t.selectChanges()
-	if err := errors.Join(t.pair(ctx), t.addDisputed(), t.takeWhole(ctx)); err != nil {
+	if err := errors.Join(t.pairs.pair(ctx), t.addDisputed(), t.takeWhole(ctx)); err != nil {
 		return err
 	}
 
 	// Changes are sorted by path, a directory before its entries. Remove entries before their
 	// directory, and make them after it.
-	for n := range t.changes {
-		if c := t.changes[len(t.changes)-1-n]; c.After == nil {
+	for _, c := range slices.Backward(t.pairs.changes) {
+		if c.After == nil {
 			if err := t.takeName(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
 
-	for _, c := range t.changes {
+	for _, c := range t.pairs.changes {
 		if c.After != nil {
 			if err := t.takeName(ctx, c); err != nil {
 				return err
@@ -75,9 +66,10 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 		return err
 	}
 
-	t.commit()
+	t.draft.commit()
+	t.pairs.commit()
 
-	return p.mergeTexts(ctx)
+	return p.mergeTexts(ctx, t.texts)
 }
 
 // selectChanges sets changes to the changes of the interval, without paths that stay, and without
@@ -97,7 +89,7 @@ func (t *intervalMerge) selectChanges() {
 		set(moved[n.Ino])
 		moved[n.Ino].stays = moved[n.Ino].stays || stays
 	}
-	for _, c := range t.Changes {
+	for _, c := range t.pairs.Changes {
 		stays := t.stays(c.Path.String())
 		note(c.Before, c.After, stays, func(n *names) { n.from = true })
 		note(c.After, c.Before, stays, func(n *names) { n.to = true })
@@ -109,23 +101,23 @@ func (t *intervalMerge) selectChanges() {
 			m = moved[n.Ino]
 		}
 
-		return m != nil && m.from && m.to && m.stays && !t.ByPath
+		return m != nil && m.from && m.to && m.stays && !t.pairs.byPath
 	}
 
-	t.listed = make(map[string]tree.Change)
-	for _, c := range t.Changes {
+	t.pairs.listed = make(map[string]tree.Change)
+	for _, c := range t.pairs.Changes {
 		if p := c.Path.String(); !t.stays(p) && !movedAtStayingPath(c.After) && !movedAtStayingPath(c.Before) {
-			t.changes = append(t.changes, c)
-			t.listed[p] = c
+			t.pairs.changes = append(t.pairs.changes, c)
+			t.pairs.listed[p] = c
 		}
 	}
 }
 
 // addDisputed adds conflicts for the disputed paths of the interval, unless ours equals theirs.
 func (t *intervalMerge) addDisputed() error {
-	for _, c := range t.changes {
+	for _, c := range t.pairs.changes {
 		p := c.Path.String()
-		if !t.Disputed[p] {
+		if !t.pairs.Disputed[p] {
 			continue
 		}
 
@@ -142,7 +134,7 @@ func (t *intervalMerge) addDisputed() error {
 		}
 
 		if !same {
-			if err := t.conflict(p, func() error { return nil }); err != nil {
+			if err := t.conflict(p, nil); err != nil {
 				return err
 			}
 		}
@@ -178,12 +170,12 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	}
 
 	if ours != nil && !ours.node.IsDir() {
-		if own, err = t.baseInoOf(ours); err != nil {
+		if own, err = t.pairs.baseInoOf(ours); err != nil {
 			return err
 		}
 	}
 
-	theirs := t.theirs[p]
+	theirs := t.pairs.theirs[p]
 	oursDir := ours != nil && ours.node.IsDir()
 	switch {
 	case theirs != nil && base != 0 && theirs.baseIno == base:
@@ -218,7 +210,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 
 	// If one side only replaced a hard link by a copy of the file, the other side's version is used.
 	if theirs != nil && c.Before != nil && !c.Before.IsDir() && theirs.baseIno == 0 {
-		if same, err := tree.SameFile(t.Source, c.After, c.Before); err != nil || same {
+		if same, err := tree.SameFile(t.source, c.After, c.Before); err != nil || same {
 			return err
 		}
 	}
@@ -262,7 +254,7 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 		return false, err
 	}
 
-	if !t.ByPath {
+	if !t.pairs.byPath {
 		if same, err = t.equals(f, c.After); err != nil || !same {
 			return false, err
 		}
@@ -347,11 +339,11 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	case !free:
 		return t.conflictAt(p, nil, c)
 	case c.After.IsDir():
-		t.set(p, &file{node: c.After, view: t.Interval.View, ino: c.After.Ino})
+		t.set(p, &file{node: c.After, view: t.pairs.View, ino: c.After.Ino})
 		return nil
 	}
 
-	f, err := t.fileOf(t.theirs[p])
+	f, err := t.fileOf(t.pairs.theirs[p])
 	if err != nil {
 		return err
 	}
@@ -363,7 +355,7 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 
 // mergeDir merges the attributes of a directory that is in the base and in theirs.
 func (t *intervalMerge) mergeDir(p string, ours *file, c tree.Change) error {
-	same, err := tree.SameFile(t.Source, c.After, c.Before)
+	same, err := tree.SameFile(t.source, c.After, c.Before)
 	if err != nil || same {
 		return err
 	}

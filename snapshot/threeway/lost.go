@@ -8,9 +8,9 @@ import (
 
 // addLost adds conflicts for files that one side changed and the other side removed.
 func (t *intervalMerge) addLost() error {
-	for _, c := range t.changes {
+	for _, c := range t.pairs.changes {
 		p := c.Path.String()
-		b, err := t.baseAt(p)
+		b, err := t.pairs.baseAt(p)
 		if err != nil || b == nil {
 			if err != nil {
 				return err
@@ -18,20 +18,20 @@ func (t *intervalMerge) addLost() error {
 			continue
 		}
 
-		ours, err := t.oursOf(b)
+		ours, err := t.pairs.oursOf(b)
 		if err != nil {
 			return err
 		}
 
 		// Ours removed the file. It is lost if theirs changed it, and it is not in the plan.
-		x := t.theirs[p]
+		x := t.pairs.theirs[p]
 
 		if ours == nil {
 			if x == nil || x.baseIno != b.node.Ino || x.file != nil {
 				continue
 			}
 
-			if same, err := tree.SameFile(t.Source, x.node, b.node); err != nil {
+			if same, err := tree.SameFile(t.source, x.node, b.node); err != nil {
 				return err
 			} else if same {
 				continue
@@ -66,7 +66,7 @@ func (t *intervalMerge) addLost() error {
 		if same, err := t.equals(ours, b.node); err != nil {
 			return err
 		} else if !same {
-			if err := t.conflict(p, func() error { return nil }); err != nil {
+			if err := t.conflict(p, nil); err != nil {
 				return err
 			}
 		}
@@ -77,27 +77,25 @@ func (t *intervalMerge) addLost() error {
 // addMovedTwice adds conflicts for files that one side moved, and the other side removed
 // or moved to another path.
 func (t *intervalMerge) addMovedTwice() error {
-	if t.ByPath {
+	if t.pairs.byPath {
 		return nil
 	}
 	seen := make(map[*baseFile]bool)
 
-	for _, c := range t.changes {
-		b, err := t.baseAt(c.Path.String())
+	for _, c := range t.pairs.changes {
+		b, err := t.pairs.baseAt(c.Path.String())
 		if err != nil {
 			return err
 		}
-		if b == nil || seen[b] || len(b.lostNames) == 0 || b.theirs == nil && t.retained(b) {
+		if b == nil || seen[b] || len(b.lostNames) == 0 || b.theirs == nil && t.pairs.retained(b) {
 			continue
 		}
 
 		seen[b] = true
-		ours, err := t.oursOf(b)
+		ours, err := t.pairs.oursOf(b)
 		if err != nil {
 			return err
 		}
-
-		keep := func() error { return nil }
 
 		if ours == nil { // theirs moved the file, ours removed it
 			for _, p := range b.gainedNames {
@@ -115,7 +113,7 @@ func (t *intervalMerge) addMovedTwice() error {
 				if same {
 					continue
 				}
-				if err := t.conflict(p, keep); err != nil {
+				if err := t.conflict(p, nil); err != nil {
 					return err
 				}
 			}
@@ -152,7 +150,7 @@ func (t *intervalMerge) addMovedTwice() error {
 		}
 
 		for _, p := range gained {
-			if err := t.conflict(p, keep); err != nil {
+			if err := t.conflict(p, nil); err != nil {
 				return err
 			}
 		}

@@ -7,50 +7,94 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// A draft has the changes of one interval to the planned files, until commit.
+type draft struct {
+	*plannedFiles
+	newNames   map[string]*file    // paths that the interval changed; nil: the path does not exist
+	newEntries map[string][]string // names of newNames by directory
+	addedPaths map[*file][]string  // paths of newNames by file
+	staged     []stagedInode
+	committed  bool // newNames is in the plan
+}
+
+// A stagedInode is the planned inode of a file, until commit.
+type stagedInode struct {
+	file *file
+	node *tree.Inode
+	view uint32
+}
+
+func newDraft(on *plannedFiles) draft {
+	return draft{plannedFiles: on, newNames: make(map[string]*file), newEntries: make(map[string][]string), addedPaths: make(map[*file][]string)}
+}
+
+// stage sets the planned inode of a file, at once or in commit.
+func (d *draft) stage(f *file, n *tree.Inode, view uint32) {
+	s := stagedInode{f, n, view}
+	if d.committed {
+		s.apply()
+	} else {
+		d.staged = append(d.staged, s)
+	}
+}
+
+func (s stagedInode) apply() { s.file.node, s.file.view, s.file.changed = s.node, s.view, true }
+
+// commit puts the changes of the interval into the plan.
+func (d *draft) commit() {
+	d.committed = true
+	for p, f := range d.newNames {
+		d.plannedFiles.set(p, f)
+	}
+	for _, s := range d.staged {
+		s.apply()
+	}
+}
+
 // fileAfter returns the file at a path in the plan with the changes of the interval; nil if there is
 // none.
-func (t *intervalMerge) fileAfter(at string) (*file, error) {
-	if t.committed {
-		return t.get(at)
+func (d *draft) fileAfter(at string) (*file, error) {
+	if d.committed {
+		return d.get(at)
 	}
-	if f, ok := t.newNames[at]; ok {
+	if f, ok := d.newNames[at]; ok {
 		return f, nil
 	}
 
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
-		if f, ok := t.newNames[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
+		if f, ok := d.newNames[dir]; ok && (f == nil || f.present == nil || !f.node.IsDir()) {
 			return nil, nil
 		}
 	}
 
-	return t.get(at)
+	return d.get(at)
 }
 
 // set plans the file f at a path, or with nil that the path does not exist.
-func (t *intervalMerge) set(at string, f *file) {
-	if t.committed {
-		t.Plan.set(at, f)
+func (d *draft) set(at string, f *file) {
+	if d.committed {
+		d.plannedFiles.set(at, f)
 		return
 	}
 
-	t.newNames[at] = f
+	d.newNames[at] = f
 	if f != nil {
-		t.addedPaths[f] = append(t.addedPaths[f], at)
-		t.newEntries[path.Dir(at)] = append(t.newEntries[path.Dir(at)], path.Base(at))
+		d.addedPaths[f] = append(d.addedPaths[f], at)
+		d.newEntries[path.Dir(at)] = append(d.newEntries[path.Dir(at)], path.Base(at))
 	}
 }
 
 // namesAfter returns the paths of a file in the plan with the changes of the interval.
-func (t *intervalMerge) namesAfter(f *file) ([]string, error) {
-	names, err := t.namesOf(f, 0)
+func (d *draft) namesAfter(f *file) ([]string, error) {
+	names, err := d.namesOf(f, 0)
 	if err != nil {
 		return nil, err
 	}
 
 	var out []string
 
-	for _, p := range append(names, t.addedPaths[f]...) {
-		g, err := t.fileAfter(p)
+	for _, p := range append(names, d.addedPaths[f]...) {
+		g, err := d.fileAfter(p)
 		if err != nil {
 			return nil, err
 		}
@@ -64,16 +108,16 @@ func (t *intervalMerge) namesAfter(f *file) ([]string, error) {
 
 // below calls fn for each path below a directory in the plan with the changes of the interval, until
 // fn returns false.
-func (t *intervalMerge) below(at string, dir *file, fn func(name string) bool) error {
-	_, err := t.eachBelow(at, dir, fn)
+func (d *draft) below(at string, dir *file, fn func(name string) bool) error {
+	_, err := d.eachBelow(at, dir, fn)
 	return err
 }
 
 // eachBelow implements below. more is false if fn returned false.
-func (t *intervalMerge) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
-	names := slices.Concat(t.addedNames[at], t.newEntries[at])
+func (d *draft) eachBelow(at string, dir *file, fn func(name string) bool) (more bool, err error) {
+	names := slices.Concat(d.addedNames[at], d.newEntries[at])
 	if dir.present != nil {
-		if err := dir.present.Dir.List(t.Source, 0, func(e tree.Dirent, _ uint64) bool {
+		if err := dir.present.Dir.List(d.source, 0, func(e tree.Dirent, _ uint64) bool {
 			names = append(names, e.Name)
 			return true
 		}); err != nil {
@@ -85,7 +129,7 @@ func (t *intervalMerge) eachBelow(at string, dir *file, fn func(name string) boo
 
 	for _, name := range slices.Compact(names) {
 		p := path.Join(at, name)
-		f, err := t.fileAfter(p)
+		f, err := d.fileAfter(p)
 		if err != nil {
 			return false, err
 		}
@@ -97,7 +141,7 @@ func (t *intervalMerge) eachBelow(at string, dir *file, fn func(name string) boo
 		}
 
 		if f.node.IsDir() {
-			if more, err := t.eachBelow(p, f, fn); err != nil || !more {
+			if more, err := d.eachBelow(p, f, fn); err != nil || !more {
 				return more, err
 			}
 		}
@@ -119,14 +163,14 @@ func (t *intervalMerge) planParents(at string) (bool, error) {
 		return err == nil && f.node.IsDir(), err
 	}
 
-	n, err := t.Theirs.Resolve(t.Source, dir)
+	n, err := t.pairs.Theirs.Resolve(t.source, dir)
 	if err != nil {
 		return false, err
 	}
 
 	free, err := t.planParents(dir)
 	if free {
-		t.set(dir, &file{node: n, view: t.Interval.View, ino: n.Ino})
+		t.set(dir, &file{node: n, view: t.pairs.View, ino: n.Ino})
 	}
 
 	return free, err
@@ -145,26 +189,4 @@ func (t *intervalMerge) conflictAbove(at string) error {
 	}
 
 	return t.conflict(dir, func() error { t.set(dir, nil); return nil })
-}
-
-// commit puts the changes of the interval into the plan.
-func (t *intervalMerge) commit() {
-	t.committed = true
-	for p, f := range t.newNames {
-		t.Plan.set(p, f)
-	}
-	for _, s := range t.staged {
-		s.apply()
-	}
-
-	for _, x := range t.files {
-		if x.file == nil && x.baseIno != 0 {
-			x.file = t.base[x.baseIno].ours
-		}
-
-		if x.file != nil {
-			x.file.ino = x.node.Ino
-			t.theirFiles[x.node.Ino] = x.file
-		}
-	}
 }

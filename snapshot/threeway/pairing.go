@@ -18,8 +18,9 @@ import (
 //  3. Otherwise a file with the number of the base file continues it: the file was moved. With
 //     Plan.ByPath it is a new file instead.
 type filePairs struct {
-	*Plan
+	*plannedFiles
 	Interval
+	byPath  bool                   // see Plan.ByPath
 	changes []tree.Change          // the changes to merge
 	listed  map[string]tree.Change // changes by path
 
@@ -125,7 +126,7 @@ func (t *filePairs) pair(ctx context.Context) error {
 
 	// Rule 3.
 	for _, x := range t.files {
-		if x.baseIno != 0 || t.ByPath {
+		if x.baseIno != 0 || t.byPath {
 			continue
 		}
 		b, err := t.baseFile(x.node.Ino)
@@ -215,7 +216,7 @@ func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 			continue
 		}
 
-		n, err := t.Theirs.At(t.Source, p)
+		n, err := t.Theirs.At(t.source, p)
 		if err != nil || n != nil && n.Ino == b.node.Ino {
 			return err == nil, err
 		}
@@ -332,7 +333,7 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 		return b, nil
 	}
 
-	n, err := t.Base.Get(t.Source, ino)
+	n, err := t.Base.Get(t.source, ino)
 	switch {
 	case errors.Is(err, tree.ErrNoInode), err == nil && n.IsDir():
 		t.base[ino] = nil
@@ -341,7 +342,7 @@ func (t *filePairs) baseFile(ino uint64) (*baseFile, error) {
 		return nil, err
 	}
 
-	names, err := t.Base.Paths(t.Source, n)
+	names, err := t.Base.Paths(t.source, n)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +361,7 @@ func (t *filePairs) baseAt(p string) (*baseFile, error) {
 		n = c.Before
 	} else {
 		var err error
-		if n, err = t.Base.At(t.Source, p); err != nil {
+		if n, err = t.Base.At(t.source, p); err != nil {
 			return nil, err
 		}
 	}
@@ -372,4 +373,18 @@ func (t *filePairs) baseAt(p string) (*baseFile, error) {
 	}
 
 	return t.baseFile(n.Ino)
+}
+
+// commit notes the numbers of the files of theirs in the plan, for the next interval.
+func (t *filePairs) commit() {
+	for _, x := range t.files {
+		if x.file == nil && x.baseIno != 0 {
+			x.file = t.base[x.baseIno].ours
+		}
+
+		if x.file != nil {
+			x.file.ino = x.node.Ino
+			t.theirFiles[x.node.Ino] = x.file
+		}
+	}
 }

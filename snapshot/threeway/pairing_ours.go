@@ -17,7 +17,7 @@ func (t *filePairs) oursOf(b *baseFile) (*file, error) {
 		return nil, err
 	}
 
-	if f == nil && !t.ByPath {
+	if f == nil && !t.byPath {
 		if f, err = t.movedFile(b); err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func (t *filePairs) movedFile(b *baseFile) (*file, error) {
 func (t *filePairs) byNumber(b *baseFile) (*file, error) {
 	f := t.theirFiles[b.node.Ino]
 	if f == nil {
-		n, err := t.Ours.Get(t.Source, b.node.Ino)
+		n, err := t.ours.Get(t.source, b.node.Ino)
 		if errors.Is(err, tree.ErrNoInode) {
 			return nil, nil
 		}

@@ -16,12 +16,12 @@ const firstLink = tree.MaxIno + 1
 // Steps returns the steps from ours to the planned tree, sorted by path, a directory before its
 // entries.
 func (p *Plan) Steps() ([]graft.Step, error) {
-	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]linkPlan)}
-	touched := slices.Collect(maps.Keys(p.planned))
+	s := stepper{plannedFiles: &p.files, paths: make(map[string]*tree.Path), links: make(map[*file]linkPlan)}
+	touched := slices.Collect(maps.Keys(p.files.planned))
 
-	for _, f := range p.presentFiles {
+	for _, f := range p.files.presentFiles {
 		if f.changed && !f.node.IsDir() {
-			names, err := p.namesOf(f, 0)
+			names, err := p.files.namesOf(f, 0)
 			if err != nil {
 				return nil, err
 			}
@@ -47,7 +47,7 @@ func (p *Plan) Steps() ([]graft.Step, error) {
 
 // A stepper makes the steps of a plan.
 type stepper struct {
-	*Plan
+	*plannedFiles
 	paths map[string]*tree.Path // results of path
 	links map[*file]linkPlan    // results of linksOf
 }

@@ -45,7 +45,7 @@ func (p *Plan) TakeChanges(ctx context.Context, of Interval) error {
 	var out Outcome
 
 	if p.Git != nil {
-		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.Name, p.FromDirectory, p.DryRun, p.Join, p.RefuseDiverged})
+		out, err = p.Git(ctx, Sides{p.Source, of.Base, p.Ours, of.Theirs, of.Changes, p.Rule, p.GitRules})
 		if out.Close != nil {
 			defer out.Close()
 		}
@@ -61,7 +61,7 @@ func (p *Plan) TakeChanges(ctx context.Context, of Interval) error {
 	}
 
 	for _, at := range out.Conflicts {
-		if err := p.conflict(at, func() error { return nil }); err != nil {
+		if err := p.conflict(at, nil); err != nil {
 			return err
 		}
 	}

@@ -77,7 +77,7 @@ func (p *Plan) AllDecided() error {
 // Decide replaces the contents of a file of the plan by the text of a decision. It returns
 // ErrMeanwhile if d.Of is not the Digest of the file in the plan.
 func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
-	f, err := p.get(at)
+	f, err := p.files.get(at)
 	if err != nil {
 		return err
 	}
@@ -99,14 +99,14 @@ func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 
 	n := *f.node
 	n.Content, n.Mtime, n.Atime = text, p.Now, p.Now
-	f.node, f.changed, p.planned[at], p.stored = &n, true, f, append(p.stored, n.Content)
+	f.node, f.changed, p.files.planned[at], p.stored = &n, true, f, append(p.stored, n.Content)
 
 	return nil
 }
 
 // mergeTexts merges the files in texts by lines. Files that do not merge are conflicts.
-func (p *Plan) mergeTexts(ctx context.Context) error {
-	for _, x := range p.texts {
+func (p *Plan) mergeTexts(ctx context.Context, texts []textMerge) error {
+	for _, x := range texts {
 		clean, err := p.mergeText(ctx, x)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 			continue
 		}
 
-		names, err := p.namesOf(x.file, 0)
+		names, err := p.files.namesOf(x.file, 0)
 		if err != nil {
 			return err
 		}

@@ -162,13 +162,13 @@ func (p *Plan) splitWholeDirs(of *Interval) (apart []tree.Change, err error) {
 // takeWhole plans the version of theirs for the paths of Interval.Taken and, if the rule takes theirs, for
 // the directories of Interval.Whole.
 func (t *intervalMerge) takeWhole(ctx context.Context) error {
-	for _, at := range t.Taken {
+	for _, at := range t.pairs.Taken {
 		if err := t.replace(ctx, at); err != nil {
 			return err
 		}
 	}
 
-	for _, dir := range t.Whole {
+	for _, dir := range t.pairs.Whole {
 		if err := t.conflict(dir, func() error { return t.replace(ctx, dir) }); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (t *intervalMerge) takeWhole(ctx context.Context) error {
 // replace plans the version of theirs for a directory and all paths below it.
 func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 	files := make(map[uint64]*file) // by their inodes in theirs
-	return tree.Diff(ctx, t.Source, t.Plan.Ours, t.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
+	return tree.Diff(ctx, t.source, t.plannedFiles.ours, t.pairs.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
 		p := c.Path.String()
 		if c.After == nil {
 			t.set(p, nil)
@@ -190,7 +190,7 @@ func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 			f, err := t.get(p)
 			if err == nil && f != nil {
 				t.set(p, f)
-				t.stage(f, c.After, t.Interval.View)
+				t.stage(f, c.After, t.pairs.View)
 			}
 
 			return err
@@ -202,7 +202,7 @@ func (t *intervalMerge) replace(ctx context.Context, dir string) error {
 
 		f := files[c.After.Ino]
 		if f == nil {
-			f = &file{node: c.After, view: t.Interval.View, ino: c.After.Ino}
+			f = &file{node: c.After, view: t.pairs.View, ino: c.After.Ino}
 			files[c.After.Ino] = f
 		}
 

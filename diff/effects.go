@@ -173,20 +173,16 @@ func (f *effectFinder) count(p, above *effectPath, part bool, index map[*effectP
 
 // addMoved adds the effect of a file that had another path before.
 func (f *effectFinder) addMoved(p *effectPath, add func(*effectPath, Effect)) {
-	implied := f.isImplied(p)
-	before := p.Before
-	p.Change.Before = p.from.Before
-	switch {
-	case before != nil:
-		p.Change.Before = before
+	if p.Before != nil {
 		add(p, Effect{Action: Overwrote, From: p.from.at})
-	case !implied:
-		add(p, Effect{Action: Renames, From: p.from.at})
-	case !p.same:
-		add(p, Effect{Action: Overwrote})
+		return
 	}
 
-	if before == nil && !implied && !p.same {
+	p.Before = p.from.Before
+	if !f.isImplied(p) {
+		add(p, Effect{Action: Renames, From: p.from.at})
+	}
+	if !p.same {
 		add(p, Effect{Action: Overwrote})
 	}
 }

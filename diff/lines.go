@@ -2,6 +2,7 @@ package diff
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"unsafe"
 )
@@ -133,14 +134,7 @@ type splitScore struct{ indent, penalty int }
 
 func (s splitScore) compare(o splitScore) int {
 	const indentWeight = 60
-	sign := 0
-	if s.indent > o.indent {
-		sign = 1
-	} else if s.indent < o.indent {
-		sign = -1
-	}
-
-	return indentWeight*sign + s.penalty - o.penalty
+	return indentWeight*cmp.Compare(s.indent, o.indent) + s.penalty - o.penalty
 }
 
 const maxBlanks = 20

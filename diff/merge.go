@@ -10,7 +10,6 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -147,7 +146,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 	sides := [3]*io.SectionReader{in.Base, in.Ours, in.Theirs}
 	var all survey
 	for _, side := range sides {
-		s, err := surveySide(ctx, side)
+		s, err := surveyBytes(ctx, io.NewSectionReader(side, 0, side.Size()), side.Size())
 		if err != nil {
 			return fmt.Errorf("merging files: %w", err)
 		}
@@ -191,29 +190,6 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 	}
 
 	return merged(threeway.Merged{Text: text, Clean: clean})
-}
-
-// surveySide returns the size, the number of lines and the kind of a file.
-func surveySide(ctx context.Context, r *io.SectionReader) (s survey, err error) {
-	s.size = r.Size()
-	buf := make([]byte, min(s.size, surveyPiece))
-
-	for at := int64(0); at < s.size; {
-		n, err := r.ReadAt(buf[:min(s.size-at, surveyPiece)], at)
-		if n == 0 {
-			return s, err
-		}
-
-		s.binary = s.binary || at == 0 && isBinary(buf[:n])
-		s.lines += bytes.Count(buf[:n], []byte{'\n'})
-		at += int64(n)
-		if err := turns.Yield(ctx); err != nil {
-			return s, err
-		}
-	}
-
-	s.lines++
-	return s, nil
 }
 
 // errTooLarge is the error for texts that need more than all memory for comparisons.

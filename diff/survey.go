@@ -30,28 +30,36 @@ const surveyPiece = 256 << 10
 
 // surveyOf reads all the bytes that git would store for n. A file that is larger than limit is not
 // read; it counts as binary and has no id.
-func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string, limit int64) (survey, error) {
-	s := survey{id: noID, size: Size(n), ended: true}
-	if n == nil {
-		return s, nil
+func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string, limit int64) (s survey, err error) {
+	switch size := Size(n); {
+	case n == nil:
+		return survey{id: noID, ended: true}, nil
+	case size > limit:
+		return survey{size: size, binary: true, ended: true}, nil
+	default:
+		s, err = surveyBytes(ctx, reader(src, n), size)
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading %q: %w", path, err)
 	}
 
-	if s.size > limit {
-		s.id, s.binary = "", true
-		return s, nil
-	}
+	return s, nil
+}
 
+// surveyBytes reads a side of a size.
+func surveyBytes(ctx context.Context, r io.Reader, size int64) (survey, error) {
+	s := survey{size: size, ended: true}
 	h := sha1.New() // git's id is the SHA-1 of this header and the contents
-	fmt.Fprintf(h, "blob %d\x00", s.size)
-	r, buf := reader(src, n), make([]byte, min(s.size, surveyPiece))
+	fmt.Fprintf(h, "blob %d\x00", size)
+	buf := make([]byte, min(size, surveyPiece))
 
-	for at := int64(0); at < s.size; {
-		got, err := io.ReadFull(r, buf[:min(s.size-at, surveyPiece)])
+	for at := int64(0); at < size; {
+		got, err := io.ReadFull(r, buf[:min(size-at, surveyPiece)])
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
-			return s, fmt.Errorf("reading %q: %w", path, err)
+			return s, err
 		}
 		if at == 0 {
-			s.binary = isBinary(buf) || s.size > maxText
+			s.binary = isBinary(buf) || size > maxText
 		}
 
 		s.lines += bytes.Count(buf[:got], []byte{'\n'})
@@ -63,7 +71,7 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 	if !s.ended {
 		s.lines++
 	}
-	if s.size <= surveyPiece {
+	if size <= surveyPiece {
 		s.whole = buf
 	}
 

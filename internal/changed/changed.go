@@ -3,6 +3,7 @@ package changed
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,17 +85,10 @@ func (s *Set[K]) Change(keys ...K) {
 }
 
 // For returns the keys that are recorded as changed for a reader, sorted.
-func (s *Set[K]) For(reader int) (keys []K) {
+func (s *Set[K]) For(reader int) []K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
-	for key := range s.changed[reader] {
-		keys = append(keys, key)
-	}
-
-	slices.Sort(keys)
-
-	return keys
+	return slices.Sorted(maps.Keys(s.changed[reader]))
 }
 
 // Take returns the keys of For and calls Unchanged for them. The caller makes sure that no key changes

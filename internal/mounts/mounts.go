@@ -55,7 +55,11 @@ func On(major, minor int) []string {
 
 	if l.major != major || l.minor != minor || l.began.Before(asked) {
 		l.major, l.minor, l.began, l.paths = major, minor, time.Now(), nil
-		readTables(time.Now, func(text []byte) { l.paths = append(l.paths, pathsOn(text, major, minor)...) })
+		readTables(time.Now, func(text []byte) {
+			for _, m := range pointsOn(text, major, minor) {
+				l.paths = append(l.paths, m.path)
+			}
+		})
 	}
 
 	return l.paths
@@ -128,14 +132,6 @@ func readTable(proc string, now func() time.Time, stop time.Time) []byte {
 	}
 
 	return text[:bytes.LastIndexByte(text, '\n')+1]
-}
-
-// pathsOn is On for one mount table.
-func pathsOn(text []byte, major, minor int) (paths []string) {
-	for _, m := range pointsOn(text, major, minor) {
-		paths = append(paths, m.path)
-	}
-	return paths
 }
 
 // A point is a mount point on a file system.

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -134,29 +135,22 @@ func WriteSynced(fsys FS, name string, b []byte) error {
 		return err
 	}
 
-	if _, err := f.WriteAt(b, 0); err != nil {
-		f.Close()
-		return err
+	if _, err = f.WriteAt(b, 0); err == nil {
+		err = f.Sync()
 	}
 
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-
-	return f.Close()
+	return cmp.Or(err, f.Close())
 }
 
 // WriteFile replaces the content of a file durably and atomically.
 func WriteFile(fsys FS, name string, b []byte) error {
 	tmp := name + ".tmp"
-	if err := WriteSynced(fsys, tmp, b); err != nil {
-		_ = fsys.Remove(tmp) // if it fails, the file stays until the next WriteFile
-		return err
+	err := WriteSynced(fsys, tmp, b)
+	if err == nil {
+		err = fsys.Rename(tmp, name)
 	}
-
-	if err := fsys.Rename(tmp, name); err != nil {
-		_ = fsys.Remove(tmp)
+	if err != nil {
+		_ = fsys.Remove(tmp) // if it fails, the file stays until the next WriteFile
 		return err
 	}
 

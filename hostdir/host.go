@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"github.com/amberfs/amberfs/stream"
 )
 
 // A host is an open directory of this machine. Its methods open no path outside of the directory, and follow no
@@ -193,13 +192,12 @@ func (h *host) readlink(p *tree.Path) (string, error) {
 		return "", err
 	}
 
-	buf := make([]byte, stream.MaxPath+1)
-	n, err := unix.Readlinkat(dir, p.Name, buf)
+	to, err := os.Readlink(procPath(dir) + "/" + p.Name)
 	if err != nil {
-		return "", fmt.Errorf("reading the link %q: %w", p.Short(), err)
+		return "", fmt.Errorf("reading the link %q: %w", p.Short(), reason(err))
 	}
 
-	return string(buf[:n]), nil
+	return to, nil
 }
 
 // file opens a regular file.
@@ -221,22 +219,15 @@ func openIn(dir int, name string, how int) (*os.File, error) {
 
 // list returns the entries of a directory.
 func (h *host) list(p *tree.Path) (entries []fs.DirEntry, err error) {
-	fd, err := h.open(p)
+	dir, err := h.open(p)
 	if err == nil {
-		dir := fd
 		err = h.withOpenDir(dir, p, func() (err error) {
-			fd, err = unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			entries, err = os.ReadDir(procPath(dir))
 			return err
 		})
 	}
-
-	if err == nil {
-		f := os.NewFile(uintptr(fd), p.Short())
-		entries, err = f.ReadDir(-1)
-		err = errors.Join(reason(err), f.Close())
-	}
 	if err != nil {
-		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), err)
+		return nil, fmt.Errorf("listing %q: %w", cmp.Or(p.Short(), "."), reason(err))
 	}
 
 	return entries, nil

@@ -1,8 +1,6 @@
 package hostdir
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
 )
@@ -130,30 +129,25 @@ func usersOf(files map[fileID]string) map[fileID]string {
 		names[filepath.Base(p)] = true
 	}
 
-	processes, _ := filepath.Glob("/proc/[0-9]*") // without /proc, no program is found
-	for _, proc := range processes {
-		pid, err := strconv.Atoi(filepath.Base(proc))
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // without /proc, no program is found
+	for _, link := range links {
+		// Reading the link is cheaper than stat, and cannot block.
+		var st unix.Stat_t
+		if target, err := os.Readlink(link); err != nil || !names[filepath.Base(target)] || unix.Stat(link, &st) != nil {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
 
-		fds, _ := os.ReadDir(proc + "/fd") // it fails if the process ended, or is another user's
-		for _, fd := range fds {
-			at := proc + "/fd/" + fd.Name()
-			// Reading the link is cheaper than stat, and cannot block.
-			var st unix.Stat_t
-			if target, err := os.Readlink(at); err != nil || !names[filepath.Base(target)] || unix.Stat(at, &st) != nil {
-				continue
-			}
-
-			id := fileID{st.Dev, st.Ino}
-			switch {
-			case files[id] == "":
-			case out[id] == "":
-				out[id] = "open in " + program(pid)
-			case out[id] == lockedBy+unknown:
-				out[id] = lockedBy + program(pid)
-			}
+		id := fileID{st.Dev, st.Ino}
+		switch {
+		case files[id] == "":
+		case out[id] == "":
+			out[id] = "open in " + program(pid)
+		case out[id] == lockedBy+unknown:
+			out[id] = lockedBy + program(pid)
 		}
 	}
 
@@ -162,28 +156,23 @@ func usersOf(files map[fileID]string) map[fileID]string {
 
 // program returns the name of a process, and its number.
 func program(pid int) string {
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil {
+	name := process.Command(pid)
+	if name == "" {
 		return unknown
 	}
-	return fmt.Sprintf("%s (%d)", bytes.TrimSpace(name), pid)
+	return fmt.Sprintf("%s (%d)", name, pid)
 }
 
 // lockers calls found for each lock or lease of a file that the kernel lists.
 func lockers(files map[fileID]string, found func(fileID, int)) {
-	f, err := os.Open("/proc/locks")
-	if err != nil {
-		return
-	}
-	defer f.Close()
-
+	locks, _ := os.ReadFile("/proc/locks") // without it, no lock is found
 	byIno := make(map[uint64][]fileID)
 	for id := range files {
 		byIno[id.ino] = append(byIno[id.ino], id)
 	}
 
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
+	for line := range strings.Lines(string(locks)) {
+		fields := strings.Fields(line)
 		const numbered, pidField, fileField = "->", 4, 5
 		fields = slices.DeleteFunc(fields, func(s string) bool { return s == numbered })
 		if len(fields) <= fileField {

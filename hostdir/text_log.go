@@ -21,8 +21,6 @@ type textLog struct {
 	texts *os.File // without a name; nil until there is a text
 	end   int64    // of texts
 	files []*tree.Path
-	open  *os.File // the file that was read last, nil for none
-	last  int64    // the payload of open
 }
 
 // storedText is the payload of all texts. Files have lower ones. The log below has no payloads below 0.
@@ -35,22 +33,16 @@ func (l *textLog) addTo(below content.Log) content.Log {
 }
 
 func (l *textLog) close() {
-	for _, f := range []*os.File{l.texts, l.open} {
-		if f != nil {
-			f.Close()
-		}
+	if l.texts != nil {
+		l.texts.Close()
 	}
 }
 
 // store stores a text, and returns it as a content.
-func (l *textLog) store(_ context.Context, r io.Reader) (*content.Content, error) {
+func (l *textLog) store(_ context.Context, r io.Reader) (_ *content.Content, err error) {
 	if l.texts == nil {
-		f, err := os.CreateTemp("", "amberfs-apply-*")
-		if err != nil {
+		if l.texts, err = unnamedFile(); err != nil {
 			return nil, err
-		}
-		if l.texts = f; os.Remove(f.Name()) != nil {
-			return nil, errors.New("a temporary file cannot be removed: " + f.Name())
 		}
 	}
 
@@ -65,44 +57,31 @@ func (l *textLog) store(_ context.Context, r io.Reader) (*content.Content, error
 	return c, c.Write(nil, 0, n, at, storedText)
 }
 
-// ofFile returns the content of a file of the directory, with its holes.
-func (l *textLog) ofFile(p *tree.Path, size int64) (*content.Content, error) {
+// ofFile returns the content of a file of the directory, with its holes, and whether the user may read it.
+func (l *textLog) ofFile(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
 	l.files = append(l.files, p)
 	payload := storedText - int64(len(l.files))
 	parts := []content.Part{{N: size}} // without holes
 
-	f, err := l.file(payload)
-	if err == nil {
-		if holes, _, herr := dataOf(f, size); herr == nil && holes != nil {
+	f, err := l.host.file(p)
+	if err != nil && !errors.Is(err, unix.EACCES) {
+		return nil, false, err
+	}
+	if readable = err == nil; readable {
+		if holes, _, err := dataOf(f, size); err == nil && holes != nil {
 			parts = holes
 		}
-	}
-	if err != nil && !errors.Is(err, unix.EACCES) {
-		return nil, err
+		f.Close()
 	}
 
-	c := content.New(hostEpoch)
+	c = content.New(hostEpoch)
 	for _, part := range parts {
 		if err := c.Write(nil, part.Off, part.N, part.Off, payload); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 
-	return c, c.Truncate(nil, size)
-}
-
-// file opens the file with a payload. The next call may close it.
-func (l *textLog) file(payload int64) (f *os.File, err error) {
-	if l.open != nil && l.last == payload {
-		return l.open, nil
-	}
-	if l.open != nil {
-		l.open.Close()
-	}
-
-	l.last = payload
-	l.open, err = l.host.file(l.files[storedText-1-payload]) // nil after an error
-	return l.open, err
+	return c, readable, c.Truncate(nil, size)
 }
 
 // ReadAt is a method of content.Log.
@@ -111,13 +90,15 @@ func (l *textLog) ReadAt(p []byte, at, payload int64) error {
 		return l.Log.ReadAt(p, at, payload)
 	}
 
-	f, err := l.texts, error(nil)
+	f := l.texts
 	if payload != storedText {
-		f, err = l.file(payload)
-	}
-	if err == nil {
-		_, err = f.ReadAt(p, at)
+		var err error
+		if f, err = l.host.file(l.files[storedText-1-payload]); err != nil {
+			return err
+		}
+		defer f.Close()
 	}
 
+	_, err := f.ReadAt(p, at)
 	return errs.Except(err, io.EOF) // the file became shorter: the writer finds that it changed
 }

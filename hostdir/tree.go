@@ -241,11 +241,13 @@ func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
 // data sets the contents of a file that is no directory. If they equal the contents in the base or in the
 // workspace, they are set to these, so that the merge need not compare bytes.
 func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
+	readable := true
+
 	switch n.Type() {
 	case unix.S_IFLNK:
 		n.Target, err = h.host.readlink(p)
 	case unix.S_IFREG:
-		n.Content, err = h.texts.ofFile(p, at.st.Size)
+		n.Content, readable, err = h.texts.ofFile(p, at.st.Size)
 	case unix.S_IFBLK, unix.S_IFCHR:
 		n.Rdev = uint32(at.st.Rdev)
 	}
@@ -274,7 +276,7 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 		}
 	}
 
-	if n.IsRegular() && h.texts.open == nil { // it cannot be read, and gets random bytes, which equal no other file's
+	if !readable { // it gets random bytes, which equal no other file's
 		n.Content, err = h.texts.store(h.ctx, strings.NewReader("\x00"+rand.Text()))
 		return err
 	}

@@ -142,7 +142,7 @@ func (w *writer) stageAll() error {
 		if s.action == makeDir {
 			err := w.finishDir(s)
 			if err == nil {
-				err = w.openDir(s)
+				_, err = w.openDir(s.change.Path)
 			}
 			if err != nil {
 				return err

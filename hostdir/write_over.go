@@ -71,17 +71,25 @@ func (w *writer) newContent(dir int, s *step) (*os.File, error) {
 	if s.temp != "" {
 		return openIn(dir, s.temp, unix.O_RDONLY)
 	}
+	f, err := unnamedFile()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.fill(f, s); err != nil {
+		f.Close()
+		return nil, err
+	}
+
+	return f, nil
+}
+
+// unnamedFile returns a temporary file without a name.
+func unnamedFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "amberfs-apply-*")
 	if err != nil {
 		return nil, err
 	}
-
-	err = os.Remove(f.Name())
-	if err == nil {
-		err = w.fill(f, s)
-	}
-
-	if err != nil {
+	if err := os.Remove(f.Name()); err != nil {
 		f.Close()
 		return nil, err
 	}

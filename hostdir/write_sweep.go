@@ -142,7 +142,7 @@ func (w *writer) touchBelow(dir int, name string, at hostEntry) error {
 // the file, but neither removed the replaced one nor closed the directory.
 func (w *writer) sweepAbove(s *step) error {
 	if s.seen.open {
-		if err := w.openDir(s); err != nil {
+		if _, err := w.openDir(s.change.Path); err != nil {
 			return err
 		}
 	}
@@ -159,13 +159,9 @@ func (w *writer) sweepAbove(s *step) error {
 
 // enter returns a descriptor of a directory in which names change, opens the directory, and sweeps it.
 func (w *writer) enter(p *tree.Path) (dir int, err error) {
-	if dir, err = w.host.open(p); err == nil {
-		_, err = w.host.openUp(dir, p)
-	}
-	if err == nil {
+	if dir, err = w.openDir(p); err == nil {
 		err = w.sweep(p)
 	}
-
 	return dir, err
 }
 
@@ -185,12 +181,10 @@ func setAside(dir int, temp string) (string, error) {
 	return kept, nil
 }
 
-// openDir opens the directory of a step if it is closed. host.closeUp closes it at the end.
-func (w *writer) openDir(s *step) error {
-	dir, err := w.host.walk(s.change.Path)
-	if err == nil {
-		_, err = w.host.openUp(dir, s.change.Path)
-		_ = unix.Close(dir) // of a path alone
+// openDir returns a descriptor of a directory, which it opens if it is closed. host.closeUp closes it at the end.
+func (w *writer) openDir(p *tree.Path) (dir int, err error) {
+	if dir, err = w.host.open(p); err == nil {
+		_, err = w.host.openUp(dir, p)
 	}
-	return err
+	return dir, err
 }

@@ -87,14 +87,8 @@ type forgetRun struct {
 
 // findRefs returns the refs to replace, oldest first. It adds their objects to doomed.
 func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err error) {
-	var all []*object.Ref
-	if err := f.r.readRefs(ctx, true, func(name string, ref *object.Ref, err error) error {
-		if err != nil {
-			return err
-		}
-		all = append(all, ref)
-		return nil
-	}); err != nil {
+	all, err := f.r.allRefs(ctx)
+	if err != nil {
 		return nil, err
 	}
 
@@ -120,6 +114,15 @@ func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err er
 
 	slices.SortFunc(replace, func(a, b *object.Ref) int { return a.Created.Compare(b.Created) })
 	return replace, nil
+}
+
+// allRefs returns all refs. It fails if one cannot be read.
+func (r *Remote) allRefs(ctx context.Context) (all []*object.Ref, err error) {
+	err = r.readRefs(ctx, true, func(_ string, ref *object.Ref, err error) error {
+		all = append(all, ref)
+		return err
+	})
+	return all, err
 }
 
 // objectsWith returns the names of the objects of refs that have one of the records.
@@ -213,18 +216,21 @@ func (f *forgetRun) remove(ctx context.Context, mark string) error {
 
 // keepNeeded takes the objects that refs need out of doomed, and calls needed for each.
 func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object string)) error {
-	return f.r.readRefs(ctx, true, func(name string, ref *object.Ref, err error) error {
-		if err != nil {
-			return err
-		}
+	refs, err := f.r.allRefs(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, ref := range refs {
 		for _, o := range ref.Objects {
 			if f.doomed[o.Name] {
 				delete(f.doomed, o.Name)
-				needed(name, o.Name)
+				needed(ref.Name, o.Name)
 			}
 		}
-		return nil
-	})
+	}
+
+	return nil
 }
 
 // Contents calls fn with the hash and the plain bytes of every record on the remote, each once, and with
@@ -232,14 +238,8 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 // read.
 func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, err error) {
 	used, seen := make(map[string]bool), make(map[place]bool)
-	var refs []*object.Ref
-	if err := r.readRefs(ctx, true, func(name string, ref *object.Ref, err error) error {
-		if err != nil {
-			return fmt.Errorf("snapshot %s: %w", name, err)
-		}
-		refs = append(refs, ref)
-		return nil
-	}); err != nil {
+	refs, err := r.allRefs(ctx)
+	if err != nil {
 		return 0, err
 	}
 

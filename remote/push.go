@@ -201,11 +201,8 @@ func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
 	ref := u.p.Ref
 	ref.Version, ref.Nonce, ref.Pushed = object.Version, u.nonce, time.Now().UTC()
 	ref.Objects, ref.Indexes, ref.Encrypted = u.objects, u.indexes, len(u.format.Recipients) > 0
-	raw, err := ref.Encode()
+	raw, err := u.format.encodeRef(&ref)
 	if err != nil {
-		return nil, err
-	}
-	if raw, err = u.format.encrypt(raw); err != nil {
 		return nil, err
 	}
 
@@ -222,6 +219,15 @@ func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
 	return u.resolveRef(ctx, done, err)
 }
 
+// encodeRef returns the stored value of a ref.
+func (f *Format) encodeRef(ref *object.Ref) ([]byte, error) {
+	raw, err := ref.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return f.encrypt(raw)
+}
+
 // CopyRef writes a copy of a ref of the remote under another name, unless that name is taken.
 func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error {
 	f, err := r.Format(ctx)
@@ -231,11 +237,8 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error 
 
 	renamed := *ref
 	renamed.Name = as
-	raw, err := renamed.Encode()
+	raw, err := f.encodeRef(&renamed)
 	if err != nil {
-		return err
-	}
-	if raw, err = f.encrypt(raw); err != nil {
 		return err
 	}
 	if err := r.writeEntry(ctx, f, renamed.Nonce, as); err != nil {

@@ -14,7 +14,7 @@ import (
 // ErrUnfit: a value that was read differs from the one that was written.
 var ErrUnfit = errors.New("the service cannot store snapshots")
 
-const probeSize = 1<<20 + 17 // bytes // bytes
+const probeSize = 1<<20 + 17 // bytes
 
 // Probe writes and reads some keys, which it deletes at the end. It returns an error if the service
 // cannot be used. problem is a sentence for the user if conditional writes do not work, otherwise "".

@@ -1,5 +1,5 @@
-// Package stream has a tree as a stream of entries: what archives, directories and git are read as, and
-// what a snapshot is built from.
+// Package stream defines a tree as a stream of entries. Archives, directories and repositories of git are read
+// as such streams, and snapshots are built from them.
 //
 // Imported by: archive, all of cmd, gitbridge, hostdir, all of service.
 //

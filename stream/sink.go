@@ -28,21 +28,21 @@ type Meta struct {
 	Xattrs   []tree.Xattr // sorted by name
 }
 
-// An Entry is one path of an import with its file.
+// An Entry is a path, with its file.
 type Entry struct {
-	Path string // relative to the place of the import; "." is its root, a directory
+	Path string // relative to the root of the tree; "." is the root itself, a directory
 	Meta
 
-	Hardlink string // if set, the path of the file that this is another name of; nothing else counts then
+	Hardlink string // if set, Path is another name of the file at this path, and the fields below are ignored
 	Target   string // of a symbolic link
 	Rdev     uint32 // of a device
 
-	// Of a regular file: its size and a reader of so many bytes. Fewer mean that it became
-	// shorter.
+	// Of a regular file: its size in bytes, and a reader of its contents. If Data ends early, the file became
+	// shorter during the read.
 	Size  int64
 	Data  io.Reader
-	Holes int64 // how many of the bytes are in holes, if that is known
-	// Sparse: Data has only the Parts of the file that have data. Otherwise it has holes as zeros.
+	Holes int64 // number of bytes in holes, if the source knows it
+	// Sparse means that Data has only the Parts of the file. Otherwise Data has the holes as zeros.
 	Sparse bool
 	Parts  []content.Part
 
@@ -54,28 +54,26 @@ type Entry struct {
 // A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/"
 // between names and no ".", ".." or empty ones.
 //
-// A path may come twice: a directory then gets new attributes, and anything else is replaced. A
-// directory that an archive leaves out is made. A Sink returns ErrHostile for a path below something
-// other than a directory, for a path that is a directory only one of two times, and for a hard link
-// to a path that did not come before. An error ends the import.
+// A path may come twice: the second entry replaces a file, and sets the attributes of a directory. The sink makes
+// directories above a path that the source leaves out. It returns ErrHostile for a path below a file that is no
+// directory, for a path that is a directory in only one of two entries, and for a hard link to a path
+// that did not come before. An error ends the stream.
 type Sink func(Entry) error
 
-// Errors of sources that are not what they should be.
 var (
-	// ErrHostile: a name outside of the import, or a structure that
-	// makes no sense. Nothing has been imported.
+	// ErrHostile is the error for a path outside of the root, and for entries that contradict each other.
 	ErrHostile = errors.New("refused")
-	// ErrTooBig: the source is larger than the limits.
+	// ErrTooBig is the error for a source that is larger than the Limits.
 	ErrTooBig = errs.New(errs.TooBig, "too big")
 )
 
-// Limits bound an import. 0 means the default.
+// Limits are the limits of a stream. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
-	Bytes   int64 // of the files, without the holes that are known; default 1 TiB
+	Bytes   int64 // of the files, without known holes; default 1 TiB
 }
 
-// Limits of Linux, which the tree has too.
+// Limits of Linux, which are also the limits of a tree, in bytes; NoID is no user or group.
 const (
 	maxName  = 255
 	MaxPath  = 4095
@@ -83,8 +81,8 @@ const (
 	NoID     = 1<<32 - 1
 )
 
-// Clean returns name in the form that a Sink takes, or an error. It removes "./" at the beginning,
-// double slashes, and a slash at the end.
+// Clean returns a path in the form in which a Sink takes it: without "./" at its beginning, double slashes,
+// and a slash at its end. Errors: ErrHostile.
 func Clean(name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		return "", fmt.Errorf("%w: %q is an absolute path", ErrHostile, name)
@@ -120,6 +118,7 @@ type Checker struct {
 	Done Progress
 }
 
+// NewChecker returns a Checker for a sink.
 func NewChecker(sink Sink, o Options) *Checker {
 	if o.Limits.Entries <= 0 {
 		o.Limits.Entries = 20_000_000
@@ -139,6 +138,7 @@ func (c *Checker) Count() error {
 	return nil
 }
 
+// Add checks an entry, and passes it to the sink. It is a Sink.
 func (c *Checker) Add(e Entry) error {
 	if err := c.Count(); err != nil {
 		return err
@@ -181,14 +181,14 @@ func (c *Checker) Add(e Entry) error {
 
 // Options apply to every source.
 type Options struct {
-	// Owner replaces the owners that the source has. Git has none: without
-	// Owner its files belong to the user of this process.
+	// Owner replaces the owners of the source. Files from git belong to Owner or, if it is nil, to the user of
+	// this process.
 	Owner *Owner
-	// Skip is called with files that cannot be read or stored, which are left out. Nil
-	// makes that an error.
+	// Skip is called for each file that cannot be read or stored, and is left out. If Skip is nil, such a file
+	// is an error.
 	Skip   func(path string, reason error)
 	Limits Limits
-	// Umask takes permissions from the files of a git repository, as for git checkout.
+	// Umask has the permissions that files from git do not get, as for git checkout.
 	Umask    uint32
 	Progress func(Progress) // called now and then; may be nil
 }
@@ -196,6 +196,7 @@ type Options struct {
 // Owner is a user and a group.
 type Owner struct{ UID, GID uint32 }
 
+// Own returns attributes with the owner of the options.
 func (o Options) Own(m Meta) Meta {
 	if o.Owner != nil {
 		m.UID, m.GID = o.Owner.UID, o.Owner.GID
@@ -203,7 +204,7 @@ func (o Options) Own(m Meta) Meta {
 	return m
 }
 
-// LeaveOut reports a file that is left out, or returns why it cannot be.
+// LeaveOut calls Skip for a file. If Skip is nil, it returns the reason as an error.
 func (o Options) LeaveOut(path string, reason error) error {
 	if o.Skip == nil {
 		return reason
@@ -212,7 +213,7 @@ func (o Options) LeaveOut(path string, reason error) error {
 	return nil
 }
 
-// MaxParts is how many parts of a file with holes are distinguished. The rest is read as one part.
+// MaxParts is the most parts of a file with holes. The last of them has all that follows, with its holes.
 const MaxParts = 1 << 16
 
 // partsFit reports whether the parts of a file are in order, and in it.
@@ -228,7 +229,7 @@ func partsFit(e Entry) bool {
 	return len(e.Parts) <= MaxParts
 }
 
-// DataSize returns how many bytes Data has.
+// DataSize returns the number of bytes in Data.
 func (e Entry) DataSize() (n int64) {
 	if !e.Sparse {
 		return e.Size
@@ -240,19 +241,19 @@ func (e Entry) DataSize() (n int64) {
 	return n
 }
 
-// Progress counts what is done so far.
+// Progress has the numbers of files and bytes that were read so far.
 type Progress struct {
 	Files int64
-	Bytes int64 // of contents that had to be read
+	Bytes int64 // of contents
 }
 
-// Omission is a path with something that a commit cannot represent.
+// Omission is a path that was left out, in whole or in part, and the reason.
 type Omission struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
 }
 
-// WithContext returns a reader that ends with the context.
+// WithContext returns a reader that fails when the context has ended.
 func WithContext(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
 
 type contextReader struct {
@@ -267,6 +268,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
+// SortXattrs sorts extended attributes by name, as Meta has them.
 func SortXattrs(x []tree.Xattr) {
 	slices.SortFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Writer writes entries for ReadStream, with all that they have.
+// A Writer writes entries with their data, for Read in another process.
 type Writer struct {
 	w   *bufio.Writer
 	enc *gob.Encoder
 	buf []byte
 }
 
+// NewWriter returns a Writer. The caller closes it.
 func NewWriter(w io.Writer) *Writer {
 	b := bufio.NewWriterSize(w, 256<<10)
 	return &Writer{b, gob.NewEncoder(b), make([]byte, 256<<10)}
@@ -42,12 +43,12 @@ func (s *Writer) Add(e Entry) error {
 	return err
 }
 
-// Close ends the stream: what was written is all.
+// Close writes the end of the stream, by which Read knows that it is complete.
 func (s *Writer) Close() error {
 	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
 }
 
-// Read feeds to sink what a StreamSink wrote.
+// Read feeds the entries that a Writer wrote to a sink.
 func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 	in, c := bufio.NewReaderSize(WithContext(ctx, r), 256<<10), NewChecker(sink, o)
 	dec := gob.NewDecoder(in)
@@ -83,13 +84,14 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 }
 
 const (
-	// aheadBytes and aheadFiles bound what is read ahead of files that follow.
+	// The most bytes and files that one call of Prefetch asks for.
 	aheadBytes = 16 << 20
 	aheadFiles = 256
 )
 
-// Prefetch asks for the contents of files that are read next, from the i-th of n on, and
-// returns where to ask again. A file of nil is not read.
+// Prefetch calls ask with the objects of the files that are read next, from number i of n on. It returns the
+// number of the file from which on the caller calls it again. file returns the file with a number, nil for
+// one that is not read.
 func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
 	if ask == nil {
 		return n, nil

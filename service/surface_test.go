@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -44,4 +45,22 @@ func TestSplitFields(t *testing.T) {
 	if _, err := splitFields(`v1 "open`); !errors.Is(err, errs.Invalid) {
 		t.Errorf("an open quote: %v", err)
 	}
+}
+
+// FuzzFields: the words of a line are read as they were quoted.
+func FuzzFields(f *testing.F) {
+	f.Add("v1", "a b", "")
+	f.Add(`a"b`, `c\d`, "e\tf\n")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		words := []string{a, b, c}
+		var line strings.Builder
+		for _, w := range words {
+			line.WriteString(` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(w) + `"`)
+		}
+
+		got, err := splitFields(line.String())
+		if err != nil || !slices.Equal(got, words) {
+			t.Errorf("%q was written as %s, and read as %q, %v", words, line.String(), got, err)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -66,6 +67,49 @@ func TestControlNames(t *testing.T) {
 			t.Errorf("parseRestore(%q) is one", name)
 		}
 	}
+}
+
+// FuzzPieces: a command that a program writes through a buffer is complete with its last word or its last
+// brace, and not before.
+func FuzzPieces(f *testing.F) {
+	f.Add("v1 a message", 0)
+	f.Add(strings.Repeat("m", 1024-len(`{"message":""}`)), 0)
+	f.Add(strings.Repeat("word ", 2000), 1)
+	f.Add(strings.Repeat("{\"\n", 1000), 3)
+	f.Fuzz(func(t *testing.T, text string, blocks int) {
+		object, err := json.Marshal(map[string]string{"message": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := "v1" + strings.ReplaceAll(text, "\n", " ") + "\n"
+
+		for line, complete := range map[string]int{string(object): len(object), string(object) + "\n": len(object), words: len(words)} {
+			size, written := 1024*(1+blocks&7), 0
+			for piece := range slices.Chunk([]byte(line), size) {
+				written += len(piece)
+				if unfinished([]byte(line[:written]), len(piece)) == (written >= complete) {
+					t.Errorf("%q: %d of %d bytes in pieces of %d are finished: %v", line, written, len(line), size, written < complete)
+				}
+			}
+		}
+	})
+}
+
+// FuzzQuery: the name of a control file is read as it is written.
+func FuzzQuery(f *testing.F) {
+	for _, name := range []string{"diff@v1", "diff@a..b", "info@cp-3", "stat@..", "restore@v1", "diff@a...b"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		q, ok := parseQuery(name)
+		if ok && (q.String() != name || slices.Contains(q.names, "")) {
+			t.Errorf("%q is read as %q of %q", name, q, q.names)
+		}
+		snap, restores := parseRestore(name)
+		if restores && (ok || "restore@"+snap != name) {
+			t.Errorf("%q is read as a restore of %q", name, snap)
+		}
+	})
 }
 
 // TestNamesOfControlFiles: no snapshot has the name of a control file.

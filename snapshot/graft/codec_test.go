@@ -2,6 +2,7 @@ package graft_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ func encoded(c graft.Op) []byte {
 
 // TestChangesComeBack: a change comes back as it was written, and none that is cut short.
 func TestChangesComeBack(t *testing.T) {
-	file := newWorld(t, 0).newTree()
+	file := newWorld(t, rand.NewPCG(0, 1)).newTree()
 	for _, c := range []graft.Op{
 		{Kind: graft.Link, Parent: 1, Name: "a\n\xff", Ino: 77},
 		{Kind: graft.Remove, Parent: 9, Name: "u"},

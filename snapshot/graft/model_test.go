@@ -3,6 +3,7 @@ package graft_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func histories(t *testing.T, fn func(w *world)) {
 		n = 500
 	}
 	for seed := range n {
-		if fn(newWorld(t, uint64(seed))); t.Failed() {
+		if fn(newWorld(t, rand.NewPCG(uint64(seed), 1))); t.Failed() {
 			t.Fatalf("history %d", seed)
 		}
 	}
@@ -160,41 +161,69 @@ func TestImports(t *testing.T) {
 // TestMerges: each path becomes what the one side made of it that changed it. If both did, it
 // is a conflict. An undo is the merge of what was before with the present tree.
 func TestMerges(t *testing.T) {
-	histories(t, func(w *world) {
-		w.all = false
-		d := w.grow(10)
-		base, before := d.freeze()
-		other := d
-		undo := w.r.IntN(2) == 0
-		if !undo {
-			other = d.fork()
-		}
-		for range 3 {
-			other.change(true)
-		}
-		theirs, after := other.freeze()
-		for range 3 {
-			d.change(true)
-		}
-		if undo {
-			base, before, theirs, after = theirs, after, base, before
-		}
-		rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[w.r.IntN(2)]
-		want, conflicts := merged(before, after, d.m, rule)
-		p := &threeway.Plan{Source: w.src, Ours: d.e.State, Now: w.time, ByPath: !undo, Rule: func(string) threeway.Rule { return rule }}
-		all, exact, err := p.TakeAll(t.Context(), threeway.Interval{Base: base, Theirs: theirs})
-		w.check(err)
-		if !slices.Equal(p.Conflicts, conflicts) {
-			t.Errorf("in conflict are %q, not %q\nbefore\n%safter\n%snow\n%s", p.Conflicts, conflicts, before.text(true), after.text(true), d.m.text(true))
-			return
-		}
-		d.m = want
-		d.graft(graft.Options{Source: theirs, Exact: exact}, func(t *graft.Target, o graft.Options) error {
-			_, err := t.Graft(d.t.Context(), all, o)
-			return err
-		})
-		d.verify("a merge", false)
+	histories(t, (*world).merge)
+}
+
+// FuzzMerge is TestMerges with choices from bytes.
+func FuzzMerge(f *testing.F) {
+	f.Add([]byte("a merge of two sides"))
+	f.Add([]byte{0, 255, 1, 254, 7, 7, 7, 128, 64, 32, 3, 5, 200, 100})
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		newWorld(t, &choices{bytes: bytes, rest: rand.NewPCG(1, 1)}).merge()
 	})
+}
+
+// choices yield one byte a number, and random numbers afterwards.
+type choices struct {
+	bytes []byte
+	rest  rand.Source
+}
+
+func (c *choices) Uint64() uint64 {
+	n := c.rest.Uint64()
+	if len(c.bytes) == 0 {
+		return n
+	}
+	n = uint64(c.bytes[0])<<56 | n>>8
+	c.bytes = c.bytes[1:]
+	return n
+}
+
+// merge merges two random sides of a random tree.
+func (w *world) merge() {
+	w.all = false
+	d := w.grow(10)
+	base, before := d.freeze()
+	other := d
+	undo := w.r.IntN(2) == 0
+	if !undo {
+		other = d.fork()
+	}
+	for range 3 {
+		other.change(true)
+	}
+	theirs, after := other.freeze()
+	for range 3 {
+		d.change(true)
+	}
+	if undo {
+		base, before, theirs, after = theirs, after, base, before
+	}
+	rule := []threeway.Rule{threeway.KeepOurs, threeway.TakeTheirs}[w.r.IntN(2)]
+	want, conflicts := merged(before, after, d.m, rule)
+	p := &threeway.Plan{Source: w.src, Ours: d.e.State, Now: w.time, ByPath: !undo, Rule: func(string) threeway.Rule { return rule }}
+	all, exact, err := p.TakeAll(w.t.Context(), threeway.Interval{Base: base, Theirs: theirs})
+	w.check(err)
+	if !slices.Equal(p.Conflicts, conflicts) {
+		w.t.Errorf("in conflict are %q, not %q\nbefore\n%safter\n%snow\n%s", p.Conflicts, conflicts, before.text(true), after.text(true), d.m.text(true))
+		return
+	}
+	d.m = want
+	d.graft(graft.Options{Source: theirs, Exact: exact}, func(t *graft.Target, o graft.Options) error {
+		_, err := t.Graft(d.t.Context(), all, o)
+		return err
+	})
+	d.verify("a merge", false)
 }
 
 // merged is what a merge makes of each path.

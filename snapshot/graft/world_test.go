@@ -40,8 +40,8 @@ type world struct {
 	all   bool // kinds of changes: files get more names and other modes, too
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, log: &log{}, epoch: 1, ino: tree.RootIno, time: 1000, r: rand.New(rand.NewPCG(seed, 1)), all: true}
+func newWorld(t *testing.T, choices rand.Source) *world {
+	w := &world{t: t, log: &log{}, epoch: 1, ino: tree.RootIno, time: 1000, r: rand.New(choices), all: true}
 	w.src = tree.NewSource(none{}, w.log, 1<<20)
 	return w
 }

@@ -1,10 +1,24 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Actor asks to register a name for a process and its descendants.
@@ -53,4 +67,193 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 	}
 
 	return 0, errs.Fail(errs.NotExist, "the caller has no such ancestor")
+}
+
+func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
+	known := make(map[string]*ActorState)
+
+	for _, i := range r.Workspace.Snapshots().Intervals() {
+		for _, name := range i.Actors {
+			a := known[name]
+			if a == nil {
+				a = &ActorState{Name: name, Last: i.To.Created, Now: i.Now()}
+				known[name] = a
+			}
+
+			if a.First = i.From.Created; !i.Now() {
+				a.Snapshots++
+			}
+		}
+	}
+
+	out := ActorList{Actors: []ActorState{}}
+	for _, a := range known {
+		if a.Now {
+			a.Last = time.Now()
+		}
+		out.Actors = append(out.Actors, *a)
+	}
+
+	slices.SortFunc(out.Actors, func(a, b ActorState) int {
+		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Name, b.Name))
+	})
+
+	return out, nil
+}
+
+// knownActor returns an error if an actor has changed nothing in the workspace, is not registered for
+// it, and is not the caller.
+func knownActor(ctx context.Context, r *Request, by string) error {
+	if err := actors.Check(by); err != nil {
+		return err
+	}
+
+	list, err := listActors(ctx, r, Actors{})
+	if err != nil {
+		return err
+	}
+
+	names := []string{actors.Unknown, r.Caller.Actor}
+	for _, a := range list.Actors {
+		top, _, _ := strings.Cut(a.Name, "/")
+		names = append(names, a.Name, top)
+	}
+	if actors.Among(names, by) || r.Workspace.Store().Actors().Registered(by, r.Workspace.View()) {
+		return nil
+	}
+
+	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
+}
+
+// completeUndo completes the options of a request. If o.Since is not a snapshot, it is a time, which
+// becomes o.After.
+func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
+	if err := knownActor(ctx, r, o.By); err != nil {
+		return o, err
+	}
+
+	o.Merge, o.Caller, o.List = r.textMerger().Merge, r.Caller, r.list()
+	since := o.Since
+	if _, err := r.Workspace.Find(since); err == nil {
+		return o, nil
+	}
+
+	var err error
+	o.Since = ""
+	if o.After, err = ParseSince(since); err != nil {
+		return o, errs.Fail(errs.Invalid, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
+	}
+	if o.After.After(time.Now()) {
+		return o, errs.Fail(errs.Invalid, "since is after now: %s", since)
+	}
+
+	return o, nil
+}
+
+func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy, error) {
+	o, err := completeUndo(ctx, r, a)
+	if err != nil {
+		return UndoneBy{}, err
+	}
+
+	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
+	done.Paths = emptyIfNil(done.Paths)
+	result := UndoneBy{UndoByResult: done}
+	if errors.Is(err, threeway.ErrConflict) {
+		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
+			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By).WithResult(result)
+	}
+	if err != nil {
+		return result, explainConflict(err, result, nil, "", "")
+	}
+	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
+		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
+	}
+
+	return result, nil
+}
+
+// changedBy returns the files that an actor changed between the snapshots a and b, or up to now if b
+// is "". The order of a and b does not matter.
+func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
+	if err := knownActor(ctx, r, by); err != nil {
+		return nil, err
+	}
+
+	from, err := r.Workspace.Find(a)
+	if err != nil {
+		return nil, err
+	}
+
+	var to info.Info
+	if b != "" {
+		if to, err = r.Workspace.Find(b); err != nil {
+			return nil, err
+		}
+		if to.Seq < from.Seq {
+			from, to = to, from
+		}
+	}
+
+	// The intervals are ordered from now to the base.
+	var out []naming.BytePath
+	within, ended := b == "", false
+
+	for _, i := range r.Workspace.Snapshots().Intervals() {
+		within = within || i.To.View == to.View && !i.Now()
+		if within && !ended && i.By(by) {
+			if err := pathsBy(ctx, r, i, by, limitTo(paths...), &out); err != nil {
+				return nil, err
+			}
+		}
+
+		ended = ended || within && i.From.View == from.View
+	}
+	if !ended {
+		return nil, errs.Fail(errs.Invalid, "%s and %s are not earlier states of this workspace", a, cmp.Or(b, "now"))
+	}
+
+	return out, nil
+}
+
+// pathsBy appends to out the files that an actor changed in an interval.
+func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
+	open, err := r.Workspace.Snapshots().Open(i)
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+
+	list := r.list()
+	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c graft.ChangedBy) error {
+		if !actors.Among(c.By, by) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
+			return turns.Yield(ctx)
+		}
+		*out = append(*out, naming.BytePath(c.Path.String()))
+		return list.Add(ctx, 100+int64(c.Path.Len()))
+	})
+}
+
+// actorsOf returns the actors that changed a file in an interval, sorted. nodes are the file before and
+// after the interval; each may be nil.
+func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
+	open, err := r.Workspace.Snapshots().Open(i)
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+
+	for _, n := range nodes {
+		if n != nil {
+			by = append(by, open.Set.Of(n.Ino)...)
+		}
+	}
+
+	if len(by) == 0 {
+		by = open.Set.Rest()
+	}
+
+	slices.Sort(by)
+
+	return slices.Compact(by), nil
 }

@@ -4,200 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"os"
-	"reflect"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/catalogue"
-	"github.com/amberfs/amberfs/snapshot/info"
-	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/forget"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-const (
-	// backupTick is the shortest time between two looks at a store that changes.
-	backupTick = time.Second
-	// backupRetry is the longest pause after a failed backup.
-	backupRetry = time.Minute
-)
-
-// A BackupState is the state of the pushes that the policy asks for.
-type BackupState struct {
-	Remote   string    `json:"remote"`
-	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last snapshot that was pushed automatically since the mount"`
-	Pushed   time.Time `json:"pushed,omitzero" jsonschema:"when it was pushed"`
-	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
-}
-
-// Backups pushes the snapshots of main as its policy says.
-type Backups struct {
-	core    *core
-	main    *snapshot.Workspace
-	changed func() <-chan struct{} // see snapshot.Store.Changed
-	known   *known.Registry
-	push    func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
-	last    atomic.Pointer[BackupState] // changed by the goroutine of Run only
-}
-
-// state returns nil if the policy asks for no pushes.
-func (bs *Backups) state() *BackupState {
-	p := bs.main.Policy().Push
-	if p.Remote == "" || p.IntervalSeconds == 0 {
-		return nil
-	}
-	st := bs.lastBackup(p.Remote)
-	return &st
-}
-
-// lastBackup returns the state of the backups to a remote, empty if there were none.
-func (bs *Backups) lastBackup(to string) BackupState {
-	if st := bs.last.Load(); st != nil && st.Remote == to {
-		return *st
-	}
-	return BackupState{Remote: to}
-}
-
-// Run pushes snapshots until ctx ends. It sleeps, and does not
-// contact the remote, until the store changes.
-func (bs *Backups) Run(ctx context.Context) {
-	var next time.Time
-	var last policy.Push
-
-	for ctx.Err() == nil {
-		changed := bs.changed()
-		p := bs.main.Policy().Push
-		if p != last { // a new policy takes effect at once
-			last, next = p, time.Time{}
-		}
-
-		due := p.Remote != "" && p.IntervalSeconds > 0
-		if due && !time.Now().Before(next) {
-			wait := time.Duration(p.IntervalSeconds) * time.Second
-			err := bs.backUp(ctx, p)
-			if err != nil && ctx.Err() == nil {
-				bs.recordError(p, err)
-				wait = min(wait, backupRetry)
-			}
-
-			next, due = time.Now().Add(wait), err != nil
-		}
-
-		// Wait until the next push is due, or until the store changes. Changes within a tick are looked
-		// at together.
-		var retry <-chan time.Time
-		if due {
-			retry = time.After(time.Until(next))
-		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-retry:
-			continue
-		case <-changed:
-		}
-
-		select {
-		case <-ctx.Done():
-		case <-time.After(backupTick):
-		}
-	}
-}
-
-// recordError records the error of a backup, and logs it unless the last one failed with the same.
-func (bs *Backups) recordError(p policy.Push, err error) {
-	st, text := bs.lastBackup(p.Remote), errs.ErrorOf(err).Error()
-	if st.Error != text {
-		bs.core.log.Warn("automatic push", "remote", p.Remote, "error", text)
-	}
-	st.Error = text
-	bs.last.Store(&st)
-}
-
-// backUp pushes the snapshots of main that the policy selects and that were not pushed before. A
-// damaged snapshot does not stop the others; its error is returned at the end.
-func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
-	to, err := bs.known.Remote(p.Remote)
-	if err != nil {
-		return err
-	}
-
-	if p.Only == policy.PushAll {
-		_, err := bs.main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
-		if err = errs.Except(err, snapshot.ErrUnchanged); err != nil {
-			return err
-		}
-	}
-
-	var damaged error
-	sent := bs.known.Sent(to)
-
-	for _, i := range slices.Backward(bs.main.List()) {
-		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
-			continue
-		}
-
-		switch err := bs.backUpOne(ctx, p, to, i); {
-		case errors.Is(err, catalogue.ErrNotFound):
-			continue // deleted since it was listed
-		case errors.Is(err, cas.ErrDamaged):
-			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // a retry would not help
-		case err != nil:
-			return explainRemoteError(p.Remote, err)
-		}
-
-		if err := bs.known.SetSent(to, i.Seq); err != nil {
-			return err
-		}
-	}
-
-	if damaged == nil {
-		st := bs.lastBackup(p.Remote)
-		st.Error = ""
-		bs.last.Store(&st)
-	}
-
-	return damaged
-}
-
-// backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its
-// id is added to the name, so that a taken name never blocks a backup.
-func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
-	r := &Request{
-		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
-		Workspace: bs.main, core: bs.core,
-	}
-	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
-	done, err := bs.push(ctx, r, Push{Remote: p.Remote}, to, name)
-	if errors.Is(err, remote.ErrExists) {
-		found, ferr := bs.main.Find(name)
-		if ferr != nil {
-			return ferr
-		}
-
-		as := fmt.Sprintf("%.100s-%.8s", found.Name, found.ID)
-		done, err = bs.push(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
-	}
-	if err != nil {
-		return err
-	}
-
-	bs.last.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
-
-	return nil
-}
 
 // A Connection connects a store to the remotes that it is registered with and reads from.
 type Connection struct {
@@ -334,81 +157,80 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// isRemote reports whether from is REMOTE@SNAPSHOT: names of snapshots have no @.
-func isRemote(from string) bool {
-	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
-}
+// CheckStore verifies a store that is not mounted, with memory bytes for the contents of its journal. An
+// error of the kind Damaged has the report as its result, if the store could be opened.
+func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
+	hint := "run `amberfs verify --repair " + dir + "`"
+	c := &Connection{Log: slog.New(slog.DiscardHandler)}
+	defer c.Close()
 
-// Fetches reports whether an operation with the arguments has to ask a remote first.
-func Fetches(args any) bool {
-	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
-		f := FieldNamed(reflect.ValueOf(args), field)
-		return f.IsValid() && f.Kind() == reflect.String && isRemote(f.String())
-	})
-}
-
-// localName returns the name in the workspace of the snapshot from. If from is REMOTE@SNAPSHOT, that
-// snapshot is added to the workspace, and its contents are fetched when they are read. Any other name
-// is returned as it is.
-func (rs *remotes) localName(ctx context.Context, r *Request, from string) (string, error) {
-	if !isRemote(from) {
-		return from, nil
-	}
-	ref, err := rs.remoteRef(ctx, r, from, false)
-	if err != nil {
-		return "", err
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("verifying", show))
+	if err == nil {
+		return r, DamageFound(r, hint)
 	}
 
-	return rs.localNameOf(r, ref)
-}
-
-// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from.
-// Answers are cached for a minute; again asks the remote in any case.
-func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
-	at := strings.LastIndexByte(from, '@')
-	if at == 0 || at == len(from)-1 {
-		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
+	// Errors of the system are no damage of the store.
+	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
+	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
+	if errs.ScriptKind(err) == errs.Busy || errors.Is(err, errs.Format) || errors.Is(err, cas.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
+		return nil, err
 	}
 
-	to, err := rs.remote(r, from[:at])
+	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
+}
+
+// RepairStore repairs a store that is not mounted, with memory bytes for the contents of its journal. It
+// returns an error of the kind Damaged if paths stay incomplete.
+func RepairStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
+	c := &Connection{Log: slog.New(slog.DiscardHandler)}
+	defer c.Close()
+
+	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("repairing", show))
+	if err != nil || r.OK() || len(r.Affected) == 0 {
+		return r, err
+	}
+
+	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
+}
+
+// DamageFound returns an error of the kind Damaged for a report with damage, else nil.
+func DamageFound(r *repair.Report, hint string) error {
+	if r.OK() {
+		return nil
+	}
+	if len(r.Damage) == 0 {
+		return errs.Fail(errs.Damaged, "%s are incomplete", count(len(r.Affected), "path")).
+			WithHint("the stored data is sound, but these paths are incomplete: restore them from elsewhere, or delete them").WithResult(r)
+	}
+	return errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
+}
+
+// count is plural for messages in which large numbers have no commas.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// ProveStore searches a store that is not mounted for what was forgotten, with memory bytes for the
+// contents of its journal.
+func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, error) {
+	c := &Connection{Log: slog.New(slog.DiscardHandler)}
+	defer c.Close()
+
+	st, err := snapshot.Open(dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory, Quiet: true, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
 
-	if again {
-		if err := rs.known.Forget(ctx, to, from[at+1:]); err != nil {
-			return nil, err
-		}
+	proof, err := st.VerifyForgotten(ctx)
+	if err == nil {
+		err = searchRemotes(ctx, st, c.Remotes, &Request{}, proof)
+	}
+	if err = errors.Join(err, st.Close()); err != nil {
+		return nil, err
 	}
 
-	ref, err := rs.known.Source(ctx, to, from[at+1:])
-	return ref, explainRemoteError(from[:at], err)
-}
-
-// localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace
-// does not have the snapshot, it is added first.
-func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
-	rs.adding.Lock()
-	defer rs.adding.Unlock()
-	if here, err := r.Workspace.Find(ref.ID); err == nil {
-		return here.Name, nil
-	}
-	return rs.addRemoteSnapshot(r, ref)
-}
-
-// addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
-// caller holds rs.adding.
-func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
-	defer rs.store.Importing()()
-
-	info := InfoOf(ref)
-	info.Name = naming.Local(info.Name)
-	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
-		info.Name = fmt.Sprintf("%.100s-%.8s", info.Name, info.ID)
-	} else if err != nil {
-		return "", err
-	}
-
-	info, err := r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
-	return info.Name, err
+	return proof, foundForgotten(proof)
 }

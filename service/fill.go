@@ -1,8 +1,16 @@
 package service
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/hostdir"
@@ -60,4 +68,125 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 	}
 
 	return s.Main().Begin(st, actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
+}
+
+// A pathScan finds absolute paths in a copy of a directory that lead back into the directory.
+type pathScan struct {
+	dir    string // without a slash at its end
+	relink bool   // symbolic links to existing paths in dir get relative targets in the copy
+
+	links, relinked int // symbolic links that stay absolute, and that were made relative
+	worktrees       int // files .git of linked worktrees
+	others          int // other files with such paths
+	firstOther      string
+	virtualenvs     map[string]bool // directories of Python's virtual environments
+}
+
+// pathFiles are the names of files in which programs write absolute paths.
+var pathFiles = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
+
+// sink scans each entry before it passes it to another sink.
+func (l *pathScan) sink(to stream.Sink) stream.Sink {
+	l.virtualenvs = make(map[string]bool)
+	return func(e stream.Entry) error {
+		switch e.Mode & unix.S_IFMT {
+		case unix.S_IFLNK:
+			l.scanLink(&e)
+		case unix.S_IFREG:
+			if err := l.scanFile(&e); err != nil {
+				return err
+			}
+		}
+		return to(e)
+	}
+}
+
+func (l *pathScan) scanLink(e *stream.Entry) {
+	rel, in := strings.CutPrefix(e.Target+"/", l.dir+"/")
+	if !in {
+		return
+	}
+
+	rel = strings.TrimSuffix(rel, "/")
+	if _, err := os.Lstat(filepath.Join(l.dir, rel)); l.relink && err == nil {
+		if to, err := filepath.Rel(path.Dir("/"+e.Path), "/"+rel); err == nil {
+			e.Target = to
+			l.relinked++
+			return
+		}
+	}
+
+	l.links++
+}
+
+// scanFile reads the beginning of a file that may have absolute paths, and puts it back into e.Data.
+func (l *pathScan) scanFile(e *stream.Entry) error {
+	const most = 1 << 20
+	name := path.Base(e.Path)
+	script := e.Mode&0o111 != 0
+	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > most && !script || !pathFiles[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
+		return nil
+	}
+
+	begin := make([]byte, min(e.Size, most))
+	if script && !pathFiles[name] {
+		begin = begin[:min(len(begin), 256)] // the line with its interpreter
+	}
+
+	n, err := io.ReadFull(e.Data, begin)
+	begin = begin[:n]
+	e.Data = io.MultiReader(bytes.NewReader(begin), e.Data)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return err
+	}
+
+	first, _, _ := bytes.Cut(begin, []byte("\n"))
+	if script && !pathFiles[name] && !bytes.HasPrefix(first, []byte("#!"+l.dir+"/")) || !bytes.Contains(begin, []byte(l.dir)) {
+		return nil
+	}
+
+	switch dir := path.Dir(e.Path); {
+	case name == "pyvenv.cfg":
+		l.virtualenvs[dir] = true
+	case path.Base(dir) == "bin":
+		l.virtualenvs[path.Dir(dir)] = true
+	case name == ".git":
+		l.worktrees++
+	default:
+		if l.others++; l.firstOther == "" {
+			l.firstOther = e.Path
+		}
+	}
+
+	return nil
+}
+
+// report describes the paths that were found, "" if there are none.
+func (l *pathScan) report() string {
+	var parts []string
+	add := func(n int, text string) {
+		if n > 0 {
+			parts = append(parts, text)
+		}
+	}
+
+	add(l.relinked, count(l.relinked, "symbolic link")+" made relative")
+	add(l.links, count(l.links, "symbolic link"))
+	for env := range l.virtualenvs {
+		add(1, "the virtual environment "+env+" (programs that it runs change "+l.dir+")")
+	}
+
+	add(l.worktrees, count(l.worktrees, "linked worktree"))
+	add(l.others, fmt.Sprintf("%s with absolute paths, such as %s", count(l.others, "file"), l.firstOther))
+	if len(parts) == 0 {
+		return ""
+	}
+
+	text := "in the copy, this leads back into " + l.dir + ":\n\t" + strings.Join(parts, "\n\t") +
+		"\n\t`amberfs run --from` has no such paths: there the copy is at the same path"
+	if l.links > 0 && !l.relink {
+		text += "\n\t--relink makes the links relative"
+	}
+
+	return text
 }

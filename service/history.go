@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,168 +11,18 @@ import (
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// writeDiff writes the differences between two states. With a.By, it compares only the files that the actor
-// changed between them.
-func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
-	if a.By != "" {
-		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
-		if err != nil || len(changed) == 0 {
-			return None{}, err
-		}
-		a.Paths = changed
-	}
-
-	list := r.budget(Lists).Charge()
-	defer list.Release()
-
-	return None{}, compare(r, a.A, a.B, func(from, to *tree.State) error {
-		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(Texts), List: list, Paths: limitTo(a.Paths...)}
-		switch a.Format {
-		case "", "patch":
-			return diff.Write(ctx, r.Out, r.source(), from, to, o)
-		case "stat":
-			return diff.Stat(ctx, r.Out, r.source(), from, to, o)
-		case "name-status":
-			return diff.NameStatus(ctx, r.Out, r.source(), from, to, o)
-		}
-
-		return errs.Fail(errs.Invalid, "there is no diff format %q", a.Format)
-	})
-}
-
-// compare calls fn with the states that a and b name, see holdState. Only b can be "", the present
-// state. The states are released when fn returns.
-func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
-	if a == "" {
-		_, err := r.Workspace.Find(a) // the error for an empty name
-		return err
-	}
-
-	from, release, err := holdState(r, a)
-	if err != nil {
-		return err
-	}
-	defer release()
-
-	to, release, err := holdState(r, b)
-	if err != nil {
-		return err
-	}
-	defer release()
-
-	return fn(from, to)
-}
-
-// inForks is the prefix of the name of a fork's state, see holdState.
-const inForks = naming.ForksDir + "/"
-
-// holdState returns the state that name stands for: the present state for "", the state of a
-// snapshot or, for a caller of the socket, a state of a fork, spelled as in the mount: .forks/F or
-// .forks/F/.snapshots/S. The state's objects are protected from gc until release is called.
-func holdState(r *Request, name string) (st *tree.State, release func(), err error) {
-	ws := r.Workspace
-
-	for {
-		rest, ok := strings.CutPrefix(name, inForks)
-		if !ok {
-			break
-		}
-
-		if !r.Caller.Direct {
-			return nil, nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
-				WithHint("compare the files below %s", naming.ForksDir)
-		}
-
-		fork, in, _ := strings.Cut(rest, "/")
-		next, err := ws.Forks().Named(fork)
-		if err != nil {
-			return nil, nil, err
-		}
-		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
-	}
-	if name == "" {
-		return ws.Seen(r.Caller)
-	}
-
-	return ws.Held(name)
-}
-
-// listChanges lists the files that differ between two states, and perhaps their numbers of changed lines.
-func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
-	d := Diffed{Paths: []DiffedFile{}}
-	list := r.list()
-
-	if a.By != "" {
-		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
-		if err != nil || len(changed) == 0 {
-			return d, err
-		}
-		a.Paths = changed
-	}
-
-	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
-		var files []diff.File
-		if a.Quick && a.Limit > 0 {
-			files, d.More, err = diff.First(ctx, r.source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
-			if err != nil {
-				return err
-			}
-		}
-
-		if !d.More {
-			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
-			if err != nil {
-				return err
-			}
-		}
-
-		d.Files = len(files)
-		if a.Limit > 0 {
-			files = files[:min(a.Limit, len(files))]
-		}
-		for _, f := range files {
-			d.Paths = append(d.Paths, diffedFile(f))
-		}
-		if !a.Lines || d.More {
-			return nil
-		}
-
-		return countLines(ctx, r, files, d.Paths)
-	})
-
-	return d, err
-}
-
-// countLines sets the numbers of changed lines of the first files. After countTime it leaves the rest
-// without numbers.
-func countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
-	const maxCounted, countTime = 300, time.Second / 2
-	counting, cancel := context.WithTimeout(ctx, countTime)
-	defer cancel()
-
-	o := diff.Options{Memory: r.budget(Texts)}
-	err := diff.Lines(counting, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
-		if out[i].Binary = binary; !binary {
-			out[i].Added, out[i].Removed = &added, &removed
-		}
-	})
-	if counting.Err() != nil {
-		return ctx.Err()
-	}
-
-	return err
-}
-
-func diffedFile(f diff.File) DiffedFile {
-	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Raw(f.Path), OldSize: diff.Size(f.Before), NewSize: diff.Size(f.After)}
-	if f.Status == diff.Renamed {
-		d.From, d.RawFrom, d.Score = f.OldPath, naming.Raw(f.OldPath), f.Similarity
-	}
-	return d
+// history has the operations that read the events of a workspace.
+type history struct {
+	log    *events.Log
+	blames diff.BlameCache
 }
 
 // pathHistory compares the path in each snapshot with the path in the snapshot before, from the base to
@@ -270,4 +121,280 @@ func compareAt(ctx context.Context, src *tree.Source, before, state *tree.State,
 	}
 
 	return now, pathUnchanged, err
+}
+
+// A version is the contents of a file that it got in an interval.
+type version struct {
+	catalogue.Interval
+	before, node *tree.Inode // the file before and after the interval
+}
+
+// blame finds the versions of a file, the newest first, then follows its lines from the oldest version
+// on.
+func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
+	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
+	var at info.Info
+	if a.Snapshot != "" {
+		var err error
+		if at, err = r.Workspace.Find(a.Snapshot); err != nil {
+			return out, err
+		}
+	}
+
+	now, release, err := r.Workspace.Held(at.Name)
+	if err != nil {
+		return out, err
+	}
+	defer release()
+
+	// Skip the intervals after the snapshot.
+	intervals := r.Workspace.Snapshots().Intervals()
+	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != at.View {
+		intervals = intervals[1:]
+	}
+	if a.Snapshot != "" && len(intervals) == 0 {
+		return out, errs.Fail(errs.Invalid, "%s is not an earlier state of this workspace", a.Snapshot)
+	}
+
+	node, err := now.At(r.source(), string(a.Path))
+	switch {
+	case err != nil:
+		return out, err
+	case node == nil:
+		return out, errs.Fail(errs.NotExist, "there is no %s", a.Path).WithHint("see `amberfs history %s`", a.Path)
+	case !node.IsRegular():
+		return out, errs.Fail(errs.Invalid, "%s is not a regular file", a.Path)
+	}
+
+	// The versions are protected from gc until their lines are read.
+	var releases []func()
+	defer func() {
+		for _, release := range releases {
+			release()
+		}
+	}()
+
+	versions, paths, err := versions(ctx, r, string(a.Path), node, intervals, &releases)
+	if err != nil {
+		return out, err
+	}
+
+	memory := r.budget(Texts).Charge()
+	defer memory.Release()
+
+	b := diff.Blame{Source: r.source(), Cache: &h.blames, Memory: memory}
+
+	for n, v := range slices.Backward(versions) {
+		if err := b.Next(ctx, v.node, n); err != nil {
+			if errors.Is(err, diff.ErrNoText) {
+				err = errs.Fail(errs.Invalid, "%s has no lines: %w", a.Path, err)
+			}
+			return out, err
+		}
+
+		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
+	}
+
+	lines, from, err := b.Lines(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	const answerCost = 400 // bytes of a line in the answer, without its text
+	const copies = 3       // of the texts, until the answer is sent
+	if err := r.list().Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
+		return out, err
+	}
+
+	changes := h.fileEvents(r, paths)
+	known := make(map[int]BlamedLine)
+
+	for n, line := range lines {
+		l, ok := known[from[n]]
+		if !ok {
+			if l, err = describeVersion(r, versions[from[n]], changes); err != nil {
+				return out, err
+			}
+			known[from[n]] = l
+		}
+
+		l.Line, l.Text = n+1, strings.TrimSuffix(string(line), "\n")
+		out.Lines = append(out.Lines, l)
+	}
+
+	return out, nil
+}
+
+// versions returns the versions of a file, the newest first, and the paths that it had. The caller
+// calls the functions that versions appends to releases, also after an error.
+func versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
+	src := r.source()
+	paths = []string{path}
+
+	for n, i := range intervals {
+		if err := turns.Yield(ctx); err != nil {
+			return nil, nil, err
+		}
+
+		older, release, err := r.Workspace.Held(cmp.Or(i.From.Name, snapshotBase))
+		if err != nil {
+			return nil, nil, err
+		}
+
+		*releases = append(*releases, release)
+		before, err := older.At(r.source(), path)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		if before == nil && node != nil { // look for the file under another name
+			if was, err := older.Get(src, node.Ino); err == nil && was.IsRegular() {
+				names, err := older.Paths(src, was)
+				if err != nil {
+					return nil, nil, err
+				}
+
+				path, before = names[0], was
+				paths = append(paths, path)
+			}
+		}
+
+		if node != nil {
+			same := before != nil && before.IsRegular()
+			if same {
+				if same, err = tree.SameData(src, before, node); err != nil {
+					return nil, nil, err
+				}
+			}
+
+			if !same {
+				all = append(all, version{i, before, node})
+			}
+			if before == nil {
+				return all, paths, nil
+			}
+		}
+
+		node = before
+		if n == len(intervals)-1 && node != nil {
+			all = append(all, version{catalogue.Interval{To: i.From}, nil, node})
+		}
+	}
+
+	return all, paths, nil
+}
+
+// fileEvents returns the events at the paths of a file, except for its deletion. It leaves out events that
+// it cannot read.
+func (h *history) fileEvents(r *Request, paths []string) []events.Event {
+	var all []events.Event
+	if err := errors.Join(h.log.Flush(), h.log.Read(r.Workspace.View(), 0, func(e events.Event) error {
+		if slices.Contains(paths, e.Path) && e.Action != events.Deleted {
+			all = append(all, e)
+		}
+		return nil
+	})); err != nil {
+		r.log.Warn("reading the events of a file", "err", err)
+	}
+
+	return all
+}
+
+// describeVersion returns a line of a version, without number and text: its snapshot, its actors and,
+// if the event log still has it, the last command that changed the file.
+func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
+	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
+	if v.Now() {
+		l.Time = time.Now()
+	}
+	if v.From.View == 0 {
+		return l, nil // the workspace began with this version
+	}
+
+	by, err := actorsOf(r, v.Interval, v.before, v.node)
+	if err != nil {
+		return l, err
+	}
+	if len(by) > 0 {
+		l.Actors = by
+	}
+
+	for _, e := range slices.Backward(changes) {
+		if !e.Time.After(l.Time) && e.Time.After(v.From.Created) {
+			l.Command, l.Time = e.Command, e.Time
+			break
+		}
+	}
+
+	return l, nil
+}
+
+// events sends the events that match a. With a limit it keeps the newest ones until all are read.
+func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
+	since, err := ParseSince(a.Since)
+	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
+		return None{}, err
+	}
+
+	var last []events.Event
+	send := func(e events.Event) error {
+		switch {
+		case !concerns(e, string(a.Path)) || !a.matches(e) || e.Time.Before(since):
+		case a.Limit == 0 || a.Follow:
+			return r.Item(e)
+		default:
+			last = append(last, e)
+			last = last[max(0, len(last)-a.Limit):]
+		}
+		return nil
+	}
+	if a.Follow && !r.Caller.Direct {
+		return None{}, errs.Fail(errs.Invalid, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
+	}
+	if err := h.log.Flush(); err != nil {
+		r.log.Warn("writing events", "err", err)
+	}
+	if a.New {
+		a.After = max(a.After, h.log.LastSeq(r.Workspace.View()))
+	}
+	if a.Follow {
+		return None{}, h.log.Follow(ctx, r.Workspace.View(), a.After, send)
+	}
+	if a.Limit < 0 || a.Limit > maxLast {
+		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
+	}
+
+	if err := reserve(ctx, r.list(), eventCost*int64(a.Limit)); err != nil {
+		return None{}, err
+	}
+
+	if err := h.log.Read(r.Workspace.View(), a.After, send); err != nil {
+		return None{}, err
+	}
+
+	for _, e := range last {
+		if err := r.Item(e); err != nil {
+			return None{}, err
+		}
+	}
+
+	return None{}, nil
+}
+
+const (
+	maxLast   = 10_000 // the largest limit of events
+	eventCost = 2000   // bytes of an event in memory
+)
+
+// matches reports whether an event has the action, the command and the actor in the fields of a.
+func (a Log) matches(e events.Event) bool {
+	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
+}
+
+// concerns reports whether an event is at path or below, or renamed a file from there.
+func concerns(e events.Event, path string) bool {
+	if path == "" || path == "." {
+		return true
+	}
+	return naming.Under(e.Path, path) || e.Action == events.Renamed && naming.Under(e.From, path)
 }

@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/archive"
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/stream"
@@ -168,4 +172,120 @@ func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error)
 	}
 
 	return "", rest, nil
+}
+
+// refresh merges the changes of the directory that the workspace was filled from. The client reads
+// the directory with the rights of its user, and sends the entries that differ from the state
+// OpenedChanges.Base.
+func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
+	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
+	if err != nil {
+		return Refreshed{}, err
+	}
+	defer releaseBase()
+
+	id, _ := base.ID()
+	if a.Base != "" && a.Base != id.String() {
+		return Refreshed{}, errs.Fail(errs.Busy, "the workspace was refreshed meanwhile").WithHint("do it again")
+	}
+
+	now, release, err := readOver(ctx, r, id)
+	if err != nil {
+		return Refreshed{}, err
+	}
+	defer release()
+
+	if now == nil {
+		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
+	}
+
+	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
+		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(),
+	})
+	done.Paths = emptyIfNil(done.Paths)
+	return Refreshed{done}, explainConflict(err, Refreshed{done}, done.Conflicts, "changed in the directory and in the workspace; nothing was changed",
+		"decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
+}
+
+// readOver reads entries that differ from a sealed state, and returns the state with them, which is held
+// until release is called. It is nil if there are no entries.
+func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
+	free, err := r.budget(Texts).Take(ctx, importer.Memory)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer free()
+	store := r.Workspace.Store()
+	defer store.Importing()()
+
+	b, err := importer.Over(ctx, store.Source(), store.CAS(), importer.At{Top: true}, base)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	changed := false
+	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
+		changed = true
+		if e.Path == "." {
+			return b.Add(e)
+		}
+		return b.Layer(e)
+	}, stream.Options{}); err != nil {
+		return nil, nil, abandonImport(ctx, r, err)
+	}
+	if !changed {
+		return nil, func() {}, nil
+	}
+
+	if st, err = finish(store, b); err != nil {
+		return nil, nil, abandonImport(ctx, r, err)
+	}
+
+	return st, store.Hold(st), nil
+}
+
+// recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.
+func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
+	base := a.Base
+	if a.Number != 0 {
+		known, err := r.Workspace.Ops().Named(a.Number)
+		if err != nil {
+			return RecordedApply{}, err
+		}
+		if known.Apply == nil {
+			return RecordedApply{}, errs.Fail(errs.Invalid, "operation %d is no apply", a.Number)
+		}
+		base = known.Apply.Before
+	}
+
+	id, err := cas.ParseHash(base)
+	if err != nil {
+		return RecordedApply{}, errs.Fail(errs.Invalid, "base: %w", err)
+	}
+
+	st, release, err := readOver(ctx, r, id)
+	if err != nil {
+		return RecordedApply{}, err
+	}
+	defer release()
+
+	done := RecordedApply{Number: a.Number, State: base}
+	if st != nil {
+		done.State = idOf(st)
+	}
+
+	if a.Number != 0 {
+		return done, r.Workspace.Ops().EndApply(a.Number, done.State, r.Caller)
+	}
+
+	if _, err := cas.ParseHash(a.Now); err != nil {
+		return RecordedApply{}, errs.Fail(errs.Invalid, "now: %w", err)
+	}
+	done.Number, err = r.Workspace.Ops().BeginApply(a.Dir, catalogue.Apply{Own: a.Own, Before: done.State, Now: a.Now}, r.Caller)
+
+	return done, err
+}
+
+func undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
+	return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
 }

@@ -7,13 +7,50 @@ import (
 	"strings"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 )
+
+type ListOps struct {
+	Limit int `json:"limit,omitempty" jsonschema:"at most this many; 0: all"`
+}
+
+// OpList is the result of ListOps, newest first.
+type OpList struct {
+	Ops []OpState `json:"ops"`
+}
+
+// OpState is an operation that changed what users see.
+type OpState struct {
+	Number      uint64    `json:"number" jsonschema:"the number for undo-op"`
+	Name        string    `json:"name" jsonschema:"the operation: restore, merge, import, refresh, undo-by, undo-op, apply, remove, compact, rename, delete-fork, rename-fork, set-policy"`
+	Of          string    `json:"of,omitempty" jsonschema:"the snapshots, the fork, the actor, the directory or the fields"`
+	To          string    `json:"to,omitempty" jsonschema:"the new name, of a rename"`
+	At          time.Time `json:"at"`
+	Actor       string    `json:"actor,omitempty" jsonschema:"who asked for it"`
+	Command     string    `json:"command,omitempty" jsonschema:"the program that asked for it"`
+	UID         uint32    `json:"uid"`
+	Edit        bool      `json:"edit,omitempty" jsonschema:"it changed files of the workspace"`
+	Kept        time.Time `json:"kept,omitzero" jsonschema:"until when it can be undone, if it needs anything for that"`
+	Undoes      uint64    `json:"undoes,omitempty" jsonschema:"the number of the operation that it undid"`
+	Undone      bool      `json:"undone,omitempty"`
+	Interrupted bool      `json:"interrupted,omitempty" jsonschema:"an apply that was killed"`
+}
+
+type UndoOp struct {
+	Number uint64 `json:"number" jsonschema:"the number of the operation in ops"`
+	Ours   bool   `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
+	Theirs bool   `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the operation"`
+	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
+// UndoneOp is the operation that was undone, with the paths that changed.
+type UndoneOp struct {
+	Op OpState `json:"op"`
+	snapshot.MergeResult
+}
 
 // listOps lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
 // host.
@@ -85,50 +122,4 @@ func keptLine(until time.Time) string {
 		return ""
 	}
 	return "amberfs undo restores it until " + until.Format(time.DateTime) + "\n"
-}
-
-// recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.
-func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
-	base := a.Base
-	if a.Number != 0 {
-		known, err := r.Workspace.Ops().Named(a.Number)
-		if err != nil {
-			return RecordedApply{}, err
-		}
-		if known.Apply == nil {
-			return RecordedApply{}, errs.Fail(errs.Invalid, "operation %d is no apply", a.Number)
-		}
-		base = known.Apply.Before
-	}
-
-	id, err := cas.ParseHash(base)
-	if err != nil {
-		return RecordedApply{}, errs.Fail(errs.Invalid, "base: %w", err)
-	}
-
-	st, release, err := readOver(ctx, r, id)
-	if err != nil {
-		return RecordedApply{}, err
-	}
-	defer release()
-
-	done := RecordedApply{Number: a.Number, State: base}
-	if st != nil {
-		done.State = idOf(st)
-	}
-
-	if a.Number != 0 {
-		return done, r.Workspace.Ops().EndApply(a.Number, done.State, r.Caller)
-	}
-
-	if _, err := cas.ParseHash(a.Now); err != nil {
-		return RecordedApply{}, errs.Fail(errs.Invalid, "now: %w", err)
-	}
-	done.Number, err = r.Workspace.Ops().BeginApply(a.Dir, catalogue.Apply{Own: a.Own, Before: done.State, Now: a.Now}, r.Caller)
-
-	return done, err
-}
-
-func undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
-	return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
 }

@@ -77,14 +77,14 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 		Resume: resuming(func(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 			return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
 		}),
-		About:  "Renames a fork.",
-		Files:  Files{AtOnce: true}}, renameFork),
+		About: "Renames a fork.",
+		Files: Files{AtOnce: true}}, renameFork),
 	familyOp(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
 		Resume: resuming(func(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 			return DeletedFork{Name: a.Name, Snapshot: r.Carried.Ended.Name}, nil
 		}),
-		About:  "Deletes a fork, after a snapshot of its last state.",
-		Text:   Lines(deletedForkLine),
+		About: "Deletes a fork, after a snapshot of its last state.",
+		Text:  Lines(deletedForkLine),
 		Tools: []Tool{{Names: [3]string{"fork_delete"}, Title: "Delete a fork",
 			About: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.", Args: "name discard force"}}}, (*forks).delete),
 	op(Op{Name: "conflict", Cost: Lists | Texts | Gits, Access: Owner,

@@ -14,10 +14,12 @@ var storeOps = []*Op{
 		About: "Returns the policy of the workspace.",
 		Text:  Lines(policyText)}, readPolicy),
 	familyOp(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: Own,
-		Resume: resuming(func(ctx context.Context, r *Request, _ SetPolicy) (policy.Policy, error) { return r.Workspace.Policy(), nil }),
-		About:  "Changes the policy by a JSON merge patch.",
-		Files:  Files{AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy}},
-		Text:   Lines(policyText),
+		Resume: resuming(func(ctx context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
+			return r.Workspace.Policy(), nil
+		}),
+		About: "Changes the policy by a JSON merge patch.",
+		Files: Files{AtOnce: true, Line: &Line{File: "policy", Parse: parsePolicy}},
+		Text:  Lines(policyText),
 		Commands: []Command{{Group: "The store:", Use: "policy [FILE]", Short: "Show or change what is kept, and limits",
 			Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in
 FILE ("-" is standard input).`,

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -73,71 +73,6 @@ func (rs *remotes) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (
 	return None{}, rs.known.Remove(a.Name)
 }
 
-// push sends snapshots one after the other. Objects that the one before needs are not sent again.
-func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
-	done := PushedList{Pushed: []Pushed{}}
-	if len(a.Snapshots) == 0 {
-		return done, errs.Fail(errs.Invalid, "name a snapshot")
-	}
-	if a.As != "" && len(a.Snapshots) != 1 {
-		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
-	}
-
-	if a.Remote == "" {
-		var err error
-		if a.Remote, err = rs.usualRemote(); err != nil {
-			return done, err
-		}
-	}
-
-	to, err := rs.remote(r, a.Remote)
-	if err != nil {
-		return done, err
-	}
-
-	for _, name := range a.Snapshots {
-		p, err := rs.pushOne(ctx, r, a, to, name)
-		if err != nil {
-			return done, resumable(a.Remote, err)
-		}
-		done.Pushed = append(done.Pushed, p)
-	}
-
-	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
-	if err := to.UpdateList(ctx); err != nil {
-		r.log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
-	}
-
-	return done, nil
-}
-
-// usualRemote returns the remote that the policy names, else the only remote.
-func (rs *remotes) usualRemote() (string, error) {
-	if name := rs.store.Main().Policy().Push.Remote; name != "" {
-		return name, nil
-	}
-
-	all := slices.Sorted(maps.Keys(rs.known.List()))
-	switch len(all) {
-	case 0:
-		return "", errs.Fail(errs.NotExist, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
-	case 1:
-		return all[0], nil
-	}
-
-	return "", errs.Fail(errs.Invalid, "name one of the remotes %s", strings.Join(all, ", "))
-}
-
-// pushedName returns the name of a snapshot on a remote. If a caller in a fork pushes it, the name
-// begins with the fork's name, so that the caller cannot take a name that others need.
-func pushedName(r *Request, name, as string) string {
-	name = cmp.Or(as, name)
-	if !confinedToFork(r) {
-		return name
-	}
-	return strings.Join(append(forkNames(r.Workspace), name), ".")
-}
-
 // remote returns the remote of a name or, over the socket, at a URL: callers in
 // the mount use the daemon's credentials only for remotes that the owner added.
 func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
@@ -148,106 +83,8 @@ func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
 	return rs.known.Remote(name)
 }
 
-// pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
-// earlier state of the same claimed fork, that state is renamed there first.
-func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
-	x, err := r.Workspace.Remotes().Push(ctx, name)
-	if err != nil {
-		return Pushed{}, err
-	}
-	defer x.Release()
-
-	as := pushedName(r, x.Info.Name, a.As)
-	if err := naming.Check(as); err != nil && !naming.IsAuto(as) {
-		return Pushed{}, err
-	}
-
-	p := remote.Push{
-		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
-		Base: rs.known.Base(to), Mark: marker(x.State, rs.store.Source(), x.ActorSets), Stored: rs.stored,
-		Progress: func(parts, of int, sent int64) {
-			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
-		},
-	}
-
-	start := time.Now()
-	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
-	done, err := to.Push(ctx, p)
-	if errors.Is(err, remote.ErrExists) {
-		if p.Force, err = rs.makeWay(ctx, to, &p.Ref, err); p.Force {
-			done, err = to.Push(ctx, p)
-		}
-	}
-	if err != nil {
-		return Pushed{}, err
-	}
-
-	r.log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
-	if !done.Unchanged {
-		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
-	}
-
-	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
-	if confinedToFork(r) {
-		out.Objects, out.Bytes = 0, 0 // they depend on the objects of other tenants on the remote
-		return out, nil               // the base of the owner's next push stays a snapshot of the owner
-	}
-
-	return out, rs.known.SetBase(to, done.Ref.Name)
-}
-
-// makeWay keeps the snapshot on the remote that has the name of ref as NAME.ID, and returns true, if
-// it is an earlier state of the same claimed fork as ref. Otherwise it returns inUse.
-func (rs *remotes) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
-	old, err := to.Ref(ctx, ref.Name)
-	if err != nil {
-		return false, err
-	}
-
-	kept := fmt.Sprintf("%s.%.8s", old.Name, old.ID)
-	if ref.Claim == "" || old.Claim != ref.Claim || !slices.Contains(ref.Lineage, old.ID) || naming.Check(kept) != nil {
-		return false, inUse
-	}
-	if err := to.CopyRef(ctx, old, kept); err != nil {
-		return false, err
-	}
-
-	return true, nil
-}
-
 // confinedToFork reports whether the caller can reach a fork only, and not main.
 func confinedToFork(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
-
-func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
-	ref := remote.Ref{
-		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
-		Actors: i.Actors, ActorSets: actors,
-	}
-	if i.Expires != nil {
-		ref.Expires = *i.Expires
-	}
-
-	return ref
-}
-
-// marker returns a function that calls keep for each object of a state, and for the further objects.
-func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
-	return func(ctx context.Context, keep func(cas.Hash) bool) error {
-		for _, h := range further {
-			keep(h)
-		}
-		return st.Mark(ctx, src, nil, false, keep)
-	}
-}
-
-// stored returns an object from the store or, if it is not there, from its remotes.
-func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
-	rec, err := rs.store.CAS().Stored(h)
-	if errors.Is(err, cas.ErrNotFound) {
-		return rs.known.Stored(ctx, h)
-	}
-	return rec, err
-}
 
 func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
 	done := PulledList{Pulled: []info.Info{}}
@@ -447,4 +284,83 @@ func resumable(name string, err error) error {
 		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
 	}
 	return explainRemoteError(name, err)
+}
+
+// isRemote reports whether from is REMOTE@SNAPSHOT: names of snapshots have no @.
+func isRemote(from string) bool {
+	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
+}
+
+// Fetches reports whether an operation with the arguments has to ask a remote first.
+func Fetches(args any) bool {
+	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
+		f := FieldNamed(reflect.ValueOf(args), field)
+		return f.IsValid() && f.Kind() == reflect.String && isRemote(f.String())
+	})
+}
+
+// localName returns the name in the workspace of the snapshot from. If from is REMOTE@SNAPSHOT, that
+// snapshot is added to the workspace, and its contents are fetched when they are read. Any other name
+// is returned as it is.
+func (rs *remotes) localName(ctx context.Context, r *Request, from string) (string, error) {
+	if !isRemote(from) {
+		return from, nil
+	}
+	ref, err := rs.remoteRef(ctx, r, from, false)
+	if err != nil {
+		return "", err
+	}
+
+	return rs.localNameOf(r, ref)
+}
+
+// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from.
+// Answers are cached for a minute; again asks the remote in any case.
+func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
+	at := strings.LastIndexByte(from, '@')
+	if at == 0 || at == len(from)-1 {
+		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
+	}
+
+	to, err := rs.remote(r, from[:at])
+	if err != nil {
+		return nil, err
+	}
+
+	if again {
+		if err := rs.known.Forget(ctx, to, from[at+1:]); err != nil {
+			return nil, err
+		}
+	}
+
+	ref, err := rs.known.Source(ctx, to, from[at+1:])
+	return ref, explainRemoteError(from[:at], err)
+}
+
+// localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace
+// does not have the snapshot, it is added first.
+func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
+	rs.adding.Lock()
+	defer rs.adding.Unlock()
+	if here, err := r.Workspace.Find(ref.ID); err == nil {
+		return here.Name, nil
+	}
+	return rs.addRemoteSnapshot(r, ref)
+}
+
+// addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
+// caller holds rs.adding.
+func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
+	defer rs.store.Importing()()
+
+	info := InfoOf(ref)
+	info.Name = naming.Local(info.Name)
+	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
+		info.Name = fmt.Sprintf("%.100s-%.8s", info.Name, info.ID)
+	} else if err != nil {
+		return "", err
+	}
+
+	info, err := r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
+	return info.Name, err
 }

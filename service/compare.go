@@ -1,0 +1,311 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// writeDiff writes the differences between two states. With a.By, it compares only the files that the actor
+// changed between them.
+func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
+	if a.By != "" {
+		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		if err != nil || len(changed) == 0 {
+			return None{}, err
+		}
+		a.Paths = changed
+	}
+
+	list := r.budget(Lists).Charge()
+	defer list.Release()
+
+	return None{}, compare(r, a.A, a.B, func(from, to *tree.State) error {
+		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(Texts), List: list, Paths: limitTo(a.Paths...)}
+		switch a.Format {
+		case "", "patch":
+			return diff.Write(ctx, r.Out, r.source(), from, to, o)
+		case "stat":
+			return diff.Stat(ctx, r.Out, r.source(), from, to, o)
+		case "name-status":
+			return diff.NameStatus(ctx, r.Out, r.source(), from, to, o)
+		}
+
+		return errs.Fail(errs.Invalid, "there is no diff format %q", a.Format)
+	})
+}
+
+// compare calls fn with the states that a and b name, see holdState. Only b can be "", the present
+// state. The states are released when fn returns.
+func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
+	if a == "" {
+		_, err := r.Workspace.Find(a) // the error for an empty name
+		return err
+	}
+
+	from, release, err := holdState(r, a)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	to, release, err := holdState(r, b)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	return fn(from, to)
+}
+
+// inForks is the prefix of the name of a fork's state, see holdState.
+const inForks = naming.ForksDir + "/"
+
+// holdState returns the state that name stands for: the present state for "", the state of a
+// snapshot or, for a caller of the socket, a state of a fork, spelled as in the mount: .forks/F or
+// .forks/F/.snapshots/S. The state's objects are protected from gc until release is called.
+func holdState(r *Request, name string) (st *tree.State, release func(), err error) {
+	ws := r.Workspace
+
+	for {
+		rest, ok := strings.CutPrefix(name, inForks)
+		if !ok {
+			break
+		}
+
+		if !r.Caller.Direct {
+			return nil, nil, errs.Fail(errs.Perm, "a state of another workspace needs the store's socket, which cannot be reached from here").
+				WithHint("compare the files below %s", naming.ForksDir)
+		}
+
+		fork, in, _ := strings.Cut(rest, "/")
+		next, err := ws.Forks().Named(fork)
+		if err != nil {
+			return nil, nil, err
+		}
+		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
+	}
+	if name == "" {
+		return ws.Seen(r.Caller)
+	}
+
+	return ws.Held(name)
+}
+
+// listChanges lists the files that differ between two states, and perhaps their numbers of changed lines.
+func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
+	d := Diffed{Paths: []DiffedFile{}}
+	list := r.list()
+
+	if a.By != "" {
+		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		if err != nil || len(changed) == 0 {
+			return d, err
+		}
+		a.Paths = changed
+	}
+
+	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+		var files []diff.File
+		if a.Quick && a.Limit > 0 {
+			files, d.More, err = diff.First(ctx, r.source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
+			if err != nil {
+				return err
+			}
+		}
+
+		if !d.More {
+			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
+			if err != nil {
+				return err
+			}
+		}
+
+		d.Files = len(files)
+		if a.Limit > 0 {
+			files = files[:min(a.Limit, len(files))]
+		}
+		for _, f := range files {
+			d.Paths = append(d.Paths, diffedFile(f))
+		}
+		if !a.Lines || d.More {
+			return nil
+		}
+
+		return countLines(ctx, r, files, d.Paths)
+	})
+
+	return d, err
+}
+
+// countLines sets the numbers of changed lines of the first files. After countTime it leaves the rest
+// without numbers.
+func countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
+	const maxCounted, countTime = 300, time.Second / 2
+	counting, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+
+	o := diff.Options{Memory: r.budget(Texts)}
+	err := diff.Lines(counting, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
+		if out[i].Binary = binary; !binary {
+			out[i].Added, out[i].Removed = &added, &removed
+		}
+	})
+	if counting.Err() != nil {
+		return ctx.Err()
+	}
+
+	return err
+}
+
+func diffedFile(f diff.File) DiffedFile {
+	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Raw(f.Path), OldSize: diff.Size(f.Before), NewSize: diff.Size(f.After)}
+	if f.Status == diff.Renamed {
+		d.From, d.RawFrom, d.Score = f.OldPath, naming.Raw(f.OldPath), f.Similarity
+	}
+	return d
+}
+
+// Diffs are returned in parts: a browser or a model cannot use a diff of a hundred megabytes.
+const (
+	// hunkLines is the number of lines in a part. Each is cut off after lineBytes.
+	hunkLines = 500
+	lineBytes = 4 << 10
+	// maxRead is the most bytes that one File returns.
+	maxRead = 64 << 20
+)
+
+type Hunks struct {
+	A      string          `json:"a" jsonschema:"the snapshot to compare from"`
+	B      string          `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
+	Path   naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	From   naming.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
+	Cursor int             `json:"cursor,omitempty" jsonschema:"next of the answer before"`
+	Lines  int             `json:"lines,omitempty" jsonschema:"at most so many lines; 0: 500"`
+}
+
+type HunkList struct {
+	diff.Text
+	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if any"`
+}
+
+func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
+	var out HunkList
+	if a.Lines <= 0 || a.Lines > hunkLines {
+		a.Lines = hunkLines
+	}
+
+	o := diff.Options{Memory: r.budget(Texts), Skip: max(0, a.Cursor), Lines: a.Lines}
+	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+		out.Text, err = diff.TextOf(ctx, r.source(), from, to, string(a.Path), string(a.From), o)
+		return err
+	})
+	out.Hunks, out.Next = partOf(out.Hunks, out.Skipped, o.Skip, o.Lines)
+	return out, err
+}
+
+// partOf returns at most lines lines of a diff, from line number cursor on, and the cursor of the next
+// part, 0 at the end. hunks are the hunks of the diff after its first seen lines.
+func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
+	part = []diff.Hunk{}
+	room := lines
+
+	for _, h := range hunks {
+		skip := max(0, cursor-seen)
+		seen += len(h.Lines)
+
+		if skip < len(h.Lines) && room > 0 {
+			h = sliceHunk(h, skip, min(len(h.Lines), skip+room))
+			room -= len(h.Lines)
+			part = append(part, h)
+		}
+	}
+
+	if cursor+lines < seen {
+		next = cursor + lines
+	}
+
+	return part, next
+}
+
+// sliceHunk returns the lines from up to to of a hunk as a hunk, with their line numbers.
+func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
+	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section, ID: h.ID}
+
+	for i, l := range h.Lines[:to] {
+		before, after := 1, 1
+		switch l.Op {
+		case "+":
+			before = 0
+		case "-":
+			after = 0
+		}
+
+		if i < from {
+			part.OldStart += before
+			part.NewStart += after
+			continue
+		}
+
+		part.OldLines += before
+		part.NewLines += after
+		if len(l.Text) > lineBytes {
+			l.Text = strings.ToValidUTF8(l.Text[:lineBytes], "") + " …"
+		}
+
+		part.Lines = append(part.Lines, l)
+	}
+
+	return part
+}
+
+type File struct {
+	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot; if empty, the present state"`
+	Offset   int64           `json:"offset,omitempty" jsonschema:"bytes to skip"`
+	Limit    int64           `json:"limit,omitempty" jsonschema:"at most this many bytes; 0: 64 MiB"`
+}
+
+func readFile(_ context.Context, r *Request, a File) (None, error) {
+	st, release, err := holdState(r, a.Snapshot)
+	if err != nil {
+		return None{}, err
+	}
+	defer release()
+
+	src := r.source()
+	n, err := st.Resolve(src, string(a.Path))
+	if err != nil {
+		return None{}, err
+	}
+
+	if n.IsSymlink() {
+		_, err = io.WriteString(r.Out, n.Target)
+		return None{}, err
+	}
+	if n.Content == nil {
+		return None{}, errs.Fail(errs.Invalid, "%s is not a file", a.Path)
+	}
+	if a.Offset < 0 || a.Limit < 0 {
+		return None{}, errs.Fail(errs.Invalid, "offset and limit count bytes")
+	}
+
+	length := maxRead
+	if a.Limit > 0 {
+		length = int(min(a.Limit, maxRead))
+	}
+
+	part := io.NewSectionReader(n.Content.Reader(src.Files), a.Offset, int64(length))
+	if _, err := io.Copy(r.Out, part); err != nil {
+		return None{}, fmt.Errorf("reading %s: %w", a.Path, err)
+	}
+
+	return None{}, nil
+}

@@ -1,0 +1,362 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/remote/known"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// push sends snapshots one after the other. Objects that the one before needs are not sent again.
+func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
+	done := PushedList{Pushed: []Pushed{}}
+	if len(a.Snapshots) == 0 {
+		return done, errs.Fail(errs.Invalid, "name a snapshot")
+	}
+	if a.As != "" && len(a.Snapshots) != 1 {
+		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
+	}
+
+	if a.Remote == "" {
+		var err error
+		if a.Remote, err = rs.usualRemote(); err != nil {
+			return done, err
+		}
+	}
+
+	to, err := rs.remote(r, a.Remote)
+	if err != nil {
+		return done, err
+	}
+
+	for _, name := range a.Snapshots {
+		p, err := rs.pushOne(ctx, r, a, to, name)
+		if err != nil {
+			return done, resumable(a.Remote, err)
+		}
+		done.Pushed = append(done.Pushed, p)
+	}
+
+	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
+	if err := to.UpdateList(ctx); err != nil {
+		r.log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
+	}
+
+	return done, nil
+}
+
+// usualRemote returns the remote that the policy names, else the only remote.
+func (rs *remotes) usualRemote() (string, error) {
+	if name := rs.store.Main().Policy().Push.Remote; name != "" {
+		return name, nil
+	}
+
+	all := slices.Sorted(maps.Keys(rs.known.List()))
+	switch len(all) {
+	case 0:
+		return "", errs.Fail(errs.NotExist, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
+	case 1:
+		return all[0], nil
+	}
+
+	return "", errs.Fail(errs.Invalid, "name one of the remotes %s", strings.Join(all, ", "))
+}
+
+// pushedName returns the name of a snapshot on a remote. If a caller in a fork pushes it, the name
+// begins with the fork's name, so that the caller cannot take a name that others need.
+func pushedName(r *Request, name, as string) string {
+	name = cmp.Or(as, name)
+	if !confinedToFork(r) {
+		return name
+	}
+	return strings.Join(append(forkNames(r.Workspace), name), ".")
+}
+
+// pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
+// earlier state of the same claimed fork, that state is renamed there first.
+func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
+	x, err := r.Workspace.Remotes().Push(ctx, name)
+	if err != nil {
+		return Pushed{}, err
+	}
+	defer x.Release()
+
+	as := pushedName(r, x.Info.Name, a.As)
+	if err := naming.Check(as); err != nil && !naming.IsAuto(as) {
+		return Pushed{}, err
+	}
+
+	p := remote.Push{
+		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
+		Base: rs.known.Base(to), Mark: marker(x.State, rs.store.Source(), x.ActorSets), Stored: rs.stored,
+		Progress: func(parts, of int, sent int64) {
+			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
+		},
+	}
+
+	start := time.Now()
+	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
+	done, err := to.Push(ctx, p)
+	if errors.Is(err, remote.ErrExists) {
+		if p.Force, err = rs.makeWay(ctx, to, &p.Ref, err); p.Force {
+			done, err = to.Push(ctx, p)
+		}
+	}
+	if err != nil {
+		return Pushed{}, err
+	}
+
+	r.log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
+	if !done.Unchanged {
+		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
+	}
+
+	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
+	if confinedToFork(r) {
+		out.Objects, out.Bytes = 0, 0 // they depend on the objects of other tenants on the remote
+		return out, nil               // the base of the owner's next push stays a snapshot of the owner
+	}
+
+	return out, rs.known.SetBase(to, done.Ref.Name)
+}
+
+// makeWay keeps the snapshot on the remote that has the name of ref as NAME.ID, and returns true, if
+// it is an earlier state of the same claimed fork as ref. Otherwise it returns inUse.
+func (rs *remotes) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+	old, err := to.Ref(ctx, ref.Name)
+	if err != nil {
+		return false, err
+	}
+
+	kept := fmt.Sprintf("%s.%.8s", old.Name, old.ID)
+	if ref.Claim == "" || old.Claim != ref.Claim || !slices.Contains(ref.Lineage, old.ID) || naming.Check(kept) != nil {
+		return false, inUse
+	}
+	if err := to.CopyRef(ctx, old, kept); err != nil {
+		return false, err
+	}
+
+	return true, nil
+}
+
+func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
+	ref := remote.Ref{
+		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
+		Actors: i.Actors, ActorSets: actors,
+	}
+	if i.Expires != nil {
+		ref.Expires = *i.Expires
+	}
+
+	return ref
+}
+
+// marker returns a function that calls keep for each object of a state, and for the further objects.
+func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
+	return func(ctx context.Context, keep func(cas.Hash) bool) error {
+		for _, h := range further {
+			keep(h)
+		}
+		return st.Mark(ctx, src, nil, false, keep)
+	}
+}
+
+// stored returns an object from the store or, if it is not there, from its remotes.
+func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+	rec, err := rs.store.CAS().Stored(h)
+	if errors.Is(err, cas.ErrNotFound) {
+		return rs.known.Stored(ctx, h)
+	}
+	return rec, err
+}
+
+const (
+	// backupTick is the shortest time between two looks at a store that changes.
+	backupTick = time.Second
+	// backupRetry is the longest pause after a failed backup.
+	backupRetry = time.Minute
+)
+
+// A BackupState is the state of the pushes that the policy asks for.
+type BackupState struct {
+	Remote   string    `json:"remote"`
+	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last snapshot that was pushed automatically since the mount"`
+	Pushed   time.Time `json:"pushed,omitzero" jsonschema:"when it was pushed"`
+	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
+}
+
+// Backups pushes the snapshots of main as its policy says.
+type Backups struct {
+	core    *core
+	main    *snapshot.Workspace
+	changed func() <-chan struct{} // see snapshot.Store.Changed
+	known   *known.Registry
+	push    func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
+	last    atomic.Pointer[BackupState] // changed by the goroutine of Run only
+}
+
+// state returns nil if the policy asks for no pushes.
+func (bs *Backups) state() *BackupState {
+	p := bs.main.Policy().Push
+	if p.Remote == "" || p.IntervalSeconds == 0 {
+		return nil
+	}
+	st := bs.lastBackup(p.Remote)
+	return &st
+}
+
+// lastBackup returns the state of the backups to a remote, empty if there were none.
+func (bs *Backups) lastBackup(to string) BackupState {
+	if st := bs.last.Load(); st != nil && st.Remote == to {
+		return *st
+	}
+	return BackupState{Remote: to}
+}
+
+// Run pushes snapshots until ctx ends. It sleeps, and does not
+// contact the remote, until the store changes.
+func (bs *Backups) Run(ctx context.Context) {
+	var next time.Time
+	var last policy.Push
+
+	for ctx.Err() == nil {
+		changed := bs.changed()
+		p := bs.main.Policy().Push
+		if p != last { // a new policy takes effect at once
+			last, next = p, time.Time{}
+		}
+
+		due := p.Remote != "" && p.IntervalSeconds > 0
+		if due && !time.Now().Before(next) {
+			wait := time.Duration(p.IntervalSeconds) * time.Second
+			err := bs.backUp(ctx, p)
+			if err != nil && ctx.Err() == nil {
+				bs.recordError(p, err)
+				wait = min(wait, backupRetry)
+			}
+
+			next, due = time.Now().Add(wait), err != nil
+		}
+
+		// Wait until the next push is due, or until the store changes. Changes within a tick are looked
+		// at together.
+		var retry <-chan time.Time
+		if due {
+			retry = time.After(time.Until(next))
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry:
+			continue
+		case <-changed:
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(backupTick):
+		}
+	}
+}
+
+// recordError records the error of a backup, and logs it unless the last one failed with the same.
+func (bs *Backups) recordError(p policy.Push, err error) {
+	st, text := bs.lastBackup(p.Remote), errs.ErrorOf(err).Error()
+	if st.Error != text {
+		bs.core.log.Warn("automatic push", "remote", p.Remote, "error", text)
+	}
+	st.Error = text
+	bs.last.Store(&st)
+}
+
+// backUp pushes the snapshots of main that the policy selects and that were not pushed before. A
+// damaged snapshot does not stop the others; its error is returned at the end.
+func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
+	to, err := bs.known.Remote(p.Remote)
+	if err != nil {
+		return err
+	}
+
+	if p.Only == policy.PushAll {
+		_, err := bs.main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
+		if err = errs.Except(err, snapshot.ErrUnchanged); err != nil {
+			return err
+		}
+	}
+
+	var damaged error
+	sent := bs.known.Sent(to)
+
+	for _, i := range slices.Backward(bs.main.List()) {
+		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
+			continue
+		}
+
+		switch err := bs.backUpOne(ctx, p, to, i); {
+		case errors.Is(err, catalogue.ErrNotFound):
+			continue // deleted since it was listed
+		case errors.Is(err, cas.ErrDamaged):
+			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // a retry would not help
+		case err != nil:
+			return explainRemoteError(p.Remote, err)
+		}
+
+		if err := bs.known.SetSent(to, i.Seq); err != nil {
+			return err
+		}
+	}
+
+	if damaged == nil {
+		st := bs.lastBackup(p.Remote)
+		st.Error = ""
+		bs.last.Store(&st)
+	}
+
+	return damaged
+}
+
+// backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its
+// id is added to the name, so that a taken name never blocks a backup.
+func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
+	r := &Request{
+		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
+		Workspace: bs.main, core: bs.core,
+	}
+	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
+	done, err := bs.push(ctx, r, Push{Remote: p.Remote}, to, name)
+	if errors.Is(err, remote.ErrExists) {
+		found, ferr := bs.main.Find(name)
+		if ferr != nil {
+			return ferr
+		}
+
+		as := fmt.Sprintf("%.100s-%.8s", found.Name, found.ID)
+		done, err = bs.push(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
+	}
+	if err != nil {
+		return err
+	}
+
+	bs.last.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
+
+	return nil
+}

@@ -1,0 +1,223 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote/known"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/repair"
+)
+
+// upkeep has the operations on the store and on its mount as a whole.
+type upkeep struct {
+	mount       *Mount
+	daemon      *Daemon
+	known       *known.Registry
+	backup      func() *BackupState
+	sweepImages func()
+}
+
+// status returns the status of the workspace, the store and the daemon. A caller that is confined to a
+// fork gets the status of the fork alone.
+func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
+	st := Status{Status: r.Workspace.Status(), Gateway: r.Workspace.Store().Actors().Gateway(r.Workspace.View())}
+
+	if confinedToFork(r) {
+		own := st.Status
+		st.Status = info.Status{
+			Workspace: own.Workspace, Snapshots: own.Snapshots, Forks: own.Forks, Files: own.Files, LogicalBytes: own.LogicalBytes,
+			UnsharedBytes: own.UnsharedBytes, UnsharedLimit: own.UnsharedLimit,
+			Frozen: own.Frozen, LastSnapshot: own.LastSnapshot, LastSnapshotAt: own.LastSnapshotAt, Health: own.Health,
+		}
+
+		return st, nil
+	}
+
+	st.Mountpoint, st.Options, st.Version = r.mountpoint, u.mount.Options, u.daemon.Version
+	st.PID, st.Started, st.Uptime = os.Getpid(), u.daemon.Started, time.Since(u.daemon.Started).Seconds()
+	st.Requests, st.StaleNames = u.mount.Requests(), u.mount.StaleNames()
+	st.Survival = u.daemon.Survival()
+	if u.known == nil {
+		return st, nil
+	}
+
+	st.Push = u.backup()
+	for url, since := range u.known.Away() {
+		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
+	}
+	for name, url := range u.known.Untrusted() {
+		st.Remotes = append(st.Remotes, RemoteState{Name: name, URL: url, State: "untrusted"})
+	}
+
+	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
+	st.FromRemote = u.known.Any()
+	return st, nil
+}
+
+func readPolicy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
+	return r.Workspace.Policy(), nil
+}
+
+// setPolicy checks all of the patch before any of it takes effect.
+func (u *upkeep) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
+	// PatchPolicy reports an error of the patch.
+	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil {
+		if err := u.checkPushRemote(r, wanted.Push.Remote); err != nil {
+			return wanted, err
+		}
+	}
+
+	p, err := r.Workspace.PatchPolicy(a.Patch, r.Caller)
+	if err != nil {
+		return p, err
+	}
+
+	r.log.Info("policy", "workspace", r.Workspace.Name(), "uid", r.Caller.UID, "pid", r.Caller.PID)
+
+	return p, nil
+}
+
+// checkPushRemote returns an error if a policy cannot name the remote for its pushes.
+func (u *upkeep) checkPushRemote(r *Request, name string) error {
+	if name == "" || name == r.Workspace.Policy().Push.Remote {
+		return nil
+	}
+
+	if confinedToFork(r) { // callers in a fork must not learn which other remotes there are
+		if err := mayPush(r, Push{Remote: name}); err != nil {
+			return err
+		}
+	}
+
+	if _, ok := u.known.List()[name]; !ok {
+		return errs.Fail(errs.NotExist, "the policy names the remote %q, which is not registered", name).
+			WithHint("add it first with `amberfs remote add %s URL`", name)
+	}
+
+	return nil
+}
+
+func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
+	if a.All {
+		if err := r.Workspace.Store().ForgetAll(); err != nil {
+			return Collected{}, err
+		}
+	}
+
+	done, err := r.Workspace.Store().GC(ctx, byteProgress("collecting", r.progress))
+	if err != nil {
+		return Collected{}, err
+	}
+
+	u.sweepImages()
+	r.log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
+
+	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
+}
+
+// byteProgress returns a function that reports numbers of bytes as progress.
+func byteProgress(what string, show func(Progress)) func(done, total int64) {
+	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
+}
+
+func (u *upkeep) verify(ctx context.Context, r *Request, _ Verify) (*repair.Report, error) {
+	report, err := r.Workspace.Store().Verify(ctx, byteProgress("verifying", r.progress))
+	if err != nil {
+		return nil, err
+	}
+
+	hint := "nothing else is touched; `amberfs verify --repair " + r.Workspace.Store().Dir() + "` repairs it when it is not mounted"
+	if err := DamageFound(report, hint); err != nil {
+		r.log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
+		return nil, err
+	}
+
+	return report, nil
+}
+
+func (u *upkeep) umount(_ context.Context, r *Request, a Umount) (Unmounted, error) {
+	r.log.Info("umount", "uid", r.Caller.UID, "pid", r.Caller.PID, "lazy", a.Lazy)
+	return Unmounted{PID: os.Getpid(), Store: r.Workspace.Store().Dir(), Mountpoint: r.mountpoint}, u.mount.Umount(a.Lazy)
+}
+
+// Freezing reports the freezes of a store to the process that outlives the daemon, and has the report of
+// that process about the last freeze. The end of a daemon ends its freeze.
+type Freezing struct {
+	// Tell, if set, is called with the end time of a freeze when one begins, and with the zero time
+	// when one is ended.
+	Tell func(until time.Time)
+	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did
+	// not, or if a call of freeze or thaw has reported it. Reason says why the daemon ended.
+	Ended  time.Time
+	Reason string
+}
+
+// freezes has the operations that begin and end freezes.
+type freezes struct {
+	mu sync.Mutex // guards Freezing
+	Freezing
+	forest *live.Forest
+}
+
+const (
+	maxFreeze   = 10 * time.Minute
+	usualFreeze = "30s"
+)
+
+// freeze stops all changes for a time. If a freeze of the previous daemon ended early, the new one
+// clears that report.
+func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
+	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
+	if err != nil || d <= 0 || d > maxFreeze {
+		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
+	}
+
+	until := time.Now().Add(d)
+	fr.mu.Lock()
+	defer fr.mu.Unlock()
+
+	if !fr.forest.Freeze(d) {
+		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
+	}
+
+	fr.reportFreeze(until)
+	r.log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
+
+	return Frozen{Until: until}, nil
+}
+
+// reportFreeze reports the end of a freeze, the zero time for no freeze, to the process that outlives
+// this daemon. The caller holds fr.mu, and has read Ended, which is cleared.
+func (fr *freezes) reportFreeze(until time.Time) {
+	fr.Ended = time.Time{}
+	if fr.Tell != nil {
+		fr.Tell(until)
+	}
+}
+
+// thaw ends a freeze. It fails if the end of the previous daemon ended the freeze before.
+func (fr *freezes) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
+	fr.mu.Lock()
+	defer fr.mu.Unlock()
+
+	ended := fr.Ended
+	thawed := fr.forest.Thaw()
+	fr.reportFreeze(time.Time{})
+	r.log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
+
+	if !thawed && !ended.IsZero() {
+		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), fr.Reason).
+			WithHint("programs may have written since: what was copied may not fit together, so freeze and copy again")
+	}
+
+	return Thawed{Thawed: thawed}, nil
+}

@@ -23,9 +23,15 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
+// applyCommandOptions are the options of apply.
+type applyCommandOptions struct {
+	hostdir.ApplyOptions
+	ours, theirs, yes, undo bool
+	run                     string
+}
+
 func applyCommand(a *app) *cobra.Command {
-	var dryRun, ours, theirs, merge, yes, noIgnore, undo bool
-	var run string
+	o := &applyCommandOptions{}
 	cmd := &cobra.Command{
 		Use:   "apply [DIR] [SNAPSHOT] [--run NAME] [--dry-run] [--ours|--theirs|--prefer SIDE] [--merge] [--no-ignore] [--undo] [--yes]",
 		Short: "Write the workspace's changes to a directory",
@@ -60,79 +66,71 @@ what DIR had.`,
   amberfs apply ~/project before-lunch --theirs
   amberfs apply --undo project-1`,
 		Args: args(0, 2, "perhaps a DIR and a SNAPSHOT"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			rule, err := threeway.RuleOf(ours, theirs)
-			if err != nil {
-				return err
-			}
-
-			o := hostdir.ApplyOptions{DryRun: dryRun, Conflicts: rule, Everything: noIgnore, Merge: merge}
-			ask := askInApply
-			if yes || dryRun {
-				ask = askNever
-			}
-
-			if undo {
-				return undoApply(cmd.Context(), a, cmp.Or(run, strings.Join(argv, " ")), ask, o)
-			}
-
-			name, dir := "", ""
-			if len(argv) > 1 {
-				name = argv[1]
-			}
-
-			if len(argv) > 0 {
-				if dir, err = a.abs(argv[0]); err != nil {
-					return err
-				}
-			}
-
-			ctx := cmd.Context()
-			p, perr := a.location()
-			if run != "" || perr != nil {
-				return applyKept(ctx, a, run, name, dir, ask, o)
-			}
-
-			if dir == "" {
-				if dir, err = filledFrom(p); err != nil {
-					return err
-				}
-			}
-
-			if err := notItself(p, dir); err != nil {
-				return err
-			}
-
-			c, err := a.open(ctx, p)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-
-			o.Name = strings.Join(p.Workspace, "-")
-			done, left, err := applyFrom(ctx, a, c, name, dir, ask, o)
-			if done == nil {
-				return err
-			}
-			if left && len(p.Workspace) < 2 {
-				defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
-			}
-
-			return a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
-		},
+		RunE: func(cmd *cobra.Command, argv []string) error { return applyWords(cmd.Context(), a, *o, argv) },
 	}
 
-	cmd.Flags().StringVar(&run, "run", "", "apply the run `NAME`")
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&undo, "undo", false, "undo the last apply of a run, or of the workspace")
-	cmd.Flags().BoolVar(&merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
-	cmd.Flags().BoolVar(&noIgnore, "no-ignore", false, "also apply what is left out otherwise")
-	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
-	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
-	addPrefer(cmd, &ours, &theirs, []string{sideDir}, []string{sideWorkspace, sideRun, sideFork})
+	cmd.Flags().StringVar(&o.run, "run", "", "apply the run `NAME`")
+	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "only print what would change")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&o.undo, "undo", false, "undo the last apply of a run, or of the workspace")
+	cmd.Flags().BoolVar(&o.Merge, "merge", false, "merge a checked-out branch of git that moved on both sides")
+	cmd.Flags().BoolVar(&o.Everything, "no-ignore", false, "also apply what is left out otherwise")
+	cmd.Flags().BoolVar(&o.ours, "ours", false, "keep DIR's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.theirs, "theirs", false, "take the workspace's version of conflicting paths")
+	addPrefer(cmd, &o.ours, &o.theirs, []string{sideDir}, []string{sideWorkspace, sideRun, sideFork})
 
 	return cmd
+}
+
+// applyWords applies a run or the workspace. The words are those of the command line: perhaps a directory and a snapshot
+// or, with undo, a run.
+func applyWords(ctx context.Context, a *app, o applyCommandOptions, words []string) (err error) {
+	if o.Conflicts, err = threeway.RuleOf(o.ours, o.theirs); err != nil {
+		return err
+	}
+
+	ask := askInApply
+	if o.yes || o.DryRun {
+		ask = askNever
+	}
+	if o.undo {
+		return undoApply(ctx, a, cmp.Or(o.run, strings.Join(words, " ")), ask, o.ApplyOptions)
+	}
+
+	name, dir := "", ""
+	if len(words) > 1 {
+		name = words[1]
+	}
+	if len(words) > 0 {
+		if dir, err = a.abs(words[0]); err != nil {
+			return err
+		}
+	}
+
+	p, err := a.location()
+	if o.run != "" || err != nil {
+		return applyKept(ctx, a, o.run, name, dir, ask, o.ApplyOptions)
+	}
+	if dir, err = directoryOf(p, dir); err != nil {
+		return err
+	}
+
+	c, err := a.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	o.Name = strings.Join(p.Workspace, "-")
+	done, left, err := applyFrom(ctx, a, c, name, dir, ask, o.ApplyOptions)
+	if done == nil {
+		return err
+	}
+	if left && len(p.Workspace) < 2 {
+		defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
+	}
+
+	return a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 }
 
 // applyKept applies a run to its directory, or to another one.

@@ -59,28 +59,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 				return installHook(a, agent, uninstall)
 			}
 
-			ctx, stop := context.WithTimeout(cmd.Context(), hookTime)
-			defer stop()
-
-			type result struct {
-				in  hooks.Input
-				err error
-			}
-			done := make(chan result, 1) // after the timeout, the process ends without waiting for the goroutine
-			go func() {
-				var r result
-				r.err = guard.Do(func() error { return recordTurn(ctx, a, agent, &r.in) })
-				done <- r
-			}()
-
-			r := result{err: errors.New("it took too long")}
-			select {
-			case r = <-done:
-			case <-ctx.Done():
-			}
-
-			hookEnded(a, agent, r.in, r.err)
-
+			runHook(cmd.Context(), a, agent)
 			return nil
 		},
 	}
@@ -89,6 +68,31 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 	cmd.Flags().BoolVar(&uninstall, "uninstall", false, "remove it from there")
 
 	return cmd
+}
+
+// runHook handles the hook of an agent. It takes at most hookTime.
+func runHook(ctx context.Context, a *app, agent string) {
+	ctx, stop := context.WithTimeout(ctx, hookTime)
+	defer stop()
+
+	type result struct {
+		in  hooks.Input
+		err error
+	}
+	done := make(chan result, 1) // after the timeout, the process ends without waiting for the goroutine
+	go func() {
+		var r result
+		r.err = guard.Do(func() error { return recordTurn(ctx, a, agent, &r.in) })
+		done <- r
+	}()
+
+	r := result{err: errors.New("it took too long")}
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+	}
+
+	hookEnded(a, agent, r.in, r.err)
 }
 
 // errTaken is the error for a message that has a snapshot already. It is no failure of the hook.

@@ -21,10 +21,15 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
+// importOptions are the options of import.
+type importOptions struct {
+	git                  gitbridge.GitSource
+	tar, image, platform string
+	req                  service.Import
+}
+
 func importCommand(a *app) *cobra.Command {
-	var repo, tarFile, imageRef, platform string
-	var trust bool
-	var maxFiles, maxBytes int64
+	o := &importOptions{}
 	cmd := &cobra.Command{
 		Use:   "import (--git REPO REV | --tar FILE | --image REF | DIR) [PATH]",
 		Short: "Bring a tree in",
@@ -39,54 +44,59 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
   amberfs import ~/project`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			switch {
-			case repo != "" && tarFile != "" || imageRef != "" && repo+tarFile != "":
+			case o.git.Repo != "" && o.tar != "" || o.image != "" && o.git.Repo+o.tar != "":
 				return errs.Fail(errs.Invalid, "--git, --tar and --image cannot be used together")
-			case repo != "":
+			case o.git.Repo != "":
 				return args(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
-			case tarFile+imageRef != "":
+			case o.tar+o.image != "":
 				return args(0, 1, "with --tar or --image at most a PATH")(cmd, argv)
 			}
 			return args(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
 		},
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.location()
-			if err != nil {
-				return err
-			}
-
-			umask := syscall.Umask(0) // the only way to read it is to set it
-			syscall.Umask(umask)
-			i := &importer{a: a, at: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
-
-			switch {
-			case repo != "":
-				err = i.fromGit(gitbridge.GitSource{Repo: repo, Rev: argv[0], TrustConfig: trust})
-				argv = argv[1:]
-			case tarFile != "":
-				err = i.fromTar(tarFile)
-			case imageRef != "":
-				err = i.fromImage(cmd.Context(), imageRef, platform)
-			default:
-				err = i.importDir(argv[0])
-				argv = argv[1:]
-			}
-			if err != nil {
-				return err
-			}
-
-			return i.run(cmd.Context(), argv)
-		},
+		RunE: func(cmd *cobra.Command, argv []string) error { return importTree(cmd.Context(), a, *o, argv) },
 	}
 
-	cmd.Flags().StringVar(&repo, "git", "", "import a revision of the repository `REPO`")
-	cmd.Flags().BoolVar(&trust, "trust-config", false, "allow a linked worktree")
-	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse more than `N` files. Default: 20 million")
-	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse more than `N` bytes. Default: 1 TiB")
-	cmd.Flags().StringVar(&tarFile, "tar", "", "import the archive `FILE`; - is standard input")
-	cmd.Flags().StringVar(&imageRef, "image", "", "import the container image `REF`")
-	cmd.Flags().StringVar(&platform, "platform", "", "the `PLATFORM` of the image, such as linux/arm/v7. Default: this machine's")
+	cmd.Flags().StringVar(&o.git.Repo, "git", "", "import a revision of the repository `REPO`")
+	cmd.Flags().BoolVar(&o.git.TrustConfig, "trust-config", false, "allow a linked worktree")
+	cmd.Flags().Int64Var(&o.req.MaxFiles, "max-files", 0, "refuse more than `N` files. Default: 20 million")
+	cmd.Flags().Int64Var(&o.req.MaxBytes, "max-bytes", 0, "refuse more than `N` bytes. Default: 1 TiB")
+	cmd.Flags().StringVar(&o.tar, "tar", "", "import the archive `FILE`; - is standard input")
+	cmd.Flags().StringVar(&o.image, "image", "", "import the container image `REF`")
+	cmd.Flags().StringVar(&o.platform, "platform", "", "the `PLATFORM` of the image, such as linux/arm/v7. Default: this machine's")
 
 	return cmd
+}
+
+// importTree imports the tree that the options or the first word name. A further word is the path in the workspace.
+func importTree(ctx context.Context, a *app, o importOptions, words []string) error {
+	p, err := a.location()
+	if err != nil {
+		return err
+	}
+
+	umask := syscall.Umask(0) // the only way to read it is to set it
+	syscall.Umask(umask)
+	o.req.Umask = uint32(umask)
+	i := &importer{a: a, at: p, bar: a.newProgress(), req: o.req}
+
+	switch {
+	case o.git.Repo != "":
+		o.git.Rev = words[0]
+		words = words[1:]
+		err = i.fromGit(o.git)
+	case o.tar != "":
+		err = i.fromTar(o.tar)
+	case o.image != "":
+		err = i.fromImage(ctx, o.image, o.platform)
+	default:
+		err = i.importDir(words[0])
+		words = words[1:]
+	}
+	if err != nil {
+		return err
+	}
+
+	return i.run(ctx, words)
 }
 
 // An importer sends a tree to the daemon, as a tar archive or as a stream of entries.

@@ -35,32 +35,7 @@ and conflicts.`,
   amberfs refresh --run project-1 --theirs`,
 		Args: args(0, 1, "perhaps a DIR"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			if run != "" {
-				return withRun(cmd.Context(), a, "", run, func(r *runs.Run, c *client.Client) error {
-					return refreshWorkspace(cmd.Context(), a, c, r.Dir, r.Store, req)
-				})
-			}
-
-			p, c, err := a.openHere(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-
-			dir := strings.Join(argv, "")
-			if dir == "" {
-				if dir, err = filledFrom(p); err != nil {
-					return err
-				}
-			} else if dir, err = a.abs(dir); err != nil {
-				return err
-			}
-
-			if err := notItself(p, dir); err != nil {
-				return err
-			}
-
-			return refreshWorkspace(cmd.Context(), a, c, dir, p.Store, req)
+			return refreshWords(cmd.Context(), a, run, strings.Join(argv, ""), req)
 		},
 	}
 
@@ -74,13 +49,44 @@ and conflicts.`,
 	return cmd
 }
 
-// filledFrom returns the directory that a workspace was copied from.
-func filledFrom(p locate.Location) (string, error) {
-	dir, err := storedir.FilledFrom(p.Store)
-	if err != nil || dir == "" {
-		return "", errs.Fail(errs.Invalid, "the workspace was not filled from a directory").WithHint("name the DIR")
+// refreshWords refreshes a run or, for "", the workspace from a directory, by default the one that it was filled from.
+func refreshWords(ctx context.Context, a *app, run, dir string, req service.Refresh) error {
+	if run != "" {
+		return withRun(ctx, a, "", run, func(r *runs.Run, c *client.Client) error {
+			return refreshWorkspace(ctx, a, c, r.Dir, r.Store, req)
+		})
 	}
-	return dir, nil
+
+	p, c, err := a.openHere(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	if dir != "" {
+		if dir, err = a.abs(dir); err != nil {
+			return err
+		}
+	}
+	if dir, err = directoryOf(p, dir); err != nil {
+		return err
+	}
+
+	return refreshWorkspace(ctx, a, c, dir, p.Store, req)
+}
+
+// directoryOf returns dir or, for "", the directory that a workspace was filled from. It fails for a directory in the
+// workspace.
+func directoryOf(p locate.Location, dir string) (string, error) {
+	if dir == "" {
+		from, err := storedir.FilledFrom(p.Store)
+		if err != nil || from == "" {
+			return "", errs.Fail(errs.Invalid, "the workspace was not filled from a directory").WithHint("name the DIR")
+		}
+		dir = from
+	}
+
+	return dir, notItself(p, dir)
 }
 
 // notItself returns an error for a directory that is in the workspace.

@@ -36,9 +36,14 @@ type servedPage struct {
 	Token  string `json:"token"`
 }
 
+// uiOptions are the options of ui.
+type uiOptions struct {
+	write, open bool
+	listen      string
+}
+
 func uiCommand(a *app) *cobra.Command {
-	var write, open bool
-	var listen string
+	o := &uiOptions{}
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Show the timeline in a browser",
@@ -52,38 +57,40 @@ In a directory with runs, it shows these. From another machine, over ssh:
   ssh -L 8080:/home/me/ui.sock HOST             # here; then open the address`,
 		Example: `  amberfs ui --write --open`,
 		Args:    args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.location()
-			if store, ok := storeHere(a); err != nil && ok {
-				return runFinder(a).OnStore(cmd.Context(), store, func(*client.Client) error {
-					at := storeLocation(store, daemon.RunMountpoint(store))
-					return serveUI(cmd.Context(), a, at, listen, write, open)
-				})
-			}
-			if err != nil {
-				return err
-			}
-			if err := a.ask(cmd.Context(), p, service.GetStatus{}, nil); err != nil {
-				return err
-			}
-
-			return serveUI(cmd.Context(), a, p, listen, write, open)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return showPage(cmd.Context(), a, *o) },
 	}
 
-	c.Flags().BoolVar(&write, "write", false, "allow changes")
-	c.Flags().BoolVar(&open, "open", false, "open a browser")
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
+	c.Flags().BoolVar(&o.write, "write", false, "allow changes")
+	c.Flags().BoolVar(&o.open, "open", false, "open a browser")
+	c.Flags().StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
 
 	return c
+}
+
+// showPage serves the page of the workspace or, in a directory with runs, of these.
+func showPage(ctx context.Context, a *app, o uiOptions) error {
+	p, err := a.location()
+	if store, ok := storeHere(a); err != nil && ok {
+		return runFinder(a).OnStore(ctx, store, func(*client.Client) error {
+			return serveUI(ctx, a, storeLocation(store, daemon.RunMountpoint(store)), o)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.ask(ctx, p, service.GetStatus{}, nil); err != nil {
+		return err
+	}
+
+	return serveUI(ctx, a, p, o)
 }
 
 // forwarded is the port to which ssh forwards the socket of a page.
 const forwarded = "8080"
 
 // serveUI serves the page of a store until ctx ends.
-func serveUI(ctx context.Context, a *app, p locate.Location, listen string, write, open bool) error {
-	l, err := uiListener(listen)
+func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error {
+	l, err := uiListener(ui.listen)
 	if err != nil {
 		return err
 	}
@@ -93,7 +100,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, listen string, writ
 		DisableCompression: true,
 	}
 	o := web.Options{
-		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write,
+		Daemon: transport, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: ui.write,
 		Runs: func(ctx context.Context) (any, error) { return runFinder(a).All(ctx) },
 	}
 	if dir, err := storedir.FilledFrom(p.Store); err == nil && dir != "" {
@@ -106,7 +113,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, listen string, writ
 
 	page := web.New(o)
 	out := servedPage{Token: page.Token()}
-	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
+	if path, ok := strings.CutPrefix(ui.listen, "unix:"); ok {
 		out.Socket, out.URL = path, page.URL(forwarded)
 	} else {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -123,7 +130,7 @@ func serveUI(ctx context.Context, a *app, p locate.Location, listen string, writ
 		return err
 	}
 
-	if open && out.Socket == "" {
+	if ui.open && out.Socket == "" {
 		defer openBrowser(a, out.URL)()
 	}
 

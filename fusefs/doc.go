@@ -67,7 +67,7 @@
 //
 // # Locks
 //
-//	Tree.mu               of control
+//	cache.mu              of control
 //	  Forest.mu
 //	    Lookups.mu        the forest asks which nodes are held (SetHeld)
 //	  queue.mu            notices are put into a queue

@@ -1,10 +1,13 @@
 package control
 
 import (
+	"io"
 	"maps"
+	"sync"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // The nodes of generated files, answers, scratch files and call files are in one cache. Each tenant has
@@ -28,18 +31,40 @@ type limits struct {
 	entries         int
 }
 
+// A cache has the nodes, directories and tenants of a Tree.
+type cache struct {
+	store  *snapshot.Store
+	limits limits
+
+	mu struct {
+		sync.Mutex
+		nodes   map[live.NodeID]node
+		dirs    map[uint32]*directory // by view of the workspace
+		tenants map[uint32]*tenant    // by view of the tenant's outermost workspace
+		last    uint64                // number of the newest node, see firstNumber
+		bytes   int64                 // of all tenants
+	}
+}
+
+func newCache(s *snapshot.Store) *cache {
+	c := &cache{store: s, limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries}}
+	c.mu.nodes, c.mu.last = make(map[live.NodeID]node), firstNumber()
+	c.mu.dirs, c.mu.tenants = make(map[uint32]*directory), make(map[uint32]*tenant)
+	return c
+}
+
 // chargeLocked adds to the bytes that a tenant has in the cache.
-func (t *Tree) chargeLocked(k *tenant, bytes int64) {
+func (c *cache) chargeLocked(k *tenant, bytes int64) {
 	k.bytes += bytes
-	t.mu.bytes += bytes
+	c.mu.bytes += bytes
 }
 
 // reserve reserves more bytes in a tenant's part for a content that has reserved has bytes before. It
 // removes other nodes to make room. It fails with errs.TooBig if the content is larger than the part,
 // and with errs.Quota if contents that are being written take too much.
-func (t *Tree) reserve(k *tenant, has, more int64) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (c *cache) reserve(k *tenant, has, more int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 
 	switch {
 	case has+more > k.limit-maxCommand: // room is left for the command that asked for the content
@@ -50,13 +75,13 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 	}
 
 	k.reserved += more
-	t.chargeLocked(k, more)
-	t.trimLocked(k)
+	c.chargeLocked(k, more)
+	c.trimLocked(k)
 
-	if t.mu.bytes > t.limits.all {
+	if c.mu.bytes > c.limits.all {
 		k.reserved -= more
-		t.chargeLocked(k, -more)
-		return errs.New(errs.Quota, "limit reached: texts being generated for all workspaces take %d MiB already; try again", t.limits.all>>20)
+		c.chargeLocked(k, -more)
+		return errs.New(errs.Quota, "limit reached: texts being generated for all workspaces take %d MiB already; try again", c.limits.all>>20)
 	}
 
 	return nil
@@ -64,34 +89,28 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 
 // resizeLocked charges a node that is new, or whose size has changed, and makes room for it. It ignores
 // a node that was removed.
-func (t *Tree) resizeLocked(n *node) {
-	if n.element == nil {
+func (c *cache) resizeLocked(n node) {
+	f := n.core()
+	if f.element == nil {
 		return
 	}
-	k, size := n.dir.tenant, n.sizeLocked()
-	t.chargeLocked(k, size-n.size)
-	n.size = size
-	k.nodes.MoveToFront(n.element)
-	t.trimLocked(k)
-}
-
-// touchLocked records that a node was used now.
-func (n *node) touchLocked() {
-	if n.element != nil {
-		n.dir.tenant.nodes.MoveToFront(n.element)
-	}
+	k, size := f.dir.tenant, n.memoryLocked()
+	c.chargeLocked(k, size-f.charged)
+	f.charged = size
+	k.nodes.MoveToFront(f.element)
+	c.trimLocked(k)
 }
 
 // trimLocked removes the least recently used nodes of a tenant while it is over its limits. Then it
 // removes nodes of the largest tenants while all together are over theirs.
-func (t *Tree) trimLocked(k *tenant) {
-	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > t.limits.entries) {
-		t.removeLocked(k.oldest())
+func (c *cache) trimLocked(k *tenant) {
+	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > c.limits.entries) {
+		c.removeLocked(k.oldest())
 	}
 
-	for t.mu.bytes > t.limits.all {
+	for c.mu.bytes > c.limits.all {
 		var largest *tenant
-		for _, k := range t.mu.tenants {
+		for _, k := range c.mu.tenants {
 			if k.nodes.Len() > 0 && (largest == nil || k.bytes > largest.bytes) {
 				largest = k
 			}
@@ -99,82 +118,193 @@ func (t *Tree) trimLocked(k *tenant) {
 		if largest == nil {
 			return
 		}
-		t.removeLocked(largest.oldest())
+		c.removeLocked(largest.oldest())
 	}
 }
 
-func (k *tenant) oldest() *node { return k.nodes.Back().Value.(*node) }
+func (k *tenant) oldest() node { return k.nodes.Back().Value.(node) }
 
 // addLocked gives a slot a new node. The kernel may still have the slot's old node.
-func (t *Tree) addLocked(d *directory, s slot, n *node) *node {
-	t.mu.last++
-	n.id, n.dir, n.slot, n.mtime = fileID(t.mu.last, n.private()), d, s, now()
-	if old := d.current[s]; old != nil && old.kernelRefs == 0 {
-		t.removeLocked(old)
+func (c *cache) addLocked(d *directory, s slot, n node) {
+	c.mu.last++
+	f := n.core()
+	f.id, f.dir, f.slot, f.mtime = fileID(c.mu.last, isPrivateFile(n)), d, s, now()
+	if old := d.current[s]; old != nil && old.core().kernelRefs == 0 {
+		c.removeLocked(old)
 	}
 
-	t.mu.nodes[n.id] = n
 	d.current[s] = n
-	n.element = d.tenant.nodes.PushFront(n)
-	t.resizeLocked(n)
+	c.insertLocked(n)
+}
 
-	return n
+// insertLocked inserts a node that has its id and directory.
+func (c *cache) insertLocked(n node) {
+	f := n.core()
+	c.mu.nodes[f.id] = n
+	f.element = f.dir.tenant.nodes.PushFront(n)
+	c.resizeLocked(n)
 }
 
 // removeLocked removes a node. Later requests of the kernel for it fail with ESTALE.
-func (t *Tree) removeLocked(n *node) {
-	if n.element == nil {
+func (c *cache) removeLocked(n node) {
+	f := n.core()
+	if f.element == nil {
 		return
 	}
-	n.dir.tenant.nodes.Remove(n.element)
-	n.element = nil
-	t.chargeLocked(n.dir.tenant, -n.size)
-	delete(t.mu.nodes, n.id)
-	n.unnameLocked()
+	f.dir.tenant.nodes.Remove(f.element)
+	f.element = nil
+	c.chargeLocked(f.dir.tenant, -f.charged)
+	delete(c.mu.nodes, f.id)
+	unnameLocked(n)
 }
 
 // unnameLocked removes the node's name, if it still has it. The node stays.
-func (n *node) unnameLocked() {
-	if n.dir.current[n.slot] == n {
-		delete(n.dir.current, n.slot)
+func unnameLocked(n node) {
+	if f := n.core(); f.dir.current[f.slot] == n {
+		delete(f.dir.current, f.slot)
 	}
 }
 
-// A directory has the files of one workspace's .snapshots, without its snapshots. Tree.mu guards it.
+// dropLocked removes the name of a slot's node, and the node if the kernel has no reference to it.
+func (c *cache) dropLocked(d *directory, s slot) {
+	n := d.current[s]
+	if n == nil {
+		return
+	}
+
+	unnameLocked(n)
+	if n.core().kernelRefs == 0 {
+		c.removeLocked(n)
+	}
+}
+
+// moveLocked moves a node to another slot, whose node it replaces.
+func (c *cache) moveLocked(n node, to slot) {
+	f := n.core()
+	c.dropLocked(f.dir, to)
+	unnameLocked(n)
+	f.slot = to
+	f.dir.current[to] = n
+}
+
+// current returns the newest node of a slot, nil if there is none.
+func (c *cache) current(ws *snapshot.Workspace, s slot) node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.dirLocked(ws).current[s]
+}
+
+// entry returns a node as the answer to a lookup.
+func (c *cache) entry(n node) Entry {
+	root := rootAttr(n.core().dir.ws)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return entryLocked(n, root)
+}
+
+// get returns the node with an id. The error is errs.Stale if the node was removed.
+func (c *cache) get(id live.NodeID) (node, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if n, ok := c.mu.nodes[id]; ok {
+		return n, nil
+	}
+	return nil, errs.Stale
+}
+
+// forget subtracts references of the kernel to a node.
+func (c *cache) forget(id live.NodeID, times uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	n, ok := c.mu.nodes[id]
+	if !ok {
+		return
+	}
+
+	f := n.core()
+	f.kernelRefs -= min(times, f.kernelRefs)
+	if f.kernelRefs == 0 && (!n.stays() || f.dir.current[f.slot] != n) {
+		c.removeLocked(n)
+	}
+}
+
+// publish returns the node of a name with the content of w: the present node if it has an equal content,
+// else a new one. It ends the writer.
+func (c *cache) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, from source) Entry {
+	root := rootAttr(ws)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	text := w.releaseLocked()
+	d, s := c.dirLocked(ws), slot{name, anybody}
+	n, ok := d.current[s].(*rendered)
+	if !ok || n.mode != mode || !n.content.equal(text) {
+		n = &rendered{inode: inode{mode: mode}, content: text}
+		c.addLocked(d, s, n)
+	}
+
+	n.source = from
+	return entryLocked(n, root)
+}
+
+// publishText returns a file or a symlink with a short content.
+func (c *cache) publishText(ws *snapshot.Workspace, f file, write func(io.Writer) error) (Entry, error) {
+	w := c.newContent(ws)
+	if err := write(w); err != nil {
+		w.discard()
+		return Entry{}, err
+	}
+	return c.publish(ws, f.name, f.kind|f.mode, w, source{}), nil
+}
+
+// publishLink returns a symlink.
+func (c *cache) publishLink(ws *snapshot.Workspace, name, target string) (Entry, error) {
+	return c.publishText(ws, file{name: name, kind: typeLink, mode: 0o777}, func(w io.Writer) error {
+		_, err := io.WriteString(w, target)
+		return err
+	})
+}
+
+// A directory has the files of one workspace's .snapshots, without its snapshots. cache.mu guards it.
 type directory struct {
+	cache      *cache
 	ws         *snapshot.Workspace
 	tenant     *tenant
-	current    map[slot]*node        // the newest node of each slot
+	current    map[slot]node         // the newest node of each slot
 	renderings map[string]*rendering // that run, by name of the file
 	changed    int64                 // the time (ns) of the last command
 }
 
 // dirLocked returns the directory of a workspace, and creates it if there is none.
-func (t *Tree) dirLocked(ws *snapshot.Workspace) *directory {
-	if d, ok := t.mu.dirs[ws.View()]; ok {
+func (c *cache) dirLocked(ws *snapshot.Workspace) *directory {
+	if d, ok := c.mu.dirs[ws.View()]; ok {
 		return d
 	}
 
-	t.dropEndedLocked()
-	d := &directory{ws: ws, tenant: t.tenantLocked(ws), current: make(map[slot]*node), renderings: make(map[string]*rendering)}
-	t.mu.dirs[ws.View()] = d
+	c.dropEndedLocked()
+	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), current: make(map[slot]node), renderings: make(map[string]*rendering)}
+	c.mu.dirs[ws.View()] = d
 
 	return d
 }
 
 // dropEndedLocked removes the directories, nodes and tenants of forks that have ended.
-func (t *Tree) dropEndedLocked() {
-	before := len(t.mu.dirs)
-	maps.DeleteFunc(t.mu.dirs, func(view uint32, _ *directory) bool { return !t.isWorkspace(view) })
-	if len(t.mu.dirs) == before {
+func (c *cache) dropEndedLocked() {
+	before := len(c.mu.dirs)
+	maps.DeleteFunc(c.mu.dirs, func(view uint32, _ *directory) bool { return !isWorkspace(c.store, view) })
+	if len(c.mu.dirs) == before {
 		return
 	}
 
-	for _, n := range t.mu.nodes {
-		if t.mu.dirs[n.dir.ws.View()] != n.dir {
-			t.removeLocked(n)
+	for _, n := range c.mu.nodes {
+		if d := n.core().dir; c.mu.dirs[d.ws.View()] != d {
+			c.removeLocked(n)
 		}
 	}
 
-	maps.DeleteFunc(t.mu.tenants, func(view uint32, _ *tenant) bool { return !t.isWorkspace(view) })
+	maps.DeleteFunc(c.mu.tenants, func(view uint32, _ *tenant) bool { return !isWorkspace(c.store, view) })
 }

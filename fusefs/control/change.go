@@ -17,13 +17,13 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	}
 
 	if forks {
-		if err := t.perform(ws, forkName, nil, r, snapshot.ForkOptions{Name: name}, nil); err != nil {
+		if err := t.commands.perform(ws, forkName, nil, r, snapshot.ForkOptions{Name: name}, nil); err != nil {
 			return Entry{}, err
 		}
 		return t.lookupFork(ws, name)
 	}
 
-	if err := t.perform(ws, createName, nil, r, snapshot.CaptureOptions{Name: name}, nil); err != nil {
+	if err := t.commands.perform(ws, createName, nil, r, snapshot.CaptureOptions{Name: name}, nil); err != nil {
 		return Entry{}, err
 	}
 
@@ -38,10 +38,10 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
+		return t.commands.perform(ws, forkName, nil, r, service.DeleteFork{Name: name, Rmdir: true}, nil)
 	}
 
-	return t.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
+	return t.commands.perform(ws, createName, nil, r, service.Remove{Names: []string{name}}, checkNoFile(name, "removed"))
 }
 
 // checkNoFile returns an error if name is the name of a control file, which is not a snapshot.
@@ -71,7 +71,7 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, service.RenameFork{From: from, To: to}, nil)
+		return t.commands.perform(ws, forkName, nil, r, service.RenameFork{From: from, To: to}, nil)
 	}
 
 	return t.rename(ws, from, to, r)
@@ -79,14 +79,14 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 
 func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
-		return t.perform(ws, restoreName, nil, r, snapshot.RestoreOptions{Name: name}, nil)
+		return t.commands.perform(ws, restoreName, nil, r, snapshot.RestoreOptions{Name: name}, nil)
 	}
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
 	if r.Resent && isPrivateName(from) {
-		return t.renameLost(ws, to, r)
+		return t.commands.renameLost(ws, to, r)
 	}
 
-	return t.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
+	return t.commands.perform(ws, createName, nil, r, service.Rename{From: from, To: to}, checkNoFile(from, "renamed"))
 }

@@ -13,63 +13,64 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // The way of a command:
 //
-//  1. Write and renamePrivate pass the text of a command to submit, which parses it.
+//  1. commands.write and Tree.renamePrivate pass the text of a command to submit, which parses it.
 //  2. submit, Mkdir, Rmdir and Rename call perform, or runCall for a request in JSON.
 //  3. These wait for their turn, call the service and store the answer.
 
-// Write runs a command, whose error becomes the error of write(2). Neither OPEN nor FLUSH reach the
+// commands runs the commands that are written to files, and keeps their answers.
+type commands struct {
+	cache   *cache
+	queue   *queue
+	service *service.Service
+	kernel  Kernel
+}
+
+// write runs a command, whose error becomes the error of write(2). Neither OPEN nor FLUSH reach the
 // daemon, so each write is taken for a whole command unless its text shows that more follows. The
 // command does not depend on the offset. Afterwards the file has blanks up to the end of the write, and
 // the answer after them, so that a program that continues with read(2) gets the whole answer.
-func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
-	n, err := t.get(id)
-	if err != nil && r.Carried != nil {
-		n, err = t.recreate(id, data, r)
-	}
-	if err != nil {
-		return 0, err
-	}
-	if n.kind == nodeScratch {
-		return t.writeScratch(n, data, off)
-	}
-	if n.mode&0o200 == 0 {
+func (c *commands) write(n node, data []byte, off int64, r Request) (int, error) {
+	f, in := n.core(), n.input()
+	if f.mode&0o200 == 0 {
 		return 0, errs.Perm
 	}
 
-	t.mu.Lock()
-	cached := n.cached
-	n.cached = false
-	t.mu.Unlock()
+	c.cache.mu.Lock()
+	cached := in.cached
+	in.cached = false
+	c.cache.mu.Unlock()
 	if cached {
-		t.Kernel.DropPages(n.id)
+		c.kernel.DropPages(f.id)
 	}
 
-	line := t.assemble(n, data, r.Caller)
+	line := c.assemble(n, data, r.Caller)
 	if line == nil {
 		return len(data), nil
 	}
 
-	t.mu.Lock()
-	n.commands++
-	t.mu.Unlock()
+	c.cache.mu.Lock()
+	in.running++
+	c.cache.mu.Unlock()
 
 	wrote := len(data)
-	if err = t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
+	err := c.submit(f.dir.ws, f.slot.name, n, line, r)
+	if err != nil {
 		wrote = 0
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
 
-	n.commands--
+	in.running--
 
-	if n.blanks = off + int64(wrote); n.blanks > maxBlanks || n.kind == nodeRendered { // a read of a rendered file returns its content, not an answer
-		n.blanks = 0
+	if a := answerOf(n); a != nil { // a read of a rendered file returns its content, not an answer
+		if a.blanks = off + int64(wrote); a.blanks > maxBlanks {
+			a.blanks = 0
+		}
 	}
 
 	return wrote, err
@@ -78,30 +79,16 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 // maxBlanks is the most blanks before an answer.
 const maxBlanks = 64 << 20
 
-// runWhenAllowed calls fn, which runs the operation of args. Operations that are not cheap wait for
-// others of their tenant and then take turns with the operations of all tenants. Cheap operations wait while too
-// many of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and keep
-// the goroutine that reads the kernel's requests.
-func (t *Tree) runWhenAllowed(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
-	switch o := service.OpOf(args); {
-	case o.CostOf(ws, args) != service.Cheap:
-		return t.compute(ws, r, fn)
-	case atOnce && o.Files.AtOnce && !service.Fetches(args):
-		return fn(context.Background())
-	}
-	return t.runLimited(t.tenant(ws).commands, r, fn)
-}
-
 // submit runs a command that was written to the control file name, or to the node n of a call file.
-func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte, r Request) error {
-	release, err := t.reserveCommand(ws, int64(len(line)))
+func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []byte, r Request) error {
+	release, err := c.reserveCommand(ws, int64(len(line)))
 	if err != nil {
 		return err
 	}
 	defer release()
 
 	if name == callName || isCall(name) {
-		return t.runCall(ws, name, n, line, r)
+		return c.runCall(ws, name, n, line, r)
 	}
 
 	args, err := service.Written(name).FromLine(string(line))
@@ -109,13 +96,13 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 		return errUnanswered // the line is only the end of the command: the previous daemon had its beginning
 	}
 
-	return t.perform(ws, name, n, r, args, err)
+	return c.perform(ws, name, n, r, args, err)
 }
 
 // reserveCommand reserves room in the cache for a command that may have to wait.
-func (t *Tree) reserveCommand(ws *snapshot.Workspace, size int64) (release func(), err error) {
-	w := t.newContent(ws)
-	if err := t.reserve(w.tenant, 0, size); err != nil {
+func (c *commands) reserveCommand(ws *snapshot.Workspace, size int64) (release func(), err error) {
+	w := c.cache.newContent(ws)
+	if err := c.cache.reserve(w.tenant, 0, size); err != nil {
 		return nil, err
 	}
 	w.reserved = size
@@ -125,12 +112,12 @@ func (t *Tree) reserveCommand(ws *snapshot.Workspace, size int64) (release func(
 // perform runs the operation of args, and stores the answer as the content of the file name. n, if set,
 // is the node that the command was written to, which shows the answer, too. If err is not nil, the
 // command is wrong, and perform only stores the error as its answer.
-func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, args any, err error) error {
+func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Request, args any, err error) error {
 	began := time.Now()
 	var result any
 	if err == nil {
-		err = t.runWhenAllowed(ws, r, args, true, func(ctx context.Context) (err error) {
-			result, err = t.Service.Do(ctx, r.forService(ws), args)
+		err = c.queue.run(ws, r, args, true, func(ctx context.Context) (err error) {
+			result, err = c.service.Do(ctx, r.forService(ws), args)
 			return err
 		})
 	}
@@ -142,7 +129,7 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 
 	if err != nil {
 		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own errors
-			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
+			c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 		}
 	}
 
@@ -154,18 +141,18 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 	}
 
 	took := time.Since(began)
-	return errors.Join(err, t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, result, err, took) }))
+	return errors.Join(err, c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, result, err, took) }))
 }
 
 // storeAnswer stores the text that write writes as the answer of a file, see keepAnswer.
-func (t *Tree) storeAnswer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, write func(io.Writer) error) error {
-	w := t.newContent(ws)
+func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, write func(io.Writer) error) error {
+	w := c.cache.newContent(ws)
 	if err := write(w); err != nil {
 		w.discard()
 		return err
 	}
 
-	t.keepAnswer(ws, name, n, who, w)
+	c.keepAnswer(ws, name, n, who, w)
 	return nil
 }
 
@@ -191,41 +178,44 @@ func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
 // keepAnswer makes the text of w the content of a file: the file gets a new node for the caller, and
 // one for the workspace's owner. The node n that the command was written to shows the answer, too, for
 // a program that reads from the same descriptor. A private file without a name has n only.
-func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who actors.Caller, w *contentWriter) {
-	own := t.slotOf(ws, name, who)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, w *contentWriter) {
+	own := slotOf(ws, name, who)
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
 
-	c := w.releaseLocked()
-	d := t.dirLocked(ws)
+	text := w.releaseLocked()
+	d := c.cache.dirLocked(ws)
 	d.changed = now()
 	f, _ := findFile(name)
-	m := &node{kind: nodeAnswer, mode: f.kind | f.mode, content: c}
+	newest := &answer{inode: inode{mode: f.kind | f.mode}, content: text}
+	written := answerOf(n)
 
-	switch {
-	case n == nil || !n.private():
+	switch private, ok := n.(call); {
+	case !ok:
 		if own.user != anybody {
-			t.addLocked(d, slot{name, anybody}, &node{kind: nodeAnswer, mode: m.mode, content: c})
+			c.cache.addLocked(d, slot{name, anybody}, &answer{inode: inode{mode: newest.mode}, content: text})
 		}
-		t.addLocked(d, own, m)
+		c.cache.addLocked(d, own, newest)
 
-	case d.current[n.slot] == n:
-		m.kind, m.mode, m.owner = n.kind, n.mode, n.owner
-		t.addLocked(d, n.slot, m)
+	case d.current[private.slot] == n:
+		newest.mode, newest.owner = private.mode, private.owner
+		c.cache.addLocked(d, private.slot, call{newest})
 	default: // the private file was removed or renamed
-		n.content = c
-		t.resizeLocked(n)
+		private.content = text
+		c.cache.resizeLocked(n)
 		return
 	}
 
-	if n != nil {
-		n.content, n.newer, n.mtime = c, nil, now()
-		if c.Size() > maxBlock { // a large content is charged once only
-			n.content, n.newer = nil, m
-		}
-
-		t.resizeLocked(n)
+	if written == nil {
+		return
 	}
+
+	written.content, written.newer, written.mtime = text, nil, now()
+	if text.Size() > maxBlock { // a large content is charged once only
+		written.content, written.newer = nil, newest
+	}
+
+	c.cache.resizeLocked(n)
 }
 
 // maxInline is the size in bytes of the longest stream that is a part of its answer.
@@ -234,50 +224,50 @@ const maxInline = 64 << 10
 // runCall runs a request in JSON that was written to `call` or to the call file n, and stores the
 // answer, also if the request fails. The stream of an operation, such as a diff, is a part of the
 // answer if it is short and text. Otherwise it gets a file of its own.
-func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []byte, r Request) error {
+func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request []byte, r Request) error {
 	s := slot{name, anybody}
 	if name == callName {
-		s = t.slotOf(ws, name, r.Caller)
+		s = slotOf(ws, name, r.Caller)
 	}
 
-	t.mu.Lock()
-	t.dropLocked(t.dirLocked(ws), s.stream())
-	t.mu.Unlock()
-	stream := t.newContent(ws)
+	c.cache.mu.Lock()
+	c.cache.dropLocked(c.cache.dirLocked(ws), s.stream())
+	c.cache.mu.Unlock()
+	stream := c.cache.newContent(ws)
 	defer stream.discard()
 
 	q := r.forService(ws)
 	defer q.Done()
 
 	q.Out = stream
-	a, err := t.call(ws, r, q, request)
+	a, err := c.call(ws, r, q, request)
 	if err != nil {
 		a = service.Failed(err)
 	}
 
 	a.Stream = stream.size > maxInline || !a.Inline(stream.all())
-	storeErr := t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
+	storeErr := c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
 	if storeErr != nil { // the answer is too large: the error is shorter
-		_ = t.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(storeErr)) })
+		_ = c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(storeErr)) })
 		return storeErr
 	}
 
 	if a.Stream {
-		t.keepStream(ws, s, n, stream)
+		c.keepStream(ws, s, n, stream)
 	}
 
 	return err
 }
 
 // call runs a request in JSON when it may run.
-func (t *Tree) call(ws *snapshot.Workspace, r Request, q *service.Request, request []byte) (a service.Answer, err error) {
+func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, request []byte) (a service.Answer, err error) {
 	args, err := service.ParseCall(request)
 	if err != nil {
 		return a, err
 	}
 
-	err = t.runWhenAllowed(ws, r, args, false, func(ctx context.Context) (err error) {
-		a, err = t.Service.Call(ctx, q, args)
+	err = c.queue.run(ws, r, args, false, func(ctx context.Context) (err error) {
+		a, err = c.service.Call(ctx, q, args)
 		return err
 	})
 
@@ -286,20 +276,20 @@ func (t *Tree) call(ws *snapshot.Workspace, r Request, q *service.Request, reque
 
 // keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the
 // slot of that file.
-func (t *Tree) keepStream(ws *snapshot.Workspace, s slot, n *node, w *contentWriter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (c *commands) keepStream(ws *snapshot.Workspace, s slot, n node, w *contentWriter) {
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
 
-	d := t.dirLocked(ws)
-	c := w.releaseLocked()
+	d := c.cache.dirLocked(ws)
+	text := w.releaseLocked()
 	if d.current[s] == nil {
 		return
 	}
 
-	stream := &node{kind: nodeAnswer, mode: typeFile | 0o400, content: c}
-	if n != nil && n.private() {
-		stream.owner = n.owner
+	stream := &answer{inode: inode{mode: typeFile | 0o400}, content: text}
+	if private, ok := n.(call); ok {
+		stream.owner = private.owner
 	}
 
-	t.addLocked(d, s.stream(), stream)
+	c.cache.addLocked(d, s.stream(), stream)
 }

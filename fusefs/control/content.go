@@ -62,15 +62,15 @@ const (
 // A contentWriter collects the bytes of a content. They are reserved in the tenant's part of the cache
 // before they are allocated. The caller ends it by releaseLocked or by discard.
 type contentWriter struct {
-	t        *Tree
+	cache    *cache
 	tenant   *tenant
 	reserved int64
 	content
 }
 
 // newContent returns a writer of a content for a file of the workspace.
-func (t *Tree) newContent(ws *snapshot.Workspace) *contentWriter {
-	return &contentWriter{t: t, tenant: t.tenant(ws)}
+func (c *cache) newContent(ws *snapshot.Workspace) *contentWriter {
+	return &contentWriter{cache: c, tenant: c.tenant(ws)}
 }
 
 func (w *contentWriter) Write(p []byte) (int, error) {
@@ -80,7 +80,7 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 		if need > maxBlock {
 			more = max(more, maxBlock)
 		}
-		if err := w.t.reserve(w.tenant, w.reserved, more); err != nil {
+		if err := w.cache.reserve(w.tenant, w.reserved, more); err != nil {
 			return 0, err
 		}
 
@@ -108,15 +108,16 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 
 // discard releases the reserved bytes. It does nothing after releaseLocked.
 func (w *contentWriter) discard() {
-	w.t.mu.Lock()
-	defer w.t.mu.Unlock()
+	w.cache.mu.Lock()
+	defer w.cache.mu.Unlock()
+
 	w.releaseLocked()
 }
 
 // releaseLocked releases the reserved bytes, and returns the content. The caller adds it to a node, which
 // is charged for it, before it unlocks the tree.
 func (w *contentWriter) releaseLocked() *content {
-	w.t.chargeLocked(w.tenant, -w.reserved)
+	w.cache.chargeLocked(w.tenant, -w.reserved)
 	w.tenant.reserved -= w.reserved
 	w.reserved = 0
 	return &w.content

@@ -15,7 +15,7 @@ func TestContent(t *testing.T) {
 			want = append(want, byte(rnd.Uint32()))
 		}
 		written := func() *contentWriter {
-			w := u.tree.newContent(u.tree.store.Main())
+			w := u.tree.cache.newContent(u.tree.store.Main())
 			for rest := want; len(rest) > 0; {
 				p := rest[:min(len(rest), rnd.IntN(2*maxBlock)+1)]
 				if n, err := w.Write(p); n != len(p) || err != nil {

@@ -12,7 +12,12 @@
 // The roots of snapshots and forks are nodes of the forest; the tree only finds them by name. The nodes
 // of the tree are the two directories, whose ids are made of the view of their workspace, and files and
 // symlinks, which are in a cache (cache.go): if a tenant has too many, the least recently used ones are
-// removed.
+// removed. They are of five types with one interface (node.go): rendered files and symlinks, files with
+// answers, scratch files, call files, and the event log.
+//
+// A [Tree] has five parts: the cache, the queue in which requests of a tenant wait (tenant.go), the renderer
+// of files that take long (query.go), the commands and their answers (command.go), and the event logs
+// (log.go).
 //
 // # Files that are never opened
 //
@@ -55,6 +60,6 @@
 //
 // # Locks
 //
-// Tree.mu guards directories, nodes and tenants. A goroutine that has locked it may lock the forest, to
+// cache.mu guards directories, nodes and tenants. A goroutine that has locked it may lock the forest, to
 // find a workspace, and no other lock. It does not render files or run commands.
 package control

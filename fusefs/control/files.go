@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -47,11 +48,15 @@ func init() { // a literal would be an initialization cycle: the functions in it
 		{"export", typeFile, 0o644, answers},
 		{callName, typeFile, 0o600, answers},
 		{"push", typeFile, 0o644, answers},
-		{listName, typeFile, 0o444, (*Tree).lookupList},
-		{"log", typeFile, 0o444, (*Tree).lookupLog},
-		{"status", typeFile, 0o444, renderedBy((*Tree).renderStatus)},
-		{policyName, typeFile, 0o644, renderedBy((*Tree).renderPolicy)},
-		{"README", typeFile, 0o444, renderedBy((*Tree).renderReadme)},
+		{listName, typeFile, 0o444, func(t *Tree, ws *snapshot.Workspace, f file, r Request) (Entry, error) {
+			return t.renderer.list(ws, f, r)
+		}},
+		{"log", typeFile, 0o444, func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
+			return t.logs.lookup(ws, f.name), nil
+		}},
+		{"status", typeFile, 0o444, renderedBy(renderStatus)},
+		{policyName, typeFile, 0o644, renderedBy(renderPolicy)},
+		{"README", typeFile, 0o444, renderedBy(renderReadme)},
 		{latestName, typeLink, 0o777, (*Tree).lookupLink},
 		{"undo", typeLink, 0o777, (*Tree).lookupLink},
 		{baseName, typeDir, 0o777, func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
@@ -61,9 +66,9 @@ func init() { // a literal would be an initialization cycle: the functions in it
 }
 
 // renderedBy returns the lookup function of a file with a short text that is rendered at each lookup.
-func renderedBy(render func(*Tree, io.Writer, *snapshot.Workspace) error) func(*Tree, *snapshot.Workspace, file, Request) (Entry, error) {
+func renderedBy(render func(*service.Service, io.Writer, *snapshot.Workspace) error) func(*Tree, *snapshot.Workspace, file, Request) (Entry, error) {
 	return func(t *Tree, ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
-		return t.publishText(ws, f, func(w io.Writer) error { return render(t, w, ws) })
+		return t.cache.publishText(ws, f, func(w io.Writer) error { return render(t.renderer.service, w, ws) })
 	}
 }
 

@@ -39,18 +39,18 @@ func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
 // Reserves reports whether a name in a directory is the name of a control directory. Only the roots of
 // workspaces have control directories, and the roots of snapshots do not.
 func (t *Tree) Reserves(dir live.NodeID, name string) bool {
-	return dir.Ino() == live.RootIno && naming.IsControlDir(name) && t.isWorkspace(dir.View())
+	return dir.Ino() == live.RootIno && naming.IsControlDir(name) && isWorkspace(t.store, dir.View())
 }
 
-func (t *Tree) isWorkspace(view uint32) bool {
-	_, ok := t.store.Workspace(view)
+func isWorkspace(s *snapshot.Store, view uint32) bool {
+	_, ok := s.Workspace(view)
 	return ok
 }
 
 // Dirs returns the control directories of the workspace with a view. ok is false for the view of a
 // snapshot.
 func (t *Tree) Dirs(view uint32) (snapshots, forks live.NodeID, ok bool) {
-	return snapshotsID(view), forksID(view), t.isWorkspace(view)
+	return snapshotsID(view), forksID(view), isWorkspace(t.store, view)
 }
 
 func fileID(number uint64, isPrivate bool) live.NodeID {
@@ -87,8 +87,8 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 		return ws
 	}
 
-	if n, err := t.get(id); err == nil {
-		return n.dir.ws
+	if n, err := t.cache.get(id); err == nil {
+		return n.core().dir.ws
 	}
 
 	return nil

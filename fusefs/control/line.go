@@ -14,6 +14,21 @@ import (
 // maxCommand is the size in bytes of the longest command.
 const maxCommand = 1 << 20
 
+// An input has the commands that are being written to a file. cache.mu guards it.
+type input struct {
+	partials []partial
+	running  int  // commands
+	cached   bool // the kernel may have pages of the file
+}
+
+// sizeLocked returns the bytes to charge for the partials.
+func (in *input) sizeLocked() (size int64) {
+	for _, p := range in.partials {
+		size += partialCost + int64(len(p.line))
+	}
+	return size
+}
+
 // A partial is the beginning of a command that one process writes in several pieces. It is charged to
 // the node of the file.
 type partial struct {
@@ -26,23 +41,23 @@ const partialCost = 256
 
 // assemble returns the command that ends with data, or nil if the command continues. Pieces of different
 // processes are never joined.
-func (t *Tree) assemble(n *node, data []byte, who actors.Caller) []byte {
-	if !t.anyPartial(n) && !unfinished(data, len(data)) {
+func (c *commands) assemble(n node, data []byte, who actors.Caller) []byte {
+	if !c.anyPartial(n) && !unfinished(data, len(data)) {
 		return data
 	}
 	pid := uint32(process.Of(int(who.PID))) // pieces may come from several threads of a process
-	t.mu.Lock()
-	line := append(n.takePartialLocked(who.UID, pid), data...)
-	t.mu.Unlock()
+	c.cache.mu.Lock()
+	line := append(n.input().takePartialLocked(who.UID, pid), data...)
+	c.cache.mu.Unlock()
 	done := len(line) > maxCommand || !unfinished(line, len(data))
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
 
 	if !done {
-		n.partials = append(n.partials, partial{who.UID, pid, line})
+		n.input().partials = append(n.input().partials, partial{who.UID, pid, line})
 	}
 
-	t.resizeLocked(n)
+	c.cache.resizeLocked(n)
 	if done {
 		return line
 	}
@@ -51,33 +66,33 @@ func (t *Tree) assemble(n *node, data []byte, who actors.Caller) []byte {
 }
 
 // dropPartial removes the partial of a process that truncates the file.
-func (t *Tree) dropPartial(n *node, who actors.Caller) {
-	if !t.anyPartial(n) {
+func (c *commands) dropPartial(n node, who actors.Caller) {
+	if !c.anyPartial(n) {
 		return
 	}
 	pid := uint32(process.Of(int(who.PID)))
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
 
-	n.takePartialLocked(who.UID, pid)
-	t.resizeLocked(n)
+	n.input().takePartialLocked(who.UID, pid)
+	c.cache.resizeLocked(n)
 }
 
-func (t *Tree) anyPartial(n *node) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(n.partials) > 0
+func (c *commands) anyPartial(n node) bool {
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	return len(n.input().partials) > 0
 }
 
 // takePartialLocked removes the partial of a process, and returns its line.
-func (n *node) takePartialLocked(uid, pid uint32) []byte {
-	i := slices.IndexFunc(n.partials, func(p partial) bool { return p.uid == uid && p.pid == pid })
+func (in *input) takePartialLocked(uid, pid uint32) []byte {
+	i := slices.IndexFunc(in.partials, func(p partial) bool { return p.uid == uid && p.pid == pid })
 	if i < 0 {
 		return nil
 	}
 
-	line := n.partials[i].line
-	n.partials = slices.Delete(n.partials, i, i+1)
+	line := in.partials[i].line
+	in.partials = slices.Delete(in.partials, i, i+1)
 
 	return line
 }

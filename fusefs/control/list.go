@@ -27,7 +27,7 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 		return err
 	}
 
-	t.Kernel.DropTail(dir, 0)
+	t.kernel.DropTail(dir, 0)
 	emit := func(name string, id live.NodeID, mode uint32, off uint64) bool {
 		return off <= after || fn(name, id, mode, off)
 	}

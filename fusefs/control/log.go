@@ -1,6 +1,8 @@
 package control
 
 import (
+	"log/slog"
+
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 )
@@ -8,58 +10,52 @@ import (
 // page is the unit of the kernel's cache, in bytes.
 const page = 4096
 
-// lookupLog returns the event log. Its node stays the same while it grows, so that `tail -f` can follow
+// logs shows the event log of each workspace.
+type logs struct {
+	cache      *cache
+	events     *events.Log
+	kernel     Kernel
+	allowOther bool // Options.AllowOther
+	log        *slog.Logger
+}
+
+// lookup returns the event log. Its node stays the same while it grows, so that `tail -f` can follow
 // it. It gets a new node when old events were removed.
-func (t *Tree) lookupLog(ws *snapshot.Workspace, f file, _ Request) (Entry, error) {
-	n := t.current(ws, slot{f.name, anybody})
-	if n == nil || n.log.Removed() > 0 {
-		n = t.openLog(ws, f.name)
+func (l *logs) lookup(ws *snapshot.Workspace, name string) Entry {
+	n, ok := l.cache.current(ws, slot{name, anybody}).(*eventLog)
+	if !ok || n.events.Removed() > 0 {
+		n = l.open(ws, name)
 	}
-	t.followLog(n)
-	return t.entry(n), nil
+	l.follow(n)
+	return l.cache.entry(n)
 }
 
-func (t *Tree) openLog(ws *snapshot.Workspace, name string) *node {
-	log := t.Service.Events.Reader(ws.View(), 0)
-	size := log.Size()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.addLocked(t.dirLocked(ws), slot{name, anybody}, &node{mode: t.ownersMode(), log: log, logSize: size})
+func (l *logs) open(ws *snapshot.Workspace, name string) *eventLog {
+	reader := l.events.Reader(ws.View(), 0)
+	n := &eventLog{inode: inode{mode: ownersMode(l.allowOther)}, events: reader, size: reader.Size()}
+	l.cache.mu.Lock()
+	defer l.cache.mu.Unlock()
+
+	l.cache.addLocked(l.cache.dirLocked(ws), slot{name, anybody}, n)
+
+	return n
 }
 
-// followLog records the size of a log that has grown. It does nothing for other nodes. If the log has
-// grown, the kernel's last page of it has zeros after the old end, so followLog drops that page. After a
+// follow records the size of a log that has grown. If the log has
+// grown, the kernel's last page of it has zeros after the old end, so follow drops that page. After a
 // drop, the kernel also ignores the size in the answer to the present request, and asks for the size
 // again before it reads.
-func (t *Tree) followLog(n *node) {
-	if n.log == nil {
-		return
-	}
+func (l *logs) follow(n *eventLog) {
 	// The log must have the events of all requests that were answered before this one.
-	if err := t.Service.Events.Flush(); err != nil {
-		t.Service.Log.Warn("writing events", "err", err)
+	if err := l.events.Flush(); err != nil {
+		l.log.Warn("writing events", "err", err)
 	}
 
-	t.mu.Lock()
-	before, size := n.logSize, n.log.Size()
-	n.logSize = size
-	t.mu.Unlock()
+	l.cache.mu.Lock()
+	before, size := n.size, n.events.Size()
+	n.size = size
+	l.cache.mu.Unlock()
 	if size != before {
-		t.Kernel.DropTail(n.id, before&^(page-1))
+		l.kernel.DropTail(n.id, before&^(page-1))
 	}
-}
-
-// readLog reads a part of the log. It returns an error only if it read no byte.
-func readLog(log *events.Reader, p []byte, off int64) (int, error) {
-	size := log.Size()
-	if off >= size {
-		return 0, nil
-	}
-
-	n, err := log.ReadAt(p[:min(int64(len(p)), size-off)], off)
-	if n > 0 {
-		err = nil
-	}
-
-	return n, err
 }

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"io"
 	"syscall"
 
 	"github.com/amberfs/amberfs/cas"
@@ -29,14 +28,14 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 		return live.Attr{}, err
 	}
 
-	root, err := t.forest.GetAttr(ws.Root())
+	root, err := ws.Store().Forest().GetAttr(ws.Root())
 	if err != nil {
 		return live.Attr{}, err
 	}
 
-	t.mu.Lock()
-	changed := max(t.dirLocked(ws).changed, root.Btime)
-	t.mu.Unlock()
+	t.cache.mu.Lock()
+	changed := max(t.cache.dirLocked(ws).changed, root.Btime)
+	t.cache.mu.Unlock()
 
 	if !forks {
 		if latest, err := ws.Find(latestName); err == nil {
@@ -59,7 +58,11 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	ws, forks, err := t.workspace(dir)
 	switch {
 	case ws != nil && dir == renderingID(ws.View()):
-		return t.lookupRendering(ws, name, r)
+		r.mayRender = true
+		if _, query := parseQuery(name); !query && name != listName {
+			return Entry{}, errs.NotExist
+		}
+		return t.lookupSnapshots(ws, name, r)
 	case err != nil:
 		return Entry{}, err
 	case forks:
@@ -82,13 +85,13 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 		return f.lookup(t, ws, f, r)
 	}
 	if n := t.privateFile(ws, name); n != nil {
-		return t.entry(n), nil
+		return t.cache.entry(n), nil
 	}
 	if isCall(name) {
 		return t.lookupStream(ws, name, r.Caller)
 	}
 	if q, ok := parseQuery(name); ok {
-		return t.lookupQuery(ws, q, name, r)
+		return t.renderer.query(ws, q, name, r)
 	}
 
 	return t.lookupSnapshot(ws, name)
@@ -100,28 +103,32 @@ func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, err
 	if err != nil {
 		return Entry{}, err
 	}
-	return t.publishLink(ws, f.name, info.Name)
+	return t.cache.publishLink(ws, f.name, info.Name)
 }
 
 // lookupAnswer returns a file that takes commands. It is empty before the first command. If the previous
 // daemon may have stored an answer in it, reads fail until the next command.
 func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
-	s, root := t.slotOf(ws, f.name, r.Caller), t.rootAttr(ws)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	s, root := slotOf(ws, f.name, r.Caller), rootAttr(ws)
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
 
-	d := t.dirLocked(ws)
-	n := d.current[s]
-	switch {
-	case n == nil && ws.View() < t.mu.inherited:
-		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode, content: lostAnswer})
-	case n == nil:
-		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: f.kind | f.mode})
-	case n.commands > 0: // the kernel has locked the node: other writers would wait for its command
-		n = t.addLocked(d, s, &node{kind: nodeAnswer, mode: n.mode, content: n.contentLocked()})
+	d := t.cache.dirLocked(ws)
+	n, ok := d.current[s].(*answer)
+	if ok && n.commands.running == 0 {
+		return entryLocked(n, root), nil
 	}
 
-	return n.entryLocked(root), nil
+	next := &answer{inode: inode{mode: f.kind | f.mode}}
+	switch {
+	case ok: // the kernel has locked the node: other writers would wait for its command
+		next.mode, next.content = n.mode, n.contentLocked()
+	case ws.View() < t.inherited.Load():
+		next.content = lostAnswer
+	}
+	t.cache.addLocked(d, s, next)
+
+	return entryLocked(next, root), nil
 }
 
 // lookupSnapshot returns the root of a snapshot. Its other names (cp-3, the digits of an id) are symlinks
@@ -132,29 +139,11 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 		return Entry{}, err
 	}
 	if info.Name != name && name != baseName {
-		return t.publishLink(ws, name, info.Name)
+		return t.cache.publishLink(ws, name, info.Name)
 	}
 
-	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
+	a, err := waitAttr(ws, live.Node(info.View, live.RootIno))
 	return Entry{a, Brief}, err // a snapshot never changes, but it may be renamed or deleted
-}
-
-// publishLink returns a symlink.
-func (t *Tree) publishLink(ws *snapshot.Workspace, name, target string) (Entry, error) {
-	return t.publishText(ws, file{name: name, kind: typeLink, mode: 0o777}, func(w io.Writer) error {
-		_, err := io.WriteString(w, target)
-		return err
-	})
-}
-
-// publishText returns a file or a symlink with a short content.
-func (t *Tree) publishText(ws *snapshot.Workspace, f file, write func(io.Writer) error) (Entry, error) {
-	w := t.newContent(ws)
-	if err := write(w); err != nil {
-		w.discard()
-		return Entry{}, err
-	}
-	return t.publish(ws, f.name, f.kind|f.mode, w, source{}), nil
 }
 
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
@@ -162,15 +151,15 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, errs.NotExist
 	}
-	a, err := t.waitAttr(fork.Root())
+	a, err := waitAttr(ws, fork.Root())
 	return Entry{a, Brief}, err
 }
 
 // waitAttr returns the attributes of a root directory. If they are being read from the disk, it waits: a
 // change that the caller made before is in the journal, so the request must not fail with a retry.
-func (t *Tree) waitAttr(root live.NodeID) (a live.Attr, err error) {
+func waitAttr(ws *snapshot.Workspace, root live.NodeID) (a live.Attr, err error) {
 	err = cas.Await(context.Background(), func() (err error) {
-		a, err = t.forest.GetAttr(root)
+		a, err = ws.Store().Forest().GetAttr(root)
 		return err
 	})
 	return a, err

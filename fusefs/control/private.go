@@ -30,7 +30,7 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 		return Entry{}, err
 	}
 
-	n := &node{kind: nodeScratch, mode: typeFile | mode&0o777, owner: &who}
+	var n node
 	kind := mode & syscall.S_IFMT
 	switch _, taken := findFile(name); {
 	case taken && !forks:
@@ -38,20 +38,23 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who actors.Call
 	case forks || kind != 0 && kind != syscall.S_IFREG:
 		return Entry{}, errs.Perm
 	case isCall(name) && !strings.HasSuffix(name, streamSuffix):
-		n.kind, n.mode = nodeCall, typeFile|0o600
-	case !isScratch(name):
+		n = call{&answer{inode: inode{mode: typeFile | 0o600, owner: &who}}}
+	case isScratch(name):
+		n = &scratch{inode: inode{mode: typeFile | mode&0o777, owner: &who}}
+	default:
 		return Entry{}, errs.Perm
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
 
-	d, s := t.dirLocked(ws), slot{name, anybody}
+	d, s := t.cache.dirLocked(ws), slot{name, anybody}
 	if d.current[s] != nil {
 		return Entry{}, errs.Exist
 	}
+	t.cache.addLocked(d, s, n)
 
-	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
+	return entryLocked(n, live.Attr{}), nil
 }
 
 // Unlink removes a private file. The private files of the previous daemon no longer exist, so a request
@@ -62,45 +65,30 @@ func (t *Tree) Unlink(dir live.NodeID, name string, r Request) error {
 		return err
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
 
-	d := t.dirLocked(ws)
+	d := t.cache.dirLocked(ws)
 	n := d.current[slot{name, anybody}]
 	switch {
 	case !forks && n == nil && isPrivateName(name) && r.Resent:
 		return nil
 	case !forks && n == nil && isPrivateName(name):
 		return errs.NotExist
-	case forks || n == nil || !n.private():
+	case forks || n == nil || !isPrivateFile(n):
 		return errs.Perm
 	}
 
-	t.dropLocked(d, n.slot)
-	t.dropLocked(d, n.slot.stream())
+	s := n.core().slot
+	t.cache.dropLocked(d, s)
+	t.cache.dropLocked(d, s.stream())
 
 	return nil
 }
 
-// stream returns the slot of the stream of an answer.
-func (s slot) stream() slot { return slot{s.name + streamSuffix, s.user} }
-
-// dropLocked removes the name of a slot's node, and the node if the kernel has no reference to it.
-func (t *Tree) dropLocked(d *directory, s slot) {
-	n := d.current[s]
-	if n == nil {
-		return
-	}
-
-	n.unnameLocked()
-	if n.kernelRefs == 0 {
-		t.removeLocked(n)
-	}
-}
-
 // privateFile returns the private file with a name, nil if there is none.
-func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
-	if n := t.current(ws, slot{name, anybody}); n != nil && n.private() {
+func (t *Tree) privateFile(ws *snapshot.Workspace, name string) node {
+	if n := t.cache.current(ws, slot{name, anybody}); isPrivateFile(n) {
 		return n
 	}
 	return nil
@@ -110,10 +98,10 @@ func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
 func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Caller) (Entry, error) {
 	s := slot{name, anybody}
 	if name == callName+streamSuffix {
-		s = t.slotOf(ws, name, who)
+		s = slotOf(ws, name, who)
 	}
-	if n := t.current(ws, s); n != nil {
-		return t.entry(n), nil
+	if n := t.cache.current(ws, s); n != nil {
+		return t.cache.entry(n), nil
 	}
 
 	return Entry{}, errs.NotExist
@@ -121,22 +109,25 @@ func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who actors.Call
 
 // renamePrivate renames a private file. If a scratch file is renamed onto a control file, its content is
 // submitted as a command to that file. The rename of a call file moves its answer.
-func (t *Tree) renamePrivate(n *node, to string, r Request) error {
+func (t *Tree) renamePrivate(n node, to string, r Request) error {
+	f, ok := n.(*scratch)
+	if !ok {
+		return t.renameCall(n.(call), to, r)
+	}
+
 	switch {
-	case n.kind == nodeCall:
-		return t.renameCall(n, to, r)
 	case isCommand(to):
-		t.mu.Lock()
-		line := n.content.all()
-		t.mu.Unlock()
-		if err := t.submit(n.dir.ws, to, nil, line, r); err != nil {
+		t.cache.mu.Lock()
+		line := f.content.all()
+		t.cache.mu.Unlock()
+		if err := t.commands.submit(f.dir.ws, to, nil, line, r); err != nil {
 			return err
 		}
 
-		t.mu.Lock()
-		defer t.mu.Unlock()
+		t.cache.mu.Lock()
+		defer t.cache.mu.Unlock()
 
-		t.dropLocked(n.dir, n.slot)
+		t.cache.dropLocked(f.dir, f.slot)
 
 		return nil
 
@@ -144,70 +135,69 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 		return errs.Perm
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
 
-	n.moveLocked(t, slot{to, anybody})
+	t.cache.moveLocked(f, slot{to, anybody})
 
 	return nil
 }
 
-// moveLocked moves a node to another slot, whose node it replaces.
-func (n *node) moveLocked(t *Tree, to slot) {
-	t.dropLocked(n.dir, to)
-	n.unnameLocked()
-	n.slot = to
-	n.dir.current[to] = n
-}
-
 // renameCall renames a call file with an answer to another call file or to `call`.
-func (t *Tree) renameCall(n *node, to string, r Request) error {
+func (t *Tree) renameCall(n call, to string, r Request) error {
 	moved := slot{to, anybody}
 	switch {
 	case to == callName:
-		moved = t.slotOf(n.dir.ws, to, r.Caller)
+		moved = slotOf(n.dir.ws, to, r.Caller)
 	case !isCall(to) || strings.HasSuffix(to, streamSuffix):
 		return errs.Perm
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
 
-	d := n.dir
+	d, stream := n.dir, n.dir.current[n.slot.stream()]
 	if n.content == nil {
 		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
 	}
 
-	stream := d.current[n.slot.stream()]
-	if to == callName {
-		n.kind, n.owner = nodeAnswer, nil
+	t.cache.moveLocked(n, moved)
+	t.cache.dropLocked(d, moved.stream())
+
+	if to == callName { // the node is one of `call` from now on
+		n.owner = nil
+		t.cache.mu.nodes[n.id], n.element.Value, d.current[moved] = n.answer, n.answer, n.answer
 	}
-
-	n.moveLocked(t, moved)
-	t.dropLocked(d, moved.stream())
-
 	if stream != nil {
-		stream.owner = n.owner
-		stream.moveLocked(t, moved.stream())
+		stream.core().owner = n.owner
+		t.cache.moveLocked(stream, moved.stream())
 	}
 
 	return nil
 }
 
-// writeScratch writes to a scratch file. It fails with errs.TooBig if the file would be too large.
-func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
+// write writes to a scratch file. It fails with errs.TooBig if the file would be too large.
+func (n *scratch) write(data []byte, off int64) (int, error) {
 	end := off + int64(len(data))
 	if off < 0 || end > maxScratch {
 		return 0, errs.TooBig
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	cache := n.dir.cache
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
 
 	b := resize(n.content.all(), int(max(end, n.content.Size())))
 	copy(b[off:], data)
 	n.content, n.mtime = newContentOf(b), now()
-	t.resizeLocked(n)
+	cache.resizeLocked(n)
 
 	return len(data), nil
+}
+
+// resize returns a copy of b with another size. Further bytes are zero.
+func resize(b []byte, size int) []byte {
+	out := make([]byte, size)
+	copy(out, b)
+	return out
 }

@@ -13,6 +13,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
+// A renderer makes the contents of generated files that may take long.
+type renderer struct {
+	cache      *cache
+	queue      *queue
+	service    *service.Service
+	allowOther bool // Options.AllowOther
+}
+
 // A source identifies the states from which a file is rendered. A file with the same source is not
 // rendered again.
 type source struct {
@@ -43,9 +51,9 @@ func parseQuery(name string) (query, bool) {
 	return q, q.names != nil
 }
 
-// lookupQuery returns the file of a query. Only the name with the names of the snapshots is a file. Other
+// query returns the file of a query. Only the name with the names of the snapshots is a file. Other
 // spellings, such as cp-3 for a snapshot, are symlinks to it.
-func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
+func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
 	var views [2]uint32
 	for i, n := range q.names {
 		info, err := ws.Find(n)
@@ -56,7 +64,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 	}
 
 	if to := q.String(); to != name {
-		return t.publishLink(ws, name, to)
+		return g.cache.publishLink(ws, name, to)
 	}
 
 	// The caller needs the right also for a lookup alone, because the size of a diff is information
@@ -68,14 +76,14 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 
 	mode := uint32(typeFile | 0o444)
 	if q.op.Access != service.Look {
-		mode = t.ownersMode()
+		mode = ownersMode(g.allowOther)
 	}
 
-	from := func() (source, error) { return t.sourceOf(ws, q, views) }
-	e, err := t.lookupRendered(ws, name, mode, r, from, func(ctx context.Context, w io.Writer) error {
+	from := func() (source, error) { return sourceOf(ws, q, views) }
+	e, err := g.rendered(ws, name, mode, r, from, func(ctx context.Context, w io.Writer) error {
 		request := r.forService(ws)
 		request.Out = w
-		result, err := t.Service.Do(ctx, request, args)
+		result, err := g.service.Do(ctx, request, args)
 		if err != nil || q.op.Output != "" {
 			return err
 		}
@@ -83,7 +91,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 		return gitquote.Encoder(w).Encode(result)
 	})
 	if errors.Is(err, errs.TooBig) || errors.Is(err, errs.Quota) {
-		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
+		g.service.Log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
 	}
 
 	return e, err
@@ -91,7 +99,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 
 // sourceOf returns the source of a query: two snapshots, or a snapshot and the present state. A query
 // about a single snapshot depends on the snapshot and on all changes of its workspace's snapshots.
-func (t *Tree) sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
+func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
 	s := source{a: views[0], b: views[1]}
 	_, most := q.row.Args.Limits()
 	switch {
@@ -99,7 +107,7 @@ func (t *Tree) sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (sourc
 		s.changes = ws.Changes()
 	case len(q.names) == 1:
 		s.b = ws.View()
-		return s, t.forest.View(func(tx *live.Tx) error {
+		return s, ws.Store().Forest().View(func(tx *live.Tx) error {
 			s.changes = tx.Changed(ws.View())
 			return nil
 		})
@@ -122,20 +130,10 @@ type rendering struct {
 // to the same name in renderingDir, which has no other use.
 const renderingDir = ".rendering"
 
-// lookupRendering resolves a name in renderingDir.
-func (t *Tree) lookupRendering(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
-	r.mayRender = true
-	_, query := parseQuery(name)
-	if !query && name != listName {
-		return Entry{}, errs.NotExist
-	}
-	return t.lookupSnapshots(ws, name, r)
-}
-
-// lookupRendered returns a file that may take long to render. While the file's source is the same, it is
+// rendered returns a file that may take long to render. While the file's source is the same, it is
 // not rendered again, although its name is looked up for every step of `less diff@v1`. Concurrent
 // requests for the file wait for one rendering.
-func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
+func (g *renderer) rendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
 	from func() (source, error), render func(context.Context, io.Writer) error) (Entry, error) {
 	for {
 		want, err := from()
@@ -143,18 +141,18 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 			return Entry{}, err
 		}
 
-		e, ok, other, mine := t.startRendering(ws, name, want, r.mayRender)
+		e, ok, other, mine := g.startRendering(ws, name, want, r.mayRender)
 		if ok {
 			return e, nil
 		}
 		if !r.mayRender {
 			to := renderingDir + "/" + name
-			return t.publishLink(ws, to, to)
+			return g.cache.publishLink(ws, to, to)
 		}
 		if mine != nil {
-			return t.render(ws, name, mode, r, mine, render)
+			return g.render(ws, name, mode, r, mine, render)
 		}
-		if err := t.awaitRendering(ws, r, other); err != nil {
+		if err := g.awaitRendering(ws, r, other); err != nil {
 			return Entry{}, err
 		}
 		if other.from == want && other.err != nil && !errors.Is(other.err, context.Canceled) {
@@ -165,14 +163,14 @@ func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, 
 
 // startRendering returns the present node of a file, and ok, if it has the wanted source. Otherwise it
 // returns the rendering of the file by another request or, if there is none and start is set, starts mine.
-func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source, start bool) (e Entry, ok bool, other, mine *rendering) {
-	root := t.rootAttr(ws)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (g *renderer) startRendering(ws *snapshot.Workspace, name string, want source, start bool) (e Entry, ok bool, other, mine *rendering) {
+	root := rootAttr(ws)
+	g.cache.mu.Lock()
+	defer g.cache.mu.Unlock()
 
-	d := t.dirLocked(ws)
-	if n := d.current[slot{name, anybody}]; n != nil && n.source == want {
-		return n.entryLocked(root), true, nil, nil
+	d := g.cache.dirLocked(ws)
+	if n, ok := d.current[slot{name, anybody}].(*rendered); ok && n.source == want {
+		return entryLocked(n, root), true, nil, nil
 	}
 	if other = d.renderings[name]; other != nil || !start {
 		return e, false, other, nil
@@ -186,8 +184,8 @@ func (t *Tree) startRendering(ws *snapshot.Workspace, name string, want source, 
 
 // awaitRendering waits for the rendering of another request. It fails with errs.Quota if too many
 // requests of the tenant wait.
-func (t *Tree) awaitRendering(ws *snapshot.Workspace, r Request, other *rendering) error {
-	k := t.tenant(ws)
+func (g *renderer) awaitRendering(ws *snapshot.Workspace, r Request, other *rendering) error {
+	k := g.cache.tenant(ws)
 	if err := countWaiting(&k.waiting); err != nil {
 		return err
 	}
@@ -196,7 +194,7 @@ func (t *Tree) awaitRendering(ws *snapshot.Workspace, r Request, other *renderin
 	ctx, stop := r.Context()
 	defer stop()
 
-	t.Kernel.Blocking(func() {
+	g.queue.kernel.Blocking(func() {
 		select {
 		case <-other.done:
 		case <-ctx.Done():
@@ -207,23 +205,23 @@ func (t *Tree) awaitRendering(ws *snapshot.Workspace, r Request, other *renderin
 }
 
 // render runs the rendering mine, and publishes the file.
-func (t *Tree) render(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
+func (g *renderer) render(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
 	mine.err = context.Canceled // stays if render panics: the requests that wait try again
 	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.dirLocked(ws).renderings, name)
+		g.cache.mu.Lock()
+		defer g.cache.mu.Unlock()
+		delete(g.cache.dirLocked(ws).renderings, name)
 		close(mine.done)
 	}()
 
-	mine.err = t.compute(ws, r, func(ctx context.Context) error {
-		w := t.newContent(ws)
+	mine.err = g.queue.compute(ws, r, func(ctx context.Context) error {
+		w := g.cache.newContent(ws)
 		if err := render(ctx, w); err != nil {
 			w.discard()
 			return err
 		}
 
-		e = t.publish(ws, name, mode, w, mine.from)
+		e = g.cache.publish(ws, name, mode, w, mine.from)
 		return nil
 	})
 
@@ -232,8 +230,8 @@ func (t *Tree) render(ws *snapshot.Workspace, name string, mode uint32, r Reques
 
 // ownersMode returns the mode of files with names and contents of other files. If other users may use
 // the mount, only the workspace's owner may read them, because some of the other files may be private.
-func (t *Tree) ownersMode() uint32 {
-	if t.AllowOther {
+func ownersMode(allowOther bool) uint32 {
+	if allowOther {
 		return typeFile | 0o400
 	}
 	return typeFile | 0o444

@@ -15,8 +15,8 @@ import (
 
 // renderStatus writes the status without counters that grow all the time: a file with another content at
 // each lookup cannot be read.
-func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
-	out, err := t.Service.Do(context.Background(), Request{}.forService(ws), service.GetStatus{})
+func renderStatus(s *service.Service, w io.Writer, ws *snapshot.Workspace) error {
+	out, err := s.Do(context.Background(), Request{}.forService(ws), service.GetStatus{})
 	if err != nil {
 		return err
 	}
@@ -26,9 +26,9 @@ func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 	return gitquote.Encoder(w).Encode(st)
 }
 
-func (t *Tree) lookupList(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
+func (g *renderer) list(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	from := func() (source, error) { return source{a: ws.View(), changes: ws.Changes()}, nil }
-	return t.lookupRendered(ws, f.name, f.kind|f.mode, r, from, func(ctx context.Context, w io.Writer) error {
+	return g.rendered(ws, f.name, f.kind|f.mode, r, from, func(ctx context.Context, w io.Writer) error {
 		return renderList(ctx, w, ws)
 	})
 }
@@ -53,14 +53,14 @@ func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error 
 	return b.Flush()
 }
 
-func (t *Tree) renderPolicy(w io.Writer, ws *snapshot.Workspace) error {
+func renderPolicy(_ *service.Service, w io.Writer, ws *snapshot.Workspace) error {
 	return gitquote.Encoder(w).Encode(ws.Policy())
 }
 
 //go:embed readme.txt
 var readme string
 
-func (t *Tree) renderReadme(w io.Writer, _ *snapshot.Workspace) error {
+func renderReadme(_ *service.Service, w io.Writer, _ *snapshot.Workspace) error {
 	_, err := io.WriteString(w, readme)
 	return err
 }

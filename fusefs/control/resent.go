@@ -25,36 +25,30 @@ var lostAnswer = newContentOf([]byte{'\n'})
 // TakeOver is called before the first request of a mount that another daemon has served. That daemon may
 // have stored answers in the files of the workspaces whose views are lower than view.
 func (t *Tree) TakeOver(view uint32) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.inherited = view
+	t.inherited.Store(view)
 }
 
 // recreate creates the node with an id of the previous daemon, to which a command was written that was
 // carried out. The program that has the file open can then read the answer.
-func (t *Tree) recreate(id live.NodeID, data []byte, r Request) (*node, error) {
+func (c *commands) recreate(id live.NodeID, data []byte, r Request) (node, error) {
 	ws, name := r.Carried.Workspace, r.carriedFile(data)
 	if ws == nil || name == "" {
 		return nil, errUnanswered
 	}
 
 	f, _ := findFile(name)
-	n := &node{id: id, kind: nodeAnswer, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}
+	a := &answer{inode: inode{id: id, slot: slot{name, anybody}, mode: f.kind | f.mode, mtime: now(), kernelRefs: 1}}
+	var n node = a
 	if isPrivate(id) {
-		n.kind, n.mode, n.owner = nodeCall, typeFile|0o600, &r.Caller
+		n, a.mode, a.owner = call{a}, typeFile|0o600, &r.Caller
+		a.slot.name += "./" // the name of the call file is not known: this one cannot be looked up
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
 
-	n.dir, n.slot = t.dirLocked(ws), slot{name, anybody}
-	if n.private() {
-		n.slot.name += "./" // the name of the call file is not known: this one cannot be looked up
-	}
-
-	t.mu.nodes[id] = n
-	n.element = n.dir.tenant.nodes.PushFront(n)
-	t.resizeLocked(n)
+	a.dir = c.cache.dirLocked(ws)
+	c.cache.insertLocked(n)
 
 	return n, nil
 }
@@ -80,18 +74,18 @@ func (r Request) carriedFile(data []byte) string {
 
 // renameLost answers a request to rename a private file of the previous daemon. The command in the file
 // was carried out, or it is lost.
-func (t *Tree) renameLost(ws *snapshot.Workspace, to string, r Request) error {
-	c := r.Carried
+func (c *commands) renameLost(ws *snapshot.Workspace, to string, r Request) error {
+	carried := r.Carried
 	switch {
 	case isPrivateName(to):
 		return nil // the file no longer exists under either name
-	case c == nil || to != r.carriedFile(nil):
+	case carried == nil || to != r.carriedFile(nil):
 		return errUnanswered
 	case to == createName:
-		return t.perform(ws, to, nil, r, snapshot.CaptureOptions{}, nil)
+		return c.perform(ws, to, nil, r, snapshot.CaptureOptions{}, nil)
 	case to == restoreName:
-		return t.perform(ws, to, nil, r, snapshot.RestoreOptions{}, nil)
+		return c.perform(ws, to, nil, r, snapshot.RestoreOptions{}, nil)
 	}
 
-	return t.perform(ws, to, nil, r, snapshot.ForkOptions{}, nil)
+	return c.perform(ws, to, nil, r, snapshot.ForkOptions{}, nil)
 }

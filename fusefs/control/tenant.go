@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -27,11 +28,11 @@ type tenant struct {
 	renderings, commands *limiter
 	waiting              atomic.Int64 // requests that wait for the rendering of another request
 
-	// The tenant's part of the cache, which Tree.mu guards.
+	// The tenant's part of the cache, which cache.mu guards.
 	limit    int64
 	bytes    int64      // of the nodes, and reserved
 	reserved int64      // for contents that are being written
-	nodes    *list.List // of *node, the most recently used first
+	nodes    *list.List // of node, the most recently used first
 }
 
 // A limiter lets a few requests run at a time.
@@ -70,39 +71,46 @@ func countWaiting(waiting *atomic.Int64) error {
 }
 
 // tenantLocked returns the tenant of a workspace, and creates it if there is none.
-func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
+func (c *cache) tenantLocked(ws *snapshot.Workspace) *tenant {
 	ws = ws.Tenant()
-	k, ok := t.mu.tenants[ws.View()]
+	k, ok := c.mu.tenants[ws.View()]
 	if !ok {
-		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), limit: t.limits.main, nodes: list.New()}
+		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), limit: c.limits.main, nodes: list.New()}
 		if ws.IsFork() {
-			k.limit = t.limits.fork
+			k.limit = c.limits.fork
 		}
 
-		t.mu.tenants[ws.View()] = k
+		c.mu.tenants[ws.View()] = k
 	}
 
 	return k
 }
 
-func (t *Tree) tenant(ws *snapshot.Workspace) *tenant {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.dirLocked(ws).tenant
+func (c *cache) tenant(ws *snapshot.Workspace) *tenant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dirLocked(ws).tenant
+}
+
+// A queue runs operations when their tenant may run more of them.
+type queue struct {
+	cache  *cache
+	kernel Kernel
+	turns  *turns.Turns
 }
 
 // renderLimiter returns the limiter for renderings of a workspace. The policy of main has the limit for
 // forks.
-func (t *Tree) renderLimiter(ws *snapshot.Workspace) *limiter {
+func (q *queue) renderLimiter(ws *snapshot.Workspace) *limiter {
 	most := maxRenderings
-	if n := t.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
+	if n := q.cache.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
 		most = n
 	}
 
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	q.cache.mu.Lock()
+	defer q.cache.mu.Unlock()
 
-	k := t.dirLocked(ws).tenant
+	k := q.cache.dirLocked(ws).tenant
 	if k.renderings.most != int64(most) { // renderings that run release the old limiter
 		k.renderings = newLimiter(most)
 	}
@@ -112,11 +120,11 @@ func (t *Tree) renderLimiter(ws *snapshot.Workspace) *limiter {
 
 // runLimited waits for the limiter and calls fn. Other goroutines answer the kernel during that. The
 // context of fn ends when the caller is killed.
-func (t *Tree) runLimited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
+func (q *queue) runLimited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
 	ctx, stop := r.Context()
 	defer stop()
 
-	t.Kernel.Blocking(func() {
+	q.kernel.Blocking(func() {
 		if err = l.acquire(ctx); err != nil {
 			return
 		}
@@ -129,11 +137,25 @@ func (t *Tree) runLimited(l *limiter, r Request, fn func(ctx context.Context) er
 
 // compute calls fn, which uses much processor time. It waits for the limiter of the tenant, and takes
 // turns with other tenants. main goes first.
-func (t *Tree) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
-	return t.runLimited(t.renderLimiter(ws), r, func(ctx context.Context) error {
+func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
+	return q.runLimited(q.renderLimiter(ws), r, func(ctx context.Context) error {
 		if !ws.IsFork() {
 			ctx = turns.First(ctx)
 		}
-		return t.Service.Turns.Do(ctx, fn)
+		return q.turns.Do(ctx, fn)
 	})
+}
+
+// run calls fn, which runs the operation of args. Operations that are not cheap wait for
+// others of their tenant and then take turns with the operations of all tenants. Cheap operations wait while too
+// many of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and keep
+// the goroutine that reads the kernel's requests.
+func (q *queue) run(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
+	switch o := service.OpOf(args); {
+	case o.CostOf(ws, args) != service.Cheap:
+		return q.compute(ws, r, fn)
+	case atOnce && o.Files.AtOnce && !service.Fetches(args):
+		return fn(context.Background())
+	}
+	return q.runLimited(q.cache.tenant(ws).commands, r, fn)
 }

@@ -15,9 +15,9 @@ func TestFailureIsToldOnce(t *testing.T) {
 	u := newUser(t)
 	var b bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&b, nil))
-	c := u.tree.Service.Config
+	c := u.tree.commands.service.Config
 	c.Log = log
-	u.tree.Service, u.tree.log = service.New(c), log
+	u.kernel.tree = New(Options{Service: service.New(c), Kernel: u.kernel})
 	for _, failing := range []func() error{
 		func() error { return u.write("restore", "nowhere\n") },
 		func() error { return u.write("create", "{no json\n") },

@@ -2,8 +2,7 @@ package control
 
 import (
 	"context"
-	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/process"
@@ -67,36 +66,30 @@ func (r Request) forService(ws *snapshot.Workspace) *service.Request {
 	return &service.Request{Caller: caller, Workspace: ws, Carried: r.Carried}
 }
 
-// A Tree is the control tree of all workspaces of a store.
+// A Tree is the control tree of all workspaces of a store. Its exported methods are the requests of the
+// kernel.
 type Tree struct {
-	Options
-	store  *snapshot.Store
-	forest *live.Forest
-	log    *slog.Logger
-	limits limits
+	store    *snapshot.Store
+	kernel   Kernel
+	cache    *cache
+	renderer *renderer
+	commands *commands
+	logs     *logs
 
-	mu struct {
-		sync.Mutex
-		nodes   map[live.NodeID]*node
-		dirs    map[uint32]*directory // by view of the workspace
-		tenants map[uint32]*tenant    // by view of the tenant's outermost workspace
-		last    uint64                // number of the newest node, see firstNumber
-		bytes   int64                 // of all tenants
-
-		inherited uint32 // see TakeOver
-	}
+	// inherited is the view below which workspaces may have lost answers, see TakeOver.
+	inherited atomic.Uint32
 }
 
 // New returns the control tree of the store of o.Service.
 func New(o Options) *Tree {
-	t := &Tree{
-		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
-		limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries},
+	c := newCache(o.Service.Store)
+	q := &queue{c, o.Kernel, o.Service.Turns}
+	return &Tree{
+		store: o.Service.Store, kernel: o.Kernel, cache: c,
+		renderer: &renderer{c, q, o.Service, o.AllowOther},
+		commands: &commands{c, q, o.Service, o.Kernel},
+		logs:     &logs{c, o.Service.Events, o.Kernel, o.AllowOther, o.Service.Log},
 	}
-	t.mu.nodes, t.mu.last = make(map[live.NodeID]*node), firstNumber()
-	t.mu.dirs = make(map[uint32]*directory)
-	t.mu.tenants = make(map[uint32]*tenant)
-	return t
 }
 
 // Captured returns the time (ns) at which the snapshot with a view was taken. ok is false for a workspace.

@@ -81,7 +81,7 @@ func newUser(t *testing.T) *user {
 // put makes a file in the workspace main, or changes it.
 func (u *user) put(name, content string) {
 	u.Helper()
-	f := u.tree.forest
+	f := u.tree.store.Forest()
 	a, err := f.Lookup(u.tree.store.Main().Root(), name)
 	if err != nil {
 		a, err = f.Create(u.tree.store.Main().Root(), name, live.Create{Mode: 0o100644, Caller: u.who})
@@ -275,23 +275,24 @@ func (u *user) bigDiffs(count, size int) {
 // accounts checks what the cache counts against what it has.
 func (u *user) accounts() {
 	u.Helper()
-	u.tree.mu.Lock()
-	defer u.tree.mu.Unlock()
+	u.tree.cache.mu.Lock()
+	defer u.tree.cache.mu.Unlock()
 	var all int64
-	for _, k := range u.tree.mu.tenants {
+	for _, k := range u.tree.cache.mu.tenants {
 		var bytes int64
 		for e := k.nodes.Front(); e != nil; e = e.Next() {
-			n := e.Value.(*node)
-			if bytes += n.sizeLocked(); n.size != n.sizeLocked() || u.tree.mu.nodes[n.id] != n {
-				u.Errorf("node %s is wrong: %d bytes, %d counted", n.slot.name, n.sizeLocked(), n.size)
+			n := e.Value.(node)
+			f := n.core()
+			if bytes += n.memoryLocked(); f.charged != n.memoryLocked() || u.tree.cache.mu.nodes[f.id] != n {
+				u.Errorf("node %s is wrong: %d bytes, %d counted", f.slot.name, n.memoryLocked(), f.charged)
 			}
 		}
 		if all += bytes; bytes != k.bytes || k.reserved != 0 || k.bytes > k.limit {
 			u.Errorf("a tenant has %d bytes, %d counted, %d reserved, %d allowed", bytes, k.bytes, k.reserved, k.limit)
 		}
 	}
-	if all != u.tree.mu.bytes {
-		u.Errorf("all have %d bytes, %d counted", all, u.tree.mu.bytes)
+	if all != u.tree.cache.mu.bytes {
+		u.Errorf("all have %d bytes, %d counted", all, u.tree.cache.mu.bytes)
 	}
 }
 
@@ -300,7 +301,7 @@ func (u *user) accounts() {
 func TestWhatFallsOut(t *testing.T) {
 	const size, count = 1 << 20, 20
 	u := newUser(t)
-	u.tree.limits.main = 10 << 20
+	u.tree.cache.limits.main = 10 << 20
 	u.bigDiffs(count, size)
 	var first live.NodeID
 	for i := range count {
@@ -325,7 +326,7 @@ func TestWhatFallsOut(t *testing.T) {
 // TestTooLarge: a file that is larger than its tenant's part fails, and leaves nothing.
 func TestTooLarge(t *testing.T) {
 	u := newUser(t)
-	u.tree.limits.main = 3 << 20
+	u.tree.cache.limits.main = 3 << 20
 	u.bigDiffs(1, 3<<20)
 	if _, err := u.lookup("diff@v0"); !errors.Is(err, errs.TooBig) {
 		t.Error(err)
@@ -358,7 +359,7 @@ func TestManyEntries(t *testing.T) {
 		must.OK(t, err)
 		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
 	}
-	if n := len(u.tree.mu.nodes); n > maxEntries {
+	if n := len(u.tree.cache.mu.nodes); n > maxEntries {
 		t.Errorf("%d files are kept", n)
 	}
 	u.accounts()
@@ -367,7 +368,7 @@ func TestManyEntries(t *testing.T) {
 // TestAllTenants: when all have too much, the largest one loses files.
 func TestAllTenants(t *testing.T) {
 	u := newUser(t)
-	u.tree.limits.all = 5 << 20
+	u.tree.cache.limits.all = 5 << 20
 	u.bigDiffs(4, 1<<20)
 	for i := range 4 {
 		u.read(fmt.Sprintf("diff@v%d", i))
@@ -380,13 +381,13 @@ func TestAllTenants(t *testing.T) {
 	u.dir = snapshotsID(fork.View())
 	for i := range 4 {
 		u.must(u.write("call.x", fmt.Sprintf(`{"op":"snapshot","name":"n%d"}`, i)))
-		w := u.tree.newContent(fork)
+		w := u.tree.cache.newContent(fork)
 		_, err = w.Write(make([]byte, 1<<20))
 		must.OK(t, err)
-		u.tree.publish(fork, fmt.Sprintf("info@n%d", i), typeFile|0o444, w, source{})
+		u.tree.cache.publish(fork, fmt.Sprintf("info@n%d", i), typeFile|0o444, w, source{})
 		u.accounts()
 	}
-	if main, f := u.tree.tenant(u.tree.store.Main()), u.tree.tenant(fork); main.bytes > 3<<20 || f.bytes < 2<<20 {
+	if main, f := u.tree.cache.tenant(u.tree.store.Main()), u.tree.cache.tenant(fork); main.bytes > 3<<20 || f.bytes < 2<<20 {
 		t.Errorf("main has %d bytes, the fork %d", main.bytes, f.bytes)
 	}
 	u.must(u.tree.Rmdir(forksID(live.MainView), "f", Request{Caller: u.who}))
@@ -395,10 +396,10 @@ func TestAllTenants(t *testing.T) {
 	u.must(err)
 	g, err := u.tree.store.Main().Forks().Named("g")
 	u.must(err)
-	u.tree.tenant(g)
-	for _, n := range u.tree.mu.nodes {
-		if n.dir.ws == fork {
-			t.Errorf("%s of a fork that has ended is kept", n.slot.name)
+	u.tree.cache.tenant(g)
+	for _, n := range u.tree.cache.mu.nodes {
+		if n.core().dir.ws == fork {
+			t.Errorf("%s of a fork that has ended is kept", n.core().slot.name)
 		}
 	}
 	u.accounts()
@@ -439,7 +440,7 @@ func TestRenderingsAtATime(t *testing.T) {
 	for i := range count {
 		u.must(u.write(createName, fmt.Sprintf("v%d\n", i)))
 	}
-	limit := u.tree.tenant(u.tree.store.Main()).renderings
+	limit := u.tree.cache.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings { // as if so many ran
 		u.must(limit.acquire(context.Background()))
 	}
@@ -470,7 +471,7 @@ func TestRenderingsAtATime(t *testing.T) {
 func TestOneRendering(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
-	limit := u.tree.tenant(u.tree.store.Main()).renderings
+	limit := u.tree.cache.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings {
 		u.must(limit.acquire(context.Background()))
 	}
@@ -485,7 +486,7 @@ func TestOneRendering(t *testing.T) {
 		}()
 	}
 	await.True(t, "one rendering waits, and all others for that", func() bool {
-		return u.tree.tenant(u.tree.store.Main()).waiting.Load() >= int64(cap(ids)-1) && limit.waiting.Load() == 1
+		return u.tree.cache.tenant(u.tree.store.Main()).waiting.Load() >= int64(cap(ids)-1) && limit.waiting.Load() == 1
 	})
 	for range maxRenderings {
 		limit.release()
@@ -527,7 +528,7 @@ func TestListIsRenderedOnce(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
 	u.read("list")
-	limit := u.tree.tenant(u.tree.store.Main()).renderings
+	limit := u.tree.cache.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings {
 		u.must(limit.acquire(context.Background()))
 	}
@@ -639,7 +640,7 @@ func TestAnswerAfterUnlink(t *testing.T) {
 	u := newUser(t)
 	u.put("f", strings.Repeat("a line\n", 20_000))
 	u.read("status")
-	before := len(u.tree.mu.nodes)
+	before := len(u.tree.cache.mu.nodes)
 	for range 10 {
 		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
 		u.must(err)
@@ -652,7 +653,7 @@ func TestAnswerAfterUnlink(t *testing.T) {
 		}
 		u.tree.Forget(e.Attr.ID, 1)
 	}
-	if n := len(u.tree.mu.nodes); n != before {
+	if n := len(u.tree.cache.mu.nodes); n != before {
 		t.Errorf("%d files are kept, %d before", n, before)
 	}
 	u.accounts()
@@ -719,7 +720,7 @@ func TestStickyBit(t *testing.T) {
 	u := newUser(t)
 	mode := uint32(0o1777)
 	root := u.tree.store.Main().Root()
-	_, err := u.tree.forest.SetAttr(root, live.SetAttr{Mode: &mode})
+	_, err := u.tree.store.Forest().SetAttr(root, live.SetAttr{Mode: &mode})
 	u.must(err)
 	if a, err := u.tree.GetAttr(u.dir); err != nil || a.Mode&0o7777 != mode {
 		t.Errorf("the mode of .snapshots is %o, %v", a.Mode, err)
@@ -748,7 +749,7 @@ func TestScratchFiles(t *testing.T) {
 	if got := u.read("create.tmp.x"); got != fmt.Sprintln(count-4) {
 		t.Errorf("a scratch file that was renamed has %q", got)
 	}
-	if n := len(u.tree.mu.nodes); n > maxEntries {
+	if n := len(u.tree.cache.mu.nodes); n > maxEntries {
 		t.Errorf("%d files are kept", n)
 	}
 	u.accounts()
@@ -764,8 +765,8 @@ func TestScratchFiles(t *testing.T) {
 func TestLogGrows(t *testing.T) {
 	u := newUser(t)
 	record := func(path string) {
-		u.tree.Service.Events.Record(events.Event{Action: events.Created, Path: path})
-		u.must(u.tree.Service.Events.Flush())
+		u.tree.commands.service.Events.Record(events.Event{Action: events.Created, Path: path})
+		u.must(u.tree.commands.service.Events.Flush())
 	}
 	record("one")
 	a, err := u.lookup("log")

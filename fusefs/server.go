@@ -99,8 +99,8 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 	}
 
 	fs.forest.SetHeld(lookups.Held)
-	fs.opts.Store.OnReplaced(n.replaced)
-	fs.opts.Store.OnInvalidate(func(inv live.Invalidation, told func()) {
+	fs.opts.Store.Hooks.OnReplaced(n.replaced)
+	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
 		if len(inv.Entries) > 0 { // all entries are of one view
 			fs.removals.recordChange(inv.Entries[0].Parent.View())
@@ -167,8 +167,8 @@ func (s *Server) Serve() {
 	s.readers.run()
 	s.fs.reply.probes.Close()
 	unix.Close(s.readers.fd)
-	s.fs.opts.Store.OnReplaced(func(int) bool { return false })
-	s.fs.opts.Store.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
+	s.fs.opts.Store.Hooks.OnReplaced(func(int) bool { return false })
+	s.fs.opts.Store.Hooks.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
 	s.fs.notify.close()
 	close(s.served)

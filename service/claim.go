@@ -61,7 +61,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	if err != nil {
 		return fs.catchUpEnded(ctx, r, a, ref)
 	}
-	if slices.Contains(fork.Lineage(), ref.ID) {
+	if slices.Contains(fork.Remotes().Lineage(), ref.ID) {
 		return "", nil
 	}
 
@@ -69,7 +69,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	in.Workspace, in.op = fork, nil
 	name := ""
 	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // the rest of a claim is cheap
-		since := fork.NewestOf(ref.Lineage)
+		since := fork.Remotes().NewestOf(ref.Lineage)
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
 		}

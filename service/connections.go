@@ -224,7 +224,7 @@ func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, e
 		return nil, err
 	}
 
-	proof, err := st.VerifyForgotten(ctx)
+	proof, err := st.Forgotten().Verify(ctx)
 	if err == nil {
 		err = searchRemotes(ctx, st, c.Remotes, &Request{}, proof)
 	}

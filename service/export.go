@@ -238,7 +238,7 @@ func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult
 		return nil, err // Held would take an empty name for the present state
 	}
 
-	st, release, err := r.Workspace.HeldToSend(ctx, a.Name)
+	st, release, err := r.Workspace.Remotes().HeldToSend(ctx, a.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -272,14 +272,14 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 		return nil, err
 	}
 
-	one, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.HeldToSend(ctx, name) })
+	one, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.Remotes().HeldToSend(ctx, name) })
 	if err != nil {
 		return nil, err
 	}
 	e := &exportSource{storedSnapshot: one}
 
 	// What was exported before may have files that the policy leaves out today.
-	whole := ws.SendsAll()
+	whole := ws.Remotes().SendsAll()
 
 	// A snapshot that was exported before is its own best base.
 	if whole && len(e.info.GitCommits) > 0 {

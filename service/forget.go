@@ -82,7 +82,7 @@ func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOption
 // EraseForgotten erases what the last daemon did not erase before it was killed, also on the remotes.
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
-	err := er.exports.exclude(ctx, func() error { return s.Store.EraseForgotten(ctx, er.prune) })
+	err := er.exports.exclude(ctx, func() error { return s.Store.Forgotten().Erase(ctx, er.prune) })
 	if err != nil || !er.known.Forgetting() {
 		return err
 	}
@@ -110,7 +110,7 @@ func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bo
 // verify returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
 func (er *erasure) verify(ctx context.Context, r *Request, _ VerifyForgotten) (*forget.Proof, error) {
 	r.progress(Progress{What: "verifying"})
-	proof, err := r.Workspace.Store().VerifyForgotten(ctx)
+	proof, err := r.Workspace.Store().Forgotten().Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -214,12 +214,12 @@ func ProofText(p *forget.Proof) string {
 // onRemotes removes all that was ever forgotten from all remotes. What cannot be removed is in the
 // receipt, also a remote that does not answer.
 func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
-	chunks, err := r.Workspace.Store().ForgottenChunks()
+	chunks, err := r.Workspace.Store().Forgotten().Chunks()
 	if err != nil {
 		return err
 	}
 
-	run := &remoteForget{store: r.Workspace.Store(), stored: er.stored, chunks: chunks, rewritten: r.Workspace.Store().RewrittenSnapshots()}
+	run := &remoteForget{store: r.Workspace.Store(), stored: er.stored, chunks: chunks, rewritten: r.Workspace.Store().Forgotten().Rewritten()}
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.known.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
@@ -335,7 +335,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 	if len(proof.Receipts) == 0 {
 		return nil
 	}
-	scan, err := st.SearchForgotten()
+	scan, _, err := st.Forgotten().Scanner()
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func idOf(st *tree.State) string {
 }
 
 // holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
-// snapshot has no id yet. held is Workspace.Held or, for an export, calls Workspace.HeldToSend.
+// snapshot has no id yet. held is Workspace.Held or, for an export, calls Remotes.HeldToSend.
 func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
 	st, release, err := held(i.Name)
 	if err != nil {

@@ -87,8 +87,8 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 // captureBetweenActors takes a snapshot before the actor named by changes a path that another
 // actor has changed since the newest snapshot. The caller holds the lock of the forest, so the
 // event is emitted later, by workspacesForPolicies.
-func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error {
-	w, ok := s.workspaces[view]
+func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, by string) error {
+	w, ok := s.entries.workspaces[view]
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (s entries) captureBetweenActors(tx *live.Tx, view uint32, by string) error
 		return err
 	}
 
-	s.unsent = append(s.unsent, events.Event{Workspace: view, Action: "captured", From: r.Name})
+	s.entries.unsent = append(s.entries.unsent, events.Event{Workspace: view, Action: "captured", From: r.Name})
 	s.keep.Signal.Up()
 
 	return nil

@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -19,15 +16,18 @@ import (
 // An applier applies records of the catalogue to the catalogue, the views of the forest and the
 // background work. It implements catalogue.Trees. The caller holds the lock of the forest.
 type applier struct {
-	*live.Tx
+	catalogue.Views
+	tx    *live.Tx // the Views
 	s     *Store
 	edits map[uint32]*live.Edit // the edits of a record, by view; recovery makes them from the record
 	invs  []live.Invalidation   // of the edits, in their order
 }
 
+func newApplier(s *Store, tx *live.Tx) *applier { return &applier{Views: tx, tx: tx, s: s} }
+
 // commit writes a record to the journal and applies it. The caller holds the lock of the forest.
 func (s *Store) commit(tx *live.Tx, r catalogue.Record, c actors.Caller) error {
-	return (&applier{Tx: tx, s: s}).commit(r, c)
+	return newApplier(s, tx).commit(r, c)
 }
 
 // commit writes a record to the journal and applies it. If a kernel request caused the change, the
@@ -40,21 +40,21 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 	if c.Request != 0 {
 		b = append(fmt.Appendf(nil, `{"request":%d,`, c.Request), b[1:]...)
 	}
-	if err := t.Append(journal.Type(r.Type()), b); err != nil {
+	if err := t.tx.Append(journal.Type(r.Type()), b); err != nil {
 		return err
 	}
 
 	// Sync such records soon, though the caller does not wait for it.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
-		t.CarriedOut(c.Request, nil)
+		t.tx.CarriedOut(c.Request, nil)
 	}
 
 	return t.apply(r)
 }
 
 // replay applies a record of the journal after a crash or a remount.
-func (s opener) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+func replay(s *Store, tx *live.Tx, t journal.Type, payload []byte) error {
 	r, err := catalogue.Decode(catalogue.Type(t), payload)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s opener) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 		tx.CarriedOut(cause.Request, r)
 	}
 
-	return (&applier{Tx: tx, s: s.Store}).apply(r)
+	return newApplier(s, tx).apply(r)
 }
 
 func (t *applier) apply(r catalogue.Record) error {
@@ -82,20 +82,20 @@ func (t *applier) apply(r catalogue.Record) error {
 func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.Made {
-		entries{s}.addWorkspace(ws)
-		t.Protect(ws.View, ws.Policy.ReadOnly)
+		s.addWorkspace(ws)
+		t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 	}
 	for _, sn := range e.Seal {
 		s.seal.Push(sn)
 	}
 
 	for _, view := range e.Removed {
-		if _, ok := s.workspaces[view]; ok {
-			s.unsent = append(s.unsent, events.Event{Workspace: view, Action: "ended"})
+		if _, ok := s.entries.workspaces[view]; ok {
+			s.entries.unsent = append(s.entries.unsent, events.Event{Workspace: view, Action: "ended"})
 			s.keep.Signal.Up()
 		}
 
-		delete(s.workspaces, view)
+		delete(s.entries.workspaces, view)
 		s.meter.Remove(view)
 		s.mem.Remove(view)
 		s.ckpt.Removed(view)
@@ -107,11 +107,11 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 
 	if e.Rules {
 		for _, ws := range s.cat.Workspaces.All() {
-			t.Protect(ws.View, ws.Policy.ReadOnly)
+			t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 		}
 
 		s.keep.Signal.Up()
-		entries{s}.refreshLimits()
+		s.refreshLimits()
 	}
 
 	return err
@@ -131,7 +131,7 @@ func (t *applier) Edited(r *catalogue.Edit) (err error) {
 		return nil
 	}
 
-	e, err := t.Tx.Edit(r.WS)
+	e, err := t.tx.Edit(r.WS)
 	if err != nil {
 		return err
 	}
@@ -178,42 +178,5 @@ func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 func (t *applier) PutEdited(r *catalogue.Edit) {
 	e := t.edits[r.WS]
 	t.s.ckpt.Edited(e.Changes)
-	t.invs = append(t.invs, t.Tx.Apply(e))
-}
-
-// entries has the methods through which packages engine, policy and live use the workspaces and
-// snapshots of the store.
-type entries struct{ *Store }
-
-// Turns implements engine.Catalogue.
-func (s entries) Turns(view uint32) (turns *semaphore.Weighted) {
-	s.withReadLock(func(*live.Tx) {
-		if w, ok := s.workspaces[view]; ok {
-			turns = w.tenant().sealing
-		} else {
-			turns = semaphore.NewWeighted(1) // the fork has ended, so no other goroutine seals it
-		}
-	})
-	return turns
-}
-
-// Needed implements engine.Catalogue. A snapshot that was removed is not needed.
-func (s entries) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
-	s.withReadLock(func(*live.Tx) { name, needed = sn.Name, s.cat.Snapshots.At(sn.View) == sn || sn.Wanted })
-	return name, needed
-}
-
-// Sealed implements engine.Catalogue.
-func (s entries) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
-	s.withLock(func(*live.Tx) { s.cat.SetID(sn, id, added) })
-}
-
-// readView returns the state of a snapshot by its view, errs.Stale if there is no such snapshot.
-// The caller holds the lock of the forest, at least for reading.
-func (s *core) readView(src *tree.Source, view uint32) (*tree.State, error) {
-	sn := s.cat.Snapshots.At(view)
-	if sn == nil {
-		return nil, errs.Stale
-	}
-	return sn.Tree(src)
+	t.invs = append(t.invs, t.tx.Apply(e))
 }

@@ -88,7 +88,7 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	}
 
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
+	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
 
 	return made, nil
 }
@@ -199,8 +199,8 @@ func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (remov
 			return err
 		}
 		if keep {
-			r.Op = ss.w.newOp(catalogue.OpRemove, strings.Join(names, " "), c)
-			until = ss.w.keepRemoved(r.Op, r.Views)
+			r.Op = ss.w.Ops().newOp(catalogue.OpRemove, strings.Join(names, " "), c)
+			until = ss.w.Ops().keepRemoved(r.Op, r.Views)
 		}
 
 		removed = names
@@ -210,7 +210,7 @@ func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (remov
 		return nil, time.Time{}, err
 	}
 	for _, name := range removed {
-		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
+		s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, c)
 	}
 
 	return removed, until, nil
@@ -227,7 +227,7 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		}
 
 		old = r.Was
-		r.Op = ss.w.newOp(catalogue.OpRename, old, c)
+		r.Op = ss.w.Ops().newOp(catalogue.OpRename, old, c)
 		r.Op.To, r.Op.View = b, r.View
 		return s.commit(tx, r, c)
 	})
@@ -235,7 +235,7 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 		return err
 	}
 
-	s.emit(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
+	s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
 
 	return nil
 }

@@ -279,9 +279,10 @@ func (c *change) answer() *catalogue.EditAnswer {
 // fails.
 func (c *change) publish() error {
 	s := c.w.store
-	t := &applier{s: s, edits: map[uint32]*live.Edit{c.w.ws.View: c.edit}}
+	var t *applier
 	if err := s.forest.Update(false, func(tx *live.Tx) error {
-		t.Tx = tx
+		t = newApplier(s, tx)
+		t.edits = map[uint32]*live.Edit{c.w.ws.View: c.edit}
 		if err := c.w.ws.Alive(); err != nil {
 			return err
 		}
@@ -304,7 +305,7 @@ func (c *change) publish() error {
 		return err
 	}
 
-	s.notifyReplaced(&t.invs[0])
+	s.Hooks.notifyReplaced(&t.invs[0])
 	c.inv, c.Undo = t.invs[0], c.record.Pre.Name
 
 	return nil
@@ -326,7 +327,7 @@ func (c *change) describe(tx *live.Tx) error {
 		return err
 	}
 
-	op := c.w.newOp(c.name, c.from, c.caller)
+	op := c.w.Ops().newOp(c.name, c.from, c.caller)
 	op.Before, op.Undoes, c.record.Op = c.record.Pre.View, c.undoes, op
 	if !cat.MayKeep(c.w.ws, nil, nil) {
 		return nil
@@ -342,10 +343,10 @@ func (c *change) describe(tx *live.Tx) error {
 // changed path.
 func (c *change) report() {
 	s := c.w.store
-	s.notifyKernel(c.inv)
+	s.Hooks.notifyKernel(s.forest, c.inv)
 	event := func(e events.Event) {
 		e.Workspace = c.w.ws.View
-		s.emit(e, c.caller)
+		s.Hooks.emit(e, c.caller)
 	}
 	if c.Undo == "" {
 		return

@@ -45,7 +45,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	s, start := fs.w.store, time.Now()
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if f, ok := fs.w.ws.Forks[o.Name]; ok {
-			got = ClaimResult{Fork: s.workspaces[f.View], Tier: Resumed}
+			got = ClaimResult{Fork: s.entries.workspaces[f.View], Tier: Resumed}
 			if p.expires == nil {
 				return nil
 			}
@@ -91,20 +91,6 @@ func (fs Forks) Left(label string) (i info.Info, ok bool) {
 		}
 	})
 	return i, ok
-}
-
-// Lineage returns the ids of the earlier states of the workspace, including the states that it was
-// forked from.
-func (w *Workspace) Lineage() (ids []string) {
-	w.withReadLock(func() { ids = w.store.cat.Lineage(w.ws, 0) })
-	return ids
-}
-
-// NewestOf returns the name of the newest snapshot, or "base", whose id is one of ids. It returns ""
-// if there is none.
-func (w *Workspace) NewestOf(ids []string) (name string) {
-	w.withReadLock(func() { name = w.store.cat.Newest(w.ws, ids) })
-	return name
 }
 
 // Claimed reports whether a fork with the label exists, or ended with a snapshot of its last state.

@@ -114,7 +114,7 @@ func TestForkTTL(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	var said []string
-	s.OnEvent(func(e events.Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
+	s.Hooks.OnEvent(func(e events.Event, _ actors.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
 		_, err := w.Forks().Claim(ForkOptions{Name: label, TTL: "1h"})
 		must.OK(t, err)

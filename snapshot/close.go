@@ -9,6 +9,8 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // Close seals and commits the unsealed changes, for CloseTime at most, and closes the store.
@@ -24,11 +26,21 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.loops.Stop()
-	if err := (closer{s}).checkRemoved(); err != nil {
+	if err := checkRemoved(s.at, s.log); err != nil {
 		return err
 	}
 
-	err := guard.Do(closer{s}.close)
+	err := guard.Do(func() error {
+		s.loops.Wait()
+		if s.opt.ReadOnly {
+			return s.closeParts()
+		}
+
+		err := s.log.Sync()
+		makeLastCheckpoint(s)
+
+		return errors.Join(err, s.closeParts())
+	})
 	if errors.Is(err, cas.ErrStuck) {
 		return err // the index is still in use
 	}
@@ -36,37 +48,22 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.at.Close())
 }
 
-// A closer has the steps of Close.
-type closer struct{ *Store }
-
 // checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the
 // whole store. It syncs the journal in that case, because its files may still have other links.
-func (s closer) checkRemoved() error {
-	if _, err := s.at.Disk.Stat(filepath.Join(s.dir, "index")); !errors.Is(err, os.ErrNotExist) {
+func checkRemoved(at *storedir.Dir, log *journal.Journal) error {
+	if _, err := at.Disk.Stat(filepath.Join(at.Path, "index")); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := s.log.Sync(); err != nil && !errors.Is(err, errs.Closed) {
+	if err := log.Sync(); err != nil && !errors.Is(err, errs.Closed) {
 		return errors.Join(ErrRemoved, err)
 	}
 
 	return ErrRemoved
 }
 
-func (s closer) close() error {
-	s.loops.Wait()
-	if s.opt.ReadOnly {
-		return s.closeParts()
-	}
-
-	err := s.log.Sync()
-	s.makeLastCheckpoint()
-
-	return errors.Join(err, s.closeParts())
-}
-
 // makeLastCheckpoint makes the checkpoint at the end. Changes that it has no time to seal stay in the
 // journal, which the next opening replays.
-func (s closer) makeLastCheckpoint() {
+func makeLastCheckpoint(s *Store) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if s.opt.CloseTime > 0 {
 		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)

@@ -83,9 +83,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err != nil {
 			return err
 		}
-		r.Op = ss.w.newOp(catalogue.OpCompact, strings.Join(removed, " "), o.Caller)
+		r.Op = ss.w.Ops().newOp(catalogue.OpCompact, strings.Join(removed, " "), o.Caller)
 		r.Op.To, r.Op.Left = o.Name, r.Snapshot.View
-		ss.w.keepRemoved(r.Op, r.Gone)
+		ss.w.Ops().keepRemoved(r.Op, r.Gone)
 		if err := s.commit(tx, r, o.Caller); err != nil {
 			return err
 		}
@@ -98,9 +98,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		return Compacted{}, err
 	}
 
-	s.emit(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
+	s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "captured", From: o.Name}, o.Caller)
 	for _, name := range out.Removed {
-		s.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
+		s.Hooks.emit(events.Event{Workspace: ss.w.ws.View, Action: "removed", From: name}, o.Caller)
 	}
 
 	return out, s.Sync()

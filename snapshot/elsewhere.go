@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
@@ -33,7 +34,7 @@ type Start struct {
 }
 
 // beginWith adds a pushed snapshot to main and returns its state, the first state of main.
-func (s opener) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
+func beginWith(s *Store, tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
 	info := start.Info
 	info.Name = naming.Local(info.Name)
 	if err := catalogue.CheckPulled(info); err != nil {
@@ -51,7 +52,7 @@ func (s opener) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State,
 		return nil, err
 	}
 
-	return st, (&applier{Tx: tx, s: s.Store}).apply(r)
+	return st, newApplier(s, tx).apply(r)
 }
 
 // Pulled adds a fetched snapshot to the workspace. All its objects are on disk in the store, or on
@@ -80,7 +81,7 @@ func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, 
 		return info.Info{}, err
 	}
 
-	s.emit(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
+	s.Hooks.emit(events.Event{Workspace: rs.w.ws.View, Action: "pulled", From: i.Name}, c)
 
 	return sn.Seen(), s.Sync()
 }
@@ -105,7 +106,7 @@ type OutgoingSnapshot struct {
 
 // Pushed emits the event for a snapshot that was sent to a remote.
 func (rs Remotes) Pushed(name, remote string, c actors.Caller) {
-	rs.w.store.emit(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
+	rs.w.store.Hooks.emit(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
 // Push waits until a snapshot is sealed, and holds it.
@@ -115,7 +116,7 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 		return nil, err
 	}
 
-	st, release, err := rs.w.HeldToSend(ctx, info.Name)
+	st, release, err := rs.HeldToSend(ctx, info.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -136,4 +137,56 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 	}
 
 	return p, nil
+}
+
+// SendsAll reports whether HeldToSend is Held.
+func (rs Remotes) SendsAll() bool { return len(rs.w.store.Main().Policy().Forget) == 0 }
+
+// HeldToSend is Held for what leaves the store: the state has an id, and does not have the paths that the
+// policy of main forgets.
+func (rs Remotes) HeldToSend(ctx context.Context, name string) (st *tree.State, release func(), err error) {
+	st, release, err = rs.w.Held(name)
+	patterns := rs.w.store.Main().Policy().Forget
+	if err != nil || len(patterns) == 0 {
+		return st, release, err
+	}
+	defer rs.w.store.Importing()()
+
+	kept := release
+	defer func() {
+		if err != nil {
+			kept()
+		}
+	}()
+
+	m, err := hide.New(patterns)
+	if err != nil {
+		return nil, nil, err
+	}
+	paths, err := hiddenPaths(ctx, rs.w.store.src, st, m)
+	if err != nil || len(paths) == 0 {
+		return st, release, err
+	}
+
+	less, _, releaseLess, err := sealWithout(ctx, rs.w, st, paths, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept()
+
+	return less, releaseLess, nil
+}
+
+// Lineage returns the ids of the earlier states of the workspace, including the states that it was
+// forked from.
+func (rs Remotes) Lineage() (ids []string) {
+	rs.w.withReadLock(func() { ids = rs.w.store.cat.Lineage(rs.w.ws, 0) })
+	return ids
+}
+
+// NewestOf returns the name of the newest snapshot, or "base", whose id is one of ids. It returns ""
+// if there is none.
+func (rs Remotes) NewestOf(ids []string) (name string) {
+	rs.w.withReadLock(func() { name = rs.w.store.cat.Newest(rs.w.ws, ids) })
+	return name
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/snapshot/forget"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -21,35 +22,52 @@ import (
 // returns the deleted refs. No export runs meanwhile. With dryRun, it returns the refs that it would delete.
 type PruneExports func(ctx context.Context, commits map[string]bool, dryRun bool) (refs []string, err error)
 
-// EraseForgotten erases what an earlier daemon did not erase, if anything. prune may be nil.
-func (s *Store) EraseForgotten(ctx context.Context, prune PruneExports) error {
-	if !slices.ContainsFunc(s.forgotten(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
+// A Forgotten has the operations on what was forgotten.
+type Forgotten struct {
+	parts    *engine.Parts
+	ckpt     *engine.Checkpointer
+	gc       *engine.Collector
+	entries  *entries
+	readOnly bool
+	commit   func(catalogue.Record) error
+}
+
+// Forgotten has the operations on what was forgotten.
+func (s *Store) Forgotten() Forgotten {
+	return Forgotten{&s.parts, s.ckpt, &s.gc, s.entries, s.opt.ReadOnly, func(r catalogue.Record) error {
+		return s.forest.Update(true, func(tx *live.Tx) error { return s.commit(tx, r, actors.Caller{}) })
+	}}
+}
+
+// Erase erases what an earlier daemon did not erase, if anything. prune may be nil.
+func (f Forgotten) Erase(ctx context.Context, prune PruneExports) error {
+	if !slices.ContainsFunc(f.all(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
 		return nil
 	}
-	_, _, err := s.erase(ctx, prune)
+	_, _, err := f.erase(ctx, prune)
 	return err
 }
 
 // erase removes the exports and the bytes of all that was forgotten from the disk, and notes that this is
 // done. It may be repeated after a kill. erased reports whether no bytes are left that a running program
 // still uses.
-func (s *Store) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
+func (f Forgotten) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
 	if prune != nil {
-		if refs, err = prune(ctx, s.gitCommits(nil), false); err != nil {
+		if refs, err = prune(ctx, f.gitCommits(nil), false); err != nil {
 			return nil, false, err
 		}
 	}
 
-	erased, err = s.eraseBytes(ctx)
+	erased, err = f.eraseBytes(ctx)
 	return refs, erased, err
 }
 
 // gitCommits returns the commits that snapshots were exported as, without the snapshots whose trees are
 // rewritten.
-func (s *Store) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
+func (f Forgotten) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
-	s.withReadLock(func(*live.Tx) {
-		for _, sn := range s.cat.Snapshots.All() {
+	f.parts.WithReadLock(func(*live.Tx) {
+		for _, sn := range f.parts.Catalogue.Snapshots.All() {
 			if t := rewritten[sn.ID]; t != nil && t.state != nil {
 				continue
 			}
@@ -63,37 +81,35 @@ func (s *Store) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool 
 }
 
 // eraseBytes is erase without the exports.
-func (s *Store) eraseBytes(ctx context.Context) (erased bool, err error) {
-	begin, err := s.restartJournal(ctx)
+func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
+	begin, err := f.restartJournal(ctx)
 	if err != nil {
 		return false, err
 	}
-	if _, err := s.gc.Wipe(ctx); err != nil {
+	if _, err := f.gc.Wipe(ctx); err != nil {
 		return false, err
 	}
 
-	if s.log.First() < begin { // bytes that are not sealed are in it
+	if f.parts.Log.First() < begin { // bytes that are not sealed are in it
 		return false, nil
 	}
 
-	for _, f := range s.forgotten() {
-		if f.Erased {
+	for _, was := range f.all() {
+		if was.Erased {
 			continue
 		}
-		stored, err := s.receipt(f)
+		stored, err := f.receipt(was)
 		if err != nil {
 			return false, err
 		}
 
-		gone, err := s.isGone(ctx, stored.Prints)
+		gone, err := f.isGone(ctx, stored.Prints)
 		if err != nil || !gone {
 			return false, err
 		}
 
-		f.Erased = true
-		if err := s.forest.Update(true, func(tx *live.Tx) error {
-			return s.commit(tx, &catalogue.Forget{Forgotten: f}, actors.Caller{})
-		}); err != nil {
+		was.Erased = true
+		if err := f.commit(&catalogue.Forget{Forgotten: was}); err != nil {
 			return false, err
 		}
 	}
@@ -103,33 +119,33 @@ func (s *Store) eraseBytes(ctx context.Context) (erased bool, err error) {
 
 // restartJournal makes a checkpoint after which the journal begins at the returned position, unless bytes
 // before it are needed.
-func (s *Store) restartJournal(ctx context.Context) (begin int64, err error) {
-	if begin, err = s.log.Roll(); err != nil {
+func (f Forgotten) restartJournal(ctx context.Context) (begin int64, err error) {
+	if begin, err = f.parts.Log.Roll(); err != nil {
 		return 0, err
 	}
-	return begin, s.Checkpoint(ctx)
+	return begin, f.ckpt.Checkpoint(ctx)
 }
 
-func (s *Store) forgotten() (all []catalogue.Forgotten) {
-	s.withReadLock(func(*live.Tx) { all = slices.Clone(s.cat.Forgotten) })
+func (f Forgotten) all() (all []catalogue.Forgotten) {
+	f.parts.WithReadLock(func(*live.Tx) { all = slices.Clone(f.parts.Catalogue.Forgotten) })
 	return all
 }
 
 // receipt reads the receipt of what was forgotten.
-func (s *Store) receipt(f catalogue.Forgotten) (r forget.Stored, err error) {
-	b, err := s.objects.Get(f.Receipt, nil)
+func (f Forgotten) receipt(was catalogue.Forgotten) (r forget.Stored, err error) {
+	b, err := f.parts.Objects.Get(was.Receipt, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
-	r.Number, r.Erased = f.Number, f.Erased
+	r.Number, r.Erased = was.Number, was.Erased
 	return r, err
 }
 
 // isGone reports whether the store has no chunk of the prints that no file uses.
-func (s *Store) isGone(ctx context.Context, prints []forget.Print) (bool, error) {
+func (f Forgotten) isGone(ctx context.Context, prints []forget.Print) (bool, error) {
 	left := make(map[cas.Hash]bool)
 	for _, p := range prints {
-		has, err := s.cas.Has(p.Hash)
+		has, err := f.parts.CAS.Has(p.Hash)
 		if err != nil {
 			return false, err
 		}
@@ -141,16 +157,16 @@ func (s *Store) isGone(ctx context.Context, prints []forget.Print) (bool, error)
 		return true, nil
 	}
 
-	used, err := s.uses(ctx, left, new([]forget.Place), asItIs)
+	used, err := f.uses(ctx, left, new([]forget.Place), asItIs)
 	return len(used) == len(left), err
 }
 
-// scanner returns a scanner for all that was forgotten, and the receipts.
-func (s *Store) scanner() (*forget.Scanner, []forget.Receipt, error) {
+// Scanner returns a scanner for all that was forgotten, and the receipts.
+func (f Forgotten) Scanner() (*forget.Scanner, []forget.Receipt, error) {
 	var prints []forget.Print
 	receipts := []forget.Receipt{}
-	for _, f := range s.forgotten() {
-		r, err := s.receipt(f)
+	for _, was := range f.all() {
+		r, err := f.receipt(was)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -160,23 +176,23 @@ func (s *Store) scanner() (*forget.Scanner, []forget.Receipt, error) {
 	return forget.NewScanner(prints), receipts, nil
 }
 
-// VerifyForgotten searches the whole store for all that was forgotten. Before that it has the bytes of
+// Verify searches the whole store for all that was forgotten. Before that it has the bytes of
 // present files sealed, so that it finds which files have them.
-func (s *Store) VerifyForgotten(ctx context.Context) (*forget.Proof, error) {
-	if !s.opt.ReadOnly {
-		if _, err := s.restartJournal(ctx); err != nil {
+func (f Forgotten) Verify(ctx context.Context) (*forget.Proof, error) {
+	if !f.readOnly {
+		if _, err := f.restartJournal(ctx); err != nil {
 			return nil, err
 		}
 	}
 
-	scan, receipts, err := s.scanner()
+	scan, receipts, err := f.Scanner()
 	if err != nil || len(receipts) == 0 {
 		return &forget.Proof{Receipts: receipts, Found: []string{}}, err
 	}
 
 	proof := &forget.Proof{Receipts: receipts, Found: []string{}}
 	found := make(map[cas.Hash]bool)
-	err = s.cas.Contents(ctx, func(at string, h cas.Hash, b []byte) error {
+	err = f.parts.CAS.Contents(ctx, func(at string, h cas.Hash, b []byte) error {
 		proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
 		switch {
 		case h.IsZero():
@@ -190,7 +206,7 @@ func (s *Store) VerifyForgotten(ctx context.Context) (*forget.Proof, error) {
 		return nil, err
 	}
 
-	used, err := s.uses(ctx, found, &proof.Kept, asItIs)
+	used, err := f.uses(ctx, found, &proof.Kept, asItIs)
 	if err != nil {
 		return nil, err
 	}
@@ -201,12 +217,12 @@ func (s *Store) VerifyForgotten(ctx context.Context) (*forget.Proof, error) {
 	}
 
 	slices.Sort(proof.Found)
-	return proof, s.scanFiles(ctx, scan, proof)
+	return proof, f.scanFiles(ctx, scan, proof)
 }
 
 // scanFiles searches the files of the store other than packs.
-func (s *Store) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forget.Proof) error {
-	if err := s.cas.ScanMeta("", func(key string, value []byte) error {
+func (f Forgotten) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forget.Proof) error {
+	if err := f.parts.CAS.ScanMeta("", func(key string, value []byte) error {
 		if scan.In(value) {
 			proof.Found = append(proof.Found, "catalogue record "+key)
 		}
@@ -216,7 +232,7 @@ func (s *Store) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forg
 	}
 
 	for _, dir := range []string{"journal", "index", "quarantine", "events"} {
-		files, err := s.opt.FS.ReadDir(filepath.Join(s.dir, dir))
+		files, err := f.parts.FS.ReadDir(filepath.Join(f.parts.Dir, dir))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -226,7 +242,7 @@ func (s *Store) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forg
 
 		for _, i := range files {
 			name := filepath.Join(dir, i.Name)
-			f, err := vfs.Open(s.opt.FS, filepath.Join(s.dir, name))
+			file, err := vfs.Open(f.parts.FS, filepath.Join(f.parts.Dir, name))
 			if errors.Is(err, fs.ErrNotExist) || i.Dir {
 				continue // removed meanwhile
 			}
@@ -234,8 +250,8 @@ func (s *Store) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forg
 				return err
 			}
 
-			has, err := scan.InFile(ctx, f, i.Size)
-			err = errors.Join(err, f.Close())
+			has, err := scan.InFile(ctx, file, i.Size)
+			err = errors.Join(err, file.Close())
 			if err != nil {
 				return err
 			}
@@ -250,11 +266,11 @@ func (s *Store) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forg
 
 func asItIs(namedTree) *tree.State { return nil }
 
-// ForgottenChunks returns the chunks of all that was forgotten.
-func (s *Store) ForgottenChunks() (map[cas.Hash]bool, error) {
+// Chunks returns the chunks of all that was forgotten.
+func (f Forgotten) Chunks() (map[cas.Hash]bool, error) {
 	chunks := make(map[cas.Hash]bool)
-	for _, f := range s.forgotten() {
-		r, err := s.receipt(f)
+	for _, was := range f.all() {
+		r, err := f.receipt(was)
 		if err != nil {
 			return nil, err
 		}
@@ -272,11 +288,11 @@ type RewrittenSnapshot struct {
 	Name      string
 }
 
-// RewrittenSnapshots returns the snapshots that were rewritten, by each id that they had before.
-func (s *Store) RewrittenSnapshots() map[string]RewrittenSnapshot {
+// Rewritten returns the snapshots that were rewritten, by each id that they had before.
+func (f Forgotten) Rewritten() map[string]RewrittenSnapshot {
 	all := make(map[string]RewrittenSnapshot)
-	s.withReadLock(func(*live.Tx) {
-		for _, w := range s.workspaces {
+	f.parts.WithReadLock(func(*live.Tx) {
+		for _, w := range f.entries.workspaces {
 			for _, sn := range w.ws.Snapshots.All() {
 				for _, id := range sn.Was {
 					all[id] = RewrittenSnapshot{w, sn.Name}
@@ -286,10 +302,4 @@ func (s *Store) RewrittenSnapshots() map[string]RewrittenSnapshot {
 	})
 
 	return all
-}
-
-// SearchForgotten returns a scanner for all that was forgotten.
-func (s *Store) SearchForgotten() (*forget.Scanner, error) {
-	scan, _, err := s.scanner()
-	return scan, err
 }

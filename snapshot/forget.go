@@ -38,7 +38,7 @@ type ForgetOptions struct {
 // explains the steps. If nothing has the contents, the error is of the kind errs.NotExist.
 func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receipt, error) {
 	s := w.store
-	f := &forgetRun{Store: s, w: w, o: o, trees: make(map[string]*rewrittenTree), now: make(map[uint32]*rewrittenTree)}
+	f := &forgetRun{w: w, o: o, trees: make(map[string]*rewrittenTree), now: make(map[uint32]*rewrittenTree)}
 	defer f.endEdits()
 
 	if err := f.begin(); err != nil {
@@ -59,13 +59,13 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 			return &f.receipt, nil
 		}
 		var err error
-		f.receipt.Refs, err = o.Prune(ctx, s.gitCommits(f.trees), true)
+		f.receipt.Refs, err = o.Prune(ctx, s.Forgotten().gitCommits(f.trees), true)
 		return &f.receipt, err
 	}
 
 	f.endEdits()
 	f.notify()
-	s.emit(events.Event{Workspace: w.ws.View, Action: "forgot", From: fmt.Sprint(f.receipt.Number)}, o.Caller)
+	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "forgot", From: fmt.Sprint(f.receipt.Number)}, o.Caller)
 	done()
 	done = func() {}
 
@@ -73,7 +73,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 		return &f.receipt, err
 	}
 
-	refs, erased, err := s.erase(ctx, o.Prune)
+	refs, erased, err := s.Forgotten().erase(ctx, o.Prune)
 	f.receipt.Refs, f.receipt.Erased = refs, erased && err == nil
 	if !f.receipt.Erased {
 		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next start of the daemon erases them")
@@ -84,7 +84,6 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 
 // A forgetRun is one call of Forget.
 type forgetRun struct {
-	*Store
 	w       *Workspace
 	o       ForgetOptions
 	rewrite forget.Rewriter
@@ -106,7 +105,7 @@ type rewrittenTree struct {
 // begin checks the options.
 func (f *forgetRun) begin() (err error) {
 	r := &f.rewrite
-	r.Source, r.Objects, r.Epoch = f.src, f.cas, f.forest.Epoch
+	r.Source, r.Objects, r.Epoch = f.w.store.src, f.w.store.cas, f.w.store.forest.Epoch
 	if r.Paths, err = naming.CleanPaths(f.o.Paths); err != nil {
 		return err
 	}
@@ -154,7 +153,7 @@ func (f *forgetRun) run(ctx context.Context) error {
 		var missing []string
 		var present []*Workspace
 		var err error
-		f.withReadLock(func(*live.Tx) {
+		f.w.store.withReadLock(func(*live.Tx) {
 			all, missing, err = f.missing()
 			present = f.unsearched()
 		})
@@ -163,7 +162,7 @@ func (f *forgetRun) run(ctx context.Context) error {
 		}
 
 		for _, sn := range all {
-			if err := f.seal.Wait(ctx, sn); err != nil {
+			if err := f.w.store.seal.Wait(ctx, sn); err != nil {
 				return fmt.Errorf("snapshot %s: %w", sn.Name, err)
 			}
 		}
@@ -209,7 +208,7 @@ func (f *forgetRun) missing() (unsealed []*catalogue.Snapshot, ids []string, err
 	}
 
 	if len(f.o.In) == 0 {
-		ids = append(ids, f.cat.Trees()...)
+		ids = append(ids, f.w.store.cat.Trees()...)
 	}
 
 	return unsealed, slices.DeleteFunc(ids, func(id string) bool { return f.trees[id] != nil }), nil
@@ -220,19 +219,19 @@ func (f *forgetRun) missing() (unsealed []*catalogue.Snapshot, ids []string, err
 func (f *forgetRun) chosen() (all []*catalogue.Snapshot, err error) {
 	for _, in := range f.o.In {
 		from, to, open := strings.Cut(in, "..")
-		first, err := f.cat.Find(f.w.ws, from)
+		first, err := f.w.store.cat.Find(f.w.ws, from)
 		if err != nil {
 			return nil, err
 		}
 
 		last := first
 		if open {
-			if last, err = f.cat.Find(f.w.ws, cmp.Or(to, "latest")); err != nil {
+			if last, err = f.w.store.cat.Find(f.w.ws, cmp.Or(to, "latest")); err != nil {
 				return nil, err
 			}
 		}
 
-		for _, sn := range f.cat.WithBase(f.w.ws) {
+		for _, sn := range f.w.store.cat.WithBase(f.w.ws) {
 			if sn == first || sn.Seq > first.Seq && sn.Seq <= last.Seq {
 				all = append(all, sn)
 			}
@@ -242,12 +241,12 @@ func (f *forgetRun) chosen() (all []*catalogue.Snapshot, err error) {
 		return all, nil
 	}
 
-	return f.cat.InOrder(), nil
+	return f.w.store.cat.InOrder(), nil
 }
 
 // rewriteTree rewrites a sealed tree, and seals the result.
 func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
-	st, err := f.loadTree(id)
+	st, err := loadTree(f.w.store.src, id)
 	if err != nil {
 		return err
 	}
@@ -261,26 +260,26 @@ func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
 		return nil
 	}
 
-	h, err := f.seal.InTurn(ctx, f.w.ws.View, t.state)
+	h, err := f.w.store.seal.InTurn(ctx, f.w.ws.View, t.state)
 	t.id = h.String()
 	return err
 }
 
-func (s *Store) loadTree(id string) (*tree.State, error) {
+func loadTree(src *tree.Source, id string) (*tree.State, error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, err
 	}
-	return tree.Load(s.src, h)
+	return tree.Load(src, h)
 }
 
 // commit writes the record. again reports that there are snapshots which were not rewritten.
 func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
-	if err := f.cas.Commit(); err != nil {
+	if err := f.w.store.cas.Commit(); err != nil {
 		return false, err
 	}
 
-	err = f.forest.Update(len(f.edits) == 0, func(tx *live.Tx) error {
+	err = f.w.store.forest.Update(len(f.edits) == 0, func(tx *live.Tx) error {
 		f.dropStale()
 		unsealed, ids, err := f.missing()
 		if again = len(unsealed)+len(ids)+len(f.unsearched()) > 0; again || err != nil {
@@ -293,7 +292,7 @@ func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 		}
 
 		r := &catalogue.Forget{Trees: make(map[string]string), Forgotten: catalogue.Forgotten{
-			Number: f.cat.NextForgotten(), At: f.receipt.At, Actor: f.o.Caller.Actor, UID: f.o.Caller.UID, Receipt: receipt,
+			Number: f.w.store.cat.NextForgotten(), At: f.receipt.At, Actor: f.o.Caller.Actor, UID: f.o.Caller.UID, Receipt: receipt,
 		}}
 		f.receipt.Number = r.Forgotten.Number
 
@@ -328,7 +327,7 @@ func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 	}
 
 	for _, c := range f.edits {
-		f.notifyReplaced(&c.inv)
+		f.w.store.Hooks.notifyReplaced(&c.inv)
 	}
 
 	return false, nil
@@ -337,13 +336,13 @@ func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 // notify makes the kernel drop what it has of the rewritten snapshots and present states.
 func (f *forgetRun) notify() {
 	for _, c := range f.edits {
-		f.notifyKernel(c.inv)
+		f.w.store.Hooks.notifyKernel(f.w.store.forest, c.inv)
 	}
 
 	var held []*catalogue.Snapshot
-	f.withReadLock(func(*live.Tx) {
-		for _, sn := range f.cat.Snapshots.All() {
-			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.forest.Held(live.Node(sn.View, live.RootIno)) {
+	f.w.store.withReadLock(func(*live.Tx) {
+		for _, sn := range f.w.store.cat.Snapshots.All() {
+			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.w.store.forest.Held(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}
 		}
@@ -351,13 +350,13 @@ func (f *forgetRun) notify() {
 
 	for _, sn := range held {
 		id := sn.Was[len(sn.Was)-1]
-		st, err := f.loadTree(id)
+		st, err := loadTree(f.w.store.src, id)
 		if err != nil {
 			continue // the kernel drops it with the mount
 		}
 		inv := f.invalidation(sn.View, st, f.trees[id])
-		f.notifyReplaced(&inv)
-		f.notifyKernel(inv)
+		f.w.store.Hooks.notifyReplaced(&inv)
+		f.w.store.Hooks.notifyKernel(f.w.store.forest, inv)
 	}
 }
 
@@ -365,15 +364,15 @@ func (f *forgetRun) notify() {
 func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTree) (inv live.Invalidation) {
 	for _, p := range t.paths {
 		dir, name, _ := cutLast(p)
-		parent, err := before.At(f.src, dir)
-		n, nerr := before.At(f.src, p)
+		parent, err := before.At(f.w.store.src, dir)
+		n, nerr := before.At(f.w.store.src, p)
 		if err != nil || nerr != nil || parent == nil || n == nil {
 			continue
 		}
 
 		node := live.Node(view, n.Ino)
 		inv.Inodes = append(inv.Inodes, node)
-		if _, err := t.state.Get(f.src, n.Ino); err != nil {
+		if _, err := t.state.Get(f.w.store.src, n.Ino); err != nil {
 			at := live.Node(view, parent.Ino)
 			inv.Inodes = append(inv.Inodes, at)
 			inv.Entries = append(inv.Entries, live.Entry{Parent: at, Name: name, Was: node, WasDir: n.IsDir(), Gone: node})

@@ -19,7 +19,7 @@ import (
 // with ForgetOptions.Now all, else the forks that have ended and that an undo can restore. The caller
 // holds the lock of the forest.
 func (f *forgetRun) unsearched() (all []*Workspace) {
-	for view, w := range f.workspaces {
+	for view, w := range f.w.store.entries.workspaces {
 		_, searched := f.now[view]
 		if !searched && (f.o.Now || w.ws.Ended != 0 && len(f.o.In) == 0) {
 			all = append(all, w)
@@ -36,7 +36,7 @@ func (f *forgetRun) unsearched() (all []*Workspace) {
 func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	var st *tree.State
 	var ended bool
-	if err := f.forest.Update(true, func(tx *live.Tx) error {
+	if err := f.w.store.forest.Update(true, func(tx *live.Tx) error {
 		st, ended = w.ws.Freeze(tx), w.ws.Ended != 0
 		return nil
 	}); err != nil || st == nil {
@@ -44,7 +44,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	}
 
 	view := w.ws.View
-	if _, err := f.seal.InTurn(ctx, view, st); err != nil && !f.o.DryRun {
+	if _, err := f.w.store.seal.InTurn(ctx, view, st); err != nil && !f.o.DryRun {
 		return err
 	}
 
@@ -61,7 +61,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 		return f.editPresent(ctx, w, t)
 	}
 
-	id, err := f.seal.InTurn(ctx, view, t.state)
+	id, err := f.w.store.seal.InTurn(ctx, view, t.state)
 	f.ended = append(f.ended, catalogue.Edit{WS: view, State: id.String()})
 
 	return err
@@ -72,7 +72,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenTree) error {
 	c := &change{w: w, caller: f.o.Caller, from: "forget"}
 	changes, err := c.prepare(ctx, func(c *change) (err error) {
-		if _, err := f.seal.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
+		if _, err := f.w.store.seal.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
 			return err
 		}
 		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.now); t.state == nil {
@@ -81,7 +81,7 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 
 		c.stored = t.state
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Source: t.state, View: w.ws.View, Exact: true}
-		c.steps, err = graft.StepsBetween(ctx, f.src, c.now, t.state, tree.DiffOptions{}, c.list)
+		c.steps, err = graft.StepsBetween(ctx, f.w.store.src, c.now, t.state, tree.DiffOptions{}, c.list)
 
 		return err
 	})
@@ -111,7 +111,7 @@ func (f *forgetRun) endEdits() {
 // prepared: they are searched again. The caller holds the lock of the forest.
 func (f *forgetRun) dropStale() {
 	isStale := func(view uint32, ended bool) bool {
-		w := f.cat.Workspaces.At(view)
+		w := f.w.store.cat.Workspaces.At(view)
 		if w != nil && (w.Ended != 0) == ended {
 			return false
 		}
@@ -134,7 +134,8 @@ func (f *forgetRun) dropStale() {
 
 // presentEdits returns the edits of the record, and the applier that has them. The order is the same.
 func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
-	t := &applier{Tx: tx, s: f.Store, edits: make(map[uint32]*live.Edit)}
+	t := newApplier(f.w.store, tx)
+	t.edits = make(map[uint32]*live.Edit)
 	var all []catalogue.Edit
 	for _, c := range f.edits {
 		t.edits[c.w.ws.View] = c.edit
@@ -149,7 +150,7 @@ func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
 func (f *forgetRun) namedPresent(fn func(name string, t *rewrittenTree)) {
 	for _, view := range slices.Sorted(maps.Keys(f.now)) {
 		if t := f.now[view]; t.state != nil {
-			fn(f.nameOf(view), t)
+			fn(nameOf(f.w.store.cat, view), t)
 		}
 	}
 }

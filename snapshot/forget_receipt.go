@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/forget"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -20,11 +21,11 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 		copies = "copies outside of this store and its remotes: what was pulled, exported, applied or copied"
 	}
 
-	f.receipt = forget.Receipt{At: f.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{copies}}
+	f.receipt = forget.Receipt{At: f.w.store.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{copies}}
 	gone := f.rewrite.Gone
 	f.listPlaces()
 
-	used, err := f.uses(ctx, gone, &f.receipt.Kept, func(n namedTree) *tree.State {
+	used, err := f.w.store.Forgotten().uses(ctx, gone, &f.receipt.Kept, func(n namedTree) *tree.State {
 		t := f.trees[n.id]
 		if n.snapshot == "" {
 			t = f.now[n.view]
@@ -43,7 +44,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 
 	gone = maps.Clone(gone)
 	maps.DeleteFunc(gone, func(h cas.Hash, _ bool) bool { return used[h] })
-	prints, bytes, err := forget.Prints(gone, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.objects.Get(h, nil) })
+	prints, bytes, err := forget.Prints(gone, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
 	if err != nil {
 		return h, err
 	}
@@ -60,12 +61,12 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 		return h, errs.New(errs.TooBig, "this is too much to forget at once; name fewer paths")
 	}
 
-	return f.cas.Put(cas.KindTree, b)
+	return f.w.store.cas.Put(cas.KindTree, b)
 }
 
 // listPlaces puts what was where into the receipt.
 func (f *forgetRun) listPlaces() {
-	f.withReadLock(func(*live.Tx) {
+	f.w.store.withReadLock(func(*live.Tx) {
 		chosen, _ := f.chosen()
 		places := newPlaces(&f.receipt.Removed)
 
@@ -74,7 +75,7 @@ func (f *forgetRun) listPlaces() {
 			if t == nil || t.state == nil {
 				continue
 			}
-			at := f.nameOf(sn.WS)
+			at := nameOf(f.w.store.cat, sn.WS)
 			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: at, Name: sn.Name, Was: sn.ID, ID: t.id})
 			for _, commit := range sn.GitCommits {
 				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("git commit %s in other repositories, which snapshot %s was exported as", commit, sn.Name))
@@ -96,8 +97,8 @@ func (f *forgetRun) listPlaces() {
 }
 
 // nameOf returns the name of a workspace. The caller holds the lock of the forest.
-func (s *core) nameOf(view uint32) string {
-	if w := s.cat.Workspaces.At(view); w != nil {
+func nameOf(cat *catalogue.Catalogue, view uint32) string {
+	if w := cat.Workspaces.At(view); w != nil {
 		return w.Name
 	}
 	return ""
@@ -105,14 +106,14 @@ func (s *core) nameOf(view uint32) string {
 
 // uses returns which of the chunks are in use, and adds the files that have them to the list. rewritten
 // returns the tree in place of another, and may return nil.
-func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
+func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
 	var all []namedTree
-	err := s.forest.Update(true, func(tx *live.Tx) error {
-		for _, w := range s.cat.Workspaces.All() {
+	err := f.parts.Forest.Update(true, func(tx *live.Tx) error {
+		for _, w := range f.parts.Catalogue.Workspaces.All() {
 			all = append(all, namedTree{at: w.Name, view: w.View, state: w.Freeze(tx)})
 		}
-		for _, sn := range s.cat.InOrder() {
-			all = append(all, namedTree{at: s.nameOf(sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
+		for _, sn := range f.parts.Catalogue.InOrder() {
+			all = append(all, namedTree{at: nameOf(f.parts.Catalogue, sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
 		}
 		return nil
 	})
@@ -120,14 +121,14 @@ func (s *Store) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forg
 		return nil, err
 	}
 
-	u := &forget.User{Source: s.src, Chunks: chunks, Used: make(map[cas.Hash]bool)}
+	u := &forget.User{Source: f.parts.Source, Chunks: chunks, Used: make(map[cas.Hash]bool)}
 	places := newPlaces(list)
 
 	for _, n := range all {
 		if st := rewritten(n); st != nil {
 			n.state = st
 		} else if n.id != "" {
-			if n.state, err = s.loadTree(n.id); err != nil {
+			if n.state, err = loadTree(f.parts.Source, n.id); err != nil {
 				return nil, err
 			}
 		}

@@ -127,7 +127,7 @@ func isForgotten(t *testing.T, s *snapshot.Store, all bool) {
 		}
 	}
 
-	proof, err := s.VerifyForgotten(t.Context())
+	proof, err := s.Forgotten().Verify(t.Context())
 	must.OK(t, err)
 	if !proof.OK() || len(proof.Receipts) != 1 || !proof.Receipts[0].Erased {
 		t.Errorf("proof: %+v", proof)
@@ -192,7 +192,7 @@ func TestForgetKilled(t *testing.T) {
 	must.OK(t, s.Sync())
 	before, after := dir+".before", dir+".after"
 	must.CopyStore(t, before, dir)
-	s.OnEvent(func(e events.Event, _ actors.Caller) {
+	s.Hooks.OnEvent(func(e events.Event, _ actors.Caller) {
 		if e.Action == "forgot" {
 			must.CopyStore(t, after, dir)
 		}
@@ -206,7 +206,7 @@ func TestForgetKilled(t *testing.T) {
 
 	s, err = snapshot.Open(after, snapshot.Options{})
 	must.OK(t, err)
-	must.OK(t, s.EraseForgotten(t.Context(), nil))
+	must.OK(t, s.Forgotten().Erase(t.Context(), nil))
 	isForgotten(t, s, true)
 	must.OK(t, s.Close())
 

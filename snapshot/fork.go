@@ -112,7 +112,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 // reportFork updates the metrics and emits the event of a new fork.
 func (fs Forks) reportFork(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
-	fs.w.store.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
+	fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
 }
 
 // makeFork commits the record of a fork. The caller holds the lock of the forest.
@@ -120,7 +120,7 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	s := fs.w.store
 	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: o.expires, Discard: o.Discard}
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
-	if err := r.StartFrom(s.cat, &applier{Tx: tx, s: s}, fs.w.ws, o.Snapshot); err != nil {
+	if err := r.StartFrom(s.cat, newApplier(s, tx), fs.w.ws, o.Snapshot); err != nil {
 		return nil, err
 	}
 	if r.Now {
@@ -134,7 +134,7 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	}
 
 	err := s.commit(tx, r, o.Caller)
-	return s.workspaces[r.View], err
+	return s.entries.workspaces[r.View], err
 }
 
 // BeganFrom returns the name that the snapshot of the fork's origin had when the fork was made,
@@ -178,7 +178,7 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 			return
 		}
 
-		f = fs.w.store.workspaces[ws.View]
+		f = fs.w.store.entries.workspaces[ws.View]
 	})
 	return f, err
 }
@@ -192,7 +192,7 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 			return err
 		}
 
-		r.Op = fs.w.newOp(catalogue.OpRenameFork, a, c)
+		r.Op = fs.w.Ops().newOp(catalogue.OpRenameFork, a, c)
 		r.Op.To, r.Op.View = b, r.View
 
 		return s.commit(tx, r, c)
@@ -201,7 +201,7 @@ func (fs Forks) Rename(a, b string, c actors.Caller) error {
 		return err
 	}
 
-	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
+	s.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "renamed-fork", From: a, Detail: b}, c)
 
 	return nil
 }

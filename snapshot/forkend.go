@@ -92,9 +92,9 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*li
 			return err
 		}
 		if keep {
-			r.Op = fs.w.newOp(catalogue.OpEndFork, name, c)
+			r.Op = fs.w.Ops().newOp(catalogue.OpEndFork, name, c)
 			if s.cat.MayKeep(fs.w.ws, nil, f) {
-				r.Op.Kept, until = []uint32{f.View}, fs.w.keptUntil(r.Op)
+				r.Op.Kept, until = []uint32{f.View}, fs.w.Ops().keptUntil(r.Op)
 			}
 			if r.Last != nil {
 				r.Op.Left = r.Last.View
@@ -109,10 +109,10 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*li
 
 	if r.Last != nil {
 		last = r.Last.Seen()
-		s.emit(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
+		s.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "captured", From: last.Name}, c)
 	}
 
-	s.emit(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
+	s.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
 	return last, until, nil
 }
 

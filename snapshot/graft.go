@@ -118,8 +118,8 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 // checkOwner returns an error if another user than the store's owner opens a store that is not
 // filled yet. The source to fill it from is named in the store, so the owner could make that
 // user read a directory that the owner may not read.
-func (s *core) checkOwner() error {
-	uid, _, err := storedir.Owner(s.dir)
+func checkOwner(dir string) error {
+	uid, _, err := storedir.Owner(dir)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	must.OK(t, err)
 	f.SetHeld(func(id live.NodeID) bool { return id == file })
 	var gone []live.NodeID
-	s.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
+	s.Hooks.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
 
 	_, err = w.Graft(context.Background(), snapshot.GraftOptions{Tree: st})
 	must.OK(t, err)

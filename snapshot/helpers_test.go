@@ -29,7 +29,7 @@ func (ss Snapshots) Delete(name string, c actors.Caller) error {
 func (s *core) Workspaces() []*Workspace {
 	var out []*Workspace
 	s.withReadLock(func(*live.Tx) {
-		for _, w := range s.workspaces {
+		for _, w := range s.entries.workspaces {
 			out = append(out, w)
 		}
 	})

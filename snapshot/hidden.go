@@ -100,7 +100,7 @@ func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, e
 	s := fs.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r := &catalogue.Fork{Name: p.Name}
-		if err := r.StartFrom(s.cat, &applier{Tx: tx, s: s}, fs.w.ws, from); err != nil {
+		if err := r.StartFrom(s.cat, newApplier(s, tx), fs.w.ws, from); err != nil {
 			return err
 		}
 
@@ -171,7 +171,7 @@ func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) 
 		return "", err
 	}
 
-	_, h, release, err := fs.w.sealWithout(context.Background(), st, paths, p.restricted.HideEmpty)
+	_, h, release, err := sealWithout(context.Background(), fs.w, st, paths, p.restricted.HideEmpty)
 	if err == nil {
 		p.releases = append(p.releases, release)
 	}
@@ -180,7 +180,7 @@ func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) 
 }
 
 // sealWithout seals a copy of a state without some paths, see remove. It is held until release is called.
-func (w *Workspace) sealWithout(ctx context.Context, st *tree.State, paths []string, empty bool) (*tree.State, cas.Hash, func(), error) {
+func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []string, empty bool) (*tree.State, cas.Hash, func(), error) {
 	s := w.store
 	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Epoch()}
 	for _, name := range paths {
@@ -197,44 +197,6 @@ func (w *Workspace) sealWithout(ctx context.Context, st *tree.State, paths []str
 	}
 
 	return e.State, h, release, nil
-}
-
-// SendsAll reports whether HeldToSend is Held.
-func (w *Workspace) SendsAll() bool { return len(w.store.Main().Policy().Forget) == 0 }
-
-// HeldToSend is Held for what leaves the store: the state has an id, and does not have the paths that the
-// policy of main forgets.
-func (w *Workspace) HeldToSend(ctx context.Context, name string) (st *tree.State, release func(), err error) {
-	st, release, err = w.Held(name)
-	patterns := w.store.Main().Policy().Forget
-	if err != nil || len(patterns) == 0 {
-		return st, release, err
-	}
-	defer w.store.Importing()()
-
-	kept := release
-	defer func() {
-		if err != nil {
-			kept()
-		}
-	}()
-
-	m, err := hide.New(patterns)
-	if err != nil {
-		return nil, nil, err
-	}
-	paths, err := hiddenPaths(ctx, w.store.src, st, m)
-	if err != nil || len(paths) == 0 {
-		return st, release, err
-	}
-
-	less, _, releaseLess, err := w.sealWithout(ctx, st, paths, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	kept()
-
-	return less, releaseLess, nil
 }
 
 // hideLinks adds patterns for paths that are hidden as other names of hidden files.

@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// hooks are the functions that the mount sets. They are called without a lock held.
-type hooks struct {
+// Hooks are the functions that the mount sets. They are called without a lock held.
+type Hooks struct {
 	replaced   atomic.Pointer[func(names int) (epoch bool)]
 	invalidate atomic.Pointer[func(inv live.Invalidation, told func())]
 	event      atomic.Pointer[func(events.Event, actors.Caller)]
@@ -19,35 +19,35 @@ type hooks struct {
 // the mount. It is called without a lock held, and must call told when the kernel has been
 // notified, perhaps later. If the daemon dies before that, the next daemon of the mount gets the
 // same invalidation from live.Forest.Inherit.
-func (s *Store) OnInvalidate(fn func(inv live.Invalidation, told func())) {
-	s.hooks.invalidate.Store(&fn)
+func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, told func())) {
+	h.invalidate.Store(&fn)
 }
 
 // OnReplaced sets the function that is called when a change that was not made through the mount
 // is in place, and other changes of the workspace are still blocked. It gets the number of
 // replaced names, and returns Invalidation.Epoch. It is called without a lock held, and before
 // the function of OnInvalidate.
-func (s *Store) OnReplaced(fn func(names int) (epoch bool)) { s.hooks.replaced.Store(&fn) }
+func (h *Hooks) OnReplaced(fn func(names int) (epoch bool)) { h.replaced.Store(&fn) }
 
 // OnEvent sets the function that gets an event for each operation on a workspace or snapshot, and
 // for each path that a restore, a merge or an import changed. The action is one of events.Actions,
 // or "ended" for a workspace that no longer exists. The function is called without a lock held.
-func (s *Store) OnEvent(fn func(events.Event, actors.Caller)) { s.hooks.event.Store(&fn) }
+func (h *Hooks) OnEvent(fn func(events.Event, actors.Caller)) { h.event.Store(&fn) }
 
 // notifyReplaced calls the function of OnReplaced.
-func (s *core) notifyReplaced(inv *live.Invalidation) {
-	if fn := s.hooks.replaced.Load(); fn != nil && !inv.Empty() {
+func (h *Hooks) notifyReplaced(inv *live.Invalidation) {
+	if fn := h.replaced.Load(); fn != nil && !inv.Empty() {
 		inv.Epoch = (*fn)(len(inv.Entries))
 	}
 }
 
 // notifyKernel calls the function of OnInvalidate.
-func (s *core) notifyKernel(inv live.Invalidation) {
+func (h *Hooks) notifyKernel(on *live.Forest, inv live.Invalidation) {
 	if inv.Empty() {
 		return
 	}
-	told := func() { s.forest.Noticed(inv) }
-	if fn := s.hooks.invalidate.Load(); fn != nil {
+	told := func() { on.Noticed(inv) }
+	if fn := h.invalidate.Load(); fn != nil {
 		(*fn)(inv, told)
 	} else {
 		told()
@@ -55,8 +55,8 @@ func (s *core) notifyKernel(inv live.Invalidation) {
 }
 
 // emit calls the function of OnEvent.
-func (s *core) emit(e events.Event, c actors.Caller) {
-	if fn := s.hooks.event.Load(); fn != nil {
+func (h *Hooks) emit(e events.Event, c actors.Caller) {
+	if fn := h.event.Load(); fn != nil {
 		e.UID, e.PID, e.Command, e.Actor = c.UID, c.PID, c.Command, c.Actor
 		(*fn)(e, c)
 	}

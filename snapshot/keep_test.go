@@ -109,7 +109,7 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	_, err = w.Forks().End("late", actors.Caller{})
 	must.OK(t, err)
 	var gone []string
-	s.OnEvent(func(e events.Event, _ actors.Caller) {
+	s.Hooks.OnEvent(func(e events.Event, _ actors.Caller) {
 		if e.Action == "expired" {
 			gone = append(gone, e.From)
 		}

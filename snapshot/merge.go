@@ -91,19 +91,21 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		return o.plan(ctx, c, in.Before, rule)
 	})
 	if c.Undo != "" {
-		fs.w.store.emit(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
+		fs.w.store.Hooks.emit(events.Event{Workspace: fs.w.ws.View, Action: "merged", From: o.Fork}, o.Caller)
 	}
 
 	return PromoteResult{o.Fork, c.mergeResult()}, err
 }
 
-// storeText stores the bytes of r as the content of a file.
-func (s *Store) storeText(ctx context.Context, r io.Reader) (*content.Content, error) {
-	sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, r)
-	if err != nil {
-		return nil, err
+// textStore returns a function that stores the bytes of a reader as the content of a file.
+func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, error) {
+	return func(ctx context.Context, r io.Reader) (*content.Content, error) {
+		sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, r)
+		if err != nil {
+			return nil, err
+		}
+		return content.Of(sealed), nil
 	}
-	return content.Of(sealed), nil
 }
 
 // sides returns the states of a fork at its base and now, and the actors of the changes between
@@ -157,7 +159,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	p := &threeway.Plan{
-		Source: c.w.store.src, Store: c.w.store.storeText, Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Source: c.w.store.src, Store: textStore(c.w.store), Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Contents, Rule: rules, Git: o.Git,
 		GitRules: threeway.GitRules{Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Merge: o.Join, RefuseDiverged: o.RefuseDiverged},
 	}

@@ -24,10 +24,6 @@ import (
 // firstObjects is more than the number of objects that the first checkpoint of a store puts.
 const firstObjects = 16
 
-// An opener has the steps of Open on a store that is not yet shared with other goroutines: it
-// loads the last checkpoint and replays the journal.
-type opener struct{ *Store }
-
 // elapsed returns the clock of Options.Elapsed or its default.
 func elapsed(o Options) func() time.Duration {
 	if o.Elapsed != nil {
@@ -60,7 +56,7 @@ func Open(dir string, o Options) (*Store, error) {
 		s.opt.FS, s.parts.FS = at.Disk, at.Disk
 	}
 
-	if err := (opener{s}).run(); err != nil {
+	if err := openStore(s); err != nil {
 		err = fmt.Errorf("opening store %s: %w", s.dir, err)
 		if o.Takeover { // see GiveUp
 			return nil, err
@@ -97,9 +93,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// run opens the store, loads the registered names of actors, and sets created.
-func (s opener) run() error {
-	if err := s.open(); err != nil {
+// openStore opens the store, loads the registered names of actors, and sets created.
+func openStore(s *Store) error {
+	if err := openParts(s); err != nil {
 		return err
 	}
 
@@ -119,11 +115,11 @@ func (s opener) run() error {
 	}
 
 	s.created = true
-	return s.checkOwner()
+	return checkOwner(s.dir)
 }
 
-// open opens packs and journal, recovers the workspaces and starts the background work.
-func (s opener) open() error {
+// openParts opens packs and journal, recovers the workspaces and starts the background work.
+func openParts(s *Store) error {
 	err := s.at.Format(s.opt.Filling)
 	if err != nil {
 		return err
@@ -136,10 +132,10 @@ func (s opener) open() error {
 	if err != nil {
 		return err
 	}
-	if err := s.openJournal(at.Position); err != nil {
+	if err := openJournal(s, at.Position); err != nil {
 		return err
 	}
-	if at.First && !s.firstOpening() {
+	if at.First && !isFirstOpening(s) {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
 
@@ -152,15 +148,15 @@ func (s opener) open() error {
 
 	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
 	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
-	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
+	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.entries.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
-		lo.Overlap = entries{s.Store}.captureBetweenActors
+		lo.Overlap = s.captureBetweenActors
 	}
 
 	s.forest = live.New(lo)
 	p := &s.parts
 	p.CAS, p.Objects, p.Source, p.Log, p.Forest = s.cas, s.objects, s.src, s.log, s.forest
-	if err := s.recover(at); err != nil {
+	if err := recoverState(s, at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
 
@@ -180,7 +176,7 @@ func (s opener) open() error {
 
 // openJournal opens the journal and connects it with the room. begin is the position of the last
 // checkpoint.
-func (s opener) openJournal(begin int64) error {
+func openJournal(s *Store, begin int64) error {
 	total, err := s.opt.FS.Total(s.dir)
 	if err != nil {
 		return err
@@ -199,32 +195,32 @@ func (s opener) openJournal(begin int64) error {
 	return err
 }
 
-// firstOpening reports whether a store without a checkpoint can be new, because its journal
+// isFirstOpening reports whether a store without a checkpoint can be new, because its journal
 // has all records from the first one on. Otherwise its metadata was lost.
-func (s opener) firstOpening() bool {
+func isFirstOpening(s *Store) bool {
 	if s.log.End() == 0 {
 		return s.cas.Stats().Objects <= firstObjects
 	}
 	return s.log.Size() == s.log.End()
 }
 
-// recover loads the state of the last checkpoint and replays the journal.
-func (s opener) recover(at catalogue.StoreRecord) error {
+// recoverState loads the state of the last checkpoint and replays the journal.
+func recoverState(s *Store, at catalogue.StoreRecord) error {
 	s.ckpt.Resume(at)
 	load := engine.Loader{Parts: &s.parts, Sealer: s.seal, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
-		return s.emptyTree(tx, time.Now())
+		return emptyTree(s, tx, time.Now())
 	}}
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
 		tx.SetRequests(at.Requests)
 		tx.SetStale(at.StaleNames())
 		if at.First {
-			return s.makeFirstTree(tx)
+			return makeFirstTree(s, tx)
 		}
 
 		err := load.Load(tx)
 		for _, w := range s.cat.Workspaces.All() {
-			entries{s.Store}.addWorkspace(w)
+			s.addWorkspace(w)
 			tx.Protect(w.View, w.Policy.ReadOnly)
 		}
 
@@ -235,7 +231,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 
 	s.lost.Replaced = load.Replaced
 	var err error
-	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, s.replay); err != nil {
+	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
 		return err
 	}
 
@@ -250,9 +246,9 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 		s.forest.Disinherit()
 	}
 
-	entries{s.Store}.refreshLimits()
+	s.refreshLimits()
 	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
-		return s.commitFirstCheckpoint()
+		return commitFirstCheckpoint(s)
 	}
 
 	return nil
@@ -260,7 +256,7 @@ func (s opener) recover(at catalogue.StoreRecord) error {
 
 // commitFirstCheckpoint commits the checkpoint of a new store. With it, Open detects later that
 // the journal or the packs were lost, and does not treat the store as a new one.
-func (s opener) commitFirstCheckpoint() error {
+func commitFirstCheckpoint(s *Store) error {
 	s.created = true
 	if err := s.log.Begin(); err != nil {
 		return err
@@ -270,14 +266,14 @@ func (s opener) commitFirstCheckpoint() error {
 
 // makeFirstTree makes the workspace main of a new store. Its state is empty or the snapshot of
 // Options.Connect, and so is its base.
-func (s opener) makeFirstTree(tx *live.Tx) error {
+func makeFirstTree(s *Store, tx *live.Tx) error {
 	now := s.opt.Now()
-	st := s.emptyTree(tx, now)
-	w := entries{s.Store}.addWorkspace(s.cat.AddMain())
+	st := emptyTree(s, tx, now)
+	w := s.addWorkspace(s.cat.AddMain())
 	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, Process: info.Process{UID: s.opt.UID}}}
 	var err error
 	if start := s.start; start != nil {
-		if st, err = s.beginWith(tx, start, w); err != nil {
+		if st, err = beginWith(s, tx, start, w); err != nil {
 			return err
 		}
 
@@ -290,10 +286,10 @@ func (s opener) makeFirstTree(tx *live.Tx) error {
 		return err
 	}
 
-	t := &applier{Tx: tx, s: s.Store}
+	t := newApplier(s, tx)
 	return t.applyEffects(s.cat.SetBase(t, w.ws, st, base))
 }
 
-func (s opener) emptyTree(tx *live.Tx, now time.Time) *tree.State {
+func emptyTree(s *Store, tx *live.Tx, now time.Time) *tree.State {
 	return tree.NewRoot(tx.Epoch(), unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
 }

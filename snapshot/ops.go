@@ -44,35 +44,35 @@ func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
 const maxOpText = 500
 
 // newOp describes an operation. The caller holds the lock of the forest.
-func (w *Workspace) newOp(name, of string, c actors.Caller) *catalogue.Op {
+func (ops Ops) newOp(name, of string, c actors.Caller) *catalogue.Op {
 	if len(of) > maxOpText {
 		of = strings.ToValidUTF8(of[:maxOpText], "") + "…"
 	}
 
-	return &catalogue.Op{Number: w.ws.NextOp(), Name: name, Of: of, At: w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
+	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Of: of, At: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
 }
 
 // keepRemoved makes an operation keep the snapshots that it removes, if the policy and the limits allow that.
 // It returns until when. The caller holds the lock of the forest.
-func (w *Workspace) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
-	cat := w.store.cat
+func (ops Ops) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
+	cat := ops.w.store.cat
 	snaps := make([]*catalogue.Snapshot, len(views))
 	for i, view := range views {
 		snaps[i] = cat.Snapshots.At(view)
 	}
-	if !cat.MayKeep(w.ws, snaps, nil) {
+	if !cat.MayKeep(ops.w.ws, snaps, nil) {
 		return time.Time{}
 	}
 
 	op.Kept = views
 
-	return w.keptUntil(op)
+	return ops.keptUntil(op)
 }
 
 // keptUntil returns until when an operation can be undone that keeps something. The caller holds the lock of
 // the forest.
-func (w *Workspace) keptUntil(op *catalogue.Op) time.Time {
-	kept := w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
+func (ops Ops) keptUntil(op *catalogue.Op) time.Time {
+	kept := ops.w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
 	return op.At.Add(time.Duration(kept) * time.Second)
 }
 
@@ -82,7 +82,7 @@ func (ops Ops) KeptUntil() map[uint64]time.Time {
 	ops.w.withReadLock(func() {
 		for i := range ops.w.ws.Ops {
 			if op := &ops.w.ws.Ops[i]; len(op.Kept) > 0 {
-				all[op.Number] = ops.w.keptUntil(op)
+				all[op.Number] = ops.keptUntil(op)
 			}
 		}
 	})
@@ -111,7 +111,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	res.DryRun = o.DryRun
 	var left *catalogue.Snapshot // the snapshot that the operation left, and that the undo removes
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		undo := w.newOp("", "", o.Caller)
+		undo := ops.newOp("", "", o.Caller)
 		undo.Undoes = number
 		r, err := catalogue.NewUndo(s.cat, w.ws, *undo, o.Caller, s.opt.Now())
 		if err != nil || o.DryRun {
@@ -132,7 +132,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 
 	ops.reportUndo(op, o.Caller)
 	if left != nil {
-		s.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: left.Name}, o.Caller)
+		s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: left.Name}, o.Caller)
 	}
 
 	return op, res, s.Sync()
@@ -154,7 +154,7 @@ func (ops Ops) reportUndo(op catalogue.Op, c actors.Caller) {
 		e.Action, e.From = "returned", op.Of
 	}
 
-	ops.w.store.emit(e, c)
+	ops.w.store.Hooks.emit(e, c)
 }
 
 // undoEdit merges the change from the state after an edit to the state before into the workspace.
@@ -216,7 +216,7 @@ func (ops Ops) forget(before time.Time) (first time.Time, err error) {
 // space.
 func (s *Store) ForgetAll() error {
 	var all []*Workspace
-	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.workspaces)) })
+	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.entries.workspaces)) })
 
 	for _, w := range all {
 		if _, err := w.Ops().forget(s.opt.Now().Add(time.Second)); err != nil {
@@ -237,7 +237,7 @@ func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number
 		}
 
 		a.Dir = w.Dir
-		op := ops.w.newOp(catalogue.OpApply, "", c)
+		op := ops.newOp(catalogue.OpApply, "", c)
 		op.Of, op.Apply, number = to, &a, op.Number
 
 		return s.commit(tx, &catalogue.LogOp{WS: w.View, Op: *op}, c)

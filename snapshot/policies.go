@@ -23,7 +23,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		}
 
 		p = r.Policy
-		if err := r.Describe(w.ws, w.newOp(catalogue.OpPolicy, "", c)); err != nil {
+		if err := r.Describe(w.ws, w.Ops().newOp(catalogue.OpPolicy, "", c)); err != nil {
 			return err
 		}
 
@@ -33,13 +33,13 @@ func (w *Workspace) PatchPolicy(patch []byte, c actors.Caller) (p policy.Policy,
 		return p, err
 	}
 
-	s.emit(events.Event{Workspace: w.ws.View, Action: "policy"}, c)
+	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "policy"}, c)
 
 	return p, nil
 }
 
 // refreshLimits reads the byte limits of store and forks from the policies again.
-func (s entries) refreshLimits() {
+func (s *Store) refreshLimits() {
 	s.room.Limit.Store(s.cat.Workspaces.At(live.MainView).Policy.ByteLimit)
 	s.meter.RefreshLimits()
 }

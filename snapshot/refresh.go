@@ -46,7 +46,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 		return o.plan(ctx, c, base, rule)
 	})
 	if c.Undo != "" {
-		d.w.store.emit(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
+		d.w.store.Hooks.emit(events.Event{Workspace: d.w.ws.View, Action: "refreshed", From: c.Undo}, o.Caller)
 	}
 
 	return c.mergeResult(), err

@@ -56,7 +56,7 @@ func TestHeldTree(t *testing.T) {
 		return res
 	}
 	var gone []live.NodeID
-	s.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
+	s.Hooks.OnInvalidate(func(inv live.Invalidation, _ func()) { gone = append(gone, goneOf(inv)...) })
 	if restore("empty"); len(gone) != files+1 {
 		t.Errorf("%d files are said to be open", len(gone))
 	}

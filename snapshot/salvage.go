@@ -40,18 +40,18 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 
 // holdTree holds the present state of a workspace or the state of a snapshot. ok is false if t does
 // not exist any more. st is nil if the state cannot be read.
-func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool) {
+func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), ok bool) {
 	release = func() {}
-	s.withLock(func(tx *live.Tx) {
-		if w := s.cat.Workspaces.At(t.View); w != nil {
+	s.WithLock(func(tx *live.Tx) {
+		if w := s.Catalogue.Workspaces.At(t.View); w != nil {
 			st, ok = w.Freeze(tx), true
-		} else if sn := s.cat.Snapshots.At(t.View); sn != nil {
-			st, _ = sn.Tree(s.src)
+		} else if sn := s.Catalogue.Snapshots.At(t.View); sn != nil {
+			st, _ = sn.Tree(s.Source)
 			ok = true
 		}
 
 		if st != nil {
-			release = s.Hold(st)
+			release = s.Pins.Hold(st)
 		}
 	})
 
@@ -62,7 +62,7 @@ func (s *Store) holdTree(t repair.Tree) (st *tree.State, release func(), ok bool
 // workspaces and snapshots that reference them. After a salvage, the report also lists the data
 // that the salvage could not read.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
-	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: s.holdTree}.Run(ctx, progress, func() (all []repair.Tree) {
+	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: func(t repair.Tree) (*tree.State, func(), bool) { return holdTree(&s.parts, t) }}.Run(ctx, progress, func() (all []repair.Tree) {
 		s.withLock(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
 		return all
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/engine"
-	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -99,34 +98,34 @@ type Store struct {
 
 // core has the fields of a store that its components share.
 type core struct {
-	parts      engine.Parts // for package engine: the same components as in the fields below
-	dir        string
-	opt        Options
-	logger     *slog.Logger
-	cas        *cas.Store
-	objects    tree.Objects
-	log        *journal.Journal
-	src        *tree.Source
-	forest     *live.Forest
-	cat        *catalogue.Catalogue  // guarded by the lock of forest
-	workspaces map[uint32]*Workspace // by view; one for each workspace of cat
-	unsent     []events.Event        // not emitted yet: snapshots of captureBetweenActors, and removed workspaces
-	lost       repair.Lost           // data that a salvage could not read
-	hooks      hooks
-	metrics    *info.Recorder
-	loops      *loops.Group
-	actors     *actors.Registry
+	parts   engine.Parts // for package engine: the same components as in the fields below
+	dir     string
+	opt     Options
+	logger  *slog.Logger
+	cas     *cas.Store
+	objects tree.Objects
+	log     *journal.Journal
+	src     *tree.Source
+	forest  *live.Forest
+	cat     *catalogue.Catalogue // guarded by the lock of forest
+	entries *entries
+	lost    repair.Lost // data that a salvage could not read
+	Hooks   Hooks
+	metrics *info.Recorder
+	loops   *loops.Group
+	actors  *actors.Registry
 }
 
 // newStore makes the components of a store and connects them. It opens no files.
 func newStore(at *storedir.Dir, o Options) *Store {
-	c := &core{dir: at.Path, opt: o, logger: o.Logger, cat: catalogue.New(), workspaces: make(map[uint32]*Workspace)}
+	c := &core{dir: at.Path, opt: o, logger: o.Logger, cat: catalogue.New()}
 	p := &c.parts
+	c.entries = &entries{parts: p, hooks: &c.Hooks, workspaces: make(map[uint32]*Workspace)}
 	p.Dir, p.FS, p.Catalogue, p.Logger, p.Loops = c.dir, o.FS, c.cat, c.logger, loops.New(o.Logger)
 	c.metrics, c.loops = &p.Metrics, &p.Loops
 	s := &Store{core: c, at: at, ckpt: engine.NewCheckpointer(p)}
 	s.seal = engine.New(engine.SealerParts{
-		Catalogue: entries{s}, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+		Catalogue: c.entries, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
 	s.gc = engine.Collector{Signal: loops.NewWake(), CollectorParts: engine.CollectorParts{
@@ -142,9 +141,9 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.keep = policy.Keeper{
-		Workspaces: entries{s}.workspacesForPolicies, Changed: entries{s}.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: c.entries.workspacesForPolicies, Changed: c.entries.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
-	c.actors = actors.NewRegistry(c.viewsAround, c.forkName)
+	c.actors = actors.NewRegistry(c.entries.viewsAround, c.entries.forkName)
 
 	return s
 }
@@ -173,30 +172,6 @@ func (s *Store) Connect() error {
 // Actors returns the registry of the actors of processes.
 func (s *Store) Actors() *actors.Registry { return s.actors }
 
-// viewsAround returns the view of a workspace and the views of its ancestors, main last.
-func (s *core) viewsAround(view uint32) (views []uint32) {
-	s.withReadLock(func(*live.Tx) {
-		for ws := s.cat.Workspaces.At(view); ws != nil; ws = s.cat.Parent(ws) {
-			views = append(views, ws.View)
-		}
-	})
-	if n := len(views); n == 0 || views[n-1] != live.MainView {
-		views = append(views, live.MainView)
-	}
-
-	return views
-}
-
-// forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
-func (s *core) forkName(view uint32) (name string) {
-	s.withReadLock(func(*live.Tx) {
-		if ws := s.cat.Workspaces.At(view); ws != nil && view != live.MainView {
-			name = ws.Name
-		}
-	})
-	return name
-}
-
 // Source returns the source of objects and journal bytes that trees are read from.
 func (s *Store) Source() *tree.Source { return s.src }
 
@@ -218,7 +193,7 @@ func (s *Store) Main() *Workspace {
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	s.withReadLock(func(*live.Tx) {
-		if w, ok = s.workspaces[view]; ok && w.ws.Ended != 0 {
+		if w, ok = s.entries.workspaces[view]; ok && w.ws.Ended != 0 {
 			w, ok = nil, false // kept for undo
 		}
 	})
@@ -243,7 +218,7 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 		if sn := s.cat.Snapshots.At(view); sn != nil {
 			view = sn.WS
 		}
-		if w = s.workspaces[view]; w != nil && w.ws.Ended != 0 {
+		if w = s.entries.workspaces[view]; w != nil && w.ws.Ended != 0 {
 			w = nil // kept for undo
 		}
 	})

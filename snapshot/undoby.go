@@ -244,7 +244,7 @@ func (u *actorUndo) plan(ctx context.Context, now *tree.State) (*threeway.Plan, 
 
 func (u *actorUndo) newPlan(ours *tree.State, view uint32) *threeway.Plan {
 	return &threeway.Plan{
-		Source: u.w.store.src, Store: u.w.store.storeText, Ours: ours, View: view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
+		Source: u.w.store.src, Store: textStore(u.w.store), Ours: ours, View: view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
 		Rule: func(string) threeway.Rule { return u.rule },
 	}
 }

@@ -24,11 +24,11 @@ type Workspace struct {
 
 // addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the
 // forest.
-func (s entries) addWorkspace(ws *catalogue.Workspace) *Workspace {
-	w := &Workspace{store: s.Store, ws: ws, sealing: semaphore.NewWeighted(1)}
+func (s *Store) addWorkspace(ws *catalogue.Workspace) *Workspace {
+	w := &Workspace{store: s, ws: ws, sealing: semaphore.NewWeighted(1)}
 	s.meter.Add(ws)
 	s.mem.Add(ws)
-	s.workspaces[ws.View] = w
+	s.entries.workspaces[ws.View] = w
 	return w
 }
 
@@ -66,7 +66,7 @@ func (w *Workspace) IsFork() bool { return w.ws.Fork }
 func (w *Workspace) Parent() (p *Workspace) {
 	w.withReadLock(func() {
 		if up := w.store.cat.Parent(w.ws); up != nil {
-			p = w.store.workspaces[up.View]
+			p = w.store.entries.workspaces[up.View]
 		}
 	})
 	return p
@@ -232,7 +232,7 @@ func (w *Workspace) Tenant() (t *Workspace) {
 // tenant implements Tenant. The caller holds the lock of the forest.
 func (w *Workspace) tenant() *Workspace {
 	ws := w.store.cat.Uppermost(w.ws)
-	if up := w.store.workspaces[ws.View]; up != nil && up.ws == ws {
+	if up := w.store.entries.workspaces[ws.View]; up != nil && up.ws == ws {
 		return up
 	}
 	return w // the fork has ended

@@ -179,7 +179,7 @@ func TestNoticesAfterACrash(t *testing.T) {
 	gone := create("gone")
 	y.hold(gone)
 	var told func()
-	y.s.OnInvalidate(func(_ live.Invalidation, done func()) { told = done })
+	y.s.Hooks.OnInvalidate(func(_ live.Invalidation, done func()) { told = done })
 	must.OK(t, y.restore("", "first"))
 
 	inherited := func(y *system, when string, notices, stale int) live.Inheritance {
@@ -250,7 +250,7 @@ func TestStaleNamesOfTwoEdits(t *testing.T) {
 	create("r")
 	_, err = y.f.Link(linked, root, "name")
 	must.OK(t, err)
-	y.s.OnInvalidate(func(live.Invalidation, func()) {})
+	y.s.Hooks.OnInvalidate(func(live.Invalidation, func()) {})
 	must.OK(t, y.restore("", "with-p"))
 	must.OK(t, y.restore("", "empty"))
 

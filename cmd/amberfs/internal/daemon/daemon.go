@@ -166,7 +166,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 
 	undo = append(undo, func() { d.events.log.Close() })
 	d.service = service.New(d.serviceConfig())
-	d.store.OnEvent(d.storeEvent) // after the service is set: a fork may expire at once, and its exports are removed
+	d.store.Hooks.OnEvent(d.storeEvent) // after the service is set: a fork may expire at once, and its exports are removed
 	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,136 @@
+package snapshot
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/engine"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// entries are the workspaces of a store, and what packages engine, policy, live and actors ask about
+// them and their snapshots. The lock of the forest guards the fields.
+type entries struct {
+	parts      *engine.Parts
+	hooks      *Hooks
+	workspaces map[uint32]*Workspace // by view; one for each workspace of the catalogue
+	unsent     []events.Event        // not emitted yet: snapshots of captureBetweenActors, and removed workspaces
+}
+
+// Turns implements engine.Catalogue.
+func (e *entries) Turns(view uint32) (turns *semaphore.Weighted) {
+	e.parts.WithReadLock(func(*live.Tx) {
+		if w, ok := e.workspaces[view]; ok {
+			turns = w.tenant().sealing
+		} else {
+			turns = semaphore.NewWeighted(1) // the fork has ended, so no other goroutine seals it
+		}
+	})
+	return turns
+}
+
+// Needed implements engine.Catalogue. A snapshot that was removed is not needed.
+func (e *entries) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
+	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.Snapshots.At(sn.View) == sn || sn.Wanted })
+	return name, needed
+}
+
+// Sealed implements engine.Catalogue.
+func (e *entries) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
+	e.parts.WithLock(func(*live.Tx) { e.parts.Catalogue.SetID(sn, id, added) })
+}
+
+// readView returns the state of a snapshot by its view, errs.Stale if there is no such snapshot.
+// The caller holds the lock of the forest, at least for reading.
+func (e *entries) readView(src *tree.Source, view uint32) (*tree.State, error) {
+	sn := e.parts.Catalogue.Snapshots.At(view)
+	if sn == nil {
+		return nil, errs.Stale
+	}
+	return sn.Tree(src)
+}
+
+// takeChanged returns the views of the workspaces that may have changed since the last call.
+func (e *entries) takeChanged() (views []uint32) {
+	e.parts.WithLock(func(tx *live.Tx) {
+		views = append(tx.Changes().Take(live.ForPolicies), e.parts.Catalogue.TakeAltered()...)
+	})
+	return views
+}
+
+// workspacesForPolicies yields the workspaces with the given views, or all if views is nil. Before
+// that it emits the unsent events.
+func (e *entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace] {
+	var unsent []events.Event
+	var all []*Workspace
+	e.parts.WithLock(func(*live.Tx) {
+		unsent, e.unsent = e.unsent, nil
+		if views == nil {
+			all = slices.DeleteFunc(slices.Collect(maps.Values(e.workspaces)), func(w *Workspace) bool { return w.ws.Ended != 0 })
+		}
+
+		for _, view := range views {
+			if w, ok := e.workspaces[view]; ok && w.ws.Ended == 0 {
+				all = append(all, w)
+			}
+		}
+	})
+	for _, event := range unsent {
+		e.hooks.emit(event, actors.Caller{})
+	}
+
+	return func(yield func(policy.Workspace) bool) {
+		for _, w := range all {
+			var out policy.Workspace
+			e.parts.WithReadLock(func(tx *live.Tx) {
+				n := tx.Changed(w.ws.View)
+				out = policy.Workspace{
+					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Records: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
+					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
+					Capture: func() error {
+						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
+						return err
+					},
+				}
+			})
+			if !yield(out) {
+				return
+			}
+		}
+	}
+}
+
+// viewsAround returns the view of a workspace and the views of its ancestors, main last.
+func (e *entries) viewsAround(view uint32) (views []uint32) {
+	e.parts.WithReadLock(func(*live.Tx) {
+		for ws := e.parts.Catalogue.Workspaces.At(view); ws != nil; ws = e.parts.Catalogue.Parent(ws) {
+			views = append(views, ws.View)
+		}
+	})
+	if n := len(views); n == 0 || views[n-1] != live.MainView {
+		views = append(views, live.MainView)
+	}
+
+	return views
+}
+
+// forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
+func (e *entries) forkName(view uint32) (name string) {
+	e.parts.WithReadLock(func(*live.Tx) {
+		if ws := e.parts.Catalogue.Workspaces.At(view); ws != nil && view != live.MainView {
+			name = ws.Name
+		}
+	})
+	return name
+}

@@ -285,7 +285,3 @@ func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply,
 
 	return done, err
 }
-
-func undoneApply(_ context.Context, r *Request, a UndoneApply) (None, error) {
-	return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
-}

@@ -60,7 +60,8 @@ id ("-" until it is stored), time and message.
 		Commands: []Command{{Group: "Snapshots:", Use: "show NAME", Short: "Show a snapshot",
 			Long: `Shows everything about a snapshot. NAME can also be cp-N, the first 8 or more digits of
 an id, latest, undo or base.`,
-			Example: "  amberfs show latest", Args: "name"}}}, showSnapshot),
+			Example: "  amberfs show latest", Args: "name"}}},
+		func(_ context.Context, r *Request, a Show) (info.Info, error) { return r.Workspace.Find(a.Name) }),
 	op(Op{Name: "size", Cost: Lists, Access: Owner,
 		About: "Counts the files and bytes of a snapshot, or of a path in it.",
 		Text:  Lines((*Sized).text),

@@ -12,7 +12,8 @@ import (
 var storeOps = []*Op{
 	op(Op{Name: "policy", Cost: Cheap,
 		About: "Returns the policy of the workspace.",
-		Text:  Lines(policyText)}, readPolicy),
+		Text:  Lines(policyText)},
+		func(_ context.Context, r *Request, _ Policy) (policy.Policy, error) { return r.Workspace.Policy(), nil }),
 	familyOp(Op{Name: "set-policy", Effect: Destroys, Cost: Cheap, Access: Own,
 		Resume: resuming(func(ctx context.Context, r *Request, _ SetPolicy) (policy.Policy, error) {
 			return r.Workspace.Policy(), nil
@@ -45,7 +46,10 @@ of a mount, it shows the directory's runs, mounts and stores with their sizes.`,
 	op(Op{Name: "record-apply", Effect: Adds, Cost: Texts, Access: Socket, Input: Bytes,
 		About: "Keeps what a directory has before an apply to it, and after."}, recordApply),
 	op(Op{Name: "undone-apply", Effect: Adds, Cost: Cheap, Access: Socket,
-		About: "Records that an apply to a directory was undone."}, undoneApply),
+		About: "Records that an apply to a directory was undone."},
+		func(_ context.Context, r *Request, a UndoneApply) (None, error) {
+			return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
+		}),
 	op(Op{Name: "layer", Cost: Compares, Access: Socket, Output: Tar,
 		About: "Returns what a snapshot changed in a container image, as a layer of an image."}, exportLayer),
 	op(Op{Name: "image", Cost: Cheap, Access: Socket,

@@ -188,10 +188,6 @@ func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error)
 	return out, nil
 }
 
-func showSnapshot(_ context.Context, r *Request, a Show) (info.Info, error) {
-	return r.Workspace.Find(a.Name)
-}
-
 func renameSnapshot(_ context.Context, r *Request, a Rename) (info.Info, error) {
 	old, err := r.Workspace.Find(a.From)
 	if err != nil {

@@ -63,10 +63,6 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	return st, nil
 }
 
-func readPolicy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
-	return r.Workspace.Policy(), nil
-}
-
 // setPolicy checks all of the patch before any of it takes effect.
 func (u *upkeep) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
 	// PatchPolicy reports an error of the patch.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -37,28 +36,9 @@ func (c *Client) doRetrying(ctx context.Context, o *service.Op, args any, x Exch
 
 // notRead reports whether the daemon ended, or closed the connection, before it read the request. Then
 // the kernel returns ECONNRESET, because unread bytes were left in the connection, or EPIPE, because it
-// was closed before the request was written.
+// was closed before the request was written. Or net/http found it closed, see explainBroken.
 func notRead(err error) bool {
-	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || err != nil && closedIdle(err)
-}
-
-// closedIdle reports whether the daemon closed a connection between two requests. net/http does not
-// export the error, so its text is compared.
-func closedIdle(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if strings.Contains(err.Error(), "server closed idle connection") {
-			return true
-		}
-
-		if many, ok := err.(interface{ Unwrap() []error }); ok {
-			for _, e := range many.Unwrap() {
-				if closedIdle(e) {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, errIdle)
 }
 
 func requestSize(args any) int {

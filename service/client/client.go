@@ -55,9 +55,9 @@ type Exchange struct {
 // Open connects to a workspace over the socket, or else finds the control file in t.Root. The error is
 // of the kind NotExist if no daemon answers. The caller closes the client.
 func Open(ctx context.Context, t Target) (*Client, error) {
-	conn, err := t.dial(ctx)
+	conn, peer, err := t.dial(ctx)
 	if err == nil {
-		return overSocket(t, conn)
+		return overSocket(t, conn, int(peer.Pid)), nil
 	}
 	if t.Root != "" && !errors.Is(err, errOtherUser) && hasCallFile(t.Root) {
 		return &Client{target: t}, nil
@@ -82,34 +82,27 @@ var errOtherUser = errors.New("its daemon is of another user than the mount")
 
 // dial connects to the socket of the store, and checks the user of the daemon: the source of a mount
 // can name a store, and with it a socket, of any user.
-func (t *Target) dial(ctx context.Context) (*net.UnixConn, error) {
+func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 	conn, err := service.Dial(ctx, t.Store)
-	if err != nil || t.User == nil {
-		return conn, err
+	if err != nil {
+		return nil, nil, err
 	}
 
 	peer, err := service.Peer(conn)
+	if err == nil && t.User != nil && !t.User(peer.Uid) {
+		err = errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
+	}
 	if err != nil {
 		conn.Close()
-		return nil, err
+		return nil, nil, err
 	}
 
-	if !t.User(peer.Uid) {
-		conn.Close()
-		return nil, errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
-	}
-
-	return conn, nil
+	return conn, peer, nil
 }
 
-// overSocket returns a client that uses conn for its first request, and dials for further connections.
-func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
-	peer, err := service.Peer(conn)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-
+// overSocket returns a client that uses conn for its first request, and dials for further connections. pid
+// is the process id of the daemon.
+func overSocket(t Target, conn *net.UnixConn, pid int) *Client {
 	first := make(chan net.Conn, 1)
 	first <- conn
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -117,7 +110,8 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 		case c := <-first:
 			return c, nil
 		default:
-			return t.dial(ctx)
+			c, _, err := t.dial(ctx)
+			return c, err
 		}
 	}
 
@@ -125,7 +119,7 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 	}
 
-	return &Client{target: t, http: &http.Client{Transport: transport}, pid: int(peer.Pid)}, nil
+	return &Client{target: t, http: &http.Client{Transport: transport}, pid: pid}
 }
 
 // bufferSize is the size of a connection's buffers, in bytes. A trailer fits into it.
@@ -187,10 +181,17 @@ func (c *Client) decodeError(r io.Reader, result any) error {
 // errBroken is in the error for a connection that ended before the end of the answer.
 var errBroken = errors.New("the connection ended")
 
+// errIdle is in the error for a connection that the daemon closed between two requests.
+var errIdle = errors.New("the daemon closed the idle connection")
+
 // explainBroken returns an error with errBroken if err says that the connection ended, else err.
 func (c *Client) explainBroken(err error) error {
-	ends := []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed}
-	if !closedIdle(err) && !slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) }) {
+	if strings.Contains(err.Error(), "server closed idle connection") { // net/http does not export the error
+		err = errors.Join(errIdle, err)
+	}
+
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, net.ErrClosed, errIdle}
+	if !slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) }) {
 		return err
 	}
 

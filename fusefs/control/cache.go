@@ -276,6 +276,7 @@ type directory struct {
 	tenant     *tenant
 	current    map[slot]node         // the newest node of each slot
 	renderings map[string]*rendering // that run, by name of the file
+	outcomes   map[slot]*outcome     // of commands whose answers were not read yet
 	changed    int64                 // the time (ns) of the last command
 }
 
@@ -286,7 +287,7 @@ func (c *cache) dirLocked(ws *snapshot.Workspace) *directory {
 	}
 
 	c.dropEndedLocked()
-	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), current: make(map[slot]node), renderings: make(map[string]*rendering)}
+	d := &directory{cache: c, ws: ws, tenant: c.tenantLocked(ws), current: make(map[slot]node), renderings: make(map[string]*rendering), outcomes: make(map[slot]*outcome)}
 	c.mu.dirs[ws.View()] = d
 
 	return d

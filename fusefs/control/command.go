@@ -1,10 +1,8 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -109,28 +107,22 @@ func (c *commands) reserveCommand(ws *snapshot.Workspace, size int64) (release f
 	return w.discard, nil
 }
 
-// perform runs the operation of args, and stores the answer as the content of the file name. n, if set,
-// is the node that the command was written to, which shows the answer, too. If err is not nil, the
-// command is wrong, and perform only stores the error as its answer.
+// perform runs the operation of args. Its answer is the content of the file name: now, if the command was
+// written to the node n, from which the program may read on, else when the file is looked up. If err is not
+// nil, the command is wrong, and the error is the answer.
 func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Request, args any, err error) error {
 	began := time.Now()
-	var result any
+	o := &outcome{args: args}
 	if err == nil {
 		err = c.queue.run(ws, r, args, true, func(ctx context.Context) (err error) {
-			result, err = c.service.Do(ctx, r.forService(ws), args)
+			o.result, err = c.service.Do(ctx, r.forService(ws), args)
 			return err
 		})
 	}
-	if err == nil {
-		if brief := service.OpOf(args).Files.Brief; brief != nil {
-			result = brief(result)
-		}
-	}
 
-	if err != nil {
-		if e := (*errs.Error)(nil); !errors.As(err, &e) { // the service has logged its own errors
-			c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
-		}
+	o.err, o.took = err, time.Since(began)
+	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // the service has logged its own errors
+		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 	}
 
 	if name == policyName { // that file shows the policy and no answers: an error is shown by create
@@ -140,8 +132,12 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 		name, n = createName, nil
 	}
 
-	took := time.Since(began)
-	return errors.Join(err, c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, result, err, took) }))
+	if n == nil {
+		c.cache.keepOutcome(ws, name, r.Caller, o)
+		return err
+	}
+
+	return errors.Join(err, c.storeAnswer(ws, name, n, r.Caller, o.write))
 }
 
 // storeAnswer stores the text that write writes as the answer of a file, see keepAnswer.
@@ -154,25 +150,6 @@ func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who 
 
 	c.keepAnswer(ws, name, n, who, w)
 	return nil
-}
-
-// writeAnswer writes one line of JSON: the fields of the result, or the error.
-func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
-	if err != nil {
-		return gitquote.Encoder(w).Encode(service.Failed(err))
-	}
-	var fields bytes.Buffer
-	if err := gitquote.Encoder(&fields).Encode(result); err != nil {
-		return err
-	}
-
-	inner := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
-	if len(inner) > 0 {
-		inner = append(inner, ',')
-	}
-
-	_, err = fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", inner, float64(took.Microseconds())/1000)
-	return err
 }
 
 // keepAnswer makes the text of w the content of a file: the file gets a new node for the caller, and
@@ -196,6 +173,8 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 			c.cache.addLocked(d, slot{name, anybody}, &answer{inode: inode{mode: newest.mode}, content: text})
 		}
 		c.cache.addLocked(d, own, newest)
+		delete(d.outcomes, slot{name, anybody})
+		delete(d.outcomes, slot{name, int64(who.UID)})
 
 	case d.current[private.slot] == n:
 		newest.mode, newest.owner = private.mode, private.owner

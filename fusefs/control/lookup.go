@@ -110,6 +110,7 @@ func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, err
 // daemon may have stored an answer in it, reads fail until the next command.
 func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	s, root := slotOf(ws, f.name, r.Caller), rootAttr(ws)
+	t.cache.renderOutcome(ws, s)
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 

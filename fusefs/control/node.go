@@ -93,7 +93,7 @@ type answer struct {
 	inode
 	content  *content
 	newer    *answer // if set, a newer node of the slot with the content of this node
-	blanks   int64   // the number of blanks before the content, see Tree.Write
+	blanks   int64   // the number of blanks before the content, see commands.write
 	commands input
 }
 

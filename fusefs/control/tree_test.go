@@ -221,6 +221,34 @@ func TestSnapshotsByFiles(t *testing.T) {
 	}
 }
 
+// TestNoAnswerUnread: no answer is made for a program that writes to no file, until one is looked for.
+func TestNoAnswerUnread(t *testing.T) {
+	u := newUser(t)
+	again := Request{Caller: u.who}
+	_, err := u.tree.Mkdir(u.dir, "v1", again)
+	must.OK(t, err)
+	u.must(u.tree.Rename(u.dir, "v1", u.dir, "v2", 0, again))
+	u.must(u.tree.Rename(u.dir, restoreName, u.dir, "restore@v2", 0, again))
+	if n := len(u.tree.cache.mu.nodes); n != 0 {
+		t.Errorf("%d files for answers that nobody has read", n)
+	}
+	u.result(createName, `"name":"v2"`)
+	u.result(restoreName, `"snapshot":"v2"`)
+
+	stranger := actors.Caller{UID: 4321}
+	_, err = u.tree.Mkdir(u.dir, "theirs", Request{Caller: stranger})
+	must.OK(t, err)
+	_, err = u.tree.Mkdir(u.dir, "v2", again)
+	if !errors.Is(err, errs.Exist) {
+		t.Errorf("the same name again: %v", err)
+	}
+	u.result(createName, `"ok":false`)
+	u.must(u.write(createName, "v3\n"))
+	u.result(createName, `"name":"v3"`)
+	u.who = stranger
+	u.result(createName, `"name":"theirs"`)
+}
+
 func TestForksByFiles(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))

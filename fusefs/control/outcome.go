@@ -1,0 +1,90 @@
+package control
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+)
+
+// An outcome is the end of a command from which an answer can be made.
+type outcome struct {
+	args   any
+	result any
+	err    error
+	took   time.Duration
+}
+
+// write writes the answer, one line of JSON: the fields of the result, or the error.
+func (o *outcome) write(w io.Writer) error {
+	if o.err != nil {
+		return gitquote.Encoder(w).Encode(service.Failed(o.err))
+	}
+
+	shown := o.result
+	if brief := service.OpOf(o.args).Files.Brief; brief != nil {
+		shown = brief(shown)
+	}
+
+	var fields bytes.Buffer
+	if err := gitquote.Encoder(&fields).Encode(shown); err != nil {
+		return err
+	}
+
+	inner := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
+	if len(inner) > 0 {
+		inner = append(inner, ',')
+	}
+
+	_, err := fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", inner, float64(o.took.Microseconds())/1000)
+	return err
+}
+
+// keepOutcome keeps the end of a command of a program that did not write to a file, such as mkdir. Few of
+// them read the answer.
+func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Caller, o *outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	d := c.dirLocked(ws)
+	d.changed = now()
+	if len(d.outcomes) >= c.limits.entries {
+		clear(d.outcomes)
+	}
+
+	d.outcomes[slot{name, anybody}], d.outcomes[slot{name, int64(who.UID)}] = o, o
+}
+
+// renderOutcome makes the answer of a slot from an outcome that was kept for it. Without room for the
+// answer, the slot still has the answer before.
+func (c *cache) renderOutcome(ws *snapshot.Workspace, s slot) {
+	c.mu.Lock()
+	o := c.dirLocked(ws).outcomes[s]
+	c.mu.Unlock()
+	if o == nil {
+		return
+	}
+
+	w := c.newContent(ws)
+	if err := o.write(w); err != nil {
+		w.discard()
+		return
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	text, d := w.releaseLocked(), c.dirLocked(ws)
+	if d.outcomes[s] != o { // another command has ended since
+		return
+	}
+
+	f, _ := findFile(s.name)
+	delete(d.outcomes, s)
+	c.addLocked(d, s, &answer{inode: inode{mode: f.kind | f.mode}, content: text})
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/doctor"
@@ -21,30 +23,33 @@ status is 0 unless a check failed.`,
 		Example: `  amberfs doctor
   amberfs doctor --json > report.json`,
 		Args: args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := a.cwd()
-			if err != nil {
-				return err
-			}
-
-			b := thisBuild()
-			r := doctor.Examine(cmd.Context(), doctor.Subject{Dir: dir, Version: b.Version, System: b.System})
-			failed := 0
-			var rows [][]string
-			for _, c := range r.Checks {
-				rows = append(rows, []string{c.State, c.Name, gitquote.Shown(c.Found, " ")})
-				if c.Remedy != "" {
-					rows = append(rows, []string{"", "", "remedy: " + gitquote.Shown(c.Remedy, " ")})
-				}
-				if c.State == doctor.Failed {
-					failed++
-				}
-			}
-
-			if !r.OK {
-				err = errs.Fail(errs.Failed, "%s failed", plural(failed, "check", "checks"))
-			}
-			return a.printFailed(r, err, func() { printTable(a.stdout, rows) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), a) },
 	}
+}
+
+// examine prints the result of each check.
+func examine(ctx context.Context, a *app) error {
+	dir, err := a.cwd()
+	if err != nil {
+		return err
+	}
+
+	b := thisBuild()
+	r := doctor.Examine(ctx, doctor.Subject{Dir: dir, Version: b.Version, System: b.System})
+	failed := 0
+	var rows [][]string
+	for _, c := range r.Checks {
+		rows = append(rows, []string{c.State, c.Name, gitquote.Shown(c.Found, " ")})
+		if c.Remedy != "" {
+			rows = append(rows, []string{"", "", "remedy: " + gitquote.Shown(c.Remedy, " ")})
+		}
+		if c.State == doctor.Failed {
+			failed++
+		}
+	}
+
+	if !r.OK {
+		err = errs.Fail(errs.Failed, "%s failed", plural(failed, "check", "checks"))
+	}
+	return a.printFailed(r, err, func() { printTable(a.stdout, rows) })
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,10 +14,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/forget"
 )
 
+// forgetOptions are the options of forget.
+type forgetOptions struct {
+	snapshot.ForgetOptions
+	file string // whose bytes are forgotten
+	yes  bool
+}
+
 func forgetCommand(a *app) *cobra.Command {
-	var o snapshot.ForgetOptions
-	var content string
-	var yes bool
+	o := &forgetOptions{}
 	cmd := &cobra.Command{
 		Use:   "forget PATH...|--content FILE|--match RE|--secrets [FLAG]...",
 		Short: "Remove contents from all snapshots, and erase their bytes",
@@ -36,52 +42,55 @@ objects. At a terminal, forget lists what it would remove and asks. Elsewhere it
   amberfs forget --content ~/id_ed25519
   amberfs forget --remotes --yes
   amberfs forget --match 'password=(\S+)' --in v1..v9`,
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, c, err := a.openHere(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-
-			for _, arg := range argv {
-				at, err := relPath(p, arg)
-				if err != nil {
-					return err
-				}
-				o.Paths = append(o.Paths, at)
-			}
-
-			if content != "" {
-				if o.Content, err = a.readInput(content); err != nil {
-					return err
-				}
-				if len(o.Content) == 0 {
-					return errs.Fail(errs.Invalid, "%s is empty", quote(content))
-				}
-			}
-
-			return askForget(a, cmd, c, o, yes)
-		},
+		RunE: func(cmd *cobra.Command, argv []string) error { return forgetWords(cmd.Context(), a, *o, argv) },
 	}
 
-	cmd.Flags().StringVar(&content, "content", "", "forget the bytes of `FILE`")
+	cmd.Flags().StringVar(&o.file, "content", "", "forget the bytes of `FILE`")
 	cmd.Flags().StringArrayVar(&o.Match, "match", nil, "forget what this regular expression matches: `RE`; repeatable")
 	cmd.Flags().BoolVar(&o.Secrets, "secrets", false, "forget keys and passwords of well-known forms")
 	cmd.Flags().StringArrayVar(&o.In, "in", nil, "only in these snapshots of the workspace: `SNAPSHOT`, A.. or A..B; repeatable")
 	cmd.Flags().BoolVar(&o.Now, "now", false, "also in the present states")
 	cmd.Flags().BoolVar(&o.Remotes, "remotes", false, "also on all remotes; alone: what was forgotten before")
 	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "only print what would be removed")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 
 	return cmd
 }
 
+// forgetWords forgets what the options and paths say.
+func forgetWords(ctx context.Context, a *app, o forgetOptions, paths []string) error {
+	p, c, err := a.openHere(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	for _, arg := range paths {
+		at, err := relPath(p, arg)
+		if err != nil {
+			return err
+		}
+		o.Paths = append(o.Paths, at)
+	}
+
+	if o.file != "" {
+		if o.Content, err = a.readInput(o.file); err != nil {
+			return err
+		}
+		if len(o.Content) == 0 {
+			return errs.Fail(errs.Invalid, "%s is empty", quote(o.file))
+		}
+	}
+
+	return askForget(ctx, a, c, o.ForgetOptions, o.yes)
+}
+
 // askForget asks with the result of a dry run, unless the user said yes, and prints the receipt.
-func askForget(a *app, cmd *cobra.Command, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
+func askForget(ctx context.Context, a *app, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
 	call := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
 		bar := a.newProgress()
 		defer bar.done()
-		return r, c.Do(cmd.Context(), o, client.Exchange{Progress: bar.show}, &r)
+		return r, c.Do(ctx, o, client.Exchange{Progress: bar.show}, &r)
 	}
 
 	if !yes && !o.DryRun {
@@ -97,7 +106,7 @@ func askForget(a *app, cmd *cobra.Command, c *client.Client, o snapshot.ForgetOp
 		}
 
 		fmt.Fprint(a.stderr, service.ReceiptText(&r))
-		if sure, err := question.YesNo(cmd.Context(), a.terminal(), "forget this? It cannot be undone. [y/N]: "); err != nil || !sure {
+		if sure, err := question.YesNo(ctx, a.terminal(), "forget this? It cannot be undone. [y/N]: "); err != nil || !sure {
 			return err
 		}
 	}

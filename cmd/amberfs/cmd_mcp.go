@@ -39,27 +39,30 @@ workspace can be mounted later.
                   create a new workspace and leave this one as it is`,
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
 		Args:    args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := a.location(); errors.Is(err, locate.ErrOverlaid) {
-				return err
-			}
-
-			server, err := newMCPServer(a, set)
-			if err != nil {
-				return err
-			}
-
-			err = server.Run(cmd.Context(), stdioTransport(a.stdin, a.out.Writer))
-			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-				return nil // the client has ended
-			}
-
-			return err
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serveMCP(cmd.Context(), a, set) },
 	}
 
 	cmd.Flags().StringVar(&set, "tools", "standard", "which `SET` of tool names to offer")
 	return cmd
+}
+
+// serveMCP serves a set of tools until the client ends.
+func serveMCP(ctx context.Context, a *app, set string) error {
+	if _, err := a.location(); errors.Is(err, locate.ErrOverlaid) {
+		return err
+	}
+
+	server, err := newMCPServer(a, set)
+	if err != nil {
+		return err
+	}
+
+	err = server.Run(ctx, stdioTransport(a.stdin, a.out.Writer))
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		return nil // the client has ended
+	}
+
+	return err
 }
 
 func newMCPServer(a *app, set string) (*mcp.Server, error) {

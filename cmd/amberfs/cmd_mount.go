@@ -19,16 +19,20 @@ import (
 	"github.com/amberfs/amberfs/remote/known"
 )
 
-// mountWith returns a command with the arguments of mount, which calls do.
-func mountWith(a *app, do func(ctx context.Context, a *app, cfg daemon.Config, foreground bool) error) *cobra.Command {
-	var (
-		cfg        daemon.Config
-		from       string
-		foreground bool
-		atLogin    bool
-		options    []string
-	)
+// A mountFunc does the work of a command with the arguments of mount.
+type mountFunc func(ctx context.Context, a *app, cfg daemon.Config, foreground bool) error
 
+// mountOptions are the options of mount.
+type mountOptions struct {
+	daemon.Config
+	from                string
+	foreground, atLogin bool
+	options             []string
+}
+
+// mountWith returns a command with the arguments of mount, which calls do.
+func mountWith(a *app, do mountFunc) *cobra.Command {
+	o := &mountOptions{}
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
 		Short: "Mount a workspace",
@@ -48,67 +52,71 @@ An ordinary user needs fusermount3 from the package fuse3.`,
   amberfs mount --from s3://bucket/team@v1 ~/v1.store ~/work
   amberfs mount -o allow_other /srv/store /srv/work`,
 		Args: args(2, 2, "a STORE and a MOUNTPOINT"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			if slices.Contains(argv, "") {
-				return errs.Fail(errs.Invalid, "a STORE or MOUNTPOINT is empty")
-			}
-			o, err := mountopt.Parse(options...)
-			if err != nil {
-				return errs.Fail(errs.Invalid, "%w", err)
-			}
-
-			if o.Remount {
-				point, err := a.abs(argv[1])
-				if err != nil {
-					return err
-				}
-				return daemon.Remount(point, o)
-			}
-
-			cfg.Options, cfg.Version = o, versionText()
-			if cfg.From, cfg.Remote, err = splitFrom(a, from); err != nil {
-				return err
-			}
-			if cfg.Store, err = a.abs(argv[0]); err != nil {
-				return err
-			}
-			if cfg.Mountpoint, err = a.abs(argv[1]); err != nil {
-				return err
-			}
-			if atLogin && foreground {
-				return errs.Fail(errs.Invalid, "--at-login and --foreground cannot be used together")
-			}
-
-			err = do(cmd.Context(), a, cfg, foreground)
-			if err == nil && cfg.From == cfg.Mountpoint && !foreground {
-				a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
-			}
-			if err != nil || !atLogin {
-				return err
-			}
-
-			name, err := mountAtLogin(cfg)
-			if err != nil {
-				return errs.Fail(errs.ScriptKind(err), "it is mounted, but not at the next login: %w", err)
-			}
-
-			a.note("mounted again at each login: systemctl --user disable %s ends that", name)
-
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, argv []string) error { return mountWords(cmd.Context(), a, *o, argv, do) },
 	}
 
-	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().BoolVar(&cfg.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
-	cmd.Flags().UintSliceVar(&cfg.Groups, "group", nil, "a supplementary `ID` of the user, who alone exists in the user namespace")
+	cmd.Flags().StringVar(&o.from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
+	cmd.Flags().BoolVar(&o.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
+	cmd.Flags().UintSliceVar(&o.Groups, "group", nil, "a supplementary `ID` of the user, who alone exists in the user namespace")
 	_, _ = cmd.Flags().MarkHidden("shared"), cmd.Flags().MarkHidden("group") // there are such flags
-	cmd.Flags().BoolVar(&cfg.Relink, "relink", false, "with --from DIR, make absolute symbolic links into DIR relative in the copy")
-	cmd.Flags().BoolVar(&cfg.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
-	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
-	cmd.Flags().BoolVar(&atLogin, "at-login", false, "mount it again at each login: write and enable a unit of your systemd")
-	addOptions(cmd, &options)
+	cmd.Flags().BoolVar(&o.Relink, "relink", false, "with --from DIR, make absolute symbolic links into DIR relative in the copy")
+	cmd.Flags().BoolVar(&o.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
+	cmd.Flags().BoolVarP(&o.foreground, "foreground", "f", false, "stay in the foreground")
+	cmd.Flags().BoolVar(&o.atLogin, "at-login", false, "mount it again at each login: write and enable a unit of your systemd")
+	addOptions(cmd, &o.options)
 
 	return cmd
+}
+
+// mountWords calls do with the store and the mount point that the words name.
+func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do mountFunc) error {
+	if slices.Contains(words, "") {
+		return errs.Fail(errs.Invalid, "a STORE or MOUNTPOINT is empty")
+	}
+	cfg := o.Config
+	options, err := mountopt.Parse(o.options...)
+	if err != nil {
+		return errs.Fail(errs.Invalid, "%w", err)
+	}
+
+	if options.Remount {
+		point, err := a.abs(words[1])
+		if err != nil {
+			return err
+		}
+		return daemon.Remount(point, options)
+	}
+
+	cfg.Options, cfg.Version = options, versionText()
+	if cfg.From, cfg.Remote, err = splitFrom(a, o.from); err != nil {
+		return err
+	}
+	if cfg.Store, err = a.abs(words[0]); err != nil {
+		return err
+	}
+	if cfg.Mountpoint, err = a.abs(words[1]); err != nil {
+		return err
+	}
+	if o.atLogin && o.foreground {
+		return errs.Fail(errs.Invalid, "--at-login and --foreground cannot be used together")
+	}
+
+	err = do(ctx, a, cfg, o.foreground)
+	if err == nil && cfg.From == cfg.Mountpoint && !o.foreground {
+		a.note("the mount hides %s, which does not change: your changes are in the store\n\tmount it again with: amberfs mount -o nonempty %s %s", quote(cfg.From), word(cfg.Store), word(cfg.Mountpoint))
+	}
+	if err != nil || !o.atLogin {
+		return err
+	}
+
+	name, err := mountAtLogin(cfg)
+	if err != nil {
+		return errs.Fail(errs.ScriptKind(err), "it is mounted, but not at the next login: %w", err)
+	}
+
+	a.note("mounted again at each login: systemctl --user disable %s ends that", name)
+
+	return nil
 }
 
 // splitFrom reads --from: the path of a directory, which it makes absolute, or a snapshot on a remote.

@@ -40,17 +40,7 @@ forks in one store.`,
   amberfs runs diff project-1
   amberfs apply --run project-1`,
 		Args: args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, copies, err := runFinder(a).Look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if !all {
-				rows = slices.DeleteFunc(rows, func(r runs.Run) bool { return r.State == service.RunRemoved })
-			}
-
-			return a.print(append(rows, copies...), func() { a.printRows(runRows(rows, copies)) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return listRuns(cmd.Context(), a, all) },
 	}
 
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that were removed within a day")
@@ -61,6 +51,19 @@ forks in one store.`,
 	}
 
 	return cmd
+}
+
+// listRuns prints the runs; with all, also those that were removed within a day.
+func listRuns(ctx context.Context, a *app, all bool) error {
+	rows, copies, err := runFinder(a).Look(ctx)
+	if err != nil {
+		return err
+	}
+	if !all {
+		rows = slices.DeleteFunc(rows, func(r runs.Run) bool { return r.State == service.RunRemoved })
+	}
+
+	return a.print(append(rows, copies...), func() { a.printRows(runRows(rows, copies)) })
 }
 
 func runRows(all, copies []runs.Run) [][]string {
@@ -104,27 +107,31 @@ does.`,
 		Example: `  amberfs runs diff project-1`,
 		Args:    args(0, 1, "perhaps a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			ctx := cmd.Context()
-			return withRunAndMembers(ctx, a, strings.Join(argv, ""), func(_ *runs.Run, c *client.Client) error {
-				ch, err := c.Changes(ctx, "")
-				if err != nil {
-					return err
-				}
-				defer ch.Close()
-
-				if stat {
-					return diff.Stat(ctx, a.stdout, ch.Source, ch.Base, ch.Now, diff.Options{})
-				}
-
-				out := &diffWriter{a: a}
-				err = diff.Write(ctx, out, ch.Source, ch.Base, ch.Now, diff.Options{})
-				return cmp.Or(err, out.flush())
-			})
+			return diffRun(cmd.Context(), a, strings.Join(argv, ""), stat)
 		},
 	}
 
 	cmd.Flags().BoolVar(&stat, "stat", false, "only count the changed lines of each file")
 	return cmd
+}
+
+// diffRun prints what a run changed or, with stat, the number of changed lines of each file.
+func diffRun(ctx context.Context, a *app, name string, stat bool) error {
+	return withRunAndMembers(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
+		ch, err := c.Changes(ctx, "")
+		if err != nil {
+			return err
+		}
+		defer ch.Close()
+
+		if stat {
+			return diff.Stat(ctx, a.stdout, ch.Source, ch.Base, ch.Now, diff.Options{})
+		}
+
+		out := &diffWriter{a: a}
+		err = diff.Write(ctx, out, ch.Source, ch.Base, ch.Now, diff.Options{})
+		return cmp.Or(err, out.flush())
+	})
 }
 
 func runsRemoveCommand(a *app) *cobra.Command {
@@ -136,36 +143,37 @@ func runsRemoveCommand(a *app) *cobra.Command {
 --yes. For a day, "amberfs runs restore NAME" restores a run.`,
 		Example: `  amberfs runs rm project-1`,
 		Args:    args(1, -1, "NAMEs of runs"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			ctx := cmd.Context()
-
-			for _, name := range argv {
-				if err := withRunAndMembers(ctx, a, name, func(r *runs.Run, c *client.Client) error {
-					if err := r.Removable(); err != nil {
-						return err
-					}
-					if !yes && !a.asks() {
-						return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
-					}
-
-					if !yes {
-						if sure, err := askRemoval(ctx, a, r, c); err != nil || !sure {
-							return err
-						}
-					}
-
-					return removeRun(ctx, a, r.Store, r.Name)
-				}); err != nil {
-					return err
-				}
-			}
-
-			return nil
-		},
+		RunE:    func(cmd *cobra.Command, argv []string) error { return removeRuns(cmd.Context(), a, argv, yes) },
 	}
 
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// removeRuns removes runs, each after a question unless yes is set.
+func removeRuns(ctx context.Context, a *app, names []string, yes bool) error {
+	for _, name := range names {
+		if err := withRunAndMembers(ctx, a, name, func(r *runs.Run, c *client.Client) error {
+			if err := r.Removable(); err != nil {
+				return err
+			}
+			if !yes && !a.asks() {
+				return errs.Fail(errs.Invalid, "not a terminal: cannot ask").WithHint("use --yes")
+			}
+
+			if !yes {
+				if sure, err := askRemoval(ctx, a, r, c); err != nil || !sure {
+					return err
+				}
+			}
+
+			return removeRun(ctx, a, r.Store, r.Name)
+		}); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // askRemoval asks the user whether to remove a run.
@@ -209,20 +217,23 @@ func runsRestoreCommand(a *app) *cobra.Command {
 		Long:    `Restores a run that was removed less than a day ago.`,
 		Example: `  amberfs runs restore project-1`,
 		Args:    args(1, 1, "one NAME"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			return withRunAndMembers(cmd.Context(), a, argv[0], func(r *runs.Run, _ *client.Client) error {
-				if r.State != service.RunRemoved {
-					return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
-				}
-				if err := runs.Mark(cmd.Context(), a.command, r.Store, r.Name, r.Command, service.RunKept); err != nil {
-					return err
-				}
-
-				a.printf("the run %s is kept\n", r.Name)
-				return nil
-			})
-		},
+		RunE:    func(cmd *cobra.Command, argv []string) error { return restoreRun(cmd.Context(), a, argv[0]) },
 	}
+}
+
+// restoreRun keeps a run again that was removed.
+func restoreRun(ctx context.Context, a *app, name string) error {
+	return withRunAndMembers(ctx, a, name, func(r *runs.Run, _ *client.Client) error {
+		if r.State != service.RunRemoved {
+			return errs.Fail(errs.Exist, "the run %s was not removed", r.Name)
+		}
+		if err := runs.Mark(ctx, a.command, r.Store, r.Name, r.Command, service.RunKept); err != nil {
+			return err
+		}
+
+		a.printf("the run %s is kept\n", r.Name)
+		return nil
+	})
 }
 
 func runsPruneCommand(a *app) *cobra.Command {

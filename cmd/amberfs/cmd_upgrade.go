@@ -23,31 +23,34 @@ func upgradeCommand(a *app) *cobra.Command {
 other formats is refused, one that does not start is rolled back.`,
 		Example: `  amberfs -C ~/work upgrade`,
 		Args:    args(0, 1, "at most one BINARY"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
-			program, err := os.Executable()
-			if err == nil && len(argv) == 1 {
-				program, err = a.abs(argv[0])
-			}
-			if err != nil {
-				return err
-			}
-
-			store, err := storeOf(a)
-			if err != nil {
-				return err
-			}
-
-			done, err := service.AskUpgrade(cmd.Context(), store, program)
-			if err != nil {
-				return err
-			}
-
-			return a.print(done, func() {
-				a.printf("upgraded to %s, process %d; programs waited %s\n", done.Version, done.PID,
-					time.Duration(done.Pause*float64(time.Second)).Round(time.Millisecond))
-			})
-		},
+		RunE:    func(cmd *cobra.Command, argv []string) error { return upgrade(cmd.Context(), a, argv) },
 	}
+}
+
+// upgrade replaces the daemon of the workspace by the program that the words name, or by this one.
+func upgrade(ctx context.Context, a *app, words []string) error {
+	program, err := os.Executable()
+	if err == nil && len(words) == 1 {
+		program, err = a.abs(words[0])
+	}
+	if err != nil {
+		return err
+	}
+
+	store, err := storeOf(a)
+	if err != nil {
+		return err
+	}
+
+	done, err := service.AskUpgrade(ctx, store, program)
+	if err != nil {
+		return err
+	}
+
+	return a.print(done, func() {
+		a.printf("upgraded to %s, process %d; programs waited %s\n", done.Version, done.PID,
+			time.Duration(done.Pause*float64(time.Second)).Round(time.Millisecond))
+	})
 }
 
 // storeOf returns the store of the workspace in which the command runs. The directory may also be a mount point, whose

@@ -73,25 +73,28 @@ func worktreeListCommand(a *app) *cobra.Command {
 		Short:   "List them: name, branch and path",
 		Example: `  amberfs worktree list`,
 		Args:    args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, _, err := repositoryHere(cmd.Context(), a, false)
-			if err != nil {
-				return err
-			}
-
-			all, err := r.List(cmd.Context())
-			if err != nil {
-				return err
-			}
-
-			var rows [][]string
-			for _, w := range all {
-				rows = append(rows, []string{w.Name, cmp.Or(w.Branch, "-"), w.Path})
-			}
-
-			return a.print(all, func() { a.printRows(rows) })
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listWorktrees(cmd.Context(), a) },
 	}
+}
+
+// listWorktrees prints the worktrees of the repository of the working directory.
+func listWorktrees(ctx context.Context, a *app) error {
+	r, _, err := repositoryHere(ctx, a, false)
+	if err != nil {
+		return err
+	}
+
+	all, err := r.List(ctx)
+	if err != nil {
+		return err
+	}
+
+	var rows [][]string
+	for _, w := range all {
+		rows = append(rows, []string{w.Name, cmp.Or(w.Branch, "-"), w.Path})
+	}
+
+	return a.print(all, func() { a.printRows(rows) })
 }
 
 func worktreeRemoveCommand(a *app) *cobra.Command {

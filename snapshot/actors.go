@@ -3,9 +3,9 @@ package snapshot
 import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/actors/blame"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/events"
-	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -16,19 +16,11 @@ func (ss Snapshots) Intervals() (all []catalogue.Interval) {
 	return all
 }
 
-// An OpenInterval is an interval with the states at its ends. The states are held until the caller
-// calls Close, exactly once.
-type OpenInterval struct {
-	catalogue.Interval
-	graft.States
-	Close func()
-}
-
 // Open returns an interval with its states and the actors of its changes. It fails if a snapshot
 // of the interval was removed.
-func (ss Snapshots) Open(i catalogue.Interval) (*OpenInterval, error) {
+func (ss Snapshots) Open(i catalogue.Interval) (*blame.OpenInterval, error) {
 	s := ss.w.store
-	o := &OpenInterval{Interval: i, States: graft.States{Source: s.src}}
+	o := &blame.OpenInterval{Interval: i, States: blame.States{Source: s.src}}
 	var sets actors.Changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		from, to := s.cat.Snapshots.At(i.From.View), s.cat.Snapshots.At(i.To.View)

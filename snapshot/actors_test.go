@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/graft"
+	"github.com/amberfs/amberfs/snapshot/actors/blame"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -28,7 +28,7 @@ func whose(t *testing.T, w *snapshot.Workspace) string {
 		fmt.Fprintf(&b, "%s %v:", i.To.Name, i.Actors)
 		o, err := w.Snapshots().Open(i)
 		must.OK(t, err)
-		must.OK(t, o.Changes(context.Background(), tree.DiffOptions{}, func(c graft.ChangedBy) error {
+		must.OK(t, o.Changes(context.Background(), tree.DiffOptions{}, func(c blame.ChangedBy) error {
 			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.By, "+"))
 			return nil
 		}))

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/hide"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/actors/blame"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -110,7 +111,7 @@ func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, err
 
 // sides returns the states of a fork at its base and now, and the actors of the changes between
 // them. The change c holds both states.
-func (fs Forks) sides(f *Workspace, c *change) (in graft.States, err error) {
+func (fs Forks) sides(f *Workspace, c *change) (in blame.States, err error) {
 	s := fs.w.store
 	in.Source = s.src
 	var changed actors.Changes

@@ -5,5 +5,5 @@
 //
 // An actor is a string, see Check. A Set has the inodes that each actor changed between
 // two snapshots. It has no paths: a comparison of the two trees returns the inodes
-// of each path before and after, and the Set returns their actors (snapshot.OpenInterval).
+// of each path before and after, and the Set returns their actors (blame.OpenInterval).
 package actors

@@ -1,4 +1,6 @@
-package graft
+// Package blame finds who changed the paths of an interval between two snapshots, and plans the undo of
+// an actor. It knows no lock and no store.
+package blame
 
 import (
 	"context"
@@ -6,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -30,8 +33,8 @@ type ChangedBy struct {
 // only the times differ.
 func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
 	return tree.Diff(ctx, o.Source, o.Before, o.After, d, func(c tree.Change) error {
-		s := StepOf(c)
-		if Trivial(&s) {
+		s := graft.StepOf(c)
+		if graft.Trivial(&s) {
 			return nil
 		}
 
@@ -48,7 +51,7 @@ func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(Change
 }
 
 // ActorsOf returns the actors of a step, sorted; none if there is no record.
-func (o *States) ActorsOf(s *Step) (by []string, err error) {
+func (o *States) ActorsOf(s *graft.Step) (by []string, err error) {
 	for side, ino := range [2]uint64{s.Before, s.After} {
 		if ino == 0 {
 			continue

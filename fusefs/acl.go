@@ -134,7 +134,7 @@ func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 
 // setACL stores a list. An access list also sets the mode, and is not stored
 // if the mode expresses all of it. With killSgid the set-group-ID bit is cleared.
-func (p *permissions) setACL(forest *live.Forest, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
+func (p *permissions) setACL(forest live.Writer, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
 	acl, err := parseACL(value)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (p *permissions) setACL(forest *live.Forest, id live.NodeID, name string, v
 
 // chmodACL changes the access list of a node, if it has one, to agree with its new
 // mode.
-func (p *permissions) chmodACL(forest *live.Forest, id live.NodeID, mode uint32) error {
+func (p *permissions) chmodACL(forest live.Writer, id live.NodeID, mode uint32) error {
 	acl, err := p.aclOf(id, aclAccess)
 	if acl == nil || err != nil {
 		return err

@@ -23,9 +23,9 @@ func caller(h *fuse.InHeader) actors.Caller {
 	return actors.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
 }
 
-// changer returns the caller of a change with its actor, and the forest that records its changes as
+// changer returns the caller of a change with its actor, and the writer that records its changes as
 // changes of this actor.
-func (c *callers) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
+func (c *callers) changer(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who := caller(h)
 	who.Actor = c.store.Actors().Of(who.PID, who.UID, live.NodeID(h.NodeId).View())
 	return who, c.forest.As(who.Actor)
@@ -33,7 +33,7 @@ func (c *callers) changer(h *fuse.InHeader) (actors.Caller, *live.Forest) {
 
 // changerOnce is changer for a change that must not be made twice: its record has the number of the
 // request, so that the next daemon recognizes a request that was carried out.
-func (c *callers) changerOnce(h *fuse.InHeader) (actors.Caller, *live.Forest) {
+func (c *callers) changerOnce(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who, forest := c.changer(h)
 	if c.kept {
 		forest = c.forest.For(who.Actor, h.Unique&^wire.ResentBit)
@@ -47,7 +47,7 @@ func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	if h.Unique&wire.ResentBit == 0 {
 		return 0, false
 	}
-	return c.forest.Done(h.Unique &^ wire.ResentBit)
+	return c.forest.Takeover.Done(h.Unique &^ wire.ResentBit)
 }
 
 // request returns the caller of a request to the control tree, and the effect that the request had if the

@@ -88,7 +88,7 @@ func (r *readers) connect(before *takeover.Connection) (*takeover.Connection, er
 // inherit takes every node that the earlier daemon may have handed over for held by the kernel.
 func (s *Server) inherit() {
 	fs := s.fs
-	ino, view := fs.forest.Counters()
+	ino, view := fs.forest.Counters.Next()
 	fs.reply.lookups.Inherit(ino, view)
 	fs.control.TakeOver(view)
 	fs.overlays.tookOver = true
@@ -105,7 +105,7 @@ func (s *Server) inherit() {
 // again the requests that this daemon has read.
 func (s *Server) resume() error {
 	fs, n, probes := s.fs, s.fs.notify, s.fs.reply.probes
-	in, err := fs.forest.Inherit()
+	in, err := fs.forest.Takeover.Inherit()
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Server) resume() error {
 		report = func(unique uint64, answered bool) { s.readers.Blocking(func() { fs.opts.Resent(unique, answered) }) }
 	}
 
-	s.readers.resends = takeover.NewResends(fs.forest, fs.opts.Poison, report, probes.Settled)
+	s.readers.resends = takeover.NewResends(fs.forest.Takeover, fs.opts.Poison, report, probes.Settled)
 	probes.Expect(in.Unanswered)
 	outdated := len(in.Notices)+len(in.Stale) > 0
 	if outdated {

@@ -69,7 +69,7 @@
 //
 //	cache.mu              of control
 //	  Forest.mu
-//	    Lookups.mu        the forest asks which nodes are held (SetHeld)
+//	    Lookups.mu        the forest asks which nodes are held (live.Mount)
 //	  queue.mu            notices are put into a queue
 //	removals.mu, parkingLot.mu
 //	                      each alone

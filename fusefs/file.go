@@ -69,7 +69,7 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 
 	who, forest := fs.callers.changer(&in.InHeader)
 	if who.PID == 0 && in.WriteFlags&fuse.WRITE_CACHE != 0 {
-		forest = fs.forest // the kernel writes pages of a mapping back
+		forest = fs.forest.Writer // the kernel writes pages of a mapping back
 	}
 
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
@@ -100,12 +100,12 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 // Fsync returns when the data would survive a power cut. All files have one journal, so
 // earlier writes to other files are safe, too.
 func (fs *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return fs.reply.status("fsync", live.NodeID(in.NodeId), fs.forest.Sync())
+	return fs.reply.status("fsync", live.NodeID(in.NodeId), fs.opts.Store.Sync())
 }
 
 // FsyncDir makes the changes of names durable. Like Fsync, it syncs the whole journal.
 func (fs *filesystem) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return fs.reply.status("fsyncdir", live.NodeID(in.NodeId), fs.forest.Sync())
+	return fs.reply.status("fsyncdir", live.NodeID(in.NodeId), fs.opts.Store.Sync())
 }
 
 func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
@@ -126,7 +126,7 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 
 // killPriv clears the set-user-ID and set-group-ID bits of a file that was changed. The answer has no
 // attributes, so that the kernel must ask for them.
-func (fs *filesystem) killPriv(op string, forest *live.Forest, id live.NodeID, h *fuse.InHeader) fuse.Status {
+func (fs *filesystem) killPriv(op string, forest live.Writer, id live.NodeID, h *fuse.InHeader) fuse.Status {
 	changed, err := fs.permissions.killPriv(forest, id, h)
 	if changed {
 		fs.notify.dropAttr(id)

@@ -124,7 +124,7 @@ func (fs *filesystem) Forget(nodeid, n uint64) {
 	last, unknown := fs.reply.lookups.Forget(id, n)
 	switch {
 	case last:
-		fs.forest.Forget(id)
+		fs.forest.Takeover.Forget(id)
 	case unknown:
 		fs.reply.probes.Add(id)
 	}

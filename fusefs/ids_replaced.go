@@ -63,7 +63,7 @@ func (c *copies) get(id live.NodeID) fileCopy {
 // recordCopy records that the file id has bytes of the file of. An original of another user may be
 // writable for its owner, which is not shown. A copy that was created with the shown permissions gets
 // this write permission.
-func (p *permissions) recordCopy(forest *live.Forest, id, of live.NodeID) error {
+func (p *permissions) recordCopy(forest live.Writer, id, of live.NodeID) error {
 	if p.ids == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (p *permissions) preserve(id live.NodeID, s *live.SetAttr) {
 
 // inheritFromReplaced gives a copy that is renamed to the name of another file the hidden group,
 // permissions and access control entries of this file.
-func (p *permissions) inheritFromReplaced(forest *live.Forest, from live.NodeID, name string, to live.NodeID, replaced string) error {
+func (p *permissions) inheritFromReplaced(forest live.Writer, from live.NodeID, name string, to live.NodeID, replaced string) error {
 	n, err := p.forest.Lookup(from, name)
 	if err != nil || !p.copies.get(n.ID).owned {
 		return nil // the rename finds the error
@@ -146,7 +146,7 @@ func (p *permissions) inheritFromReplaced(forest *live.Forest, from live.NodeID,
 
 // inheritHidden adds the hidden entries of the access control list of the file from to the list of the
 // file id, unless a program changed the list of id.
-func (p *permissions) inheritHidden(forest *live.Forest, id, from live.NodeID) error {
+func (p *permissions) inheritHidden(forest live.Writer, id, from live.NodeID) error {
 	was, err := p.aclOf(from, aclAccess)
 	if err != nil || !slices.ContainsFunc(was, p.ids.hides) {
 		return err

@@ -134,7 +134,7 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 	if control.IsNode(parent) {
 		return fs.reply.status("unlink", parent, fs.control.Unlink(parent, name, fs.callers.request(nil, h)))
 	}
-	return fs.remove("unlink", h, name, (*live.Forest).Unlink)
+	return fs.remove("unlink", h, name, live.Writer.Unlink)
 }
 
 func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
@@ -146,10 +146,10 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 		return fuse.EPERM
 	}
 
-	return fs.remove("rmdir", h, name, (*live.Forest).Rmdir)
+	return fs.remove("rmdir", h, name, live.Writer.Rmdir)
 }
 
-func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove func(*live.Forest, live.NodeID, string) (live.NodeID, error)) fuse.Status {
+func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove func(live.Writer, live.NodeID, string) (live.NodeID, error)) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if _, ok := fs.callers.carriedOut(h); ok {
 		return fuse.OK

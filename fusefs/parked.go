@@ -23,7 +23,7 @@ const copyTo = wire.InHeader + 16
 
 // heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
 // out now.
-func heldBack(forest *live.Forest, request []byte) <-chan struct{} {
+func heldBack(freezer live.Freezer, request []byte) <-chan struct{} {
 	op, at := wire.Opcode(request), wire.NodeAt
 	if op == wire.OpCopyFileRange {
 		at = copyTo
@@ -37,7 +37,7 @@ func heldBack(forest *live.Forest, request []byte) <-chan struct{} {
 		return nil // a command, which is never held back
 	}
 
-	return forest.HeldBack(id.View())
+	return freezer.HeldBack(id.View())
 }
 
 // maxChangeAnswer is an upper bound of the length of an answer to a change, in bytes.

@@ -72,7 +72,7 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 
 	r := newReaders(fd, fuse.NewProtocolServer(fs, o.serverOptions()), o.Logger)
 	r.onAnswer, r.parking, k.readers = o.OnAnswer, fs.reply.parking, r
-	r.heldBack = func(request []byte) <-chan struct{} { return heldBack(fs.forest, request) }
+	r.heldBack = func(request []byte) <-chan struct{} { return heldBack(fs.forest.Freezer, request) }
 	c, err := r.connect(before)
 	if err != nil {
 		unix.Close(dup)
@@ -82,7 +82,7 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 
 	if o.Kept && c.Offers(fuse.CAP_HAS_RESEND) {
 		fs.callers.kept = true
-		r.answered = func(request []byte) { takeover.Answered(fs.forest, o.Resent, request) }
+		r.answered = func(request []byte) { takeover.Answered(fs.forest.Takeover, o.Resent, request) }
 	}
 
 	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
@@ -90,15 +90,17 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 		return c.Minor() >= wire.EpochMinor && !fs.overlays.seen.Load() && !overlayOn(o.Mountpoint) && len(n.mountPoints()(anyView)) == 0
 	}
 	n.held = lookups.Held
-	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
-	fs.forest.SetCovered(func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) })
 
 	s := &Server{fs, r, c, make(chan struct{})}
 	if before != nil {
 		s.inherit()
 	}
 
-	fs.forest.SetHeld(lookups.Held)
+	fs.forest.Takeover.SetMount(live.Mount{
+		Held:    lookups.Held,
+		Points:  func(view uint32) []string { return n.mountPoints()(view) },
+		Covered: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
+	})
 	fs.opts.Store.Hooks.OnReplaced(n.replaced)
 	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, told func()) {
 		n.invalidate(inv, told)
@@ -169,7 +171,7 @@ func (s *Server) Serve() {
 	unix.Close(s.readers.fd)
 	s.fs.opts.Store.Hooks.OnReplaced(func(int) bool { return false })
 	s.fs.opts.Store.Hooks.OnInvalidate(func(_ live.Invalidation, told func()) { told() })
-	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
+	s.fs.forest.Takeover.SetMount(live.Mount{Held: func(live.NodeID) bool { return false }})
 	s.fs.notify.close()
 	close(s.served)
 }

@@ -21,7 +21,7 @@ func (p *permissions) hasSetID(id live.NodeID, check bool) (live.Attr, bool) {
 // dropSgid clears the set-group-ID bit of a file that its group may not execute, after a user
 // outside of the group changed the file. live.Forest.Write clears the bit of files that the group may
 // execute.
-func (p *permissions) dropSgid(forest *live.Forest, a live.Attr, who *fuse.InHeader) error {
+func (p *permissions) dropSgid(forest live.Writer, a live.Attr, who *fuse.InHeader) error {
 	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || p.inGroup(who, a.GID) {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (p *permissions) dropSgid(forest *live.Forest, a live.Attr, who *fuse.InHea
 
 // killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE,
 // has no flag for this. Only a change by root leaves the bits. changed reports whether the file had them.
-func (p *permissions) killPriv(forest *live.Forest, id live.NodeID, who *fuse.InHeader) (changed bool, err error) {
+func (p *permissions) killPriv(forest live.Writer, id live.NodeID, who *fuse.InHeader) (changed bool, err error) {
 	a, privileged := p.hasSetID(id, who.Uid != 0)
 	if !privileged {
 		return false, nil

@@ -113,7 +113,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 }
 
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
-	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest *live.Forest, id live.NodeID) error {
+	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest live.Writer, id live.NodeID) error {
 		if isACL(name) {
 			// The kernel sets the flag if the caller is not in the file's group.
 			return fs.permissions.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
@@ -123,7 +123,7 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 }
 
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	return fs.changeXattr("removexattr", h, name, func(forest *live.Forest, id live.NodeID) error {
+	return fs.changeXattr("removexattr", h, name, func(forest live.Writer, id live.NodeID) error {
 		err := forest.RemoveXattr(id, name)
 		if isACL(name) && errors.Is(err, errs.NoAttr) {
 			return nil // as other filesystems do
@@ -132,7 +132,7 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 	})
 }
 
-func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, change func(*live.Forest, live.NodeID) error) fuse.Status {
+func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, change func(live.Writer, live.NodeID) error) fuse.Status {
 	id := live.NodeID(h.NodeId)
 	if bad := fs.opts.refuseXattr(name); bad != fuse.OK {
 		return bad

@@ -181,7 +181,7 @@ func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, erro
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
 
-	if !fr.forest.Freeze(d) {
+	if !fr.forest.Freezer.Freeze(d) {
 		return Frozen{}, errs.Fail(errs.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
 
@@ -206,7 +206,7 @@ func (fr *freezes) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	defer fr.mu.Unlock()
 
 	ended := fr.Ended
-	thawed := fr.forest.Thaw()
+	thawed := fr.forest.Freezer.Thaw()
 	fr.reportFreeze(time.Time{})
 	r.log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
 

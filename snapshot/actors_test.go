@@ -41,7 +41,7 @@ func whose(t *testing.T, w *snapshot.Workspace) string {
 // An actor changes files through the forest.
 type actor struct {
 	t    *testing.T
-	f    *live.Forest
+	f    live.Writer
 	root live.NodeID
 }
 

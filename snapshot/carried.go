@@ -20,13 +20,13 @@ type Carried struct {
 // Carried returns the result of a request that the kernel has sent again, nil if the request was
 // not carried out before.
 func (s *Store) Carried(request uint64) *Carried {
-	if _, done := s.forest.Done(request); !done {
+	if _, done := s.forest.Takeover.Done(request); !done {
 		return nil
 	}
 
 	c, view := &Carried{Request: request}, uint32(0)
 
-	switch r := s.forest.Record(request).(type) {
+	switch r := s.forest.Takeover.Record(request).(type) {
 	case *catalogue.Capture:
 		c.Captured, view = r.Info, r.WS
 	case *catalogue.Edit:

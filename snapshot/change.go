@@ -204,7 +204,7 @@ func (c *change) takeEdit(ctx context.Context) (err error) {
 		return err
 	}
 
-	if c.edit, err = c.w.store.forest.As(c.caller.Actor).Edit(ctx, c.w.ws.View, c.reads...); err != nil {
+	if c.edit, err = c.w.store.forest.Edit(ctx, c.caller.Actor, c.w.ws.View, c.reads...); err != nil {
 		return err
 	}
 

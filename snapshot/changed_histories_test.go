@@ -24,7 +24,7 @@ func TestCheckpointsOfHistories(t *testing.T) {
 		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 		must.OK(t, err)
 		clear(held)
-		s.Forest().SetHeld(func(id live.NodeID) bool { return held[id] })
+		s.Forest().Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return held[id] }})
 		return s
 	}
 	x := &walker{t: t, r: r, s: open()}
@@ -42,7 +42,7 @@ func TestCheckpointsOfHistories(t *testing.T) {
 			case 1:
 				for id := range held {
 					delete(held, id)
-					x.s.Forest().Forget(id)
+					x.s.Forest().Takeover.Forget(id)
 				}
 			case 2:
 				_, err = w.PatchPolicy(fmt.Appendf(nil, `{"expire_seconds":%d}`, x.n), actors.Caller{})

@@ -70,7 +70,7 @@ func makeLastCheckpoint(s *Store) {
 	}
 	defer cancel()
 
-	s.forest.Disinherit() // the kernel references no inodes any more
+	s.forest.Takeover.Disinherit() // the kernel references no inodes any more
 
 	switch err := s.Checkpoint(ctx); {
 	case err == nil:

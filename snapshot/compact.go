@@ -52,7 +52,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		defer s.Hold(st)()
 	}
 
-	st, err := graft.Union(ctx, s.src, s.forest, states)
+	st, err := graft.Union(ctx, s.src, s.forest.Counters, states)
 	if err != nil {
 		return Compacted{}, err
 	}

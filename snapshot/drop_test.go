@@ -36,7 +36,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 1<<20) }
 
 	before := s.log.End()
-	f.Freeze(time.Hour)
+	f.Freezer.Freeze(time.Hour)
 	var wg sync.WaitGroup
 	for i, id := range ids {
 		wg.Go(func() {
@@ -51,7 +51,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	c, err := s.ckpt.Begin()
 	must.OK(t, err)
 	must.OK(t, c.Commit(ctx))
-	f.Thaw()
+	f.Freezer.Thaw()
 	wg.Wait()
 	_, err = w.Capture(CaptureOptions{Name: "v"})
 	must.OK(t, err)

@@ -105,7 +105,7 @@ type rewrittenTree struct {
 // begin checks the options.
 func (f *forgetRun) begin() (err error) {
 	r := &f.rewrite
-	r.Source, r.Objects, r.Epoch = f.w.store.src, f.w.store.cas, f.w.store.forest.Epoch
+	r.Source, r.Objects, r.Epoch = f.w.store.src, f.w.store.cas, f.w.store.forest.Counters.Epoch
 	if r.Paths, err = naming.CleanPaths(f.o.Paths); err != nil {
 		return err
 	}
@@ -342,7 +342,7 @@ func (f *forgetRun) notify() {
 	var held []*catalogue.Snapshot
 	f.w.store.withReadLock(func(*live.Tx) {
 		for _, sn := range f.w.store.cat.Snapshots.All() {
-			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.w.store.forest.Held(live.Node(sn.View, live.RootIno)) {
+			if len(sn.Was) > 0 && f.trees[sn.Was[len(sn.Was)-1]] != nil && f.w.store.forest.Takeover.Held(live.Node(sn.View, live.RootIno)) {
 				held = append(held, sn)
 			}
 		}

@@ -182,7 +182,7 @@ func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) 
 // sealWithout seals a copy of a state without some paths, see remove. It is held until release is called.
 func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []string, empty bool) (*tree.State, cas.Hash, func(), error) {
 	s := w.store
-	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Epoch()}
+	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Counters.Epoch()}
 	for _, name := range paths {
 		if err := remove(e, name, empty); err != nil {
 			return nil, cas.Hash{}, nil, err

@@ -18,7 +18,7 @@ type Hooks struct {
 // OnInvalidate sets the function that notifies the kernel of changes that were not made through
 // the mount. It is called without a lock held, and must call told when the kernel has been
 // notified, perhaps later. If the daemon dies before that, the next daemon of the mount gets the
-// same invalidation from live.Forest.Inherit.
+// same invalidation from live.Takeover.Inherit.
 func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, told func())) {
 	h.invalidate.Store(&fn)
 }
@@ -46,7 +46,7 @@ func (h *Hooks) notifyKernel(on *live.Forest, inv live.Invalidation) {
 	if inv.Empty() {
 		return
 	}
-	told := func() { on.Noticed(inv) }
+	told := func() { on.Takeover.Noticed(inv) }
 	if fn := h.invalidate.Load(); fn != nil {
 		(*fn)(inv, told)
 	} else {

@@ -160,7 +160,7 @@ func openParts(s *Store) error {
 		return fmt.Errorf("recovering: %w", err)
 	}
 
-	s.forest.SetSource(s.src.With(s.objects.Near()))
+	s.forest.Recovery.SetSource(s.src.With(s.objects.Near()))
 	s.room.Stored.Store(s.cas.Stats().Stored)
 
 	if !s.opt.Quiet {
@@ -231,19 +231,19 @@ func recoverState(s *Store, at catalogue.StoreRecord) error {
 
 	s.lost.Replaced = load.Replaced
 	var err error
-	if s.lost.Skipped, err = s.forest.Replay(at.Position, len(s.lost.Replaced) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
+	if s.lost.Skipped, err = s.forest.Recovery.Replay(at.Position, len(s.lost.Replaced) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
 		return err
 	}
 
 	if view, heavy := s.mem.Heaviest(); heavy && s.opt.Frugal {
 		s.tooHeavy = s.cat.Workspaces.At(view).Name
 		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.tooHeavy)
-		s.forest.SetReadOnly(view)
+		s.forest.Recovery.SetReadOnly(view)
 	}
 
 	s.mem.Opened()
 	if !s.opt.Takeover {
-		s.forest.Disinherit()
+		s.forest.Takeover.Disinherit()
 	}
 
 	s.refreshLimits()

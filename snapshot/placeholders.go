@@ -17,7 +17,7 @@ import (
 // directories that are in neither the newest snapshot nor the base, and where the caller sees
 // another file system.
 func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err error) {
-	covered := w.store.forest.Covered(w.ws.View, c.PID)
+	covered := w.store.forest.Takeover.Covered(w.ws.View, c.PID)
 	if len(covered) == 0 {
 		return nil, nil
 	}

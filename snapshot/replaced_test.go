@@ -38,16 +38,16 @@ func TestHeldTree(t *testing.T) {
 	for _, id := range ids {
 		held[id] = true
 	}
-	f.SetHeld(func(id live.NodeID) bool {
+	f.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return held[id]
-	})
+	}})
 	forget := func(id live.NodeID) {
 		mu.Lock()
 		delete(held, id)
 		mu.Unlock()
-		f.Forget(id)
+		f.Takeover.Forget(id)
 	}
 	restore := func(name string) snapshot.RestoreResult {
 		t.Helper()

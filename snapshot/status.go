@@ -17,7 +17,7 @@ func (w *Workspace) Status() info.Status {
 	st := info.Status{
 		Store: s.dir, PackSizes: info.PackSizes{StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs},
 		JournalBytes: s.log.Size(), Records: s.log.Records(), NotStored: s.seal.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
-		Frozen: s.forest.Frozen(),
+		Frozen: s.forest.Freezer.Frozen(),
 	}
 
 	s.withReadLock(func(tx *live.Tx) {

@@ -64,8 +64,8 @@ type Options struct {
 	// CLOCK_BOOTTIME, or Now if Now is set.
 	Elapsed func() time.Duration
 	// Takeover opens the store for a process that takes over a kernel connection from another
-	// process. The state of that connection is kept: see live.Forest.Inherit and
-	// live.Forest.Done.
+	// process. The state of that connection is kept: see live.Takeover.Inherit and
+	// live.Takeover.Done.
 	Takeover bool
 	// ReadOnly writes no journal records and no metadata. Only reads and Verify work.
 	ReadOnly bool
@@ -162,7 +162,7 @@ func (s *Store) Forest() *live.Forest { return s.forest }
 // since the last checkpoint, it moves the position of the checkpoint, so that no new one is due.
 func (s *Store) Connect() error {
 	before := s.log.End()
-	if err := s.forest.Connect(); err != nil {
+	if err := s.forest.Takeover.Connect(); err != nil {
 		return err
 	}
 	s.ckpt.At.CompareAndSwap(before, s.log.End())
@@ -229,7 +229,7 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 func (s *Store) Free() (int64, error) { return s.room.Free() }
 
 // Sync returns when all acknowledged changes would survive a power cut.
-func (s *Store) Sync() error { return s.forest.Sync() }
+func (s *Store) Sync() error { return s.log.Sync() }
 
 // Changed returns a channel that is closed when the next record is appended to the journal.
 func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }

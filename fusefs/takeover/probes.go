@@ -132,7 +132,7 @@ func (p *Probes) probe(id live.NodeID) {
 		return
 	}
 	if p.lookups.release(id, n) {
-		p.forest.Forget(id)
+		p.forest.Takeover.Forget(id)
 	}
 }
 

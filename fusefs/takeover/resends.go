@@ -13,7 +13,7 @@ import (
 // Resends handles the requests that the kernel sends again to the daemon of a takeover. The kernel
 // sends them before all new requests.
 type Resends struct {
-	forest  *live.Forest
+	forest  live.Takeover
 	report  func(unique uint64, answered bool)
 	settled func(known []live.NodeID)
 	poison  map[uint64]bool // requests that daemons died of, by number
@@ -23,8 +23,8 @@ type Resends struct {
 
 // NewResends returns the requests that are sent again. Those in poison are not carried out. report, which
 // may be nil, is called before a request is carried out (not answered). settled is called when all were read, with the
-// nodes that none of their answers has, see Forest.Settled.
-func NewResends(forest *live.Forest, poison []uint64, report func(unique uint64, answered bool), settled func(known []live.NodeID)) *Resends {
+// nodes that none of their answers has, see live.Takeover.Settled.
+func NewResends(forest live.Takeover, poison []uint64, report func(unique uint64, answered bool), settled func(known []live.NodeID)) *Resends {
 	s := &Resends{forest: forest, report: report, settled: settled, poison: make(map[uint64]bool)}
 	for _, unique := range poison {
 		s.poison[unique] = true
@@ -79,7 +79,7 @@ func (s *Resends) Begin(request []byte) (poison bool) {
 // Answered is called when the kernel has the answer to a request. It reports a request that was sent again
 // to report, which may be nil, and a change that the forest records with the number of the request to the
 // forest.
-func Answered(forest *live.Forest, report func(unique uint64, answered bool), request []byte) {
+func Answered(forest live.Takeover, report func(unique uint64, answered bool), request []byte) {
 	unique, op := wire.Unique(request), wire.Opcode(request)
 	if unique&wire.ResentBit != 0 && report != nil && op != wire.OpInterrupt {
 		report(unique&^wire.ResentBit, true)

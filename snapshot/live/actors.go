@@ -8,9 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// As returns the forest for changes by an actor. A change by "" is attributed to the last known
+// As returns the writer for changes by an actor. A change by "" is attributed to the last known
 // writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
-func (f *Forest) As(actor string) *Forest { return f.For(actor, 0) }
+func (w Writer) As(actor string) Writer { return w.For(actor, 0) }
 
 // attribution has the actors of the changes of a view since its newest snapshot.
 type attribution struct {
@@ -187,7 +187,7 @@ func (v *view) overlaps(r *record, by string) bool {
 }
 
 // viewActors are the methods of Tx for the actors of the changes of each view.
-type viewActors struct{ f *Forest }
+type viewActors struct{ trees *trees }
 
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.
 // They do not change any more.
@@ -195,7 +195,7 @@ func (tx viewActors) Actors(view uint32) []*actors.Set { return tx.attribution(v
 
 // attribution returns the attribution of a view, an empty one if the view does not exist.
 func (tx viewActors) attribution(view uint32) *attribution {
-	if v, ok := tx.f.mu.views[view]; ok {
+	if v, ok := tx.trees.mu.views[view]; ok {
 		return &v.attribution
 	}
 	return &attribution{}
@@ -207,7 +207,7 @@ func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(vi
 // NextInterval returns the sets of Actors for a snapshot that is taken now. Later changes are recorded in
 // new sets.
 func (tx viewActors) NextInterval(view uint32) []*actors.Set {
-	tx.f.changed.Change(view)
+	tx.trees.changed.Change(view)
 	a := tx.attribution(view)
 	a.vacated, a.fresh = nil, nil
 	return a.Next()
@@ -216,7 +216,7 @@ func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 // ReturnActors adds the sets of the interval before, because the snapshot between both intervals was
 // removed.
 func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
-	tx.f.changed.Change(view)
+	tx.trees.changed.Change(view)
 	tx.attribution(view).Return(sets)
 }
 
@@ -224,14 +224,6 @@ func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
 // actors.Recent.Join.
 func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
 	return tx.attribution(view).Join(sets, with)
-}
-
-// editActors returns the actors of an edit that is begun with f.
-func (f *Forest) editActors() []string {
-	if f.by == "" {
-		return []string{actors.Unknown}
-	}
-	return []string{f.by}
 }
 
 // Actors returns the inodes that the edit has changed so far, and the actors of each.
@@ -246,7 +238,7 @@ func (e *Edit) SetActors(s *actors.Set) {
 // ForgetActor makes the next change append a record of its actor. A checkpoint calls it: recovery begins
 // there and attributes the changes before the first such record to actors.Unknown. A record is
 // appended even for actors.Unknown: if the checkpoint fails, recovery begins earlier, with other actors.
-func (tx viewActors) ForgetActor() { tx.f.mu.journaled = noActor }
+func (tx viewActors) ForgetActor() { tx.trees.mu.journaled = noActor }
 
 // noActor is a text that is not the name of an actor.
 const noActor = "\x00"

@@ -142,10 +142,10 @@ func (t *trees) fail(err error) error {
 }
 
 // Failed returns the error that stopped all changes, see fail, else nil.
-func (t *trees) Failed() error {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.mu.failed
+func (f *Forest) Failed() error {
+	f.trees.mu.RLock()
+	defer f.trees.mu.RUnlock()
+	return f.trees.mu.failed
 }
 
 // frees reports whether a change may lead to free space. It must be possible on a full disk.

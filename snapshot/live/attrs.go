@@ -13,14 +13,14 @@ import (
 type SetAttr = tree.SetAttr
 
 // GetAttr returns the attributes of a node.
-func (f *Reader) GetAttr(id NodeID) (Attr, error) {
-	return readInode(f, id, func(n *tree.Inode) (Attr, error) { return attrOf(id.View(), n), nil })
+func (r Reader) GetAttr(id NodeID) (Attr, error) {
+	return readInode(r.trees, id, func(n *tree.Inode) (Attr, error) { return attrOf(id.View(), n), nil })
 }
 
 // readInode calls fn with an inode while the forest's lock is held for reading, and returns its result.
-func readInode[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (result T, err error) {
-	err = f.reading(func() error {
-		n, err := f.inode(id)
+func readInode[T any](t *trees, id NodeID, fn func(n *tree.Inode) (T, error)) (result T, err error) {
+	err = t.reading(func() error {
+		n, err := t.inode(id)
 		if err != nil {
 			return err
 		}
@@ -32,13 +32,13 @@ func readInode[T any](f *Reader, id NodeID, fn func(n *tree.Inode) (T, error)) (
 }
 
 // SetAttr changes attributes and returns all attributes.
-func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
+func (w Writer) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
 		return Attr{}, errs.TooBig
 	}
 
 	for {
-		a, end, err := f.setAttr(id, s)
+		a, end, err := w.setAttr(id, s)
 		if err != nil || end == 0 {
 			return a, err
 		}
@@ -48,8 +48,8 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 // setAttr sets attributes. A truncation of a file with many extents is done in steps, from the end of
 // the file: then setAttr returns the new end of the file, and the caller calls it again. After the last
 // step it returns the attributes and an end of 0.
-func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
-	err = f.changeInode(id, func(v *view, n *tree.Inode) error {
+func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
+	err = w.changeInode(id, func(v *view, n *tree.Inode) error {
 		if s.Size != nil && !n.IsRegular() {
 			if n.IsDir() {
 				return errs.IsDir
@@ -75,9 +75,9 @@ func (f *Forest) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 }
 
 // changeInode calls fn to change an inode while the forest's lock is held.
-func (f *Forest) changeInode(id NodeID, fn func(v *view, n *tree.Inode) error) error {
-	return f.change(id, func() error {
-		v, n, err := f.changeable(id)
+func (w Writer) changeInode(id NodeID, fn func(v *view, n *tree.Inode) error) error {
+	return w.change(id, func() error {
+		v, n, err := w.trees.changeable(id)
 		if err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ func (f *Forest) changeInode(id NodeID, fn func(v *view, n *tree.Inode) error) e
 }
 
 // Readlink returns the target of a symbolic link.
-func (f *Reader) Readlink(id NodeID) (string, error) {
-	return readInode(f, id, func(n *tree.Inode) (string, error) {
+func (r Reader) Readlink(id NodeID) (string, error) {
+	return readInode(r.trees, id, func(n *tree.Inode) (string, error) {
 		if !n.IsSymlink() {
 			return "", errs.Invalid
 		}
@@ -97,8 +97,8 @@ func (f *Reader) Readlink(id NodeID) (string, error) {
 
 // GetXattr returns the value of an extended attribute, which must not be changed. The error is
 // errs.NoAttr if the node does not have the attribute.
-func (f *Reader) GetXattr(id NodeID, name string) ([]byte, error) {
-	return readInode(f, id, func(n *tree.Inode) ([]byte, error) {
+func (r Reader) GetXattr(id NodeID, name string) ([]byte, error) {
+	return readInode(r.trees, id, func(n *tree.Inode) ([]byte, error) {
 		value, ok := n.Xattr(name)
 		if !ok {
 			return nil, errs.NoAttr
@@ -108,8 +108,8 @@ func (f *Reader) GetXattr(id NodeID, name string) ([]byte, error) {
 }
 
 // ListXattr returns the names of the extended attributes.
-func (f *Reader) ListXattr(id NodeID) ([]string, error) {
-	return readInode(f, id, func(n *tree.Inode) ([]string, error) {
+func (r Reader) ListXattr(id NodeID) ([]string, error) {
+	return readInode(r.trees, id, func(n *tree.Inode) ([]string, error) {
 		names := make([]string, len(n.Xattrs))
 		for i, x := range n.Xattrs {
 			names[i] = x.Name
@@ -125,15 +125,15 @@ const MaxXattrs = 128 << 10
 
 // SetXattr sets an extended attribute. flags are 0, XATTR_CREATE or
 // XATTR_REPLACE. killSgid clears the set-group-ID bit, as the kernel requests for some ACLs.
-func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killSgid bool) error {
+func (w Writer) SetXattr(id NodeID, name string, value []byte, flags int, killSgid bool) error {
 	if len(name) > 255 || len(value) > 64<<10 {
 		return errs.Range
 	}
-	if err := f.admit(id.View(), int64(len(name)+len(value))); err != nil {
+	if err := w.trees.admit(id.View(), int64(len(name)+len(value))); err != nil {
 		return err
 	}
 
-	return f.changeInode(id, func(v *view, n *tree.Inode) error {
+	return w.changeInode(id, func(v *view, n *tree.Inode) error {
 		_, found := n.Xattr(name)
 		switch {
 		case found && flags&unix.XATTR_CREATE != 0:
@@ -156,8 +156,8 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 }
 
 // RemoveXattr removes an extended attribute.
-func (f *Forest) RemoveXattr(id NodeID, name string) error {
-	return f.changeInode(id, func(v *view, n *tree.Inode) error {
+func (w Writer) RemoveXattr(id NodeID, name string) error {
+	return w.changeInode(id, func(v *view, n *tree.Inode) error {
 		if _, found := n.Xattr(name); !found {
 			return errs.NoAttr
 		}

@@ -47,8 +47,8 @@ func BenchmarkReplay(b *testing.B) {
 		must.OK(b, err)
 	}
 	for b.Loop() {
-		again := newForest(b, f.log)
-		_, err := again.Replay(0, false, nil)
+		again := newForest(b, f.trees.log)
+		_, err := again.Recovery.Replay(0, false, nil)
 		must.OK(b, err)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/files/2, "ns/record")

@@ -23,10 +23,10 @@ const (
 
 // ReadAt fills p with bytes of a file. It returns fewer than len(p) only at the end of the file. If
 // the bytes are in more than maxRuns runs, they are read in steps, and changes may come between.
-func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
+func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	var last content.Runs
 	for {
-		runs, err := readInode(f, id, func(node *tree.Inode) (content.Runs, error) {
+		runs, err := readInode(r.trees, id, func(node *tree.Inode) (content.Runs, error) {
 			if !node.IsRegular() {
 				return nil, errs.Invalid
 			}
@@ -36,7 +36,7 @@ func (f *Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 			return 0, err
 		}
 
-		got, err := runs.Read(f.near.Files, p[n:])
+		got, err := runs.Read(r.trees.near.Files, p[n:])
 		n += got
 		if err == nil && len(runs) < maxRuns {
 			return n, nil
@@ -66,18 +66,18 @@ func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
 
 // Write writes all of p. killPriv clears the set-user-ID and set-group-ID
 // bits and the file capabilities, as write(2) does for unprivileged callers.
-func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error) {
+func (w Writer) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error) {
 	if off < 0 || off+int64(len(p)) > MaxFileSize || off+int64(len(p)) < 0 {
 		return 0, errs.TooBig
 	}
-	if err := f.admit(id.View(), int64(len(p))); err != nil {
+	if err := w.trees.admit(id.View(), int64(len(p))); err != nil {
 		return 0, err
 	}
 
 	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
 	data := p
 	if len(p) >= blobSize {
-		pos, done, err := f.blobs.Write(recBlob, p, false)
+		pos, done, err := w.trees.blobs.Write(recBlob, p, false)
 		if err != nil {
 			return 0, err
 		}
@@ -86,8 +86,8 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 		r.kind, r.pos, r.payload, data = recWriteAt, pos, pos, nil
 	}
 
-	if err := f.change(id, func() error {
-		v, _, err := f.file(id)
+	if err := w.change(id, func() error {
+		v, _, err := w.trees.file(id)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 
 // Fallocate is fallocate(2) with the modes 0, KEEP_SIZE, PUNCH_HOLE and
 // ZERO_RANGE.
-func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
+func (w Writer) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	if off < 0 || n <= 0 {
 		return errs.Invalid
 	}
@@ -124,7 +124,7 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	}
 
 	for end := off + n; off < end; {
-		to, err := f.fallocate(id, off, end, mode, reserved)
+		to, err := w.fallocate(id, off, end, mode, reserved)
 		if err != nil {
 			return err
 		}
@@ -136,14 +136,14 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 
 // fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part.
 // reserved is how many bytes Options.Admit is asked for, in addition to the memory of extents.
-func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
+func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
 	// The extents at both ends of the part may be split.
-	if err := f.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
+	if err := w.trees.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
 		return 0, err
 	}
 
-	err = f.change(id, func() error {
-		v, node, err := f.file(id)
+	err = w.change(id, func() error {
+		v, node, err := w.trees.file(id)
 		if err != nil {
 			return err
 		}
@@ -169,17 +169,17 @@ func (f *Forest) fallocate(id NodeID, off, end int64, mode uint32, reserved int6
 
 // Seek returns the offset of the next data or hole at or after off. whence is SEEK_DATA or
 // SEEK_HOLE. The error is errs.NoData if there is none.
-func (f *Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
-	return readInode(f, id, func(n *tree.Inode) (pos int64, err error) {
+func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
+	return readInode(r.trees, id, func(n *tree.Inode) (pos int64, err error) {
 		switch {
 		case !n.IsRegular():
 			return 0, errs.Invalid
 		case off < 0:
 			return 0, errs.NoData
 		case whence == unix.SEEK_DATA:
-			pos, err = n.Content.SeekData(f.src.Files, off, content.SeekBlock)
+			pos, err = n.Content.SeekData(r.trees.src.Files, off, content.SeekBlock)
 		case whence == unix.SEEK_HOLE:
-			pos, err = n.Content.SeekHole(f.src.Files, off, content.SeekBlock)
+			pos, err = n.Content.SeekHole(r.trees.src.Files, off, content.SeekBlock)
 		default:
 			return 0, errs.Invalid
 		}
@@ -190,25 +190,25 @@ func (f *Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 // CopyRange copies bytes between files, also of different views, by sharing them. It returns the number
 // of copied bytes, which is less than n if the range has many extents. The error is errs.CrossDevice
 // if the target has too many extents to share more bytes: the caller can then read and write the bytes.
-func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
+func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, errs.Invalid
 	}
-	n, cost, err := f.copyStep(src, soff, dst, doff, n)
+	n, cost, err := w.trees.copyStep(src, soff, dst, doff, n)
 	if err != nil {
 		return 0, err
 	}
-	if err := f.admit(dst.View(), cost); err != nil {
+	if err := w.trees.admit(dst.View(), cost); err != nil {
 		return 0, err
 	}
 
-	err = f.change(dst, func() error {
-		from, err := f.inode(src)
+	err = w.change(dst, func() error {
+		from, err := w.trees.inode(src)
 		if err != nil {
 			return err
 		}
 
-		v, to, err := f.file(dst)
+		v, to, err := w.trees.file(dst)
 		if err != nil {
 			return err
 		}
@@ -236,14 +236,14 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 
 // copyStep returns how many bytes the next step of CopyRange copies, and its cost: the memory of further
 // extents than the first.
-func (f *Forest) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
-	err = f.reading(func() error {
-		from, err := f.inode(src)
+func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
+	err = t.reading(func() error {
+		from, err := t.inode(src)
 		if err != nil {
 			return err
 		}
 
-		to, err := f.inode(dst)
+		to, err := t.inode(dst)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -12,12 +13,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit is a change of a whole view: a restore, an import, a merge. Its actor is the actor of the
-// forest that it was begun with (see As), unless Graft.By returns others. It is
+// An Edit is a change of a whole view: a restore, an import, a merge. Its actor is the one that it was begun
+// with, unless Graft.By returns others. It is
 // made on a copy of the state, without the forest's lock. It becomes visible when Tx.Apply
 // replaces the view by the copy. An edit that is not applied has no effect.
 type Edit struct {
-	f        *Forest
+	trees    *trees
 	base     *view
 	to       graft.Target  // a copy of the view's state
 	heldBack []*view       // views whose changes wait for End
@@ -39,21 +40,21 @@ type Edit struct {
 	unsealed int // steps since the edited state was last sealed
 }
 
-// Edit begins an edit of a view. Changes of this view, and of the views that are read
-// for the edit, wait until End.
-func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, error) {
+// Edit begins an edit of a view by an actor, "" if it is unknown. Changes of this view, and of the views that
+// are read for the edit, wait until End.
+func (f *Forest) Edit(ctx context.Context, by string, id uint32, reads ...uint32) (*Edit, error) {
 	views := append(reads, id)
-	if !f.lockUnless(ctx.Done(), views) {
+	if !f.trees.lockUnless(ctx.Done(), views) {
 		return nil, ctx.Err()
 	}
-	defer f.mu.Unlock()
-	return f.beginEdit(id, views)
+	defer f.trees.mu.Unlock()
+	return f.trees.beginEdit(id, views, by)
 }
 
-// beginEdit begins an edit of a view. Changes of the views in hold wait until End. The caller holds the
-// forest's lock, and no other edit of the view is running.
-func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
-	v, ok := f.mu.views[id]
+// beginEdit begins an edit of a view by an actor. Changes of the views in hold wait until End. The caller
+// holds the forest's lock, and no other edit of the view is running.
+func (t *trees) beginEdit(id uint32, hold []uint32, by string) (*Edit, error) {
+	v, ok := t.mu.views[id]
 	switch {
 	case !ok || v.ended:
 		return nil, errs.Stale
@@ -62,17 +63,17 @@ func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
 	}
 
 	e := &Edit{
-		f: f, base: v, done: make(chan struct{}), by: f.editActors(),
-		steps: Blobs{to: f.blobs, urgent: true}, enc: wire.NewEncoder(nil),
+		trees: t, base: v, done: make(chan struct{}), by: []string{cmp.Or(by, actors.Unknown)},
+		steps: Blobs{to: t.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
 	e.to = graft.Target{
-		Editor:  tree.Editor{State: v.state.Clone(), Source: f.waiting, Epoch: f.epochLocked(), Changed: e.markChanged},
+		Editor:  tree.Editor{State: v.state.Clone(), Source: t.waiting, Epoch: t.newEpoch(), Changed: e.markChanged},
 		Base:    v.state,
-		Numbers: f.Numbers, Next: f.mu.nextIno,
+		Numbers: Counters{t}.Numbers, Next: t.mu.nextIno,
 		Replaced: e.addReplaced, Mounted: e.isMountPoint, Beneath: e.beneath,
 	}
 	for _, id := range hold {
-		if h, ok := f.mu.views[id]; ok {
+		if h, ok := t.mu.views[id]; ok {
 			h.edited = e.done
 			e.heldBack = append(e.heldBack, h)
 		}
@@ -82,7 +83,7 @@ func (f *Forest) beginEdit(id uint32, hold []uint32) (*Edit, error) {
 }
 
 // Edit is Forest.Edit for recovery, when no other goroutine changes the forest.
-func (tx *Tx) Edit(id uint32) (*Edit, error) { return tx.f.beginEdit(id, nil) }
+func (tx *Tx) Edit(id uint32) (*Edit, error) { return tx.trees.beginEdit(id, nil, "") }
 
 // Base returns the state of the view, which does not change until the edit ends.
 func (e *Edit) Base() *tree.State { return e.base.state }
@@ -92,8 +93,8 @@ func (e *Edit) Base() *tree.State { return e.base.state }
 func (e *Edit) End() {
 	e.keepHeldInodes()
 	e.steps.Done()
-	e.f.mu.Lock()
-	defer e.f.mu.Unlock()
+	e.trees.mu.Lock()
+	defer e.trees.mu.Unlock()
 
 	if e.heldBack == nil {
 		return
@@ -130,24 +131,24 @@ func (e *Edit) Depth() int { return e.to.State.Depth }
 // Until End, inodes to which the kernel has references are read from the old state, so the caller
 // keeps that state (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
-	f, v := tx.f, e.base
+	t, v := tx.trees, e.base
 	v.touched.Change()
-	f.mu.changes++
-	v.changed = f.mu.changes
-	if f.mu.replaying {
-		f.inherit(e)
-	} else if f.held.Load() != nil {
+	t.mu.changes++
+	v.changed = t.mu.changes
+	if t.mu.replaying {
+		e.inherit()
+	} else if t.mount.Load() != nil {
 		e.replaced = v.state
 		v.before = append(v.before, e.replaced)
 	}
 
 	v.state = e.to.State
 	v.protection.forget()
-	f.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
+	t.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
-	f.sawIno(e.to.Next - 1)
-	if !f.mu.replaying && !e.inv.Empty() {
-		f.mu.untold[v.id] = append(f.mu.untold[v.id], e.inv.rootNames())
+	t.sawIno(e.to.Next - 1)
+	if !t.mu.replaying && !e.inv.Empty() {
+		t.mu.untold[v.id] = append(t.mu.untold[v.id], e.inv.rootNames())
 	}
 
 	return e.inv
@@ -161,7 +162,7 @@ func (e *Edit) keepHeldInodes() {
 	}
 
 	// Drop orphans below a mount to which the kernel has no reference any more.
-	maps.DeleteFunc(e.base.beneath, func(_ tree.Link, ino uint64) bool { return !e.f.Held(Node(e.base.id, ino)) })
+	maps.DeleteFunc(e.base.beneath, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.base.id, ino)) })
 
 	for i := range e.inv.Entries {
 		if entry := &e.inv.Entries[i]; entry.Was != 0 && e.keepHeld(entry.Was) {
@@ -175,8 +176,8 @@ func (e *Edit) keepHeldInodes() {
 		}
 	}
 
-	e.f.mu.Lock()
-	defer e.f.mu.Unlock()
+	e.trees.mu.Lock()
+	defer e.trees.mu.Unlock()
 
 	e.base.before = slices.DeleteFunc(e.base.before, func(st *tree.State) bool { return st == e.replaced })
 	e.replaced = nil
@@ -185,14 +186,14 @@ func (e *Edit) keepHeldInodes() {
 // keepHeld makes an inode of the replaced state an orphan if the kernel has a reference to it, and
 // reports whether it has.
 func (e *Edit) keepHeld(id NodeID) (kept bool) {
-	_ = e.f.reading(func() error {
-		if !e.f.Held(id) {
+	_ = e.trees.reading(func() error {
+		if !e.trees.held(id) {
 			return nil
 		}
 		n, err := e.base.inode(id.Ino()) // makes it an orphan, see view.orphan
 		kept = err == nil && n.Nlink == 0
-		if kept && !e.f.Held(id) { // the kernel has dropped its last reference since
-			e.base.orphans.remove(e.f.waiting, e.f.mu.epoch, id.Ino())
+		if kept && !e.trees.held(id) { // the kernel has dropped its last reference since
+			e.base.orphans.remove(e.trees.waiting, e.trees.mu.epoch, id.Ino())
 			kept = false
 		}
 

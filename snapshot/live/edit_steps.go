@@ -44,7 +44,7 @@ func (e *Edit) beginGraft(g *Graft) {
 			if err := seal(st); err != nil {
 				return 0, err
 			}
-			return e.f.Epoch(), nil
+			return Counters{e.trees}.Epoch(), nil
 		}
 	}
 
@@ -82,26 +82,36 @@ func (e *Edit) addReplaced(r graft.Replaced) {
 	e.inv.Entries = append(e.inv.Entries, entry)
 }
 
-// Epoch returns a new epoch that is used only by the caller, for changes without the forest's lock.
-func (t *trees) Epoch() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.epochLocked()
+// Counters give out epochs and inode numbers, each only once.
+type Counters struct{ trees *trees }
+
+// Next returns the next inode number and the next view number.
+func (c Counters) Next() (ino uint64, view uint32) {
+	c.trees.mu.RLock()
+	defer c.trees.mu.RUnlock()
+	return c.trees.mu.nextIno, c.trees.mu.nextView
 }
 
-// epochLocked does the work of Epoch. The caller holds the forest's lock.
-func (t *trees) epochLocked() uint64 {
+// Epoch returns a new epoch that is used only by the caller, for changes without the forest's lock.
+func (c Counters) Epoch() uint64 {
+	c.trees.mu.Lock()
+	defer c.trees.mu.Unlock()
+	return c.trees.newEpoch()
+}
+
+// newEpoch is Epoch for callers that hold the forest's lock.
+func (t *trees) newEpoch() uint64 {
 	t.mu.epoch += 2
 	return t.mu.epoch - 1
 }
 
 // Numbers returns the first of n numbers for new inodes of an edited state.
-func (f *Forest) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
-	next, _ := f.Counters()
+func (c Counters) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
+	next, _ := c.Next()
 	_ = e.OwnSlot(next) // reads the page before the lock is taken
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.newInos(e, n)
+	c.trees.mu.Lock()
+	defer c.trees.mu.Unlock()
+	return c.trees.newInos(e, n)
 }
 
 // stepsBlob is about how many bytes of steps are written in one blob.
@@ -135,7 +145,7 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
 		}
 		b := make([]byte, s.Len)
-		if err := e.f.log.ReadAt(b, s.Pos, s.Pos); err != nil {
+		if err := e.trees.log.ReadAt(b, s.Pos, s.Pos); err != nil {
 			return err
 		}
 
@@ -155,17 +165,17 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 
 // relieve seals the edited state if it takes too much memory, see Memory.SealEdit.
 func (e *Edit) relieve() error {
-	sealed, err := e.f.memory.SealEdit(e.base.id, e.to.State, int64(e.unsealed)*InodeBytes+e.f.pages.Load())
+	sealed, err := e.trees.memory.SealEdit(e.base.id, e.to.State, int64(e.unsealed)*InodeBytes+e.trees.pages.Load())
 	if sealed {
-		e.unsealed, e.to.Epoch = 0, e.f.epochLocked()
-		e.f.pages.Store(0)
+		e.unsealed, e.to.Epoch = 0, e.trees.newEpoch()
+		e.trees.pages.Store(0)
 	}
 	return err
 }
 
 // contentOf returns the content of an inode of a view.
 func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
-	n, err := e.f.inode(Node(view, ino))
+	n, err := e.trees.inode(Node(view, ino))
 	if err != nil {
 		return nil, err
 	}

@@ -54,10 +54,10 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			must.OK(t, err)
 		}
 
-		e, err := f.Edit(t.Context(), MainView)
+		e, err := f.Edit(t.Context(), "", MainView)
 		must.OK(t, err)
 		var steps []graft.Step
-		must.OK(t, tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+		must.OK(t, tree.Diff(t.Context(), f.trees.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 			if c.After != nil && !c.After.IsDir() {
 				s := graft.StepOf(c)
 				s.What = tree.Data // so that a new inode comes
@@ -65,7 +65,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			}
 			return nil
 		}))
-		link, err := then.Resolve(f.src, "link")
+		link, err := then.Resolve(f.trees.src, "link")
 		must.OK(t, err)
 		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), Before: link, After: link, What: tree.Target}))
 		if len(steps) != len(order) {
@@ -87,10 +87,10 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		e.End()
 		must.OK(t, create(f, "after"))
 		want := names(t, f)
-		must.OK(t, f.log.Close())
+		must.OK(t, f.trees.log.Close())
 
 		again := testForestIn(t, vfs.OS, dir)
-		_, err = again.Replay(0, false, func(tx *Tx, _ journal.Type, payload []byte) error {
+		_, err = again.Recovery.Replay(0, false, func(tx *Tx, _ journal.Type, payload []byte) error {
 			e, err := tx.Edit(MainView)
 			if err != nil {
 				return err

@@ -17,7 +17,7 @@ import (
 func TestManyExtents(t *testing.T) {
 	f := testForest(t, vfstest.NewMem())
 	charged := int64(0)
-	f.admit = func(_ uint32, n int64) error {
+	f.trees.admit = func(_ uint32, n int64) error {
 		charged += n
 		return nil
 	}
@@ -27,7 +27,7 @@ func TestManyExtents(t *testing.T) {
 	}
 	id := made.ID
 	extents := func() int {
-		n, err := f.inode(id)
+		n, err := f.trees.inode(id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,11 +70,11 @@ func TestManyExtents(t *testing.T) {
 	}
 	steps := func(what string, want int, fn func() error) {
 		t.Helper()
-		had, before := extents(), f.mu.changes
+		had, before := extents(), f.trees.mu.changes
 		if err := fn(); err != nil {
 			t.Fatal(what, err)
 		}
-		if got := int(f.mu.changes - before); got < want || got > 3*want {
+		if got := int(f.trees.mu.changes - before); got < want || got > 3*want {
 			t.Errorf("%s of %d extents takes %d steps, not %d", what, had-extents(), got, want)
 		}
 	}

@@ -53,7 +53,7 @@ func TestHalfDoneChange(t *testing.T) {
 	root, failed := Node(MainView, RootIno), errors.New("half-way")
 	for how, change := range map[string]func(f *Forest) error{
 		"panic": func(f *Forest) error {
-			f.SetHeld(func(NodeID) bool { panic("half-way") })
+			f.Takeover.SetMount(Mount{Held: func(NodeID) bool { panic("half-way") }})
 			_, err := f.Unlink(root, "victim")
 			return err
 		},
@@ -87,12 +87,12 @@ func TestHalfDoneChange(t *testing.T) {
 			if _, err := f.Lookup(root, "before"); err != nil {
 				t.Errorf("a lookup after that: %v", err)
 			}
-			if err := f.log.Close(); err != nil {
+			if err := f.trees.log.Close(); err != nil {
 				t.Fatal(err)
 			}
 			f = testForest(t, fs)
 			foreign := 0
-			lost, err := f.Replay(0, false, func(*Tx, journal.Type, []byte) error {
+			lost, err := f.Recovery.Replay(0, false, func(*Tx, journal.Type, []byte) error {
 				foreign++
 				return nil
 			})
@@ -112,7 +112,7 @@ func TestHalfDoneChange(t *testing.T) {
 // TestPanicWhileReading: a reader that panics leaves no lock either.
 func TestPanicWhileReading(t *testing.T) {
 	f := testForest(t, vfstest.NewMem())
-	f.readView = func(*tree.Source, uint32) (*tree.State, error) { panic("view") }
+	f.trees.readView = func(*tree.Source, uint32) (*tree.State, error) { panic("view") }
 	elsewhere := Node(MainView+7, RootIno)
 	for name, read := range map[string]func(){
 		"read": func() { _, _ = f.ReadAt(elsewhere, make([]byte, 1), 0) },
@@ -128,9 +128,9 @@ func TestPanicWhileReading(t *testing.T) {
 			}()
 			read()
 		}()
-		if !f.mu.TryLock() {
+		if !f.trees.mu.TryLock() {
 			t.Fatalf("%s: the lock is held", name)
 		}
-		f.mu.Unlock()
+		f.trees.mu.Unlock()
 	}
 }

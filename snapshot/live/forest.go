@@ -45,26 +45,25 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// A Forest has all the file trees of a store, with the operations of a filesystem. It is safe for
-// concurrent use.
+// A Forest has all the file trees of a store. Its parts are handed to the code that needs only them. A
+// Forest and its parts are safe for concurrent use.
 type Forest struct {
-	*forest
-	by      string // see As
+	Writer   // without an actor
+	Takeover Takeover
+	Recovery Recovery
+	Freezer  Freezer
+	Counters Counters
+}
+
+// A Reader has the operations of a file system that read the trees.
+type Reader struct{ trees *trees }
+
+// A Writer has the operations of a file system. Its changes are attributed to an actor, see As.
+type Writer struct {
+	Reader
+	by      string
 	request uint64 // see For
 }
-
-// forest is the part of a Forest that does not depend on the actor and the request.
-type forest struct {
-	trees
-	Reader
-	Takeover
-	admit   func(view uint32, n int64) error
-	blobs   *journal.Unreferenced
-	salvage bool
-}
-
-// A Reader has the operations that read the trees. They do not depend on the actor.
-type Reader struct{ *trees }
 
 // trees has the views, the lock that guards them, the journal to which changes are appended, and the
 // sources from which pages are read. "The forest's lock" in comments is trees.mu.
@@ -77,13 +76,12 @@ type trees struct {
 	pages    *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.Counting
 	requests requests
 	readView func(src *tree.Source, view uint32) (*tree.State, error)
-	held     atomic.Pointer[func(NodeID) bool] // see SetHeld
-
-	mountPoints atomic.Pointer[func(view uint32) []string]      // see SetMountPoints
-	covered     atomic.Pointer[func(view, pid uint32) []string] // see SetCovered
-	changed     *changed.Set[uint32]                            // see Tx.Changes
-	overlap     func(view uint32, by string)                    // calls Options.Overlap; may be nil
-	logger      *slog.Logger
+	admit    func(view uint32, n int64) error
+	blobs    *journal.Unreferenced
+	mount    atomic.Pointer[Mount]        // see Takeover.SetMount
+	changed  *changed.Set[uint32]         // see Tx.Changes
+	overlap  func(view uint32, by string) // calls Options.Overlap; may be nil
+	logger   *slog.Logger
 
 	mu struct {
 		sync.RWMutex
@@ -132,39 +130,40 @@ type view struct {
 
 // New returns a forest without views.
 func New(o Options) *Forest {
-	f := &Forest{forest: &forest{admit: o.Admit, salvage: o.Salvage, blobs: journal.NewUnreferenced(o.Log)}}
-	f.Reader.trees, f.Takeover.trees = &f.trees, &f.trees
-	f.pages = new(atomic.Int64)
-	src := o.Source.Counting(f.pages)
-	f.src, f.near, f.waiting = src, src, src
-	if f.memory = o.Memory; f.memory == nil {
-		f.memory = unlimitedMemory{}
+	pages := new(atomic.Int64)
+	src := o.Source.Counting(pages)
+	t := &trees{
+		src: src, near: src, waiting: src, pages: pages,
+		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferenced(o.Log),
+		changed: changed.New[uint32](changedReaders), logger: o.Logger,
+	}
+	if t.memory == nil {
+		t.memory = unlimitedMemory{}
+	}
+	if t.admit == nil {
+		t.admit = func(uint32, int64) error { return nil }
 	}
 
-	f.log, f.readView, f.logger = o.Log, o.ReadView, o.Logger
-	if f.admit == nil {
-		f.admit = func(uint32, int64) error { return nil }
-	}
-
-	f.mu.views = make(map[uint32]*view)
-	f.changed = changed.New[uint32](changedReaders)
-	f.requests.clear()
-	f.mu.inherited, f.mu.untold = newInherited(), make(map[uint32][][]string)
-	f.mu.epoch = 1
-	f.mu.nextIno = RootIno + 1
-	f.mu.nextView = MainView + 1
-	f.mu.enc = wire.NewEncoder(nil)
-	f.mu.journaled = actors.Unknown
+	t.mu.views = make(map[uint32]*view)
+	t.requests.clear()
+	t.mu.inherited, t.mu.untold = newInherited(), make(map[uint32][][]string)
+	t.mu.epoch = 1
+	t.mu.nextIno = RootIno + 1
+	t.mu.nextView = MainView + 1
+	t.mu.enc = wire.NewEncoder(nil)
+	t.mu.journaled = actors.Unknown
 	if o.Overlap != nil {
-		f.overlap = func(view uint32, by string) {
-			tx := newTx(f)
-			if err := f.finish(tx, o.Overlap(tx, view, by)); err != nil {
-				f.logger.Debug("no snapshot between two actors", "error", err)
+		t.overlap = func(view uint32, by string) {
+			if err := t.update(func(tx *Tx) error { return o.Overlap(tx, view, by) }); err != nil {
+				t.logger.Debug("no snapshot between two actors", "error", err)
 			}
 		}
 	}
 
-	return f
+	return &Forest{
+		Writer: Writer{Reader: Reader{t}}, Takeover: Takeover{t},
+		Recovery: Recovery{t, o.Salvage}, Freezer: Freezer{t}, Counters: Counters{t},
+	}
 }
 
 // newView returns a view that owns the state s.
@@ -175,45 +174,7 @@ func (t *trees) newView(id uint32, s *tree.State) *view {
 	return v
 }
 
-// SetHeld sets the function that reports whether the kernel has a reference to a
-// node, so that open files without a name are kept. fn must not call the forest.
-func (t *trees) SetHeld(fn func(NodeID) bool) { t.held.Store(&fn) }
-
-// Held reports whether the kernel has a reference to a node: the node is open, in use otherwise, or
-// only in the kernel's cache.
-func (t *trees) Held(id NodeID) bool {
-	fn := t.held.Load()
-	return fn != nil && (*fn)(id)
-}
-
-// SetReadOnly makes all changes of a view fail with ErrTooHeavy.
-func (t *trees) SetReadOnly(view uint32) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.views[view].readOnly = true
-}
-
-// Counters returns the next inode number and the next view number.
-func (f *Reader) Counters() (ino uint64, view uint32) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.mu.nextIno, f.mu.nextView
-}
-
-// SetMountPoints sets the function that returns the paths in a view on which file systems are mounted,
-// relative to its root.
-func (t *trees) SetMountPoints(fn func(view uint32) []string) { t.mountPoints.Store(&fn) }
-
-// SetCovered sets the function behind Covered.
-func (t *trees) SetCovered(fn func(view, pid uint32) []string) { t.covered.Store(&fn) }
-
-// lock takes the forest's lock for changes of views by the actor of f. It waits while an edit or a
-// freeze blocks the changes.
-func (f *Forest) lock(views ...uint32) {
-	f.trees.lock(views...)
-	f.mu.by, f.mu.request = f.by, f.request
-}
-
+// lock takes the forest's lock for changes of views. It waits while an edit or a freeze blocks the changes.
 func (t *trees) lock(views ...uint32) { t.lockUnless(nil, views) }
 
 // lockUnless does what trees.lock does and returns true. If done is closed first, it returns false
@@ -236,13 +197,14 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	}
 }
 
-// change calls fn with the forest's lock held for a change of a node's view, see lock. If fn fails because
+// change calls fn with the forest's lock held for a change of a node's view. If fn fails because
 // an object is not in memory, change reads the object without the lock and calls fn again. If fn needs
 // more memory, the error is a cas.Delay.
-func (f *Forest) change(id NodeID, fn func() error) error {
+func (w Writer) change(id NodeID, fn func() error) error {
 	return tree.Again(func() error {
-		f.lock(id.View())
-		defer f.mu.Unlock()
+		w.trees.lock(id.View())
+		defer w.trees.mu.Unlock()
+		w.trees.mu.by, w.trees.mu.request = w.by, w.request
 		return fn()
 	})
 }
@@ -256,10 +218,6 @@ func (t *trees) reading(fn func() error) error {
 		return fn()
 	})
 }
-
-// Sync returns when all changes that were acknowledged before the call survive a
-// power cut.
-func (t *trees) Sync() error { return t.log.Sync() }
 
 // served returns the writable view of a node. The caller holds the forest's lock, at least for reading.
 func (t *trees) served(id NodeID) (v *view, ok bool) {
@@ -372,14 +330,6 @@ func (t *trees) sawIno(ino uint64) {
 	if ino >= t.mu.nextIno {
 		t.mu.nextIno = ino + 1
 	}
-}
-
-// SetSource makes the forest read from near, a source that fails with Absent errors and does not wait for
-// the network, and makes it read from disk only without the lock. It is called before another
-// goroutine has the forest.
-func (t *trees) SetSource(near *tree.Source) {
-	t.near = near
-	t.src = near.Resident().Counting(t.pages)
 }
 
 // source returns the source for reading a view under the forest's lock. A journaled record must be

@@ -2,6 +2,9 @@ package live
 
 import "time"
 
+// A Freezer blocks all changes of a forest for a time.
+type Freezer struct{ trees *trees }
+
 // blocked returns a channel that is closed when the edit or freeze ends that blocks changes of the views,
 // nil if none does. The caller holds the forest's lock.
 func (t *trees) blocked(views []uint32) chan struct{} {
@@ -20,10 +23,10 @@ func (t *trees) blocked(views []uint32) chan struct{} {
 
 // HeldBack returns a channel that is closed when the edit or freeze ends that blocks changes of a view,
 // nil if none does. With it a caller can wait in a select.
-func (t *trees) HeldBack(view uint32) <-chan struct{} {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if wait := t.blocked([]uint32{view}); wait != nil {
+func (f Freezer) HeldBack(view uint32) <-chan struct{} {
+	f.trees.mu.RLock()
+	defer f.trees.mu.RUnlock()
+	if wait := f.trees.blocked([]uint32{view}); wait != nil {
 		return wait
 	}
 	return nil
@@ -31,23 +34,23 @@ func (t *trees) HeldBack(view uint32) <-chan struct{} {
 
 // Freeze blocks every change until Thaw is called, or until d is over. It
 // returns false if the forest is frozen already.
-func (t *trees) Freeze(d time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (f Freezer) Freeze(d time.Duration) bool {
+	f.trees.mu.Lock()
+	defer f.trees.mu.Unlock()
 
-	if t.mu.frozen != nil {
+	if f.trees.mu.frozen != nil {
 		return false
 	}
 
 	ch := make(chan struct{})
-	t.mu.frozen = ch
-	time.AfterFunc(d, func() { t.thaw(ch) })
+	f.trees.mu.frozen = ch
+	time.AfterFunc(d, func() { f.trees.thaw(ch) })
 
 	return true
 }
 
 // Thaw ends a Freeze. It returns false if the forest was not frozen.
-func (t *trees) Thaw() bool { return t.thaw(nil) }
+func (f Freezer) Thaw() bool { return f.trees.thaw(nil) }
 
 // thaw ends the Freeze that made ch, or any Freeze if ch is nil.
 func (t *trees) thaw(ch chan struct{}) bool {
@@ -65,8 +68,8 @@ func (t *trees) thaw(ch chan struct{}) bool {
 }
 
 // Frozen reports whether the forest is frozen.
-func (t *trees) Frozen() bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.mu.frozen != nil
+func (f Freezer) Frozen() bool {
+	f.trees.mu.RLock()
+	defer f.trees.mu.RUnlock()
+	return f.trees.mu.frozen != nil
 }

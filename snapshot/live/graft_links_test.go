@@ -38,11 +38,11 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 	make("b")
 	try(f.Link(a.ID, root, "c"))
 
-	e, err := f.Edit(t.Context(), MainView)
+	e, err := f.Edit(t.Context(), "", MainView)
 	must.OK(t, err)
 	defer e.End()
 	var steps []graft.Step
-	must.OK(t, tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+	must.OK(t, tree.Diff(t.Context(), f.trees.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 		steps = append(steps, graft.StepOf(c))
 		return nil
 	}))

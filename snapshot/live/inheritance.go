@@ -12,7 +12,7 @@ import (
 // daemon died. They record and return the state that the forest shares with the kernel: the nodes to
 // which the kernel has references, the requests that were carried out, and the edits of which the
 // kernel was notified.
-type Takeover struct{ *trees }
+type Takeover struct{ trees *trees }
 
 // An Inheritance are the tasks of a daemon that takes the connection to the kernel over from a daemon
 // that died.
@@ -34,14 +34,14 @@ type Inheritance struct {
 
 // Inherit returns the inheritance. Told must be called after the kernel was notified of all notices
 // and stale views.
-func (f *Takeover) Inherit() (Inheritance, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+func (t Takeover) Inherit() (Inheritance, error) {
+	t.trees.mu.RLock()
+	defer t.trees.mu.RUnlock()
 
-	in := Inheritance{Notices: f.mu.inherited.notices, Stale: maps.Clone(f.mu.inherited.stale), Unanswered: f.requests.nodes()}
+	in := Inheritance{Notices: t.trees.mu.inherited.notices, Stale: maps.Clone(t.trees.mu.inherited.stale), Unanswered: t.trees.requests.nodes()}
 
-	for id, v := range f.mu.views {
-		inos, err := v.orphans.all(f.waiting)
+	for id, v := range t.trees.mu.views {
+		inos, err := v.orphans.all(t.trees.waiting)
 		if err != nil {
 			return in, tree.LoadError(err)
 		}
@@ -54,43 +54,43 @@ func (f *Takeover) Inherit() (Inheritance, error) {
 }
 
 // Told records that the kernel was notified of all notices and stale views of the inheritance.
-func (f *Takeover) Told() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.inherited = newInherited()
+func (t Takeover) Told() {
+	t.trees.mu.Lock()
+	defer t.trees.mu.Unlock()
+	t.trees.mu.inherited = newInherited()
 }
 
 // Disinherit drops the state of the connection to the kernel that recovery found, because the connection
 // has ended.
-func (f *Takeover) Disinherit() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.disinherit()
+func (t Takeover) Disinherit() {
+	t.trees.mu.Lock()
+	defer t.trees.mu.Unlock()
+	t.trees.disinherit()
 }
 
 // Connect begins a new connection to the kernel, which another daemon may take over. The kernel
 // has no references yet, and the numbers of requests begin again.
-func (f *Takeover) Connect() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (t Takeover) Connect() error {
+	t.trees.mu.Lock()
+	defer t.trees.mu.Unlock()
 
-	if f.mu.failed != nil {
-		return f.mu.failed
+	if t.trees.mu.failed != nil {
+		return t.trees.mu.failed
 	}
-	if _, err := f.log.AppendUrgent(recMount, nil, nil); err != nil {
+	if _, err := t.trees.log.AppendUrgent(recMount, nil, nil); err != nil {
 		return err
 	}
 
-	f.disinherit()
+	t.trees.disinherit()
 
 	return nil
 }
 
 // disinherit is Disinherit for callers that hold the forest's lock.
-func (f *Takeover) disinherit() {
-	f.requests.clear()
-	f.mu.inherited = newInherited()
-	for _, v := range f.mu.views {
+func (t *trees) disinherit() {
+	t.requests.clear()
+	t.mu.inherited = newInherited()
+	for _, v := range t.mu.views {
 		v.orphans.set(&tree.State{})
 	}
 }
@@ -113,15 +113,15 @@ func (e *Edit) findRemoved() error {
 
 // inherit records an edit that recovery applies: its removed inodes become orphans, and its changes
 // notices or stale names. The caller holds the forest's lock.
-func (f *Takeover) inherit(e *Edit) {
+func (e *Edit) inherit() {
 	for _, n := range e.removed {
-		e.base.orphans.put(f.waiting, f.mu.epoch, n)
+		e.base.orphans.put(e.trees.waiting, e.trees.mu.epoch, n)
 	}
 	for i := range e.inv.Entries {
 		e.inv.Entries[i].Gone = e.inv.Entries[i].Was
 	}
 
-	in := &f.mu.inherited
+	in := &e.trees.mu.inherited
 	if e.sealed {
 		in.stale[e.base.id] = append(in.stale[e.base.id], e.rootNames()...)
 	} else if !e.inv.Empty() {
@@ -137,14 +137,14 @@ func (tx *Tx) SetStale(views map[uint32][][]byte) {
 			all = append(all, string(name))
 		}
 
-		tx.f.mu.inherited.stale[id] = all
+		tx.trees.mu.inherited.stale[id] = all
 	}
 }
 
 // Stale returns the views with edits of which the kernel may not have been notified, and the names in the
 // root that these edits changed, for a checkpoint.
 func (tx *Tx) Stale() map[uint32][][]byte {
-	in, all := &tx.f.mu.inherited, make(map[uint32][][]byte)
+	in, all := &tx.trees.mu.inherited, make(map[uint32][][]byte)
 	add := func(view uint32, names []string) {
 		list := all[view]
 		for _, name := range names {
@@ -153,7 +153,7 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 
 		all[view] = list
 	}
-	for view, edits := range tx.f.mu.untold {
+	for view, edits := range tx.trees.mu.untold {
 		add(view, slices.Concat(edits...))
 	}
 	for view, names := range in.stale {
@@ -183,7 +183,7 @@ func (e *Edit) rootNames() (names []string) {
 		}
 
 		if err != nil {
-			e.f.logger.Warn("names that the kernel may have outdated", "view", e.base.id, "err", err)
+			e.trees.logger.Warn("names that the kernel may have outdated", "view", e.base.id, "err", err)
 		}
 	}
 	return names
@@ -191,11 +191,11 @@ func (e *Edit) rootNames() (names []string) {
 
 // Noticed records that the kernel was notified of an edit. inv is the result of Tx.Apply. The edits of a
 // view must be passed in the order in which they were applied.
-func (f *Takeover) Noticed(inv Invalidation) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (t Takeover) Noticed(inv Invalidation) {
+	t.trees.mu.Lock()
+	defer t.trees.mu.Unlock()
 	view := inv.view()
-	if f.mu.untold[view] = f.mu.untold[view][min(1, len(f.mu.untold[view])):]; len(f.mu.untold[view]) == 0 {
-		delete(f.mu.untold, view)
+	if t.trees.mu.untold[view] = t.trees.mu.untold[view][min(1, len(t.trees.mu.untold[view])):]; len(t.trees.mu.untold[view]) == 0 {
+		delete(t.trees.mu.untold, view)
 	}
 }

@@ -29,15 +29,15 @@ func TestOrphansOfAnEdit(t *testing.T) {
 	ok(create(f, "other"))
 	held, err := f.Lookup(root, "held")
 	ok(err)
-	f.SetHeld(func(id NodeID) bool { return id == held.ID })
+	f.Takeover.SetMount(Mount{Held: func(id NodeID) bool { return id == held.ID }})
 	_, err = f.Write(held.ID, []byte("content"), 0, false)
 	ok(err)
 
-	e, err := f.Edit(t.Context(), MainView)
+	e, err := f.Edit(t.Context(), "", MainView)
 	ok(err)
 	defer e.End()
 	var steps []graft.Step
-	ok(tree.Diff(t.Context(), f.src, e.Base(), empty, tree.DiffOptions{}, func(c tree.Change) error {
+	ok(tree.Diff(t.Context(), f.trees.src, e.Base(), empty, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.Before != nil && !c.Before.IsDir() {
 			steps = append(steps, graft.StepOf(c))
 		}
@@ -57,7 +57,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 		if st == nil || st.Inodes != 1 {
 			t.Fatalf("the orphans are %+v", all)
 		}
-		n, err := st.Get(f.src, held.ID.Ino())
+		n, err := st.Get(f.trees.src, held.ID.Ino())
 		if err == nil && (n.Nlink != 0 || n.Size() != int64(len("content")) || n.Mode != unix.S_IFREG|0o644) {
 			t.Errorf("the orphan is %+v", n)
 		}

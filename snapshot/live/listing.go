@@ -13,17 +13,17 @@ import (
 // ReadDir calls fn for the entries of a directory without `.` and `..`, from the entry after the
 // given cookie on (0: from the start), until fn returns false. Entries that exist during the whole
 // listing are listed once, even if others are added or removed.
-func (f *Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
-	return f.list(id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
+func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
+	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
 
 // ReadDirPlus is ReadDir with the attributes of each entry. They are nil for an entry whose inode is
 // damaged or not on this machine: Lookup then returns the error or fetches the inode. So a program that
 // needs only the names does not wait for the network.
-func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
+func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
-	return f.list(id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
-		n, err := s.Get(f.src, e.Ino)
+	return list(r.trees, id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
+		n, err := s.Get(r.trees.src, e.Ino)
 		if _, lacks := errors.AsType[*tree.Unread](err); lacks {
 			return false, err
 		}
@@ -38,18 +38,18 @@ func (f *Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 
 // list lists a directory for ReadDir and ReadDirPlus. fn gets the state of the view, and may return an
 // Unread error: it is then called again for the same entry.
-func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
+func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
 	begin := after
 
 	for more := true; more; {
 		from, tries := after, 0
-		err = f.reading(func() error {
+		err = t.reading(func() error {
 			tries++
 			if more = tries > tree.MaxFetched && after > from; more {
 				return nil // drop the objects that were read so far, and continue after the last entry
 			}
 
-			dir, err := f.inode(id)
+			dir, err := t.inode(id)
 			if err != nil {
 				return err
 			}
@@ -57,13 +57,13 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 				return errs.NotDir
 			}
 
-			s, err := f.stateOf(id)
+			s, err := t.stateOf(id)
 			if err != nil {
 				return err
 			}
 
 			var lacks error
-			err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) (more bool) {
+			err = dir.Dir.List(t.src, after, func(e tree.Dirent, cookie uint64) (more bool) {
 				if more, lacks = fn(s, e, cookie); lacks == nil {
 					after = cookie
 				}
@@ -81,8 +81,8 @@ func (f *Reader) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dir
 }
 
 // Parent returns the parent of a directory. The parent of a root is the root.
-func (f *Reader) Parent(id NodeID) (NodeID, error) {
-	return readInode(f, id, func(n *tree.Inode) (NodeID, error) {
+func (r Reader) Parent(id NodeID) (NodeID, error) {
+	return readInode(r.trees, id, func(n *tree.Inode) (NodeID, error) {
 		if len(n.Links) == 0 {
 			return Node(id.View(), RootIno), nil
 		}
@@ -93,13 +93,13 @@ func (f *Reader) Parent(id NodeID) (NodeID, error) {
 // Path returns a path of a node relative to the root of its view, "" for the root
 // itself. Of a path longer than most bytes it returns only the end: no program can use a path of
 // PATH_MAX bytes. The error is errs.NotExist if the node has no name any more.
-func (f *Reader) Path(id NodeID, most int) (string, error) {
+func (r Reader) Path(id NodeID, most int) (string, error) {
 	var names []string
-	if err := f.reading(func() error {
+	if err := r.trees.reading(func() error {
 		names = nil
 
 		for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
-			n, err := f.inode(Node(id.View(), ino))
+			n, err := r.trees.inode(Node(id.View(), ino))
 			if err != nil {
 				return err
 			}
@@ -122,10 +122,10 @@ func (f *Reader) Path(id NodeID, most int) (string, error) {
 }
 
 // Forget is called when the kernel has dropped its last reference to a node. It removes an orphan.
-func (f *Takeover) Forget(id NodeID) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if v, ok := f.mu.views[id.View()]; ok && !f.Held(id) {
-		v.orphans.remove(f.waiting, f.mu.epoch, id.Ino())
+func (t Takeover) Forget(id NodeID) {
+	t.trees.mu.RLock()
+	defer t.trees.mu.RUnlock()
+	if v, ok := t.trees.mu.views[id.View()]; ok && !t.trees.held(id) {
+		v.orphans.remove(t.trees.waiting, t.trees.mu.epoch, id.Ino())
 	}
 }

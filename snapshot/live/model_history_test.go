@@ -321,7 +321,7 @@ func (w *world) replay() {
 	if w.y = k; takeover {
 		return
 	}
-	w.must(w.y.f.Connect())
+	w.must(w.y.f.Takeover.Connect())
 	w.handles, w.request, w.sent = nil, 0, map[uint64]outcome{}
 }
 
@@ -332,10 +332,10 @@ type outcome struct {
 }
 
 // asking returns the forest for a request. Some of those before are answered.
-func (w *world) asking() *live.Forest {
+func (w *world) asking() live.Writer {
 	for _, sent := range slices.Sorted(maps.Keys(w.sent)) {
 		if w.intn(2) == 0 {
-			w.y.f.Answered(sent)
+			w.y.f.Takeover.Answered(sent)
 			delete(w.sent, sent)
 		}
 	}
@@ -349,12 +349,12 @@ func (w *world) carriedOut(answer live.NodeID) { w.sent[w.request] = outcome{tru
 
 // checkTakeover compares what a new daemon knows of the kernel with what the old one did.
 func (w *world) checkTakeover(k *system) {
-	in, err := k.f.Inherit()
+	in, err := k.f.Takeover.Inherit()
 	w.must(err)
 	for _, id := range in.Orphans {
-		k.f.Forget(id) // those that are held stay
+		k.f.Takeover.Forget(id) // those that are held stay
 	}
-	in, err = k.f.Inherit()
+	in, err = k.f.Takeover.Inherit()
 	w.must(err)
 	for _, id := range in.Orphans {
 		if !k.held[id] {
@@ -365,13 +365,13 @@ func (w *world) checkTakeover(k *system) {
 		w.checkHandles(k, ws)
 	}
 	for request, want := range w.sent {
-		if answer, done := k.f.Done(request); done != want.done || answer != want.answer {
+		if answer, done := k.f.Takeover.Done(request); done != want.done || answer != want.answer {
 			w.t.Fatalf("request %d: done %v with %x, want %v with %x", request, done, answer, want.done, want.answer)
 		}
 	}
-	k.f.Settled()
+	k.f.Takeover.Settled()
 	for request, want := range w.sent {
-		if _, done := k.f.Done(request); done != want.done {
+		if _, done := k.f.Takeover.Done(request); done != want.done {
 			w.t.Fatalf("request %d is forgotten before it was answered", request)
 		}
 	}

@@ -48,7 +48,7 @@ func (y *system) open(takeover bool) (err error) {
 		return err
 	}
 	y.f = y.s.Forest()
-	y.f.SetHeld(func(id live.NodeID) bool { return y.held[id] })
+	y.f.Takeover.SetMount(live.Mount{Held: func(id live.NodeID) bool { return y.held[id] }})
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (y *system) hold(id live.NodeID) { y.held[id] = true }
 
 func (y *system) release(id live.NodeID) {
 	delete(y.held, id)
-	y.f.Forget(id)
+	y.f.Takeover.Forget(id)
 }
 
 // seen is what the forest shows of a tree.

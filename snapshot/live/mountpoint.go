@@ -6,6 +6,37 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// A Mount answers questions of the forest about the mount. Its functions must not call the forest.
+type Mount struct {
+	// Held reports whether the kernel has a reference to a node: the node is open, in use otherwise, or
+	// only in the kernel's cache.
+	Held func(NodeID) bool
+	// Points, if set, returns the paths in a view on which file systems are mounted, relative to its root.
+	Points func(view uint32) []string
+	// Covered, if set, returns the paths in a view, relative to its root, at which the process pid does not
+	// see the view's files, because its mount namespace has other mounts there.
+	Covered func(view, pid uint32) []string
+}
+
+// SetMount sets the mount of the forest. The forest keeps open files without a name.
+func (t Takeover) SetMount(m Mount) { t.trees.mount.Store(&m) }
+
+// Held reports whether the kernel has a reference to a node, see Mount.
+func (t Takeover) Held(id NodeID) bool { return t.trees.held(id) }
+
+func (t *trees) held(id NodeID) bool {
+	m := t.mount.Load()
+	return m != nil && m.Held(id)
+}
+
+// Covered returns the paths in a view at which a process does not see the view's files, see Mount.
+func (t Takeover) Covered(view, pid uint32) []string {
+	if m := t.trees.mount.Load(); m != nil && m.Covered != nil && pid != 0 {
+		return m.Covered(view, pid)
+	}
+	return nil
+}
+
 // When the kernel drops a name, it unmounts the file systems on it. So an edit keeps the inode of a name
 // with a mount if possible, and else sets Entry.MountPoint.
 
@@ -13,7 +44,7 @@ import (
 // below it. The kernel has a reference to every inode above a mount, so for most names the mounts need
 // not be read.
 func (e *Edit) isMountPoint(at tree.Link, ino uint64) bool {
-	if !e.f.Held(Node(e.base.id, ino)) {
+	if !e.trees.held(Node(e.base.id, ino)) {
 		return false
 	}
 	e.loadMountPoints()
@@ -22,20 +53,20 @@ func (e *Edit) isMountPoint(at tree.Link, ino uint64) bool {
 
 // loadMountPoints sets e.mounted: all names on the paths to mounts, once for an edit.
 func (e *Edit) loadMountPoints() {
-	ask := e.f.mountPoints.Load()
-	if ask == nil || e.mounted != nil {
+	m := e.trees.mount.Load()
+	if m == nil || m.Points == nil || e.mounted != nil {
 		return
 	}
 
 	e.mounted = make(map[tree.Link]bool)
-	for _, path := range (*ask)(e.base.id) {
-		n, err := e.base.state.Get(e.f.waiting, tree.RootIno)
+	for _, path := range m.Points(e.base.id) {
+		n, err := e.base.state.Get(e.trees.waiting, tree.RootIno)
 		for _, name := range strings.Split(path, "/") {
 			if err != nil || !n.IsDir() {
 				break
 			}
 			e.mounted[tree.Link{Parent: n.Ino, Name: name}] = true
-			n, err = e.base.state.Lookup(e.f.waiting, n, name)
+			n, err = e.base.state.Lookup(e.trees.waiting, n, name)
 		}
 	}
 }
@@ -45,13 +76,13 @@ func (e *Edit) loadMountPoints() {
 // the mount is visible.
 func (e *Edit) beneath(at tree.Link, like *tree.Inode) uint64 {
 	ino, ok := e.base.beneath[at]
-	if !ok || !e.f.Held(Node(e.base.id, ino)) {
+	if !ok || !e.trees.held(Node(e.base.id, ino)) {
 		return 0
 	}
 	if e.loadMountPoints(); len(e.mounted) == 0 {
 		return 0
 	}
-	if n, err := e.base.orphans.get(e.f.waiting, ino); err != nil || n.Type() != like.Type() {
+	if n, err := e.base.orphans.get(e.trees.waiting, ino); err != nil || n.Type() != like.Type() {
 		return 0
 	}
 

@@ -24,20 +24,20 @@ type Create struct {
 }
 
 // Lookup returns the attributes of the node of a name in a directory.
-func (f *Reader) Lookup(parent NodeID, name string) (Attr, error) {
+func (r Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	if len(name) > 255 {
 		return Attr{}, errs.NameTooLong
 	}
-	return readInode(f, parent, func(dir *tree.Inode) (Attr, error) {
+	return readInode(r.trees, parent, func(dir *tree.Inode) (Attr, error) {
 		if !dir.IsDir() {
 			return Attr{}, errs.NotDir
 		}
-		s, err := f.stateOf(parent)
+		s, err := r.trees.stateOf(parent)
 		if err != nil {
 			return Attr{}, err
 		}
 
-		n, err := s.Lookup(f.src, dir, name)
+		n, err := s.Lookup(r.trees.src, dir, name)
 		if err != nil {
 			return Attr{}, tree.LoadError(err)
 		}
@@ -114,22 +114,22 @@ func inheritGroup(dir *tree.Inode, c *Create) {
 }
 
 // Create creates a file, directory, symbolic link or special node.
-func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
-	return f.create(parent, name, c, f.vacant)
+func (w Writer) Create(parent NodeID, name string, c Create) (Attr, error) {
+	return w.create(parent, name, c, w.trees.vacant)
 }
 
 // Tmpfile creates a file without a name. Link may give it a name later.
-func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
-	return f.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return f.directory(id) })
+func (w Writer) Tmpfile(parent NodeID, c Create) (Attr, error) {
+	return w.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return w.trees.directory(id) })
 }
 
 // create creates a node in the directory that find returns.
-func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
-	if err := f.admit(parent.View(), 0); err != nil {
+func (w Writer) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
+	if err := w.trees.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
 	}
 
-	err = f.change(parent, func() error {
+	err = w.change(parent, func() error {
 		v, dir, err := find(parent, name)
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func (f *Forest) create(parent NodeID, name string, c Create, find func(NodeID, 
 			if dir.Nlink >= maxLinks {
 				return errs.TooManyLinks
 			}
-			if depth, err = v.state.DepthWith(f.src, parent.Ino(), 0); err != nil {
+			if depth, err = v.state.DepthWith(w.trees.src, parent.Ino(), 0); err != nil {
 				return err
 			}
 		}
@@ -178,16 +178,16 @@ func newInode(ino uint64, c *Create, t int64) *tree.Inode {
 }
 
 // Link gives a file another name.
-func (f *Forest) Link(id, newParent NodeID, name string) (a Attr, err error) {
+func (w Writer) Link(id, newParent NodeID, name string) (a Attr, err error) {
 	if id.View() != newParent.View() {
 		return Attr{}, errs.CrossDevice
 	}
-	if err := f.admit(id.View(), 0); err != nil {
+	if err := w.trees.admit(id.View(), 0); err != nil {
 		return Attr{}, err
 	}
 
-	err = f.change(id, func() error {
-		v, _, err := f.vacant(newParent, name)
+	err = w.change(id, func() error {
+		v, _, err := w.trees.vacant(newParent, name)
 		if err != nil {
 			return err
 		}
@@ -229,19 +229,19 @@ func (v *view) attrAfter(r *record) (Attr, error) {
 }
 
 // Unlink removes the name of a file that is not a directory, and returns the node of the name.
-func (f *Forest) Unlink(parent NodeID, name string) (NodeID, error) {
-	return f.remove(parent, name, false)
+func (w Writer) Unlink(parent NodeID, name string) (NodeID, error) {
+	return w.remove(parent, name, false)
 }
 
 // Rmdir removes an empty directory and returns its node.
-func (f *Forest) Rmdir(parent NodeID, name string) (NodeID, error) {
-	return f.remove(parent, name, true)
+func (w Writer) Rmdir(parent NodeID, name string) (NodeID, error) {
+	return w.remove(parent, name, true)
 }
 
 // remove removes a name. dir is whether it must be a directory.
-func (f *Forest) remove(parent NodeID, name string, dir bool) (removed NodeID, err error) {
-	err = f.change(parent, func() error {
-		v, _, n, err := f.occupied(parent, name)
+func (w Writer) remove(parent NodeID, name string, dir bool) (removed NodeID, err error) {
+	err = w.change(parent, func() error {
+		v, _, n, err := w.trees.occupied(parent, name)
 		if err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (f *Forest) remove(parent NodeID, name string, dir bool) (removed NodeID, e
 // Rename moves the name on in op to the name nn in np. flags are the flags of renameat2(2). With
 // RENAME_WHITEOUT the old name becomes a character device 0:0 of the caller c, which overlayfs reads as
 // a deleted name. Rename returns the node that was replaced, or 0.
-func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
+func (w Writer) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
 		return 0, errs.Invalid
@@ -275,13 +275,13 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	}
 
 	if flags&whiteout != 0 {
-		if err := f.admit(op.View(), 0); err != nil {
+		if err := w.trees.admit(op.View(), 0); err != nil {
 			return 0, err
 		}
 	}
 
-	err = f.change(op, func() error {
-		v, oldDir, n, err := f.occupied(op, on)
+	err = w.change(op, func() error {
+		v, oldDir, n, err := w.trees.occupied(op, on)
 		if err != nil {
 			return err
 		}
@@ -289,19 +289,19 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 			return err
 		}
 
-		_, newDir, err := f.directory(np)
+		_, newDir, err := w.trees.directory(np)
 		if err != nil {
 			return err
 		}
 
-		old, err := v.state.Lookup(f.src, newDir, nn)
+		old, err := v.state.Lookup(w.trees.src, newDir, nn)
 		if err = tree.LoadError(err); errors.Is(err, errs.NotExist) {
 			old = nil
 		} else if err != nil {
 			return err
 		}
 
-		same, depth, err := v.state.CheckRename(f.src, n, old, op.Ino(), np.Ino(), flags)
+		same, depth, err := v.state.CheckRename(w.trees.src, n, old, op.Ino(), np.Ino(), flags)
 		if err != nil || same {
 			return err
 		}

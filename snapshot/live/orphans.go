@@ -93,7 +93,7 @@ func (o *orphans) eachContent(fn func(*content.Content)) {
 // keepUnnamed makes an inode that lost its last name an orphan, if the kernel has, or in recovery may
 // have, a reference to it.
 func (v *view) keepUnnamed(n *tree.Inode) {
-	if !v.trees.mu.replaying && !v.trees.Held(Node(v.id, n.Ino)) {
+	if !v.trees.mu.replaying && !v.trees.held(Node(v.id, n.Ino)) {
 		return
 	}
 	orphan := *n
@@ -136,7 +136,7 @@ func (v *view) keepAllReplaced() error {
 
 	for _, st := range v.before {
 		if err := st.Beyond(v.source(), v.state, func(n *tree.Inode) {
-			if v.trees.Held(Node(v.id, n.Ino)) {
+			if v.trees.held(Node(v.id, n.Ino)) {
 				_, _ = v.orphan(n.Ino)
 			}
 		}); err != nil {

@@ -21,7 +21,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 	y, err := newSystem(t)
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, y.close()) })
-	must.OK(t, y.f.Connect())
+	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	create := func(name string, mode uint32) live.NodeID {
 		a, err := y.f.Create(root, name, live.Create{Mode: mode | 0o700})
@@ -103,7 +103,7 @@ func TestOrphansThroughCrashes(t *testing.T) {
 
 	// What the kernel does not hold is gone after it was asked.
 	clear(k.held)
-	in, err := k.f.Inherit()
+	in, err := k.f.Takeover.Inherit()
 	must.OK(t, err)
 	for _, id := range all {
 		if !slices.Contains(in.Orphans, id) {
@@ -111,9 +111,9 @@ func TestOrphansThroughCrashes(t *testing.T) {
 		}
 	}
 	for _, id := range in.Orphans {
-		k.f.Forget(id)
+		k.f.Takeover.Forget(id)
 	}
-	if in, err := k.f.Inherit(); err != nil || len(in.Orphans) != 0 {
+	if in, err := k.f.Takeover.Inherit(); err != nil || len(in.Orphans) != 0 {
 		t.Fatalf("%x, %v", in.Orphans, err)
 	}
 	before := k.takenOver(t) // recovery does not know what was forgotten since the checkpoint
@@ -165,7 +165,7 @@ func TestNoticesAfterACrash(t *testing.T) {
 	y, err := newSystem(t)
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, y.close()) })
-	must.OK(t, y.f.Connect())
+	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	create := func(name string) live.NodeID {
 		a, err := y.f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o600})
@@ -184,7 +184,7 @@ func TestNoticesAfterACrash(t *testing.T) {
 
 	inherited := func(y *system, when string, notices, stale int) live.Inheritance {
 		t.Helper()
-		in, err := y.f.Inherit()
+		in, err := y.f.Takeover.Inherit()
 		must.OK(t, err)
 		if len(in.Notices) != notices || len(in.Stale) != stale {
 			t.Fatalf("%s: %d notices, %d stale views; want %d and %d", when, len(in.Notices), len(in.Stale), notices, stale)
@@ -212,7 +212,7 @@ func TestNoticesAfterACrash(t *testing.T) {
 	must.OK(t, k.checkpoint())
 	again := k.takenOver(t)
 	inherited(again, "killed again before them, after a checkpoint", 0, 1)
-	again.f.Told()
+	again.f.Takeover.Told()
 	must.OK(t, again.checkpoint())
 	inherited(again.takenOver(t), "killed after them", 0, 0)
 
@@ -234,7 +234,7 @@ func TestStaleNamesOfTwoEdits(t *testing.T) {
 	y, err := newSystem(t)
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, y.close()) })
-	must.OK(t, y.f.Connect())
+	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	create := func(name string) live.NodeID {
 		a, err := y.f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o600})
@@ -254,13 +254,13 @@ func TestStaleNamesOfTwoEdits(t *testing.T) {
 	must.OK(t, y.restore("", "with-p"))
 	must.OK(t, y.restore("", "empty"))
 
-	in, err := y.takenOver(t).f.Inherit()
+	in, err := y.takenOver(t).f.Takeover.Inherit()
 	must.OK(t, err)
 	if len(in.Notices) != 2 || !slices.Contains(in.Notices[0].Inodes, linked) {
 		t.Errorf("an inode with a name less is not outdated: %+v", in.Notices)
 	}
 	must.OK(t, y.checkpoint())
-	in, err = y.takenOver(t).f.Inherit()
+	in, err = y.takenOver(t).f.Takeover.Inherit()
 	must.OK(t, err)
 	for _, name := range []string{"p", "r", "name"} {
 		if !slices.Contains(in.Stale[live.MainView], name) {

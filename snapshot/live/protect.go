@@ -30,7 +30,7 @@ const maxKnown = 1 << 16
 
 // Protect sets the read-only paths of a view, if it exists.
 func (tx *Tx) Protect(view uint32, paths []string) {
-	v, ok := tx.f.mu.views[view]
+	v, ok := tx.trees.mu.views[view]
 	if !ok {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Skipped are the records that a salvage did not apply.
@@ -24,27 +25,48 @@ type Foreign struct {
 
 const maxForeign = 10_000
 
+// A Recovery has the methods to bring a forest to the state in which a store was left.
+type Recovery struct {
+	trees   *trees
+	salvage bool
+}
+
+// SetSource makes the forest read from near, a source that fails with Absent errors and does not wait for
+// the network, and makes it read from disk only without the lock. It is called before another
+// goroutine has the forest.
+func (r Recovery) SetSource(near *tree.Source) {
+	r.trees.near = near
+	r.trees.src = near.Resident().Counting(r.trees.pages)
+}
+
+// SetReadOnly makes all changes of a view fail with ErrTooHeavy.
+func (r Recovery) SetReadOnly(view uint32) {
+	r.trees.mu.Lock()
+	defer r.trees.mu.Unlock()
+	r.trees.mu.views[view].readOnly = true
+}
+
 // Replay applies the records of the journal from a position on. With none, it applies no record and only
 // counts them as skipped. It passes records of the caller's own types to foreign, with the forest's
 // lock held.
 //
 // A salvage skips all records after damage in the journal: they may depend on lost records, and a part
 // of a file's history would lead to contents that the file never had.
-func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (r Recovery) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
+	r.trees.mu.Lock()
+	defer r.trees.mu.Unlock()
 
-	f.mu.by, f.mu.replaying = actors.Unknown, true
-	defer func() { f.mu.replaying = false }()
+	r.trees.mu.by, r.trees.mu.replaying = actors.Unknown, true
+	defer func() { r.trees.mu.replaying = false }()
 
-	p := &replay{f: f, foreign: foreign, from: from, skipAll: none, skipped: Skipped{Views: make(map[uint32]int64)}}
-	err := f.log.Replay(from, p.replayRecord)
+	p := &replay{Recovery: r, foreign: foreign, from: from, skipAll: none, skipped: Skipped{Views: make(map[uint32]int64)}}
+	err := r.trees.log.Replay(from, p.replayRecord)
 	return p.skipped, err
 }
 
 // A replay is the state of one call of Replay.
 type replay struct {
-	f       *Forest
+	Recovery
 	foreign func(tx *Tx, t journal.Type, payload []byte) error
 	from    int64
 	skipAll bool // all further records are skipped
@@ -57,12 +79,12 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 	case t == recBlob:
 		return nil
 	case t == recActor:
-		p.f.mu.by, p.f.mu.journaled = string(payload), string(payload)
+		p.trees.mu.by, p.trees.mu.journaled = string(payload), string(payload)
 		return nil
 	case t == recMount:
-		p.f.disinherit()
+		p.trees.disinherit()
 		return nil
-	case p.skipAll || p.f.salvage && slices.ContainsFunc(p.f.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
+	case p.skipAll || p.salvage && slices.ContainsFunc(p.trees.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
 		p.skipAll = true
 		p.skipped.add(t, payload)
 		return nil
@@ -77,15 +99,15 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 
 // relieve seals the replayed changes if they take too much memory, see Memory.Relieve.
 func (p *replay) relieve() error {
-	p.f.mu.Unlock()
-	defer p.f.mu.Lock()
-	return p.f.memory.Relieve()
+	p.trees.mu.Unlock()
+	defer p.trees.mu.Lock()
+	return p.trees.memory.Relieve()
 }
 
 // apply applies a record. A record of a view that does not exist has no effect: the view was dropped.
 func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if t >= FirstForeign {
-		return p.foreign(newTx(p.f), t, bytes.Clone(payload))
+		return p.foreign(newTx(p.trees), t, bytes.Clone(payload))
 	}
 	r, data, err := decodeRecord(t, payload)
 	if err != nil {
@@ -95,10 +117,10 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		r.pos, r.payload = payloadPos+int64(data), payloadPos
 	}
 	if r.request != 0 {
-		p.f.requests.inherit(r.request, requestResult{node: r.answer()})
+		p.trees.requests.inherit(r.request, requestResult{node: r.answer()})
 	}
 
-	v, ok := p.f.mu.views[r.view]
+	v, ok := p.trees.mu.views[r.view]
 	if !ok {
 		return nil
 	}
@@ -111,10 +133,10 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 // skipFailed skips a record that could not be applied, and all records after it, in a salvage. Else it
 // returns the error.
 func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error) error {
-	if !p.f.salvage {
+	if !p.salvage {
 		return fmt.Errorf("record at %d of the journal: %w", pos, err)
 	}
-	p.f.logger.Warn("left out a record of the journal and those behind it", "position", pos, "error", err)
+	p.trees.logger.Warn("left out a record of the journal and those behind it", "position", pos, "error", err)
 	p.skipAll = true
 	p.skipped.add(t, payload)
 

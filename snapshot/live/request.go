@@ -41,10 +41,10 @@ type requestResult struct {
 	record any    // the record of the catalogue, if recovery found one in the journal; else nil
 }
 
-// For returns the forest for the changes of an actor, as As does, that a request of the kernel asks for.
+// For returns the writer for the changes of an actor, as As does, that a request of the kernel asks for.
 // The caller calls Answered after it has sent the answer. For may only be used for requests that append one
 // record: to create, link, rename or remove a name, or to set or remove an extended attribute.
-func (f *Forest) For(actor string, request uint64) *Forest { return &Forest{f.forest, actor, request} }
+func (w Writer) For(actor string, request uint64) Writer { return Writer{w.Reader, actor, request} }
 
 // add adds a request that was carried out. answer is the node that its answer describes.
 func (r *requests) add(request uint64, answer NodeID) {
@@ -61,8 +61,8 @@ func (r *requests) inherit(request uint64, c requestResult) {
 }
 
 // Answered records that the kernel has the answer to a request, or does not wait for it.
-func (f *Takeover) Answered(request uint64) {
-	r := &f.requests
+func (t Takeover) Answered(request uint64) {
+	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.unanswered, request)
@@ -71,8 +71,8 @@ func (f *Takeover) Answered(request uint64) {
 // Done reports whether a request that the kernel sent again was already carried out by the daemon
 // before. answer is the node that the answer describes, which was created or linked, else 0. Done may be
 // called several times before Answered.
-func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
-	r := &f.requests
+func (t Takeover) Done(request uint64) (answer NodeID, done bool) {
+	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -90,8 +90,8 @@ func (f *Takeover) Done(request uint64) (answer NodeID, done bool) {
 
 // Record returns the record that carried out a request for which Done returned true. It returns nil if
 // the record is not in the journal any more.
-func (f *Takeover) Record(request uint64) any {
-	r := &f.requests
+func (t Takeover) Record(request uint64) any {
+	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.unanswered[request].record
@@ -99,8 +99,8 @@ func (f *Takeover) Record(request uint64) any {
 
 // Settled is called after Done was called for every request that the kernel sent again. It returns the
 // nodes that the answers to all other inherited requests described: the kernel has these answers.
-func (f *Takeover) Settled() (known []NodeID) {
-	r := &f.requests
+func (t Takeover) Settled() (known []NodeID) {
+	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -137,14 +137,14 @@ func (r *requests) clear() {
 // SetRequests sets the inherited requests to the result of Requests at the last checkpoint.
 func (tx *Tx) SetRequests(all map[uint64]uint64) {
 	for request, answer := range all {
-		tx.f.requests.inherit(request, requestResult{node: NodeID(answer)})
+		tx.trees.requests.inherit(request, requestResult{node: NodeID(answer)})
 	}
 }
 
 // Requests returns the requests that the kernel may send again to the next daemon, with the nodes
 // that their answers describe, for a checkpoint.
 func (tx *Tx) Requests() map[uint64]uint64 {
-	r := &tx.f.requests
+	r := &tx.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -160,9 +160,9 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 
 // CarriedOut records that a record of the caller's own type carries out a request.
 func (tx *Tx) CarriedOut(request uint64, record any) {
-	if tx.f.mu.replaying {
-		tx.f.requests.inherit(request, requestResult{record: record})
+	if tx.trees.mu.replaying {
+		tx.trees.requests.inherit(request, requestResult{record: record})
 	} else {
-		tx.f.requests.add(request, 0)
+		tx.trees.requests.add(request, 0)
 	}
 }

@@ -18,31 +18,31 @@ const resent = 1 << 40 // the number of a request
 // A changing is a request that changes something, and would not succeed twice.
 type changing struct {
 	name string
-	do   func(s *snapshot.Store, f *live.Forest, who actors.Caller) (live.NodeID, error)
+	do   func(s *snapshot.Store, f live.Writer, who actors.Caller) (live.NodeID, error)
 }
 
 // changes are the requests of which each is done in a directory with the files old, other
 // and marked, which has an extended attribute, an empty directory, and a snapshot.
 func changes(t *testing.T) []changing {
 	root := live.Node(live.MainView, live.RootIno)
-	node := func(f *live.Forest, name string) live.NodeID {
+	node := func(f live.Writer, name string) live.NodeID {
 		a, err := f.Lookup(root, name)
 		if err != nil {
 			panic(err)
 		}
 		return a.ID
 	}
-	create := func(mode uint32) func(*snapshot.Store, *live.Forest, actors.Caller) (live.NodeID, error) {
-		return func(_ *snapshot.Store, f *live.Forest, _ actors.Caller) (live.NodeID, error) {
+	create := func(mode uint32) func(*snapshot.Store, live.Writer, actors.Caller) (live.NodeID, error) {
+		return func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) {
 			a, err := f.Create(root, "new", live.Create{Mode: mode, Target: "to"})
 			return a.ID, err
 		}
 	}
-	nothing := func(do func(f *live.Forest) error) func(*snapshot.Store, *live.Forest, actors.Caller) (live.NodeID, error) {
-		return func(_ *snapshot.Store, f *live.Forest, _ actors.Caller) (live.NodeID, error) { return 0, do(f) }
+	nothing := func(do func(f live.Writer) error) func(*snapshot.Store, live.Writer, actors.Caller) (live.NodeID, error) {
+		return func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) { return 0, do(f) }
 	}
-	rename := func(to string, flags uint32) func(f *live.Forest) error {
-		return func(f *live.Forest) error {
+	rename := func(to string, flags uint32) func(f live.Writer) error {
+		return func(f live.Writer) error {
 			_, err := f.Rename(root, "old", root, to, flags, actors.Caller{})
 			return err
 		}
@@ -52,47 +52,47 @@ func changes(t *testing.T) []changing {
 		{"mkdir", create(unix.S_IFDIR | 0o755)},
 		{"symlink", create(unix.S_IFLNK | 0o777)},
 		{"mknod", create(unix.S_IFIFO | 0o600)},
-		{"tmpfile", func(_ *snapshot.Store, f *live.Forest, _ actors.Caller) (live.NodeID, error) {
+		{"tmpfile", func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) {
 			a, err := f.Tmpfile(root, live.Create{Mode: unix.S_IFREG | 0o600})
 			return a.ID, err
 		}},
-		{"link", func(_ *snapshot.Store, f *live.Forest, _ actors.Caller) (live.NodeID, error) {
+		{"link", func(_ *snapshot.Store, f live.Writer, _ actors.Caller) (live.NodeID, error) {
 			a, err := f.Link(node(f, "old"), root, "new")
 			return a.ID, err
 		}},
-		{"unlink", nothing(func(f *live.Forest) error { _, err := f.Unlink(root, "old"); return err })},
-		{"rmdir", nothing(func(f *live.Forest) error { _, err := f.Rmdir(root, "empty"); return err })},
+		{"unlink", nothing(func(f live.Writer) error { _, err := f.Unlink(root, "old"); return err })},
+		{"rmdir", nothing(func(f live.Writer) error { _, err := f.Rmdir(root, "empty"); return err })},
 		{"rename", nothing(rename("new", 0))},
 		{"replace", nothing(rename("other", 0))},
 		{"exchange", nothing(rename("other", unix.RENAME_EXCHANGE))},
 		{"whiteout", nothing(rename("new", unix.RENAME_WHITEOUT))},
-		{"setxattr", nothing(func(f *live.Forest) error {
+		{"setxattr", nothing(func(f live.Writer) error {
 			return f.SetXattr(node(f, "old"), "user.new", []byte("v"), unix.XATTR_CREATE, false)
 		})},
-		{"removexattr", nothing(func(f *live.Forest) error { return f.RemoveXattr(node(f, "marked"), "user.x") })},
-		{"snapshot", func(s *snapshot.Store, _ *live.Forest, who actors.Caller) (live.NodeID, error) {
+		{"removexattr", nothing(func(f live.Writer) error { return f.RemoveXattr(node(f, "marked"), "user.x") })},
+		{"snapshot", func(s *snapshot.Store, _ live.Writer, who actors.Caller) (live.NodeID, error) {
 			_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "new", Caller: who})
 			return 0, err
 		}},
-		{"rename a snapshot", func(s *snapshot.Store, _ *live.Forest, who actors.Caller) (live.NodeID, error) {
+		{"rename a snapshot", func(s *snapshot.Store, _ live.Writer, who actors.Caller) (live.NodeID, error) {
 			return 0, s.Main().Snapshots().Rename("first", "new", who)
 		}},
-		{"remove a snapshot", func(s *snapshot.Store, _ *live.Forest, who actors.Caller) (live.NodeID, error) {
+		{"remove a snapshot", func(s *snapshot.Store, _ live.Writer, who actors.Caller) (live.NodeID, error) {
 			_, err := s.Main().Snapshots().DeleteAll([]string{"first"}, who)
 			return 0, err
 		}},
-		{"restore", func(s *snapshot.Store, _ *live.Forest, who actors.Caller) (live.NodeID, error) {
+		{"restore", func(s *snapshot.Store, _ live.Writer, who actors.Caller) (live.NodeID, error) {
 			r, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "first", Caller: who})
 			if err == nil && r.Changed == 0 {
 				err = errors.New("nothing was changed")
 			}
 			return 0, err
 		}},
-		{"fork", func(s *snapshot.Store, _ *live.Forest, who actors.Caller) (live.NodeID, error) {
+		{"fork", func(s *snapshot.Store, _ live.Writer, who actors.Caller) (live.NodeID, error) {
 			_, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "new", Caller: who})
 			return 0, err
 		}},
-		{"end a fork", func(s *snapshot.Store, _ *live.Forest, who actors.Caller) (live.NodeID, error) {
+		{"end a fork", func(s *snapshot.Store, _ live.Writer, who actors.Caller) (live.NodeID, error) {
 			_, err := s.Main().Forks().End("side", who)
 			return 0, err
 		}},
@@ -135,7 +135,7 @@ func TestCarriedOutOnce(t *testing.T) {
 	y, err := newSystem(t)
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, y.close()) })
-	must.OK(t, y.f.Connect())
+	must.OK(t, y.f.Takeover.Connect())
 	root := y.s.Main().Root()
 	for name, mode := range map[string]uint32{"old": unix.S_IFREG, "other": unix.S_IFREG, "marked": unix.S_IFREG, "empty": unix.S_IFDIR} {
 		a, err := y.f.Create(root, name, live.Create{Mode: mode | 0o755})
@@ -154,7 +154,7 @@ func TestCarriedOutOnce(t *testing.T) {
 }
 
 func carriedOutOnce(t *testing.T, y *system, c changing) {
-	if _, done := y.f.Done(resent); done {
+	if _, done := y.f.Takeover.Done(resent); done {
 		t.Fatal("done before it was asked for")
 	}
 	want, err := c.do(y.s, y.f.For("", resent), actors.Caller{Request: resent})
@@ -162,7 +162,7 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	after := everything(t, y)
 	check := func(when string, y *system) {
 		t.Helper()
-		if answer, done := y.f.Done(resent); !done || answer != want {
+		if answer, done := y.f.Takeover.Done(resent); !done || answer != want {
 			t.Fatalf("%s: done %v with %x, want %x", when, done, answer, want)
 		}
 		if got := everything(t, y); !slices.Equal(got, after) {
@@ -174,15 +174,15 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 		}
 	}
 	answered := y.takenOver(t) // the kernel does not send the request again
-	if in, err := answered.f.Inherit(); err != nil || want != 0 && !in.Unanswered[want] {
+	if in, err := answered.f.Takeover.Inherit(); err != nil || want != 0 && !in.Unanswered[want] {
 		t.Errorf("the kernel may wait for %v (%v), not only for %x", in.Unanswered, err, want)
 	}
-	if known := answered.f.Settled(); want != 0 && !slices.Contains(known, want) {
+	if known := answered.f.Takeover.Settled(); want != 0 && !slices.Contains(known, want) {
 		t.Errorf("the kernel has the answers about %v, and not about %x", known, want)
 	}
 	once := y.takenOver(t)
 	check("killed", once)
-	if known := once.f.Settled(); want != 0 && slices.Contains(known, want) {
+	if known := once.f.Takeover.Settled(); want != 0 && slices.Contains(known, want) {
 		t.Errorf("the kernel waits for the answer about %x", want)
 	}
 	check("killed and settled", once)
@@ -195,21 +195,21 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	last := twice.takenOver(t)
 	check("after more checkpoints", last)
 
-	last.f.Answered(resent)
-	last.f.Settled()
+	last.f.Takeover.Answered(resent)
+	last.f.Takeover.Settled()
 	must.OK(t, last.checkpoint())
-	if _, done := last.takenOver(t).f.Done(resent); done {
+	if _, done := last.takenOver(t).f.Takeover.Done(resent); done {
 		t.Error("an answered request is kept")
 	}
-	must.OK(t, once.f.Connect())
+	must.OK(t, once.f.Takeover.Connect())
 	for when, y := range map[string]*system{"after a new connection": once, "after a crash of that": once.takenOver(t)} {
-		if _, done := y.f.Done(resent); done {
+		if _, done := y.f.Takeover.Done(resent); done {
 			t.Errorf("done, %s", when)
 		}
 	}
 	alone, err := y.killed(t, false)
 	must.OK(t, err)
-	if _, done := alone.f.Done(resent); done {
+	if _, done := alone.f.Takeover.Done(resent); done {
 		t.Error("done, though nobody took the connection over")
 	}
 	must.OK(t, alone.close())

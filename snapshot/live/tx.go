@@ -18,7 +18,7 @@ type Tx struct {
 	appended bool // Append was called
 }
 
-func newTx(f *Forest) *Tx { return &Tx{viewActors: viewActors{f}} }
+func newTx(t *trees) *Tx { return &Tx{viewActors: viewActors{t}} }
 
 // Update calls fn with the forest's lock held for changes. Unless urgent is set, it waits while the
 // forest is frozen.
@@ -27,59 +27,61 @@ func newTx(f *Forest) *Tx { return &Tx{viewActors: viewActors{f}} }
 // until the store is opened again.
 func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	if urgent {
-		f.mu.Lock()
+		f.trees.mu.Lock()
 	} else {
-		f.lock()
+		f.trees.lock()
 	}
-	defer f.mu.Unlock()
+	defer f.trees.mu.Unlock()
 
-	tx := newTx(f)
-	return f.finish(tx, fn(tx))
+	return f.trees.update(fn)
 }
 
-// finish ends a Tx after its function returned err.
-func (f *Forest) finish(tx *Tx, err error) error {
+// update is Update for callers that hold the forest's lock.
+func (t *trees) update(fn func(tx *Tx) error) error {
+	tx := newTx(t)
+	err := fn(tx)
+
 	switch {
 	case !tx.appended:
 	case err != nil:
-		return f.fail(err)
+		return t.fail(err)
 	default:
-		f.mu.failed = nil
+		t.mu.failed = nil
 	}
 	return err
 }
 
 // View calls fn with the forest's lock held for reading.
 func (f *Forest) View(fn func(tx *Tx) error) error {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return fn(newTx(f))
+	f.trees.mu.RLock()
+	defer f.trees.mu.RUnlock()
+	return fn(newTx(f.trees))
 }
 
 // Append appends a record of the caller's own type to the journal. It may use the space that is reserved
 // for a full disk, because the deletion of snapshots frees space.
 func (tx *Tx) Append(t journal.Type, payload []byte) error {
-	if !tx.appended && tx.f.mu.failed != nil {
-		return tx.f.mu.failed
+	if !tx.appended && tx.trees.mu.failed != nil {
+		return tx.trees.mu.failed
 	}
-	if _, err := tx.f.log.AppendUrgent(t, payload, nil); err != nil {
+	if _, err := tx.trees.log.AppendUrgent(t, payload, nil); err != nil {
 		return err
 	}
 
 	tx.appended = true
-	tx.f.mu.failed = ErrFailed // until the function of Update has returned without an error
+	tx.trees.mu.failed = ErrFailed // until the function of Update has returned without an error
 
 	return nil
 }
 
 // Failed returns the error that stopped all changes, else nil. After it, the state in memory may have a
 // part of a change.
-func (tx *Tx) Failed() error { return tx.f.mu.failed }
+func (tx *Tx) Failed() error { return tx.trees.mu.failed }
 
 // State returns the present state of a writable view. It may be read only while
 // the forest's lock is held.
 func (tx *Tx) State(view uint32) (*tree.State, bool) {
-	v, ok := tx.f.mu.views[view]
+	v, ok := tx.trees.mu.views[view]
 	if !ok {
 		return nil, false
 	}
@@ -88,17 +90,17 @@ func (tx *Tx) State(view uint32) (*tree.State, bool) {
 
 // Capture freezes the present state of a view and returns it.
 func (tx *Tx) Capture(view uint32) (*tree.State, error) {
-	v, ok := tx.f.mu.views[view]
+	v, ok := tx.trees.mu.views[view]
 	if !ok {
 		return nil, errs.Stale
 	}
-	tx.f.mu.epoch++
+	tx.trees.mu.epoch++
 	return v.state.Clone(), nil
 }
 
 // Changed returns a number that is higher after every change of a view.
 func (tx *Tx) Changed(view uint32) uint64 {
-	if v, ok := tx.f.mu.views[view]; ok {
+	if v, ok := tx.trees.mu.views[view]; ok {
 		return v.changed
 	}
 	return 0
@@ -106,25 +108,25 @@ func (tx *Tx) Changed(view uint32) uint64 {
 
 // AddView adds a writable view that begins with a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
-	tx.f.mu.epoch++
-	tx.f.mu.views[id] = tx.f.newView(id, s.Clone())
+	tx.trees.mu.epoch++
+	tx.trees.mu.views[id] = tx.trees.newView(id, s.Clone())
 	tx.SetCounters(0, id+1)
 }
 
 // AddOrphans sets the orphans of a view. The state belongs to the view afterwards.
 func (tx *Tx) AddOrphans(view uint32, s *tree.State) {
-	tx.f.mu.epoch++
-	tx.f.mu.views[view].orphans.set(s)
+	tx.trees.mu.epoch++
+	tx.trees.mu.views[view].orphans.set(s)
 }
 
 // DropView removes a writable view. Operations on its nodes then fail with errs.Stale.
 func (tx *Tx) DropView(id uint32) {
-	delete(tx.f.mu.views, id)
-	tx.f.changed.Remove(id)
+	delete(tx.trees.mu.views, id)
+	tx.trees.changed.Remove(id)
 }
 
 // EndView makes operations on the nodes of a writable view fail with errs.Stale, or makes them possible again.
-func (tx *Tx) EndView(id uint32, ended bool) { tx.f.mu.views[id].ended = ended }
+func (tx *Tx) EndView(id uint32, ended bool) { tx.trees.mu.views[id].ended = ended }
 
 // Readers of Changes.
 const (
@@ -138,19 +140,19 @@ const (
 
 // Changes returns the set of the views that may have changed, for each reader since it last read the set.
 // It changes only under the forest's lock.
-func (tx *Tx) Changes() *changed.Set[uint32] { return tx.f.changed }
+func (tx *Tx) Changes() *changed.Set[uint32] { return tx.trees.changed }
 
 // NewView returns a number for a new view: the next one, or after MaxView a number that is free again.
 // A number is free if no view has it and the kernel has no reference to the view's root, and so to no
 // node of it.
 func (tx *Tx) NewView() (uint32, error) {
 	for range MaxView {
-		id := tx.f.mu.nextView
+		id := tx.trees.mu.nextView
 		if id > MaxView {
 			id = MainView + 1
 		}
 
-		tx.f.mu.nextView = id + 1
+		tx.trees.mu.nextView = id + 1
 		if tx.isFree(id) {
 			return id, nil
 		}
@@ -160,38 +162,38 @@ func (tx *Tx) NewView() (uint32, error) {
 
 // isFree reports whether a view number is free, see NewView.
 func (tx *Tx) isFree(id uint32) bool {
-	if _, ok := tx.f.mu.views[id]; ok || tx.f.Held(Node(id, RootIno)) {
+	if _, ok := tx.trees.mu.views[id]; ok || tx.trees.held(Node(id, RootIno)) {
 		return false
 	}
-	_, err := tx.f.readView(tx.f.waiting, id)
+	_, err := tx.trees.readView(tx.trees.waiting, id)
 	return errors.Is(err, errs.Stale)
 }
 
 // Epoch returns the present epoch. AddView ends it.
-func (tx *Tx) Epoch() uint64 { return tx.f.mu.epoch }
+func (tx *Tx) Epoch() uint64 { return tx.trees.mu.epoch }
 
 // Counters returns the next inode and view numbers.
-func (tx *Tx) Counters() (ino uint64, view uint32) { return tx.f.mu.nextIno, tx.f.mu.nextView }
+func (tx *Tx) Counters() (ino uint64, view uint32) { return tx.trees.mu.nextIno, tx.trees.mu.nextView }
 
 // SetCounters raises the next inode and view numbers to at least ino and view.
 func (tx *Tx) SetCounters(ino uint64, view uint32) {
-	tx.f.mu.nextIno = max(tx.f.mu.nextIno, ino)
-	tx.f.mu.nextView = max(tx.f.mu.nextView, view)
+	tx.trees.mu.nextIno = max(tx.trees.mu.nextIno, ino)
+	tx.trees.mu.nextView = max(tx.trees.mu.nextView, view)
 }
 
 // End returns the position of the journal after the last record.
-func (tx *Tx) End() int64 { return tx.f.log.End() }
+func (tx *Tx) End() int64 { return tx.trees.log.End() }
 
 // Unjournaled returns the lowest journal position of bytes to which no record refers yet: the bytes of
 // running writes. Recovery needs these bytes for the records that will follow, even if later writes replace
 // them in the file.
-func (tx *Tx) Unjournaled() int64 { return tx.f.blobs.Lowest() }
+func (tx *Tx) Unjournaled() int64 { return tx.trees.blobs.Lowest() }
 
 // EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips
 // pages that seen has visited.
 func (tx *Tx) EachContent(seen *tree.Unsealed, fn func(*content.Content)) {
-	for _, id := range tx.f.changed.For(ForCheckpoint) {
-		v := tx.f.mu.views[id]
+	for _, id := range tx.trees.changed.For(ForCheckpoint) {
+		v := tx.trees.mu.views[id]
 		v.orphans.eachContent(fn)
 		seen.Each(v.state, false, fn)
 	}
@@ -202,7 +204,7 @@ func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 	states := make(map[uint32]*tree.State)
 
 	for _, id := range views {
-		v, ok := tx.f.mu.views[id]
+		v, ok := tx.trees.mu.views[id]
 		if !ok {
 			continue
 		}
@@ -214,6 +216,6 @@ func (tx *Tx) Orphans(views []uint32) (map[uint32]*tree.State, error) {
 		}
 	}
 
-	tx.f.mu.epoch++
+	tx.trees.mu.epoch++
 	return states, nil
 }

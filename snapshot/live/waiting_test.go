@@ -52,9 +52,9 @@ func (d *slowDisk) ReadAt(p []byte, pos, payload int64) error {
 func slowForest(t *testing.T) (f *Forest, d *slowDisk, file NodeID) {
 	t.Helper()
 	f = testForest(t, vfstest.NewMem())
-	d = &slowDisk{Log: f.log, begun: make(chan struct{}), may: make(chan struct{})}
-	f.waiting = tree.NewSource(nil, d, 1<<20)
-	f.SetSource(f.waiting)
+	d = &slowDisk{Log: f.trees.log, begun: make(chan struct{}), may: make(chan struct{})}
+	f.trees.waiting = tree.NewSource(nil, d, 1<<20)
+	f.Recovery.SetSource(f.trees.waiting)
 	made, err := f.Create(Node(MainView, RootIno), "f", Create{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		t.Fatal(err)
@@ -162,11 +162,11 @@ type idleDisk struct {
 }
 
 func (d *idleDisk) check() {
-	if !d.f.mu.TryLock() {
+	if !d.f.trees.mu.TryLock() {
 		d.t.Errorf("%s: a read of the disk with the lock held", d.doing)
 		return
 	}
-	d.f.mu.Unlock()
+	d.f.trees.mu.Unlock()
 }
 
 func (d *idleDisk) Get(h cas.Hash, dst []byte) ([]byte, error) {
@@ -183,8 +183,8 @@ func (d *idleDisk) ReadAt(p []byte, pos, payload int64) error {
 // coldState returns the id of a sealed state with directories, files and long records.
 func coldState(t *testing.T, f *Forest, store objects) cas.Hash {
 	t.Helper()
-	f.waiting = tree.NewSource(store, f.log, 1<<20)
-	f.SetSource(f.waiting)
+	f.trees.waiting = tree.NewSource(store, f.trees.log, 1<<20)
+	f.Recovery.SetSource(f.trees.waiting)
 	must := func(a Attr, err error) NodeID {
 		t.Helper()
 		if err != nil {
@@ -219,7 +219,7 @@ func coldState(t *testing.T, f *Forest, store objects) cas.Hash {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	id, err := tree.Seal(context.Background(), f.waiting, &content.Sealer{Src: f.waiting.Files, Objects: store, Workers: 1}, st)
+	id, err := tree.Seal(context.Background(), f.trees.waiting, &content.Sealer{Src: f.trees.waiting.Files, Objects: store, Workers: 1}, st)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +244,8 @@ func TestNoReadWithTheLock(t *testing.T) {
 		}
 		inos[path] = a.ID.Ino()
 	}
-	d := &idleDisk{objects: store, Log: f.log, t: t, f: f}
-	f.readView = func(src *tree.Source, _ uint32) (*tree.State, error) { return tree.Load(src, id) }
+	d := &idleDisk{objects: store, Log: f.trees.log, t: t, f: f}
+	f.trees.readView = func(src *tree.Source, _ uint32) (*tree.State, error) { return tree.Load(src, id) }
 	list := func(read func(dir NodeID, add func(e tree.Dirent) bool) error) func(at func(string) NodeID) error {
 		return func(at func(string) NodeID) error {
 			var names []string
@@ -341,11 +341,11 @@ func TestNoReadWithTheLock(t *testing.T) {
 			if _, ok := requests[name]; ok {
 				views, cache = append(views, 1<<20), 0 // a snapshot
 			}
-			f.waiting = tree.NewSource(d, d, cache)
-			f.SetSource(f.waiting)
+			f.trees.waiting = tree.NewSource(d, d, cache)
+			f.Recovery.SetSource(f.trees.waiting)
 			for _, in := range views {
 				d.doing, d.reads = name, map[cas.Hash]int{}
-				before := f.mu.changes
+				before := f.trees.mu.changes
 				if err := request(func(path string) NodeID { return Node(in, inos[path]) }); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -357,7 +357,7 @@ func TestNoReadWithTheLock(t *testing.T) {
 						t.Errorf("%s: %s was read %d times", name, h, n)
 					}
 				}
-				if n := f.mu.changes - before; n > 1 {
+				if n := f.trees.mu.changes - before; n > 1 {
 					t.Errorf("%s: %d changes", name, n)
 				}
 			}

@@ -9,19 +9,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Covered returns the paths in a view, relative to its root, at which the process pid does not see the
-// view's files, because its mount namespace has other mounts there.
-func (t *trees) Covered(view, pid uint32) []string {
-	if ask := t.covered.Load(); ask != nil && pid != 0 {
-		return (*ask)(view, pid)
-	}
-	return nil
-}
-
 // Without returns a copy of a frozen state in which empty files and empty directories at the given paths
 // are removed. The times of the directories above do not change. If st cannot be read, it returns st.
 func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
-	e := tree.Editor{State: st.Clone(), Source: tx.f.waiting, Epoch: tx.f.epochLocked()}
+	e := tree.Editor{State: st.Clone(), Source: tx.trees.waiting, Epoch: tx.trees.newEpoch()}
 
 	for _, p := range paths {
 		dir, n, err := emptyAt(e.Source, e.State, p)

@@ -224,7 +224,7 @@ func (d *Daemon) waitEnd(signals <-chan os.Signal) error {
 	d.cfg.Keeper.Send(keeper.Message{Ending: true})
 	d.mount.ending.Store(true)
 	d.watchers.close()
-	d.store.Forest().Thaw()
+	d.store.Forest().Freezer.Thaw()
 	if signalled {
 		time.AfterFunc(graceTime, d.connection.HangUp)
 		d.mount.forceUnmount()
@@ -261,14 +261,14 @@ func (d *Daemon) close() error {
 
 // unmount unmounts for `umount`, or after the last `run`. With lazy it detaches a mount that is in use.
 func (d *Daemon) unmount(lazy bool) error {
-	if err := d.store.Forest().Sync(); err != nil {
+	if err := d.store.Sync(); err != nil {
 		d.log.Error("sync before unmounting", "err", err)
 		if !lazy {
 			return service.Explain(fmt.Errorf("writing to disk: %w", err))
 		}
 	}
 
-	d.store.Forest().Thaw()
+	d.store.Forest().Freezer.Thaw()
 	d.watchers.pause()
 
 	return d.mount.unmount(lazy)

@@ -48,19 +48,19 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	}
 
 	need := recordSize(n)
-	if j.cur == nil || j.off+need > j.cur.size {
+	if j.cur.segment == nil || j.cur.off+need > j.cur.size {
 		if err := j.newSegment(j.disk.segSize, need, urgent); err != nil {
 			return 0, err
 		}
 	}
 
 	j.zeroAhead(need)
-	pos := j.cur.base + j.off + recordHeader + int64(len(head))
+	pos := j.cur.base + j.cur.off + recordHeader + int64(len(head))
 	if err := j.write(t, head, data); err != nil {
 		return 0, err
 	}
 
-	j.marked = false
+	j.cur.marked = false
 	if j.appended != nil {
 		close(j.appended)
 		j.appended = nil
@@ -77,7 +77,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		length:  uint32(length),
 		typ:     t,
 		seq:     j.seq,
-		durable: j.durable.Load(),
+		durable: j.sync.durable.Load(),
 		payload: crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data),
 	}
 
@@ -85,7 +85,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	putRecordHead(prefix[:], h, j.cur.seed)
 	size := recordSize(int64(length))
 
-	b, at := j.buf[:0], j.off
+	b, at := j.cur.buf[:0], j.cur.off
 	if !j.cur.validHeader { // the first record is written together with the header of the segment
 		b, at = append(b, j.cur.hdr.encode()...), 0
 	}
@@ -96,7 +96,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		b = append(b, data...)
 	}
 	if cap(b) <= 2*bufferMax {
-		j.buf = b
+		j.cur.buf = b
 	}
 
 	_, err := j.cur.f.WriteAt(b, at)
@@ -117,9 +117,9 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		j.cur.validHeader = true // before end is stored: readers look at it without j.mu after that
 	}
 
-	j.off += size
+	j.cur.off += size
 	j.seq++
-	end := j.cur.base + j.off
+	end := j.cur.base + j.cur.off
 	j.cur.end.Store(end)
 	j.end.Store(end)
 
@@ -141,14 +141,14 @@ var aheadZeros [aheadSize]byte
 // The caller holds j.mu, and writes a record of size bytes next.
 func (j *Journal) zeroAhead(size int64) {
 	end := j.end.Load()
-	if j.durable.Load() != end {
+	if j.sync.durable.Load() != end {
 		return // not synced since the last record
 	}
 
-	small := end-j.lastSync < smallCommit
-	j.lastSync = end
-	from := j.off + size
-	if !small || from <= j.zeroed {
+	small := end-j.cur.lastSync < smallCommit
+	j.cur.lastSync = end
+	from := j.cur.off + size
+	if !small || from <= j.cur.zeroed {
 		return
 	}
 
@@ -159,6 +159,6 @@ func (j *Journal) zeroAhead(size int64) {
 	// An error is ignored: this write is for speed, and the write of the record reports a failing
 	// disk.
 	if _, err := j.cur.f.WriteAt(aheadZeros[:n], from); err == nil {
-		j.zeroed = from + n
+		j.cur.zeroed = from + n
 	}
 }

@@ -37,7 +37,7 @@ func (j *Journal) dropFirst(pos int64) error {
 
 	segs := j.segments()
 	n := 0
-	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.durable.Load() {
+	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.sync.durable.Load() {
 		n++
 	}
 
@@ -108,10 +108,10 @@ func (j *Journal) restartAt(pos int64) error {
 	if j.closed {
 		return errs.Closed
 	}
-	if len(j.segments()) == 0 || j.end.Load() > pos || j.durable.Load() < pos {
+	if len(j.segments()) == 0 || j.end.Load() > pos || j.sync.durable.Load() < pos {
 		return nil
 	}
-	if j.cur != nil && j.off < blockSize && j.cur.size <= j.disk.idleSize()+blockSize && len(j.Damage()) == 0 {
+	if j.cur.segment != nil && j.cur.off < blockSize && j.cur.size <= j.disk.idleSize()+blockSize && len(j.Damage()) == 0 {
 		return nil // a damaged segment is replaced, so that the next Open does not find the damage again
 	}
 	if err := j.Failed(); err != nil {
@@ -171,6 +171,6 @@ func (j *Journal) appendMark() error {
 	if err := j.write(typeMark, nil, nil); err != nil {
 		return err
 	}
-	j.marked = true
+	j.cur.marked = true
 	return j.syncTo(j.end.Load())
 }

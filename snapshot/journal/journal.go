@@ -52,28 +52,28 @@ type Journal struct {
 	readOnly bool  // Options.ReadOnly
 	begin    int64 // Options.Begin
 
-	end     atomic.Int64 // position after the last record
-	durable atomic.Int64 // position up to which the log was synced
-	names   atomic.Int64 // number of segments that were created
-
-	drop sync.Mutex // held while segments are removed, and by Replay and Verify
+	drop sync.Mutex   // held while segments are removed, and by Replay and Verify
+	end  atomic.Int64 // position after the last record
 
 	mu       sync.Mutex // guards the fields up to appended
 	id       [16]byte   // random; in the header of every segment
-	cur      *segment   // the segment to which records are appended; nil before the first record
-	off      int64      // offset in cur after the last record
-	seq      uint64     // sequence number of the next record
-	marked   bool       // the last record is a mark
+	cur      currentSegment
+	seq      uint64 // sequence number of the next record
 	closed   bool
-	zeroed   int64         // offset in cur up to which zeroAhead has written
-	lastSync int64         // end at the last sync that zeroAhead has seen
-	buf      []byte        // for write
 	appended chan struct{} // closed by the next Append; nil without a waiter
 
 	sync   syncState
-	behind int64       // syncBehind, lower in tests
-	soon   atomic.Bool // a background Sync is scheduled, see SyncSoon
 	recent atomic.Pointer[checkedPayload]
+}
+
+// A currentSegment is the segment to which records are appended, nil before the first record.
+type currentSegment struct {
+	*segment
+	off      int64  // after the last record
+	marked   bool   // the last record of the log is a mark
+	zeroed   int64  // offset up to which zeroAhead has written
+	lastSync int64  // end of the log at the last sync that zeroAhead has seen
+	buf      []byte // for write
 }
 
 // End returns the position after the last record.
@@ -143,7 +143,7 @@ func (j *Journal) Close() error {
 // closeWriter appends a mark and cuts off the unused space of the last segment. If the segment is full,
 // there is no mark: the log is valid without it. The caller holds j.mu.
 func (j *Journal) closeWriter() error {
-	if j.cur == nil || j.closed || j.Failed() != nil {
+	if j.cur.segment == nil || j.closed || j.Failed() != nil {
 		return j.Failed()
 	}
 	// Another goroutine may have appended since Close has synced.
@@ -151,13 +151,13 @@ func (j *Journal) closeWriter() error {
 		return err
 	}
 
-	if !j.marked && j.off+recordHeader <= j.cur.size {
+	if !j.cur.marked && j.cur.off+recordHeader <= j.cur.size {
 		if err := j.appendMark(); err != nil {
 			return err
 		}
 	}
 
-	if err := j.cur.f.Truncate(j.off); err != nil {
+	if err := j.cur.f.Truncate(j.cur.off); err != nil {
 		return fmt.Errorf("trim journal segment %s: %w", j.cur.name, err)
 	}
 

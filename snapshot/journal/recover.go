@@ -39,7 +39,7 @@ func Open(dir string, o Options) (*Journal, error) {
 
 	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
-	j.behind = syncBehind
+	j.sync.behind = syncBehind
 	if err := (journalOpener{j}).open(); err != nil {
 		for _, s := range j.segments() {
 			_ = s.f.Close() // Open has failed already
@@ -77,7 +77,7 @@ func (o journalOpener) open() error {
 	}
 
 	_, _ = rand.Read(o.id[:]) // never fails
-	o.names.Store(1)          // the next Sync syncs the directory, because the last run may not have
+	o.sync.names.Store(1)     // the next Sync syncs the directory, because the last run may not have
 	if err := o.recover(); err != nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func (o journalOpener) requireEnd(pos int64) error {
 		return err
 	}
 
-	o.cur = nil
+	o.cur.segment = nil
 	o.end.Store(pos)
-	o.durable.Store(pos)
+	o.sync.durable.Store(pos)
 	if o.readOnly {
 		return nil
 	}
@@ -312,7 +312,7 @@ func (o journalOpener) recoverEmpty(segs []*segment) error {
 
 	if len(segs) > 0 {
 		o.end.Store(segs[0].base)
-		o.durable.Store(segs[0].base)
+		o.sync.durable.Store(segs[0].base)
 	}
 
 	return o.discardAll(segs, nil)
@@ -356,7 +356,7 @@ func (o journalOpener) discardAll(discarded, kept []*segment) error {
 // otherwise valid records after a gap would be in the log again when the gap is filled.
 func (o journalOpener) resume(t tail) error {
 	o.end.Store(t.end)
-	o.durable.Store(min(t.durable, t.end))
+	o.sync.durable.Store(min(t.durable, t.end))
 	segs := o.segments()
 	if len(segs) == 0 || !segs[len(segs)-1].validHeader {
 		return nil // the first Append opens a segment
@@ -377,7 +377,7 @@ func (o journalOpener) resume(t tail) error {
 	}
 
 	s.size = off
-	o.cur, o.off, o.marked = s, off, t.marked
+	o.cur = currentSegment{segment: s, off: off, marked: t.marked}
 	if err := o.disk.extend(s); err != nil {
 		return err
 	}

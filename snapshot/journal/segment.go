@@ -79,9 +79,8 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	}
 
 	j.addSegment(s)
-	j.names.Add(1)
-	j.cur = s
-	j.off = segmentHeader
+	j.sync.names.Add(1)
+	j.cur.segment, j.cur.off, j.cur.zeroed = s, segmentHeader, 0
 	j.syncFarBehind()
 
 	return nil
@@ -90,7 +89,7 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 // makeSegment creates the file of a segment at the end of the log.
 func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
-	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: rand.Uint64()}
+	h := header{base: base, firstSeq: j.seq, durable: j.sync.durable.Load(), id: j.id, nonce: rand.Uint64()}
 	// The header is written with the first record, in one sector: a crash that loses the header
 	// also loses the record.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
@@ -100,7 +99,6 @@ func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 		return nil, err
 	}
 
-	j.zeroed = 0
 	s.f, s.size = f, size
 	return s, nil
 }

@@ -3,15 +3,21 @@ package journal
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// syncState makes callers of Sync share the runs of fdatasync.
+// syncState has what is durable of the log, and makes callers of Sync share the runs of fdatasync.
 type syncState struct {
 	mu      sync.Mutex
 	done    sync.Cond
-	running bool  // one caller runs syncAll
-	names   int64 // Journal.names before the last sync of the directory
+	running bool // one caller runs syncAll
+
+	durable  atomic.Int64 // position up to which the log was synced
+	names    atomic.Int64 // number of segments that were created
+	dirNames int64        // names before the last sync of the directory
+	behind   int64        // syncBehind, lower in tests
+	soon     atomic.Bool  // a background Sync is scheduled, see SyncSoon
 }
 
 // Sync returns when all records that were appended before the call survive a power cut.
@@ -20,7 +26,7 @@ func (j *Journal) Sync() error { return j.syncTo(j.end.Load()) }
 
 // syncTo returns when the log is durable up to target.
 func (j *Journal) syncTo(target int64) error {
-	if j.durable.Load() >= target {
+	if j.sync.durable.Load() >= target {
 		return j.Failed()
 	}
 	st := &j.sync
@@ -31,7 +37,7 @@ func (j *Journal) syncTo(target int64) error {
 		if err := j.Failed(); err != nil {
 			return err
 		}
-		if j.durable.Load() >= target {
+		if j.sync.durable.Load() >= target {
 			return nil
 		}
 		if !st.running {
@@ -55,8 +61,8 @@ func (j *Journal) syncTo(target int64) error {
 func (j *Journal) syncAll() error {
 	// The order of the loads matters: the records before end are in segments of the list, and
 	// names counts these segments.
-	from, end := j.durable.Load(), j.end.Load()
-	names := j.names.Load()
+	from, end := j.sync.durable.Load(), j.end.Load()
+	names := j.sync.names.Load()
 	segs := j.segments()
 	for i, s := range segs {
 		if i+1 < len(segs) && segs[i+1].base <= from {
@@ -71,14 +77,14 @@ func (j *Journal) syncAll() error {
 		}
 	}
 
-	if names != j.sync.names {
+	if names != j.sync.dirNames {
 		if err := j.disk.fs.SyncDir(j.disk.dir); err != nil {
 			return j.fail(j.log, "syncing the directory", err)
 		}
-		j.sync.names = names
+		j.sync.dirNames = names
 	}
 
-	j.durable.Store(end)
+	j.sync.durable.Store(end)
 
 	return nil
 }
@@ -89,7 +95,7 @@ const syncBehind = 128 << 20
 
 // syncFarBehind starts a background Sync if syncBehind bytes are not durable. The caller holds j.mu.
 func (j *Journal) syncFarBehind() {
-	if j.end.Load()-j.durable.Load() >= j.behind {
+	if j.end.Load()-j.sync.durable.Load() >= j.sync.behind {
 		j.SyncSoon()
 	}
 }
@@ -101,13 +107,13 @@ const syncDelay = 10 * time.Millisecond
 // SyncSoon starts a Sync in the background, syncDelay later. An error is logged, and
 // every later Append and Sync returns it.
 func (j *Journal) SyncSoon() {
-	if j.soon.CompareAndSwap(false, true) {
+	if j.sync.soon.CompareAndSwap(false, true) {
 		time.AfterFunc(syncDelay, func() {
-			j.soon.Store(false)
+			j.sync.soon.Store(false)
 			_ = j.Sync()
 		})
 	}
 }
 
 // Durable returns the position up to which the log survives a power cut.
-func (j *Journal) Durable() int64 { return j.durable.Load() }
+func (j *Journal) Durable() int64 { return j.sync.durable.Load() }

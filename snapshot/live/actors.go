@@ -178,7 +178,7 @@ func (v *view) overlaps(r *record, by string) bool {
 	case recLink:
 		return a.Others(r.ino, by) || entry(r.parent, r.name)
 	case recRename:
-		return entry(r.parent, r.name) || entry(r.parent2, r.name2)
+		return entry(r.parent, r.name) || entry(r.to.Parent, r.to.Name)
 	case recSetAttr:
 		return r.set.Marks() && a.Others(r.ino, by)
 	}

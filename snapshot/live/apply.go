@@ -77,7 +77,7 @@ func (v *view) prepare(r *record) error {
 	case recUnlink:
 		return v.ownEntry(r.parent, r.name)
 	case recRename:
-		err := errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.parent2, r.name2))
+		err := errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.to.Parent, r.to.Name))
 		if err != nil || r.flags&unix.RENAME_WHITEOUT == 0 {
 			return err
 		}
@@ -99,12 +99,12 @@ func (v *view) prepare(r *record) error {
 		return tree.LoadError(err)
 	}
 
-	from, err := v.trees.inode(Node(r.view2, r.ino2))
+	from, err := v.trees.inode(Node(r.from.view, r.from.ino))
 	if err != nil {
 		return err
 	}
 
-	return tree.LoadError(from.Content.Preload(v.source().Files, r.off2, r.n))
+	return tree.LoadError(from.Content.Preload(v.source().Files, r.from.off, r.n))
 }
 
 // ownSlot prepares for an inode that is added to the view's table.
@@ -230,7 +230,7 @@ func (v *view) link(e *tree.Editor, r *record) {
 
 // rename applies a recRename.
 func (v *view) rename(e *tree.Editor, r *record) {
-	from, to := r.link(), tree.Link{Parent: r.parent2, Name: r.name2}
+	from, to := r.link(), r.to
 	fromBy, toBy := v.actorsAt(from), v.actorsAt(to)
 	if v.inoAt(to) == 0 {
 		v.recordNew(to)

@@ -227,7 +227,7 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 			return errs.CrossDevice
 		}
 
-		r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
+		r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, from: cloneSource{src.View(), src.Ino(), soff}, n: n}
 		return v.commit(&r, nil)
 	})
 
@@ -280,10 +280,10 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 		err = fallocate(files, c, r)
 	case recClone:
 		var from *tree.Inode
-		if from, err = v.trees.inode(Node(r.view2, r.ino2)); err != nil {
+		if from, err = v.trees.inode(Node(r.from.view, r.from.ino)); err != nil {
 			return err
 		}
-		err = c.CloneRange(files, r.off, from.Content, r.off2, r.n)
+		err = c.CloneRange(files, r.off, from.Content, r.from.off, r.n)
 	}
 	if err != nil {
 		return err

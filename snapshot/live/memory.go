@@ -85,7 +85,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	case recUnlink:
 		return 0, true, nil
 	case recRename:
-		bytes, urgent = nameBytes+2*int64(len(r.name2)), true
+		bytes, urgent = nameBytes+2*int64(len(r.to.Name)), true
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			bytes, urgent = bytes+InodeBytes, false
 		}
@@ -124,11 +124,11 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 		extents += runs
 
 	case r.kind == recClone:
-		from, err := v.trees.inode(Node(r.view2, r.ino2))
+		from, err := v.trees.inode(Node(r.from.view, r.from.ino))
 		if err != nil {
 			return 0, err
 		}
-		_, runs := from.Content.Reach(r.off2, r.off2+r.n, content.MaxExtents)
+		_, runs := from.Content.Reach(r.from.off, r.from.off+r.n, content.MaxExtents)
 		extents += runs
 	}
 

@@ -306,7 +306,7 @@ func (w Writer) Rename(op NodeID, on string, np NodeID, nn string, flags uint32,
 			return err
 		}
 
-		r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
+		r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, to: tree.Link{Parent: np.Ino(), Name: nn}, flags: flags, depth: depth}
 		if flags&whiteout != 0 {
 			r.create = Create{Mode: unix.S_IFCHR, Caller: c}
 			inheritGroup(oldDir, &r.create)

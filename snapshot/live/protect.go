@@ -132,7 +132,7 @@ func (v *view) mayChange(r *record) error {
 		if err := v.mayChangeName(r.parent, r.name, true); err != nil {
 			return err
 		}
-		return v.mayChangeName(r.parent2, r.name2, true)
+		return v.mayChangeName(r.to.Parent, r.to.Name, true)
 	}
 
 	return v.mayChangeInode(r.ino)

@@ -50,22 +50,26 @@ type record struct {
 	request uint64 // see hasRequest
 	ino     uint64
 	parent  uint64
-	parent2 uint64
 	name    string
-	name2   string
-	flags   uint32 // rename flags, fallocate mode, or the bits of set
-	create  Create // the new inode; of a rename the whiteout
+	to      tree.Link // the new name of a rename
+	flags   uint32    // rename flags, fallocate mode, or the bits of set
+	create  Create    // the new inode; of a rename the whiteout
 	set     SetAttr
 	off     int64
 	n       int64
-	pos     int64  // journal position of the bytes of a write
-	payload int64  // journal position of the payload with these bytes
-	ino2    uint64 // ino2, off2 and view2 are the source of a clone
-	off2    int64
-	view2   uint32
+	pos     int64 // journal position of the bytes of a write
+	payload int64 // journal position of the payload with these bytes
+	from    cloneSource
 	value   []byte // the value of an extended attribute
 	kill    bool   // clear set-user-ID, set-group-ID and capabilities; for an attribute, set-group-ID
 	depth   int    // State.Depth of the view after a directory was created or moved
+}
+
+// A cloneSource is where the bytes of a recClone come from.
+type cloneSource struct {
+	view uint32
+	ino  uint64
+	off  int64
 }
 
 // encode encodes the record up to the bytes of a write.
@@ -113,8 +117,8 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recRename:
 		e.Uvarint(r.parent)
 		e.String(r.name)
-		e.Uvarint(r.parent2)
-		e.String(r.name2)
+		e.Uvarint(r.to.Parent)
+		e.String(r.to.Name)
 		e.Uvarint(uint64(r.flags))
 		e.Uvarint(uint64(r.depth))
 
@@ -145,9 +149,9 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recClone:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
-		e.Uvarint(uint64(r.view2))
-		e.Uvarint(r.ino2)
-		e.Uvarint(uint64(r.off2))
+		e.Uvarint(uint64(r.from.view))
+		e.Uvarint(r.from.ino)
+		e.Uvarint(uint64(r.from.off))
 		e.Uvarint(uint64(r.n))
 
 	case recSetXattr:
@@ -237,8 +241,8 @@ func (r *record) decodeBody(d *wire.Decoder) {
 	case recRename:
 		r.parent = ino()
 		r.name = d.String()
-		r.parent2 = ino()
-		r.name2 = d.String()
+		r.to.Parent = ino()
+		r.to.Name = d.String()
 		r.flags = u32()
 		r.depth = int(d.Uint(tree.MaxDepth - 1))
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
@@ -268,9 +272,9 @@ func (r *record) decodeBody(d *wire.Decoder) {
 	case recClone:
 		r.ino = ino()
 		r.off = d.Length()
-		r.view2 = uint32(d.Uint(MaxView))
-		r.ino2 = ino()
-		r.off2 = d.Length()
+		r.from.view = uint32(d.Uint(MaxView))
+		r.from.ino = ino()
+		r.from.off = d.Length()
 		r.n = d.Length()
 
 	case recSetXattr:

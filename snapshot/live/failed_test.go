@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"testing"
@@ -31,6 +32,8 @@ func newForest(t testing.TB, log *journal.Journal) *Forest {
 	f := New(Options{
 		Source: tree.NewSource(nil, log, 1<<20), Log: log, Logger: slog.New(slog.DiscardHandler),
 		ReadView: func(*tree.Source, uint32) (*tree.State, error) { return nil, errs.Stale },
+		Admit:    func(uint32, int64) error { return nil },
+		Memory:   unlimitedMemory{},
 	})
 	if err := f.Update(true, func(tx *Tx) error {
 		tx.AddView(MainView, tree.NewRoot(tx.Epoch(), unix.S_IFDIR|0o755, 0, 0, 1))
@@ -39,6 +42,16 @@ func newForest(t testing.TB, log *journal.Journal) *Forest {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// unlimitedMemory is a Memory without limits.
+type unlimitedMemory struct{}
+
+func (unlimitedMemory) Take(uint32, int64, int64, bool) bool             { return true }
+func (unlimitedMemory) Await(context.Context, uint32, int64, bool) error { return nil }
+func (unlimitedMemory) Relieve() error                                   { return nil }
+func (unlimitedMemory) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) {
+	return false, nil
 }
 
 func create(f *Forest, name string) error {

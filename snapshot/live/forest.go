@@ -34,7 +34,7 @@ type Options struct {
 	// Admit is called without a lock before n bytes are written in a view, and with 0 before a name is
 	// created. It may wait. The change fails with its error, errs.Quota or errs.NoSpace.
 	Admit func(view uint32, n int64) error
-	// Memory is charged for every change. If it is nil, memory is not limited.
+	// Memory is charged for every change.
 	Memory Memory
 	// Overlap, if set, takes a snapshot. It is called with the forest's lock held before an actor changes
 	// a file that another actor has changed since the newest snapshot of the view, at most once a
@@ -136,12 +136,6 @@ func New(o Options) *Forest {
 		src: src, near: src, waiting: src, pages: pages,
 		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferenced(o.Log),
 		changed: changed.New[uint32](changedReaders), logger: o.Logger,
-	}
-	if t.memory == nil {
-		t.memory = unlimitedMemory{}
-	}
-	if t.admit == nil {
-		t.admit = func(uint32, int64) error { return nil }
 	}
 
 	t.mu.views = make(map[uint32]*view)

@@ -7,7 +7,7 @@ type Freezer struct{ trees *trees }
 
 // blocked returns a channel that is closed when the edit or freeze ends that blocks changes of the views,
 // nil if none does. The caller holds the forest's lock.
-func (t *trees) blocked(views []uint32) chan struct{} {
+func (t *trees) blocked(views []uint32) <-chan struct{} {
 	if t.mu.frozen != nil {
 		return t.mu.frozen
 	}
@@ -26,10 +26,7 @@ func (t *trees) blocked(views []uint32) chan struct{} {
 func (f Freezer) HeldBack(view uint32) <-chan struct{} {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
-	if wait := f.trees.blocked([]uint32{view}); wait != nil {
-		return wait
-	}
-	return nil
+	return f.trees.blocked([]uint32{view})
 }
 
 // Freeze blocks every change until Thaw is called, or until d is over. It

@@ -26,16 +26,6 @@ type Memory interface {
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
 }
 
-// unlimitedMemory is a Memory without limits.
-type unlimitedMemory struct{}
-
-func (unlimitedMemory) Take(uint32, int64, int64, bool) bool             { return true }
-func (unlimitedMemory) Await(context.Context, uint32, int64, bool) error { return nil }
-func (unlimitedMemory) Relieve() error                                   { return nil }
-func (unlimitedMemory) SealEdit(uint32, *tree.State, int64) (sealed bool, err error) {
-	return false, nil
-}
-
 // A shortError is a cas.Delay until there is memory for a change.
 type shortError struct {
 	memory Memory

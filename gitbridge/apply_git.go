@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -26,14 +27,14 @@ type applyGit struct {
 // them to the repositories of the directory is planned, by git's meaning.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{in: in, gitMerge: gitMerge{
-		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", sameInode: true, rule: in.Rule,
+		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", byInode: true, rule: in.Rule,
 		merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
 	}}
 	if r.git == nil {
 		r.git = run
 	}
 
-	r.resolve, r.has, r.receive, r.finish = r.resolution, r.hasPath, r.receiverAt, r.planFiles
+	r.resolve, r.here, r.receive, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.planFiles
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
@@ -47,10 +48,11 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 	return r.out, nil
 }
 
-// hasPath reports whether the directory has an entry at a path.
-func (r *applyGit) hasPath(at string) bool {
-	p, err := tree.ParsePath(at)
-	return err == nil && r.in.Dir.Has(p)
+// ourEntry returns the entry that the directory has at a path, nil for none. It records an error in r.err.
+func (r *applyGit) ourEntry(at string) *tree.Inode {
+	n, err := r.in.Dir.At(at)
+	r.err = errors.Join(r.err, err)
+	return n
 }
 
 // resolution is what becomes of a path that a merge of git leaves in conflict.
@@ -64,30 +66,17 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 	return resolutions[r.in.Rule(name)]
 }
 
-// planFiles finds the files that the directory gets because its HEAD becomes the workspace's, or is
-// merged: they are what the workspace has, or what the merge has made.
-func (r *applyGit) planFiles(g *repoMerge, changes []tree.Change) ([]tree.Change, error) {
+// planFiles has the directory take the files that follow its HEAD from the workspace, and the files that git
+// merges.
+func (r *applyGit) planFiles(g *repoMerge, follow []string, texts map[string]gitdir.Text) error {
 	if !g.plan.Empty() {
 		r.repos = append(r.repos, g)
 	}
-
-	follow, err := g.plan.Follow(r.ctx, func(rel string, changed bool) bool {
-		at := path.Join(g.work, rel)
-		return r.in.Dir.IsBase(at) || changed && sameFile(r.src, r.at(r.base, at), r.at(r.theirs, at))
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, at := range follow {
-		r.out.Take = append(r.out.Take, path.Join(g.work, at))
-	}
-
-	texts, err := g.plan.Texts(r.ctx)
+	r.out.Take = append(r.out.Take, follow...)
 	for at, text := range texts {
-		r.out.Merged[path.Join(g.work, at)] = hostdir.MergedFile{Data: text.Data, Exec: text.Exec}
+		r.out.Merged[at] = hostdir.MergedFile(text)
 	}
-
-	return changes, err
+	return nil
 }
 
 // receiverAt finds the repository that the directory has at a path, or elsewhere, if the base was made
@@ -136,7 +125,7 @@ func (r *applyGit) borrowed(theirs gitdir.Files, at string) map[string]gitdir.Fi
 		}
 
 		if path.Base(dir) == "objects" && filepath.IsLocal(dir) {
-			out[filepath.Join(here, dir)] = treeFiles{r.src, r.theirs, path.Dir(dir)}
+			out[filepath.Join(here, dir)] = treeFiles{r.src, r.theirs, path.Dir(dir), nil}
 		}
 	}
 
@@ -146,7 +135,10 @@ func (r *applyGit) borrowed(theirs gitdir.Files, at string) map[string]gitdir.Fi
 // inLink reports whether a path lies below a `.git` that is a file, or a link, in the directory.
 func (r *applyGit) inLink(p *tree.Path) bool {
 	for p = p.Dir; p != nil; p = p.Dir {
-		if p.Name == ".git" && r.in.Dir.IsFile(p) {
+		if p.Name != ".git" {
+			continue
+		}
+		if n := r.here(p.String()); n != nil && !n.IsDir() {
 			return true
 		}
 	}
@@ -157,10 +149,11 @@ func (r *applyGit) inLink(p *tree.Path) bool {
 // elsewhere, and the base was made of it.
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, linked bool) {
 	if name, err := r.in.Dir.Resolved(p); err == nil {
-		if repo = (&gitdir.Repo{Dir: name, Common: name}); gitdir.Is(repo) {
-			return repo, false
+		repo = &gitdir.Repo{Dir: name, Common: name}
+		if is, err := gitdir.Is(repo); err != nil || !is {
+			return nil, false
 		}
-		return nil, false
+		return repo, false
 	}
 
 	above, err := r.in.Dir.Resolved(p.Dir)

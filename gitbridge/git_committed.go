@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
@@ -24,45 +25,27 @@ func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, wor
 		return nil, err
 	}
 
-	holds := make(map[string]bool) // directories with a change that stays
-	leaves := make(map[string]bool)
-
+	left := make(map[string]bool)                                 // files that are left out
+	holds, leaves := make(map[string]bool), make(map[string]bool) // directories above files that are not, and that are left out
 	for _, c := range changes {
-		at, ok := below(c.Path.String(), work)
 		if isDirChange(c) {
 			continue
 		}
-
-		if ok && committed(at, fileOf(src, c.After)) {
-			leaves[c.Path.String()] = true
-			continue
+		above := holds
+		if at, ok := below(c.Path.String(), work); ok && committed(at, fileOf(src, c.After)) {
+			left[c.Path.String()], above = true, leaves
 		}
-
 		for dir := c.Path.Dir; dir != nil; dir = dir.Dir {
-			holds[dir.String()] = true
+			above[dir.String()] = true
 		}
 	}
 
-	var out []tree.Change
-	for _, c := range changes {
+	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		at := c.Path.String()
-		if _, ok := below(at, work); leaves[at] || ok && isDirChange(c) && (c.Before == nil || c.After == nil) && !holds[at] && len(leaves) > 0 && hasBelow(leaves, at) {
-			continue
-		}
-
-		out = append(out, c)
-	}
-
-	return out, nil
-}
-
-func hasBelow(set map[string]bool, dir string) bool {
-	for at := range set {
-		if strings.HasPrefix(at, dir+"/") {
-			return true
-		}
-	}
-	return false
+		_, ok := below(at, work)
+		isEmpty := isDirChange(c) && (c.Before == nil || c.After == nil) && leaves[at] && !holds[at]
+		return left[at] || ok && isEmpty
+	}), nil
 }
 
 func isDirChange(c tree.Change) bool {
@@ -75,15 +58,6 @@ func below(at, dir string) (string, bool) {
 		return at, true
 	}
 	return strings.CutPrefix(at, path.Clean(dir)+"/")
-}
-
-// fileAt describes the file of a state at a path, nil for none.
-func fileAt(src *tree.Source, st *tree.State, at string) *gitdir.File {
-	n, err := treeFiles{src, st, at}.lookup(".")
-	if err != nil {
-		return nil
-	}
-	return fileOf(src, n)
 }
 
 // fileOf describes a file for gitdir, nil for none.

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -95,17 +94,5 @@ func readConfig(ctx context.Context, file string, from *io.SectionReader) (map[s
 	}
 
 	out, err := run(ctx, "", nil, nil, "config", "--file", file, "--no-includes", "--null", "--list")
-	settings := make(map[string][]string)
-
-	for setting := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		name, value, ok := strings.Cut(setting, "\n")
-		if !ok {
-			value = "true"
-		}
-		if name != "" {
-			settings[name] = append(settings[name], value)
-		}
-	}
-
-	return settings, err
+	return parseSettings(string(out)), err
 }

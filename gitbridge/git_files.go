@@ -14,11 +14,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// treeFiles are the files of a git directory in a state.
+// treeFiles are the files of a directory of a state: a gitdir.Files.
 type treeFiles struct {
-	src *tree.Source
-	st  *tree.State
-	at  string
+	src  *tree.Source
+	st   *tree.State
+	at   string // the directory
+	left *int64 // how many bytes can still be read, nil for no bound
 }
 
 // lookup returns what is at a path, nil if there is nothing. Links are not followed.
@@ -31,7 +32,7 @@ func (f treeFiles) lookup(name string) (*tree.Inode, error) {
 }
 
 func (f treeFiles) Read(name string) ([]byte, error) {
-	const most = 256 << 20
+	const most = 256 << 20 // bytes
 	n, err := f.lookup(name)
 	switch {
 	case err != nil:
@@ -40,6 +41,9 @@ func (f treeFiles) Read(name string) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	case n.Size() > most:
 		return nil, fmt.Errorf("%s is too large", path.Join(f.at, name))
+	}
+	if err := f.take(name, n.Size()); err != nil {
+		return nil, err
 	}
 
 	b := make([]byte, n.Size())
@@ -50,6 +54,10 @@ func (f treeFiles) Read(name string) ([]byte, error) {
 func (f treeFiles) List(name string) (out []gitdir.Name, err error) {
 	n, err := f.lookup(name)
 	if err != nil || n == nil || !n.IsDir() {
+		return nil, err
+	}
+	const nameSize = 256 // memory of a name: the longest one has 255 bytes
+	if err := f.take(name, nameSize*int64(n.Dir.Len())); err != nil {
 		return nil, err
 	}
 
@@ -74,28 +82,24 @@ func (f treeFiles) Save(name string, to io.Writer) error {
 	return err
 }
 
-func (f treeFiles) Mtime(name string) (int64, error) {
+func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {
 	n, err := f.lookup(name)
 	if err != nil || n == nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return n.Mtime, nil
+	return n.Type(), n.Mtime, nil
 }
 
-// isGitDir reports whether a directory of a state is a git directory.
-func isGitDir(src *tree.Source, st *tree.State, n *tree.Inode) (bool, error) {
-	if n == nil || !n.IsDir() {
-		return false, nil
+// take counts bytes that are to be read. It fails if there are more than can be read.
+func (f treeFiles) take(name string, bytes int64) error {
+	if f.left == nil {
+		return nil
 	}
-
-	for name, kind := range map[string]uint32{"objects": unix.S_IFDIR, "refs": unix.S_IFDIR, "HEAD": unix.S_IFREG} {
-		e, ok, err := n.Dir.Lookup(src, name)
-		if err != nil || !ok || e.Type != kind {
-			return false, err
-		}
+	if bytes > *f.left {
+		return fmt.Errorf("%s: there is too much to read", path.Join(f.at, name))
 	}
-
-	return true, nil
+	*f.left -= bytes
+	return nil
 }
 
 // gitDirs finds the git directories of two states.
@@ -128,7 +132,7 @@ func (g *gitDirs) is(p string) (bool, error) {
 
 	is := false
 	for _, st := range []*tree.State{g.base, g.now} {
-		_, _, one, err := repositoryIn(g.src, st, p)
+		one, err := gitdir.Is(treeFiles{g.src, st, p, nil})
 		if err != nil {
 			return false, err
 		}
@@ -164,15 +168,6 @@ func byRepository(src *tree.Source, base, now *tree.State, changes []tree.Change
 	}
 
 	return files, roots, of, nil
-}
-
-// repositoryIn returns what a state has at a path, and whether that is a git directory.
-func repositoryIn(src *tree.Source, st *tree.State, at string) (f treeFiles, n *tree.Inode, is bool, err error) {
-	f = treeFiles{src, st, at}
-	if n, err = f.lookup("."); err == nil {
-		is, err = isGitDir(src, st, n)
-	}
-	return f, n, is, err
 }
 
 // worktreeOf returns the directory of the working tree of a git directory of a state. ok is false if

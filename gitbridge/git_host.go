@@ -67,7 +67,7 @@ func (HostGit) Linked(dir, root string) *hostdir.Linked {
 
 // Ignored is a method of Git. Git decides, in an empty repository.
 func (HostGit) Ignored(ctx context.Context, file string, paths []string) ([]bool, error) {
-	patterns, err := readSmall(file)
+	patterns, err := readRegular(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return make([]bool, len(paths)), nil
 	}
@@ -75,11 +75,5 @@ func (HostGit) Ignored(ctx context.Context, file string, paths []string) ([]bool
 		return nil, err
 	}
 
-	return ignoredBy(ctx, map[string][]byte{IgnoreFile: []byte(patterns)}, paths)
-}
-
-// readSmall reads the beginning of a file.
-func readSmall(name string) (string, error) {
-	text, err := readRegular(name)
-	return string(text[:min(len(text), 64<<10)]), err
+	return ignoredBy(ctx, map[string][]byte{IgnoreFile: patterns}, paths)
 }

@@ -26,17 +26,18 @@ type gitMerge struct {
 	src                *tree.Source
 	base, ours, theirs *tree.State
 	name, side         string // of their side, in branches and in sentences
-	sameInode          bool   // a git directory with another inode than the base's is another repository
+	byInode            bool   // a git directory with another inode than the base's is another repository
 	rule               func(path string) threeway.Rule
 	// merges reports whether branches of a git directory that both sides moved are merged, and resolve
 	// decides a path in conflict.
 	merges  func(at string) bool
 	refuses bool // a branch that both sides moved, and about which nothing is decided, is a conflict
 	resolve func(path string) gitdir.Resolution
-	has     func(at string) bool // the receiving side has an entry
+	here    func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
 	receive func(at string, base treeFiles) (*receiver, error)
-	// finish plans what the plan of a repository means for other files. It returns the other changes.
-	finish func(r *repoMerge, changes []tree.Change) ([]tree.Change, error)
+	// finish has the receiving side follow the plan of a repository: it takes some files from theirs, whatever
+	// the base has, and some from a merge of git.
+	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
 
 	said      []threeway.Repository
 	conflicts []string // not decided
@@ -93,12 +94,12 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 // has it.
 func (g *gitMerge) plan(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
 	at := r.Dir
-	base, was, hadOne, err := repositoryIn(g.src, g.base, at)
+	base, theirs := treeFiles{g.src, g.base, at, nil}, treeFiles{g.src, g.theirs, at, nil}
+	hadOne, err := gitdir.Is(base)
 	if err != nil {
 		return nil, err
 	}
-
-	theirs, now, hasOne, err := repositoryIn(g.src, g.theirs, at)
+	hasOne, err := gitdir.Is(theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (g *gitMerge) plan(r *repoMerge, changes []tree.Change) (files []tree.Chang
 		return nil, nil
 	}
 
-	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.sameInode && was.Ino != now.Ino}
+	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.byInode && !sameInode(g.at(g.base, at), g.at(g.theirs, at))}
 	if !hadOne {
 		m.Base = nil
 	} else if same, err := m.Same(); err != nil || same {
@@ -161,7 +162,7 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 
 	merges := g.merges(r.Dir)
 	m.Prefer = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
-	m.TheirFile = func(at string) *gitdir.File { return fileAt(g.src, g.theirs, path.Join(r.work, at)) }
+	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.at(g.theirs, path.Join(r.work, at))) }
 	if merges {
 		m.Resolve = func(at string) gitdir.Resolution { return g.resolve(path.Join(r.work, at)) }
 	}
@@ -227,15 +228,43 @@ func (g *gitMerge) files(r *repoMerge, changes []tree.Change) ([]tree.Change, er
 		}
 	}
 
-	return g.finish(r, changes)
+	follow, err := r.plan.Follow(g.ctx, func(rel string, changed bool) bool { return g.isMerged(path.Join(r.work, rel), changed) })
+	if err != nil {
+		return nil, err
+	}
+	texts, err := r.plan.Texts(g.ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for i, rel := range follow {
+		follow[i] = path.Join(r.work, rel)
+	}
+	made := make(map[string]gitdir.Text)
+	for rel, text := range texts {
+		made[path.Join(r.work, rel)] = text
+	}
+
+	return changes, g.finish(r, follow, made)
+}
+
+// isMerged reports whether the merge of files brings a file that follows HEAD: one side has it as in the base, or
+// as the other side. changed means that theirs has changes there that are not committed.
+func (g *gitMerge) isMerged(at string, changed bool) bool {
+	base, ours, theirs := g.at(g.base, at), g.here(at), g.at(g.theirs, at)
+	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
+	return other(ours) || other(theirs) || sameFile(g.src, base, ours) || sameFile(g.src, ours, theirs) || changed && sameFile(g.src, base, theirs)
 }
 
 // at returns what a state has at a path, nil for nothing. It records an error in g.err.
 func (g *gitMerge) at(st *tree.State, at string) *tree.Inode {
-	n, err := treeFiles{g.src, st, at}.lookup(".")
+	n, err := treeFiles{g.src, st, at, nil}.lookup(".")
 	g.err = errors.Join(g.err, err)
 	return n
 }
+
+// sameInode reports whether two inodes have one number.
+func sameInode(a, b *tree.Inode) bool { return a != nil && b != nil && a.Ino == b.Ino }
 
 // leave leaves out the changes of a directory, "" for none.
 func leave(changes []tree.Change, dir string) []tree.Change {
@@ -272,11 +301,11 @@ func (g *gitMerge) isGone(dir string) bool {
 		return false
 	}
 
-	text, _ := treeFiles{g.src, g.base, dir}.Read(".git") // a git directory has no text
+	text, _ := treeFiles{g.src, g.base, dir, nil}.Read(".git") // a git directory has no text
 	link := strings.TrimSpace(string(text))
 	line := ""
 
-	switch here, there := g.has(file), g.at(g.theirs, file) != nil; {
+	switch here, there := g.here(file) != nil, g.at(g.theirs, file) != nil; {
 	case there && !here && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.side
 	case here && !there && (g.stay[path.Base(link)] || g.at(g.theirs, dir) == nil && g.changedHere(dir)):

@@ -50,33 +50,41 @@ type sidesGit struct {
 // then becomes edits: this process serves the mount, and cannot have git work there.
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
 	s := &sidesGit{m: m, in: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
-		ctx: ctx, git: run, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], sameInode: !in.FromDirectory, rule: in.Rule,
+		ctx: ctx, git: run, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], byInode: !in.FromDirectory, rule: in.Rule,
 		merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
 		refuses: in.RefuseDiverged,
 		resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
 	}}
 	s.receive, s.finish = s.receiverAt, s.editFiles
-	s.has = func(at string) bool { return s.at(in.Ours, at) != nil }
+	s.here = func(at string) *tree.Inode { return s.at(s.ours, at) }
 	out.Close = func() { s.close(); s.release() }
-	out.Changes, err = s.run(in.Changes)
+	changes, err := s.run(in.Changes)
+
+	edited := make(map[string]bool)
+	for _, e := range s.edits {
+		edited[e.Path] = true
+	}
+
+	out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return edited[c.Path.String()] })
 	out.Edits, out.Said, out.Conflicts = s.edits, s.said, s.conflicts
 	return out, err
 }
 
 // receiverAt finds the git directory that receives, and copies it.
 func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
-	ours, _, is, err := repositoryIn(s.src, s.in.Ours, at)
+	ours := treeFiles{s.src, s.ours, at, nil}
+	is, err := gitdir.Is(ours)
 	if err != nil || !is {
 		return &receiver{absent: true}, err
 	}
 
 	to := &receiver{}
-	if _, _, hadOne, err := repositoryIn(s.src, s.base, at); err != nil {
+	if hadOne, err := gitdir.Is(base); err != nil {
 		return nil, err
 	} else if hadOne && s.in.FromDirectory {
 		// The copy of a directory that nobody has changed becomes as the directory is, even if another
 		// repository is there now.
-		if to.copied, err = tree.Equal(s.ctx, s.src, s.base, s.in.Ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
+		if to.copied, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +97,7 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 			}
 		}
 
-		m.OurFile = func(name string) *gitdir.File { return fileAt(s.src, s.in.Ours, path.Join(work, name)) }
+		m.OurFile = func(name string) *gitdir.File { return fileOf(s.src, s.at(s.ours, path.Join(work, name))) }
 		if s.in.FromDirectory {
 			m.Alternates = alternatesIn(m.Theirs, ours)
 		}
@@ -104,29 +112,42 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	return to, nil
 }
 
-// editFiles carries out the plan of a repository in its copy, and adds what differs then to the edits,
-// with the files that follow HEAD, and those that a merge makes. It returns the other changes.
-func (s *sidesGit) editFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
-	if !s.in.DryRun && !r.plan.Empty() {
-		if err := s.carryOut(r); err != nil {
-			return nil, err
+// editFiles carries out the plan of a repository in its copy. It makes edits of the files that differ in the copy
+// then, of the files that follow HEAD, and of the files that git merges.
+func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.Text) error {
+	for _, at := range follow {
+		edit := threeway.Edit{Path: at}
+		switch theirs := s.at(s.theirs, at); {
+		case theirs == nil:
+		case theirs.IsSymlink():
+			edit.Target = theirs.Target
+		default:
+			edit.Mode = theirs.Mode
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(s.src.Files)), nil }
 		}
+
+		s.edits = append(s.edits, edit)
 	}
 
-	n := len(s.edits)
-	if err := s.follow(r); err != nil {
-		return nil, err
-	}
-	if err := s.merged(r); err != nil {
-		return nil, err
+	for at, text := range texts {
+		edit := threeway.Edit{Path: at}
+		if text.Data != nil {
+			mode := uint32(unix.S_IFREG | 0o644)
+			if n := s.here(at); n != nil && n.IsRegular() {
+				mode = n.Mode
+			}
+
+			edit.Mode = threeway.Executable(mode, text.Exec)
+			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
+		}
+
+		s.edits = append(s.edits, edit)
 	}
 
-	decided := make(map[string]bool)
-	for _, e := range s.edits[n:] {
-		decided[e.Path] = true
+	if s.in.DryRun || r.plan.Empty() {
+		return nil
 	}
-
-	return slices.DeleteFunc(changes, func(c tree.Change) bool { return decided[c.Path.String()] }), nil
+	return s.carryOut(r)
 }
 
 // carryOut changes the copy of a repository, and adds its files that differ then to the edits.
@@ -139,13 +160,8 @@ func (s *sidesGit) carryOut(r *repoMerge) error {
 		return noSpace(fmt.Errorf("the git directory %s: %w", r.Dir, err))
 	}
 
-	ours, _, _, err := repositoryIn(s.src, s.in.Ours, r.Dir)
-	if err != nil {
-		return err
-	}
-
 	c := s.copies[r.Dir]
-	changed, gone, err := c.Changed(ours)
+	changed, gone, err := c.Changed(treeFiles{s.src, s.ours, r.Dir, nil})
 	for _, name := range changed {
 		file := filepath.Join(c.Repo.Dir, name)
 		if info, serr := os.Stat(file); serr == nil && s.m.Admit != nil {
@@ -159,55 +175,6 @@ func (s *sidesGit) carryOut(r *repoMerge) error {
 
 	for _, name := range gone {
 		s.edits = append(s.edits, threeway.Edit{Path: path.Join(r.Dir, name)})
-	}
-
-	return err
-}
-
-// follow gives files that are as HEAD had them what theirs has, if HEAD becomes theirs, whatever the base
-// had.
-func (s *sidesGit) follow(r *repoMerge) error {
-	asBase := func(rel string, changed bool) bool {
-		at := path.Join(r.work, rel)
-		base, ours, theirs := s.at(s.base, at), s.at(s.in.Ours, at), s.at(s.theirs, at)
-		other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
-		return other(ours) || other(theirs) || sameFile(s.src, base, ours) || sameFile(s.src, ours, theirs) || changed && sameFile(s.src, base, theirs)
-	}
-
-	paths, err := r.plan.Follow(s.ctx, asBase)
-	for _, rel := range paths {
-		edit := threeway.Edit{Path: path.Join(r.work, rel)}
-		switch theirs := s.at(s.theirs, edit.Path); {
-		case theirs == nil:
-		case theirs.IsSymlink():
-			edit.Target = theirs.Target
-		default:
-			edit.Mode = theirs.Mode
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(s.src.Files)), nil }
-		}
-
-		s.edits = append(s.edits, edit)
-	}
-
-	return err
-}
-
-// merged gives files what git makes of both sides.
-func (s *sidesGit) merged(r *repoMerge) error {
-	texts, err := r.plan.Texts(s.ctx)
-	for rel, text := range texts {
-		edit := threeway.Edit{Path: path.Join(r.work, rel)}
-		if text.Data != nil {
-			mode := uint32(unix.S_IFREG | 0o644)
-			if n := s.at(s.in.Ours, edit.Path); n != nil && n.IsRegular() {
-				mode = n.Mode
-			}
-
-			edit.Mode = threeway.Executable(mode, text.Exec)
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Data)), nil }
-		}
-
-		s.edits = append(s.edits, edit)
 	}
 
 	return err

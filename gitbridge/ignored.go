@@ -1,16 +1,14 @@
 package gitbridge
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
-	"github.com/amberfs/amberfs/internal/scratch"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -46,21 +44,19 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 // ignoredBy reports which paths .gitignore files name, which it gets by their paths. Git decides, in a
 // directory that has these files alone.
 func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]bool, error) {
-	temp, err := scratch.New(scratch.Export)
+	w, err := newAttrWorktree(ctx, &repository{trust: trustNone, format: "sha1"}, &settings{}, &meter{})
 	if err != nil {
-		return nil, fmt.Errorf("making a temporary directory: %w", err)
-	}
-	defer func() { _ = temp.Remove() }() // else another process does
-
-	work, gitDir := filepath.Join(temp.Path, "tree"), filepath.Join(temp.Path, "git")
-	if err := writeRules(work, rules); err != nil {
-		return nil, fmt.Errorf("copying %s: %w", IgnoreFile, err)
-	}
-	if err := initBare(ctx, gitDir, "sha1"); err != nil {
 		return nil, err
 	}
+	defer w.close()
 
-	p, err := start(ctx, work, append(trustNone.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+work), ignorer...)
+	for name, text := range rules {
+		if err := w.write(name, bytes.NewReader(text)); err != nil {
+			return nil, err
+		}
+	}
+
+	p, err := w.start(ctx, ignorer...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,28 +104,4 @@ func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]
 	}
 
 	return rules, nil
-}
-
-// writeRules writes files below a new directory.
-func writeRules(dir string, files map[string][]byte) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-
-	for name, text := range files {
-		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-			return err
-		}
-		if err := root.WriteFile(name, text, 0o600); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }

@@ -64,22 +64,38 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 // readRef returns the object that ref points to, "" if there is no such ref. A
 // symbolic ref is refused: writing it would not be what its maker expects.
 func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
-	out, err := r.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", ref)
+	refs, err := r.refs(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 
-	for line := range strings.Lines(out) {
-		switch fields := strings.Fields(line); {
-		case fields[1] != ref:
-		case len(fields) > 2:
-			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, fields[2])
+	for _, is := range refs {
+		switch {
+		case is.name != ref: // git takes the name for a pattern
+		case is.target != "":
+			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, is.target)
 		default:
-			return fields[0], nil
+			return is.id, nil
 		}
 	}
 
 	return "", nil
+}
+
+// A ref is a ref of a repository. target is the ref that a symbolic ref names, "" for others.
+type ref struct{ id, name, target string }
+
+// refs returns the refs that match one of the patterns; without patterns, all.
+func (r *repository) refs(ctx context.Context, patterns ...string) (all []ref, err error) {
+	out, err := r.git(ctx, nil, append([]string{"for-each-ref", "--format=%(objectname) %(refname) %(symref)"}, patterns...)...)
+	if err != nil {
+		return nil, fmt.Errorf("listing the refs of %s: %w", r.dir, err)
+	}
+	for line := range strings.Lines(out) {
+		fields := append(strings.Fields(line), "")
+		all = append(all, ref{fields[0], fields[1], fields[2]})
+	}
+	return all, nil
 }
 
 // updateRef moves ref from old ("" if it must not exist) to id, or fails.
@@ -115,12 +131,12 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (drop
 		return false, err
 	}
 
-	out, err := repo.git(ctx, nil, "for-each-ref", "--format=%(refname)")
+	refs, err := repo.refs(ctx)
 	if err != nil {
-		return false, fmt.Errorf("listing the refs of %s: %w", dir, err)
+		return false, err
 	}
 
-	refs := slices.DeleteFunc(strings.Fields(out), func(ref string) bool { return !drop(ref) })
+	refs = slices.DeleteFunc(refs, func(r ref) bool { return !drop(r.name) })
 	return len(refs) > 0, repo.deleteRefs(ctx, refs)
 }
 
@@ -135,14 +151,14 @@ func openOwn(ctx context.Context, dir string) (*repository, error) {
 	return openRepository(ctx, dir, trustNone)
 }
 
-func (r *repository) deleteRefs(ctx context.Context, refs []string) error {
+func (r *repository) deleteRefs(ctx context.Context, refs []ref) error {
 	if len(refs) == 0 {
 		return nil
 	}
 
 	var input strings.Builder
 	for _, ref := range refs {
-		fmt.Fprintf(&input, "delete %s\n", ref)
+		fmt.Fprintf(&input, "delete %s\n", ref.name)
 	}
 	if _, err := r.ask(ctx, nil, strings.NewReader(input.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
 		return fmt.Errorf("deleting refs of %s: %w", r.gitDir, err)
@@ -173,19 +189,19 @@ func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRu
 		kept[ids[0]] = commits[ids[0]] && !slices.ContainsFunc(ids[1:], func(parent string) bool { return !kept[parent] })
 	}
 
-	if out, err = repo.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)"); err != nil {
-		return nil, fmt.Errorf("listing the refs of %s: %w", dir, err)
+	refs, err := repo.refs(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for line := range strings.Lines(out) {
-		if id, ref, _ := strings.Cut(strings.TrimSpace(line), " "); !kept[id] {
-			deleted = append(deleted, ref)
-		}
+	refs = slices.DeleteFunc(refs, func(r ref) bool { return kept[r.id] })
+	for _, r := range refs {
+		deleted = append(deleted, r.name)
 	}
-
 	if dryRun {
 		return deleted, nil
 	}
-	if err := repo.deleteRefs(ctx, deleted); err != nil {
+
+	if err := repo.deleteRefs(ctx, refs); err != nil {
 		return nil, err
 	}
 	if _, err := repo.git(ctx, nil, "reflog", "expire", "--expire=now", "--all"); err != nil {

@@ -7,18 +7,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
 // ErrNotRegular: git would wait for a FIFO, and read a device or a very large file to its end.
@@ -121,25 +120,19 @@ func (r *repository) fingerprint(s *settings, gitignore bool) string {
 
 // readRegular reads a regular file. A directory and /dev/null are empty.
 func readRegular(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
+	text, err := plainfile.Read(name, largestRules)
+	if errors.Is(err, plainfile.ErrUnfit) {
+		return nil, checkFile(name, largestRules)
 	}
-	defer f.Close()
-
-	info, err := f.Stat()
-	if err == nil {
-		err = regular(name, info, largestRules)
-	}
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, err
-	}
-
-	return io.ReadAll(io.LimitReader(f, largestRules))
+	return text, err
 }
 
-// regular refuses anything but regular files of at most most bytes, directories and /dev/null.
-func regular(name string, info fs.FileInfo, most int64) error {
+// checkFile refuses anything but regular files of at most most bytes, directories and /dev/null.
+func checkFile(name string, most int64) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil // git, too, finds nothing there
+	}
 	if info.IsDir() || info.Mode().IsRegular() && info.Size() <= most {
 		return nil
 	}
@@ -172,8 +165,8 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 		}
 	}
 
-	if text, err := readSmall(filepath.Join(dirs[0], "commondir")); err == nil {
-		dirs = append(dirs, gitdir.Resolved(dirs[0], strings.TrimRight(text, "\r\n")))
+	if text, err := readRegular(filepath.Join(dirs[0], "commondir")); err == nil {
+		dirs = append(dirs, gitdir.Resolved(dirs[0], strings.TrimRight(string(text), "\r\n")))
 	}
 
 	seen := make(map[string]bool)
@@ -191,7 +184,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 		}
 
 		for _, name := range opened {
-			if err := checkFile(filepath.Join(dir, name)); err != nil {
+			if err := checkFile(filepath.Join(dir, name), math.MaxInt64); err != nil {
 				return err
 			}
 		}
@@ -212,21 +205,12 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 	return nil
 }
 
-func checkFile(name string) error {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil // git, too, finds nothing there
-	}
-	const any = 1<<63 - 1
-	return regular(name, info, any)
-}
-
 func checkBelow(dir string) error {
 	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Type().IsRegular() {
 			return nil
 		}
-		return checkFile(name)
+		return checkFile(name, math.MaxInt64)
 	})
 }
 

@@ -24,13 +24,8 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 	}
 
 	s := &settings{all: out, values: make(map[string]string)}
-	for _, kv := range strings.Split(strings.TrimSuffix(out, "\x00"), "\x00") {
-		key, value, ok := strings.Cut(kv, "\n")
-		if !ok {
-			value = "true" // a key alone
-		}
-
-		s.values[key] = value
+	for key, values := range parseSettings(out) {
+		s.values[key] = values[len(values)-1]
 	}
 
 	s.noExec = !s.flag("core.filemode", true)
@@ -42,6 +37,21 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 
 	s.author, s.committer = r.identity(ctx, "GIT_AUTHOR_IDENT"), r.identity(ctx, "GIT_COMMITTER_IDENT")
 	return s, nil
+}
+
+// parseSettings returns the values of each key in the output of git config --list -z. Keys are in lower case.
+func parseSettings(out string) map[string][]string {
+	settings := make(map[string][]string)
+	for setting := range strings.SplitSeq(out, "\x00") {
+		key, value, ok := strings.Cut(setting, "\n")
+		if !ok {
+			value = "true" // a key alone
+		}
+		if key != "" {
+			settings[key] = append(settings[key], value)
+		}
+	}
+	return settings
 }
 
 // identity is the user as the settings of git have it, or the program.

@@ -62,6 +62,6 @@ func (r Repositories) close() {
 
 // A MergedFile is the result of a merge of git for a file.
 type MergedFile struct {
-	Data []byte // nil if the merge removes the file
 	Exec bool
+	Data []byte // nil if the merge removes the file
 }

@@ -24,33 +24,10 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 	return os.Readlink(procPath(fd))
 }
 
-// Has reports whether an entry is at a path.
-func (r Receiver) Has(p *tree.Path) bool {
-	at, err := r.pl.host.look(p)
-	return err == nil && at.exists
-}
-
-// IsFile reports whether an entry other than a directory is at a path.
-func (r Receiver) IsFile(p *tree.Path) bool {
-	at, err := r.pl.host.look(p)
-	return err == nil && at.exists && !at.isDir()
-}
-
-// IsBase reports whether the directory has the file of the base at a path, or both have none.
-func (r Receiver) IsBase(name string) bool {
-	p, err := tree.ParsePath(name)
-	if err != nil {
-		return false
+// At returns the entry at a path as the merge sees it, nil if there is none.
+func (r Receiver) At(name string) (*tree.Inode, error) {
+	if err := r.pl.readNamed(name, r.pl.tree.read); err != nil {
+		return nil, err
 	}
-
-	at, err := r.pl.host.look(p)
-	was, berr := r.pl.o.Base.At(r.pl.o.Source, name)
-	if err != nil || berr != nil {
-		return false
-	}
-	if was == nil || !at.exists {
-		return was == nil && !at.exists
-	}
-
-	return at.st.Mode == was.Mode && at.st.Size == was.Size() && at.st.Mtim.Nano() == was.Mtime
+	return r.pl.tree.at(name)
 }

@@ -49,10 +49,8 @@ func (p *Plan) Commit(ctx context.Context) error {
 		return errors.Join(ErrMeanwhile, err)
 	}
 
-	for _, name := range sortedNames(p.work.files) {
-		if err := p.receiver.write(name, p.work.files[name]); err != nil {
-			return err
-		}
+	if err := p.receiver.writeAll(p.work.files); err != nil {
+		return err
 	}
 
 	if len(p.index.delta) > 0 {
@@ -68,10 +66,8 @@ func (p *Plan) Commit(ctx context.Context) error {
 		}
 	}
 
-	for _, name := range sortedNames(p.work.last) {
-		if err := p.receiver.write(name, p.work.last[name]); err != nil {
-			return err
-		}
+	if err := p.receiver.writeAll(p.work.last); err != nil {
+		return err
 	}
 
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
@@ -96,42 +92,29 @@ func indexNow(p *Plan, now []byte) (bool, error) {
 	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same), nil
 }
 
-func sortedNames(files map[string][]byte) (out []string) {
-	for name := range files {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // AddObjects adds the objects that the plan needs, with all that they lead to.
 func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(p.tips) == 0 {
 		return nil
 	}
-	var not []string
-	for _, id := range p.ours.refs {
-		if p.ours.isID(id) {
-			not = append(not, id)
-		}
-	}
 
+	tips := p.refs.all(false)
 	if id := p.index.heads.was; id != "" {
-		not = append(not, id)
+		tips = append(tips, id)
 	}
-
-	slices.Sort(not)
-	have, err := p.receiver.present(ctx, slices.Compact(not))
+	missing, err := p.receiver.missing(ctx, tips)
 	if err != nil {
 		return err
 	}
 
 	revs := strings.Join(p.tips, "\n") + "\n"
-	for _, id := range have {
-		revs += "^" + id + "\n"
+	for _, id := range tips {
+		if !missing[id] {
+			revs += "^" + id + "\n"
+		}
 	}
 
-	name, err := p.git.ask(ctx, nil, revs, "pack-objects", "--revs", "--quiet", "--delta-base-offset", "--missing=allow-any", filepath.Join(p.git.dir, "in"))
+	name, err := p.git.ask(ctx, nil, strings.NewReader(revs), "pack-objects", "--revs", "--quiet", "--delta-base-offset", "--missing=allow-any", filepath.Join(p.git.dir, "in"))
 	if err != nil {
 		return fmt.Errorf("collecting the objects: %w", err)
 	}
@@ -159,14 +142,14 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		args = []string{"unpack-objects", "-q"}
 	}
 
-	if _, err := p.receiver.git(ctx, nil, pack, args...); err != nil {
+	if _, err := p.receiver.ask(ctx, nil, pack, args...); err != nil {
 		return fmt.Errorf("adding the objects: %w", err)
 	}
 
-	ends, err := p.receiver.present(ctx, p.git.ends)
-	if err != nil {
+	if missing, err = p.receiver.missing(ctx, p.git.ends); err != nil {
 		return err
 	}
+	ends := slices.DeleteFunc(slices.Clone(p.git.ends), func(id string) bool { return missing[id] })
 	if len(ends) > 0 {
 		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
@@ -178,7 +161,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(ends) > 0 {
 		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
 	}
-	if _, err := p.receiver.git(ctx, env, strings.NewReader(revs), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
+	if _, err := p.receiver.ask(ctx, env, strings.NewReader(revs), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
 		return fmt.Errorf("the objects that came are not complete: %w", err)
 	}
 
@@ -198,5 +181,5 @@ func (p *Plan) Refresh(ctx context.Context) {
 	if len(p.index.stale) > few {
 		args = []string{"update-index", "-q", "--refresh"}
 	}
-	_, _ = p.receiver.atWork(ctx, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // git does it again
+	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // git does it again
 }

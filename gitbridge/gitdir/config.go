@@ -2,6 +2,8 @@ package gitdir
 
 import (
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -59,7 +61,13 @@ func parseConfig(text string) (c config) {
 	return c
 }
 
-// last returns the value of section.key, "" if there is none.
+// configOf reads the configuration in a git directory, without settings if it cannot be read.
+func configOf(dir string) config {
+	text, _ := readSmall(filepath.Join(dir, "config"))
+	return parseConfig(text)
+}
+
+// last returns the last value of section.key, "" if there is none.
 func (c config) last(name string) (value string) {
 	section, key, _ := strings.Cut(name, ".")
 	for _, s := range c {
@@ -89,11 +97,7 @@ func PlainConfig(texts ...string) string {
 
 	for _, text := range texts {
 		for _, s := range parseConfig(text) {
-			known := false
-			for _, key := range plainKeys[s.section] {
-				known = known || key == s.key
-			}
-			if !known {
+			if !slices.Contains(plainKeys[s.section], s.key) {
 				continue
 			}
 			if s.key == "url" || s.key == "pushurl" {

@@ -37,7 +37,7 @@ func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 		}
 	}
 
-	if err := c.copy(f, ".", 0); err != nil {
+	if err := c.copyFiles(f); err != nil {
 		return nil, err
 	}
 
@@ -50,56 +50,46 @@ func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 	return c, copyObjects(f, filepath.Join(to, "objects"), "")
 }
 
-func (c *Copy) copy(f Files, dir string, depth int) error {
-	names, err := f.List(dir)
-	if err != nil || depth > maxDepth {
+// copyFiles copies the files of a git directory, but for objects.
+func (c *Copy) copyFiles(f Files) error {
+	names, err := f.List(".")
+	for _, n := range names {
+		if err == nil && (!notCopied(n.Name) || n.Name == "info") {
+			err = each(f, n.Name, 0, func(name string) error { return c.copyFile(f, name) })
+		}
+	}
+	return err
+}
+
+func (c *Copy) copyFile(f Files, name string) error {
+	if notCopied(name) {
+		return nil
+	}
+	b, err := f.Read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a link, or an empty directory
+	}
+	if err != nil {
 		return err
 	}
-
-	for _, n := range names {
-		name := path.Join(dir, n.Name)
-		if notCopied(name) && name != "info" {
-			continue
-		}
-
-		if n.Dir {
-			if err := c.copy(f, name, depth+1); err != nil {
-				return err
-			}
-			continue
-		}
-
-		b, err := f.Read(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // a link
-		}
-		if err != nil {
-			return err
-		}
-		if name == "config" {
-			b = []byte(ownConfig(string(b)))
-		}
-
-		at := filepath.Join(c.Repo.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(at, b, 0o600); err != nil {
-			return err
-		}
-
-		c.had[name] = sha256.Sum256(b)
-
-		mtime, err := f.Mtime(name) // git compares the index's with those of files
-		if err == nil {
-			err = os.Chtimes(at, time.Time{}, time.Unix(0, mtime))
-		}
-		if err != nil {
-			return err
-		}
+	if name == "config" {
+		b = []byte(ownConfig(string(b)))
 	}
 
-	return nil
+	at := filepath.Join(c.Repo.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(at, b, 0o600); err != nil {
+		return err
+	}
+	c.had[name] = sha256.Sum256(b)
+
+	_, mtime, err := f.Stat(name)
+	if err != nil {
+		return err
+	}
+	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // git compares the time of the index with the times of files
 }
 
 // ownConfig is the configuration of a copy: the format of its objects, and whether it is bare.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -151,13 +152,13 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 		return m.of.theirs, nil
 	}
 	args := []string{"commit-tree", "-p", m.of.ours, "-p", m.of.theirs}
-	if sign, _ := p.asOurs(ctx, nil, "", "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
+	if sign, _ := p.asOurs(ctx, nil, nil, "config", "--type=bool", "--get", "commit.gpgSign"); strings.TrimSpace(sign) == "true" {
 		args = append(args, "-S")
 	}
 
 	var env []string
 	if p.m.Ours.Work == "" { // there is no configuration: it is who committed last
-		who, err := p.git.ask(ctx, nil, "", "log", "-1", "--format=%cn%n%ce", m.of.ours)
+		who, err := p.git.ask(ctx, nil, nil, "log", "-1", "--format=%cn%n%ce", m.of.ours)
 		name, email, _ := strings.Cut(strings.TrimSpace(who), "\n")
 		if err != nil {
 			return "", err
@@ -165,25 +166,23 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 		env = []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
 	}
 
-	commit, err := p.asOurs(ctx, env, message, append(args, m.tree)...)
+	commit, err := p.asOurs(ctx, env, strings.NewReader(message), append(args, m.tree)...)
 	return strings.TrimSpace(commit), err
 }
 
 // asOurs calls git with the settings of the receiving side and the attributes of its working tree. Objects
 // are written to the scratch repository.
-func (p *Plan) asOurs(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
+func (p *Plan) asOurs(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
 	work, err := p.attributes(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	env = append(env, "GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY="+filepath.Join(p.git.dir, "objects"))
+	own := []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(p.git.dir, "objects")}
 	if len(p.git.ends) > 0 {
-		env = append(env, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
+		own = append(own, "GIT_SHALLOW_FILE="+filepath.Join(p.git.dir, "shallow"))
 	}
-
-	out, err := p.m.Git(ctx, work, env, strings.NewReader(stdin), append([]string{"--git-dir=" + p.m.Ours.Dir, "--work-tree=" + work}, args...)...)
-	return string(out), err
+	return gitCaller{p.m.Git, p.m.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
 }
 
 // attributes returns the working tree of the receiving side, or one with the attributes of its index.
@@ -205,13 +204,13 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 		}
 	}
 
-	_, err := p.m.Git(ctx, work, nil, strings.NewReader(names.String()), "--git-dir="+p.m.Ours.Dir, "--work-tree="+work, "checkout-index", "-z", "--stdin")
+	_, err := gitCaller{p.m.Git, p.m.Ours.Dir, work, nil}.ask(ctx, nil, strings.NewReader(names.String()), "checkout-index", "-z", "--stdin")
 	return work, err
 }
 
 // mergeTree merges as git merge does. Texts in conflict have markers.
 func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
-	out, err := p.asOurs(ctx, nil, "", "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
+	out, err := p.asOurs(ctx, nil, nil, "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
 	const inConflict = 1
 	if err != nil && ExitCode(err) != inConflict {
 		return err
@@ -270,13 +269,13 @@ func (p *Plan) resolve(ctx context.Context, m *merged) error {
 	}
 
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(p.git.dir, "merge-index")}
-	_, err := p.git.ask(ctx, env, "", "read-tree", m.tree)
+	_, err := p.git.ask(ctx, env, nil, "read-tree", m.tree)
 	if err == nil {
-		_, err = p.git.ask(ctx, env, info.String(), "update-index", "-z", "--index-info")
+		_, err = p.git.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info")
 	}
 
 	if err == nil {
-		m.tree, err = p.git.ask(ctx, env, "", "write-tree", "--missing-ok")
+		m.tree, err = p.git.ask(ctx, env, nil, "write-tree", "--missing-ok")
 		m.tree = strings.TrimSpace(m.tree)
 	}
 
@@ -331,52 +330,37 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 	return "", nil
 }
 
-// dirty returns those files that a merge changes, and that are neither as they are committed nor as the
-// merge has them.
+// dirty returns the files of the receiving side that a merge changes, and that are neither as they are committed
+// nor as the merge has them.
 func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
-	dirty := make(map[string]bool)
-	if p.m.OurFile != nil {
-		for at, c := range m.changed {
-			f := p.m.OurFile(at)
-			dirty[at] = !c[0].is(f, p.ours.idLen) && !p.ours.entry(at).is(f, p.ours.idLen) && !c[1].is(f, p.ours.idLen)
-		}
-		return dirty, nil
+	committed := make(paths)
+	for at, c := range m.changed {
+		committed[at] = c[0]
 	}
 
-	all, err := p.receiver.status(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	for at := range all {
+	dirty, err := p.differing(ctx, committed)
+	maps.DeleteFunc(dirty, func(at string, differs bool) bool {
 		c, ok := m.changed[at]
-		if !ok || c[0] != nil && !c[0].hasObject() { // a submodule may be at another commit, as for git
-			continue
-		}
-
-		if _, err := os.Lstat(filepath.Join(p.m.Ours.Work, at)); err != nil {
-			dirty[at] = c[1] != nil
-			continue
-		}
-
-		id, err := p.receiver.atWork(ctx, nil, "hash-object", "--", at)
-		dirty[at] = err != nil || c[1] == nil || strings.TrimSpace(string(id)) != c[1].ID
-	}
-
-	return dirty, nil
+		isSubmodule := c[0] != nil && !c[0].hasObject() // it may be at another commit, as for git
+		return !ok || !differs || isSubmodule || c[1].is(p.ourFile(ctx, at), p.ours.idLen)
+	})
+	return dirty, err
 }
 
-// status returns the files of the working tree with changes that are not committed.
-func (r receiver) status(ctx context.Context) (map[string]bool, error) {
-	out, err := r.atWork(ctx, nil, "status", "--porcelain", "-z", "--no-renames", "-uall", "--ignore-submodules=dirty")
-	dirty := make(map[string]bool)
-	for entry := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if len(entry) > 3 {
-			dirty[entry[3:]] = true
-		}
+// ourFile describes the file that the receiving side has at a path, nil for none.
+func (p *Plan) ourFile(ctx context.Context, at string) *File {
+	if p.m.OurFile != nil {
+		return p.m.OurFile(at)
+	}
+	info, err := os.Lstat(filepath.Join(p.m.Ours.Work, at))
+	if err != nil {
+		return nil
 	}
 
-	return dirty, err
+	return &File{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Blob: func(int) string {
+		id, _ := p.receiver.ask(ctx, nil, nil, "hash-object", "--", at) // "" equals no id
+		return strings.TrimSpace(id)
+	}}
 }
 
 // A Text is a file that a merge makes of both sides.
@@ -403,7 +387,7 @@ func (p *Plan) Texts(ctx context.Context) (map[string]Text, error) {
 			continue
 		}
 
-		data, err := p.asOurs(ctx, nil, "", "cat-file", "--filters", "--path="+at, to.ID)
+		data, err := p.asOurs(ctx, nil, nil, "cat-file", "--filters", "--path="+at, to.ID)
 		if err != nil {
 			return nil, err
 		}

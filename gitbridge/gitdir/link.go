@@ -80,12 +80,7 @@ func (l *Link) pointsBack(at string) bool {
 			Resolved(l.Dir, strings.TrimRight(text, "\r\n")) == filepath.Join(at, ".git")
 	}
 
-	text, err := readSmall(filepath.Join(l.Dir, "config"))
-	if err != nil {
-		return false
-	}
-
-	config := parseConfig(text)
+	config := configOf(l.Dir)
 	if tree := config.last("core.worktree"); tree != "" {
 		return Resolved(l.Dir, tree) == at
 	}
@@ -111,7 +106,7 @@ func (l *Link) hasEntry(index, at string) bool {
 		return false
 	}
 
-	entries, err := parseIndex(b, l.idLen())
+	entries, err := parseIndex(b, idLen(configOf(l.Common)))
 	if err != nil {
 		return false
 	}
@@ -127,12 +122,7 @@ func (l *Link) hasEntry(index, at string) bool {
 	return false
 }
 
-// idLen is the length of object ids in bytes.
-func (l *Link) idLen() int {
-	text, _ := readSmall(filepath.Join(l.Common, "config"))
-	return idLen(parseConfig(text))
-}
-
+// idLen returns the length of object ids in bytes.
 func idLen(c config) int {
 	if strings.EqualFold(c.last("extensions.objectformat"), "sha256") {
 		return 32

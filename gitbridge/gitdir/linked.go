@@ -26,7 +26,7 @@ const forkMark = "amberfs-link"
 func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	t := &linkedTree{files: make(map[string][]byte)}
 	var err error
-	if t.indexMtime, err = f.Mtime(path.Join(dir, "index")); err != nil {
+	if _, t.indexMtime, err = f.Stat(path.Join(dir, "index")); err != nil {
 		return nil, err
 	}
 	if err := collect(f, dir, t.files); err != nil {
@@ -107,8 +107,7 @@ func (p *Plan) isClean(ctx context.Context, id string, t *linkedTree) bool {
 
 	dir := path.Join("worktrees", id)
 	file := strings.TrimSpace(string(t.files[path.Join(dir, "gitdir")]))
-	r := receiver{p.m.Git, &Repo{Dir: p.m.Ours.place(dir), Common: p.m.Ours.Common, Work: filepath.Dir(file)}}
-	dirty, err := r.status(ctx)
+	dirty, err := gitCaller{p.m.Git, p.m.Ours.place(dir), filepath.Dir(file), nil}.status(ctx)
 
 	return err == nil && len(dirty) == 0
 }

@@ -5,14 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os/exec"
 	"path/filepath"
 	"slices"
 )
-
-// Git calls git with the settings that every call has, and returns its output.
-type Git func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error)
 
 // A Merge brings what theirs did since the base to the receiving side.
 type Merge struct {
@@ -84,7 +79,7 @@ const (
 
 // Plan decides what the merge does. scratch is an empty directory for it.
 func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
-	p := &Plan{m: m, receiver: receiver{m.Git, m.Ours}, work: workPlan{files: make(map[string][]byte)}}
+	p := &Plan{m: m, receiver: receiver{gitCaller{m.Git, m.Ours.Dir, m.Ours.Work, literalPaths}, m.Ours}, work: workPlan{files: make(map[string][]byte)}}
 	err := p.plan(ctx, scratch)
 	if p.git != nil && p.git.failed != nil {
 		err = p.git.failed // what was decided from that may be wrong
@@ -252,13 +247,4 @@ func (p *Plan) needed(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-// ExitCode is the exit status of the git call that err is about, -1 if none.
-func ExitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	return -1
 }

@@ -11,16 +11,12 @@ import (
 // differ from one state to another. It reads no objects. Nothing is said of files that git rewrote
 // without another meaning.
 func Moved(base, now Files) ([]string, error) {
-	b, err := read(base)
-	if err != nil {
+	m := &Merge{Base: base, Theirs: now}
+	if err := m.read(); err != nil {
 		return nil, err
 	}
 
-	n, err := read(now)
-	if err != nil {
-		return nil, err
-	}
-
+	b, n := m.base, m.theirs
 	said := n.movedRefs(b)
 	if n.head != b.head {
 		said = append(said, "HEAD is at "+shortRef(n.head)+", was at "+shortRef(b.head))

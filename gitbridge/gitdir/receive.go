@@ -5,25 +5,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // A receiver changes the receiving repository, by git's commands and locks.
 type receiver struct {
-	call Git
+	gitCaller
 	repo *Repo
 }
 
-// git calls git in the receiving repository.
-func (r receiver) git(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
-	return r.call(ctx, "", env, stdin, append([]string{"--git-dir=" + r.repo.Dir}, args...)...)
+// literalPaths has git take paths as they are, not as patterns.
+var literalPaths = []string{"GIT_LITERAL_PATHSPECS=1"}
+
+// writeAll writes files of the receiving repository, in the order of their names, and removes those that are nil.
+func (r receiver) writeAll(files map[string][]byte) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := r.write(name, files[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// write writes or removes a file of the receiving repository.
+// write writes a file of the receiving repository, or removes it if data is nil.
 func (r receiver) write(name string, data []byte) error {
 	at := r.repo.place(name)
 
@@ -78,7 +87,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 		if lines == "" {
 			continue
 		}
-		if _, err := r.git(ctx, nil, strings.NewReader("option no-deref\n"+lines), "update-ref", "-m", message, "--no-deref", "--stdin"); err != nil {
+		if _, err := r.ask(ctx, nil, strings.NewReader("option no-deref\n"+lines), "update-ref", "-m", message, "--no-deref", "--stdin"); err != nil {
 			return refError(err)
 		}
 	}
@@ -89,7 +98,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 // moveHead moves HEAD, and refs that lead to others.
 func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) error {
 	for name, target := range p.symrefs {
-		if _, err := r.git(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
+		if _, err := r.ask(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
 			return refError(err)
 		}
 	}
@@ -104,30 +113,10 @@ func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) erro
 		args = append(args, p.ours.head)
 	}
 
-	if _, err := r.git(ctx, nil, nil, args...); err != nil {
+	if _, err := r.ask(ctx, nil, nil, args...); err != nil {
 		return refError(err)
 	}
 	return nil
-}
-
-// present returns those of some objects that the receiving side has.
-func (r receiver) present(ctx context.Context, ids []string) (out []string, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	text, err := r.git(ctx, nil, strings.NewReader(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch-check")
-	for l := range strings.Lines(string(text)) {
-		if id, rest, _ := strings.Cut(strings.TrimSpace(l), " "); rest != "missing" {
-			out = append(out, id)
-		}
-	}
-
-	return out, err
-}
-
-// atWork calls git in the working tree of the receiving repository.
-func (r receiver) atWork(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
-	return r.call(ctx, r.repo.Work, []string{"GIT_LITERAL_PATHSPECS=1"}, stdin, append([]string{"--git-dir=" + r.repo.Dir, "--work-tree=" + r.repo.Work}, args...)...)
 }
 
 // replaceFile gives a file other bytes, and its permissions.

@@ -159,19 +159,22 @@ func (p *refPlan) say(format string, args ...any) {
 }
 
 func (p *refPlan) update(name, old, to string) {
-	if i := slices.IndexFunc(p.updates, func(u update) bool { return u.name == name }); i >= 0 {
+	if i := p.indexOf(name); i >= 0 {
 		p.updates[i].new = to // git moves a ref once
 		return
 	}
 	p.updates = append(p.updates, update{name, old, to})
 }
 
+// indexOf returns the index of the update of a ref, -1 for none.
+func (p *refPlan) indexOf(name string) int {
+	return slices.IndexFunc(p.updates, func(u update) bool { return u.name == name })
+}
+
 // value is what a ref has after the updates.
 func (p *refPlan) value(name string) string {
-	for _, u := range slices.Backward(p.updates) {
-		if u.name == name {
-			return u.new
-		}
+	if i := p.indexOf(name); i >= 0 {
+		return p.updates[i].new
 	}
 	return p.ours.refs[name]
 }
@@ -342,8 +345,8 @@ func (p *refPlan) keepHead(ctx context.Context) {
 
 // keepBranch leaves a branch that is checked out where it is.
 func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
-	i := slices.IndexFunc(p.updates, func(u update) bool { return u.name == name && u.old != "" })
-	if i < 0 {
+	i := p.indexOf(name)
+	if i < 0 || p.updates[i].old == "" {
 		return
 	}
 	u := p.updates[i]
@@ -363,15 +366,5 @@ func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 // newHead is the commit of HEAD after the merge.
 func (p *refPlan) newHead() string { return p.valueOf(cmp.Or(p.head, p.ours.head)) }
 
-// valueOf is the object that a value of HEAD or of a ref leads to after the updates, "" for none.
-func (p *refPlan) valueOf(value string) string {
-	for range 5 {
-		name, ok := strings.CutPrefix(value, "ref: ")
-		if !ok {
-			return value
-		}
-		value = p.value(name)
-	}
-
-	return ""
-}
+// valueOf returns the object that a value of HEAD or of a ref leads to after the updates, "" for none.
+func (p *refPlan) valueOf(value string) string { return resolve(value, p.value) }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +16,7 @@ import (
 // A scratchRepo is the repository from which git decides. It has a plain configuration, and the
 // objects of both sides.
 type scratchRepo struct {
-	call Git
-	dir  string
+	gitCaller
 	none string // the id of the tree without entries
 	// ends are the commits of theirs whose parents neither side has: theirs is shallow there.
 	ends []string
@@ -26,7 +26,8 @@ type scratchRepo struct {
 
 // newScratchRepo makes the repository for a merge.
 func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *state) (*scratchRepo, error) {
-	s := &scratchRepo{call: m.Git, dir: dir, none: ours.emptyTree()}
+	env := append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, literalPaths...)
+	s := &scratchRepo{gitCaller: gitCaller{m.Git, dir, "", env}, none: ours.emptyTree()}
 	objects := filepath.Join(dir, "objects")
 	files := map[string]string{
 		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
@@ -67,7 +68,7 @@ func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 		if !theirs.isID(id) || bytes.Contains(ours.shallow, []byte(id)) {
 			continue
 		}
-		if _, err := s.ask(ctx, nil, "", "rev-list", "--quiet", "--max-count=2", id); err != nil {
+		if _, err := s.ask(ctx, nil, nil, "rev-list", "--quiet", "--max-count=2", id); err != nil {
 			s.ends = append(s.ends, id)
 		}
 	}
@@ -80,15 +81,13 @@ func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 // tree is a commit, or the empty tree for none.
 func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none) }
 
-// ask calls git in the repository that has the objects of both sides.
-func (s *scratchRepo) ask(ctx context.Context, env []string, stdin string, args ...string) (string, error) {
-	env = append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, env...)
-	out, err := s.call(ctx, "", env, strings.NewReader(stdin), append([]string{"--git-dir=" + s.dir}, args...)...)
+// ask calls git, and keeps an error in failed.
+func (s *scratchRepo) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
+	out, err := s.gitCaller.ask(ctx, env, stdin, args...)
 	if err != nil && ExitCode(err) < 0 {
 		s.failed = err
 	}
-
-	return string(out), err
+	return out, err
 }
 
 // contains reports whether a commit has another one in its history.
@@ -96,7 +95,7 @@ func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
 	if commit == other {
 		return true
 	}
-	_, err := s.ask(ctx, nil, "", "merge-base", "--is-ancestor", other, commit)
+	_, err := s.ask(ctx, nil, nil, "merge-base", "--is-ancestor", other, commit)
 	return err == nil
 }
 
@@ -126,10 +125,8 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 		if slices.Contains(base, id) {
 			return false
 		}
-	}
 
-	for _, id := range theirs {
-		out, err := s.ask(ctx, nil, "", append([]string{"merge-base", id}, base...)...)
+		out, err := s.ask(ctx, nil, nil, append([]string{"merge-base", id}, base...)...)
 		const none = 1 // else objects are missing
 		if err == nil && out != "" || err != nil && ExitCode(err) != none {
 			return false
@@ -147,12 +144,12 @@ func (s *scratchRepo) between(ctx context.Context, commit string, without ...str
 		revs += "^" + id + "\n"
 	}
 
-	out, err := s.ask(ctx, nil, revs, "rev-list", "--count", "--ignore-missing", "--stdin")
+	out, err := s.ask(ctx, nil, strings.NewReader(revs), "rev-list", "--count", "--ignore-missing", "--stdin")
 	if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
 		return 0, nil
 	}
 
-	out, err = s.ask(ctx, nil, revs, "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
+	out, err = s.ask(ctx, nil, strings.NewReader(revs), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
 	if err != nil {
 		return n, nil
 	}
@@ -166,37 +163,19 @@ func (s *scratchRepo) between(ctx context.Context, commit string, without ...str
 	return n, append(subjects, lines...)
 }
 
-// diffTree returns what differs between two commits, before and after.
-func (s *scratchRepo) diffTree(ctx context.Context, from, to string) (map[string][2]*IndexEntry, error) {
+// diffTree returns the paths that differ between two commits, each with its entries before and after. It compares
+// only the given paths, if there are any.
+func (s *scratchRepo) diffTree(ctx context.Context, from, to string, paths ...string) (map[string][2]*IndexEntry, error) {
 	if from == to {
 		return nil, nil
 	}
-	out, err := s.ask(ctx, nil, "", "diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", s.tree(from), s.tree(to))
+	out, err := s.ask(ctx, nil, nil, append([]string{"diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64",
+		s.tree(from), s.tree(to), "--"}, paths...)...)
 	return parseRaw(out), err
 }
 
-// treeEntry returns what a commit has at a path.
-func (s *scratchRepo) treeEntry(ctx context.Context, commit, at string) (*IndexEntry, error) {
-	out, err := s.ask(ctx, []string{"GIT_LITERAL_PATHSPECS=1"}, "", "ls-tree", "-z", "--full-tree", s.tree(commit), "--", at)
-	head, _, ok := strings.Cut(strings.TrimSuffix(out, "\x00"), "\t")
-	fields := strings.Fields(head)
-	if err != nil || !ok || len(fields) != 3 || fields[1] == "tree" {
-		return nil, err
-	}
-
-	mode, err := strconv.ParseUint(fields[0], 8, 32)
-	return &IndexEntry{Path: at, Mode: uint32(mode), ID: fields[2]}, err
-}
-
-// missing returns those of some objects that neither side has.
-func (s *scratchRepo) missing(ctx context.Context, ids []string) (map[string]bool, error) {
-	out, err := s.ask(ctx, nil, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check")
-	missing := make(map[string]bool)
-	for l := range strings.Lines(out) {
-		if id, rest, _ := strings.Cut(strings.TrimSpace(l), " "); rest == "missing" {
-			missing[id] = true
-		}
-	}
-
-	return missing, err
+// entryOf returns the entry that a commit has at a path, nil for none.
+func (s *scratchRepo) entryOf(ctx context.Context, commit, at string) (*IndexEntry, error) {
+	made, err := s.diffTree(ctx, "", commit, at)
+	return made[at][1], err
 }

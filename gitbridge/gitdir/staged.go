@@ -152,14 +152,14 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 			continue
 		}
 
-		committed, err := p.git.treeEntry(ctx, p.heads.theirs, at)
+		committed, err := p.git.entryOf(ctx, p.heads.theirs, at)
 		if err != nil {
 			return err
 		}
 		if equal(committed, b) { // it is in a commit, which may not come
 			continue
 		}
-		if wanted[at], err = p.git.treeEntry(ctx, p.heads.to, at); err != nil {
+		if wanted[at], err = p.git.entryOf(ctx, p.heads.to, at); err != nil {
 			return err
 		}
 	}
@@ -263,7 +263,7 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 
 	at, err := p.indexFile(s)
 	if err == nil {
-		_, err = p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "update-index", "--no-split-index")
+		_, err = p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "update-index", "--no-split-index")
 	}
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 		return nil, err
 	}
 
-	out, err := p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, "", "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.git.tree(commit))
+	out, err := p.git.ask(ctx, []string{"GIT_INDEX_FILE=" + at}, nil, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", "--abbrev=64", p.git.tree(commit))
 	if err != nil {
 		return nil, err
 	}
@@ -381,12 +381,12 @@ func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 		}
 	}
 
-	if _, err := p.git.ask(ctx, env, info.String(), "update-index", "-z", "--index-info"); err != nil {
+	if _, err := p.git.ask(ctx, env, strings.NewReader(info.String()), "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 
 	if skip.Len() > 0 {
-		if _, err := p.git.ask(ctx, append(env, "GIT_WORK_TREE="+p.git.dir), skip.String(), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+		if _, err := p.git.ask(ctx, append(env, "GIT_WORK_TREE="+p.git.dir), strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
 			return nil, err
 		}
 	}

@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
@@ -25,8 +28,9 @@ type Files interface {
 	List(name string) ([]Name, error)
 	// Save copies a file of any size.
 	Save(name string, to io.Writer) error
-	// Mtime returns when a file was changed last, in nanoseconds, 0 if there is none.
-	Mtime(name string) (int64, error)
+	// Stat returns the type of an entry, such as unix.S_IFREG, and when it was changed last, in nanoseconds. Both are
+	// 0 if there is no such entry.
+	Stat(name string) (kind uint32, mtime int64, err error)
 }
 
 // A Name is an entry of a directory.
@@ -35,11 +39,14 @@ type Name struct {
 	Dir  bool
 }
 
-// Is reports whether files are those of a git directory.
-func Is(f Files) bool {
-	names, err := f.List(".")
-	has := func(name string, dir bool) bool { return slices.Contains(names, Name{name, dir}) }
-	return err == nil && has("HEAD", false) && has("objects", true) && has("refs", true)
+// Is reports whether a directory is a git directory.
+func Is(f Files) (bool, error) {
+	for name, want := range map[string]uint32{"HEAD": unix.S_IFREG, "objects": unix.S_IFDIR, "refs": unix.S_IFDIR} {
+		if kind, _, err := f.Stat(name); err != nil || kind != want {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // A Repo is a git directory on this machine.
@@ -57,10 +64,7 @@ func (r *Repo) place(name string) string {
 }
 
 // setting is what the configuration of all working trees has of a name, "" if there is none.
-func (r *Repo) setting(name string) string {
-	text, _ := readSmall(filepath.Join(r.Common, "config"))
-	return parseConfig(text).last(name)
-}
+func (r *Repo) setting(name string) string { return configOf(r.Common).last(name) }
 
 func (r *Repo) Read(name string) ([]byte, error) {
 	b, err := readFile(r.place(name))
@@ -105,17 +109,10 @@ func (r *Repo) Save(name string, to io.Writer) error {
 	return err
 }
 
-func (r *Repo) Mtime(name string) (int64, error) {
-	info, err := os.Lstat(r.place(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-
-	if err != nil {
-		return 0, err
-	}
-
-	return info.ModTime().UnixNano(), nil
+func (r *Repo) Stat(name string) (kind uint32, mtime int64, err error) {
+	var st unix.Stat_t
+	err = unix.Lstat(r.place(name), &st) // in case of an error, st is zero
+	return st.Mode & unix.S_IFMT, st.Mtim.Nano(), errs.Except(err, fs.ErrNotExist)
 }
 
 // A state is what a git directory says, without its objects. Values of refs are object ids, or
@@ -166,7 +163,7 @@ func read(f Files) (*state, error) {
 	if err := s.loose(f); err != nil {
 		return nil, err
 	}
-	if s.indexMtime, err = f.Mtime("index"); err != nil { // before it is read: it is not newer than what is read
+	if _, s.indexMtime, err = f.Stat("index"); err != nil { // before it is read: it is not newer than what is read
 		return nil, err
 	}
 
@@ -286,12 +283,17 @@ func refValue(b []byte) string {
 
 // resolve returns the object that a value of HEAD or of a ref leads to, "" for none.
 func (s *state) resolve(value string) string {
-	for range 5 {
-		name, ok := strings.CutPrefix(value, "ref: ")
-		if !ok {
+	return resolve(value, func(name string) string { return s.refs[name] })
+}
+
+// resolve follows a value of HEAD or of a ref to an object, "" for none. ref returns the values of refs.
+func resolve(value string, ref func(name string) string) string {
+	for range 5 { // as deep as git follows
+		name, isRef := strings.CutPrefix(value, "ref: ")
+		if !isRef {
 			return value
 		}
-		value = s.refs[name]
+		value = ref(name)
 	}
 	return ""
 }
@@ -398,16 +400,12 @@ func (r *Repo) isWhole() error {
 // Same reports whether two states of a git directory say the same in all that git keeps there but
 // objects and logs.
 func Same(base, now Files) (bool, error) {
-	if !Is(base) || !Is(now) {
-		return false, nil
+	for _, f := range []Files{base, now} {
+		if is, err := Is(f); err != nil || !is {
+			return false, err
+		}
 	}
-	b, err := read(base)
-	if err != nil {
-		return false, err
-	}
-
-	n, err := read(now)
-	return err == nil && b.same(n), err
+	return (&Merge{Base: base, Theirs: now}).Same()
 }
 
 // SameLog reports whether nothing was added to the log of HEAD.

@@ -59,15 +59,8 @@ func (p *Plan) words(ctx context.Context) {
 // words says what the updates do.
 func (p *refPlan) words(ctx context.Context) *summary {
 	s, known := &summary{}, p.all(false)
-	isNew := func(u update) int {
-		if u.old == "" {
-			return 1
-		}
-		return 0
-	}
-
-	inOrder := slices.SortedStableFunc(slices.Values(p.updates), func(a, b update) int { return cmp.Compare(isNew(a), isNew(b)) })
-	for _, u := range inOrder {
+	// New refs come last.
+	for _, u := range slices.SortedStableFunc(slices.Values(p.updates), func(a, b update) int { return cmp.Compare(min(len(b.old), 1), min(len(a.old), 1)) }) {
 		short, isBranch := strings.CutPrefix(u.name, branches)
 		tag, isTag := strings.CutPrefix(u.name, tags)
 		switch {

@@ -2,5 +2,5 @@
 //
 // Imported by: all of cmd, gitbridge, service.
 //
-// Paths reach a sink clean, relative and without "..". Nothing is extracted anywhere on the host.
+// A sink gets only paths below its root. This package writes no files of the host.
 package archive

@@ -12,22 +12,22 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Names in a layer that stand for something else, as the image specification of OCI has them.
+// Names in a layer that remove files of the layers below, as in the image specification of OCI.
 const (
 	whiteoutPrefix = ".wh."
 	opaqueName     = ".wh..wh..opq"
 )
 
-// Layers feeds the layers of one image to a sink. The limits are for all of them together.
-// Names are those of a system whose root is the image: absolute ones and ".." do not lead out.
+// Layers feeds the layers of one image to a sink, which have the limits together. The root of the image is the root of
+// absolute paths in a layer, and ".." does not leave it.
 type Layers struct{ tarReader }
 
 func NewLayers(sink stream.Sink, o stream.Options) Layers {
 	return Layers{tarReader{stream.NewChecker(sink, o), true}}
 }
 
-// Read reads one layer, which is not compressed: only its whiteouts, or everything else. Whiteouts
-// are about the layers below, so those of a layer are read first, wherever they are in it.
+// Read reads one layer, which is not compressed: either only its whiteouts, or everything else. The whiteouts of a
+// layer are read first, wherever they are in it, because they remove files of the layers below only.
 func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	c := *l.Checker
 	c.Sink = func(e stream.Entry) error {
@@ -45,8 +45,7 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	return err
 }
 
-// feedWhiteout feeds the whiteout that a name with whiteoutPrefix stands for. It leaves out names that Aufs
-// uses for files of its own.
+// feedWhiteout feeds the whiteout of a name with whiteoutPrefix. It leaves out the names of files of Aufs.
 func (c tarReader) feedWhiteout(name string) error {
 	dir, base := path.Split(name)
 	removed, ok := strings.CutPrefix(base, whiteoutPrefix)

@@ -14,19 +14,19 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// LayerOptions have the states before and after a layer.
+// LayerOptions are the options of WriteLayer.
 type LayerOptions struct {
 	Source    *tree.Source
 	Base, Now *tree.State
-	Dir       string // the root of the image in both, "" for theirs
-	// Owner is the user that the files of the image were given to when it was imported: in
-	// the layer they belong to root again.
+	Dir       string // the path of the image's root in both states; "" if it is their root
+	// Owner is the user who got the files of the image when it was imported. In the layer, files of this
+	// user belong to root.
 	Owner *stream.Owner
 }
 
-// WriteLayer writes the layer that turns Base into Now, as an archive whose bytes depend only on the
-// two. It has whole files, the directories above them, and whiteouts. Opaque directories are never
-// needed, as all paths are compared.
+// WriteLayer writes the layer that changes Base to Now, as an archive. Its bytes depend only on the
+// two states. It has changed files as a whole, the directories above them, and whiteouts. It needs no opaque
+// directories, because all paths are compared.
 func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, error) {
 	l := &layerWriter{LayerOptions: o, tarWriter: tarWriter{NewTarSink(w), ctx, o.Source, o.Owner}, written: map[string]bool{".": true}, linked: make(map[uint64]bool)}
 	var only []string
@@ -39,20 +39,20 @@ func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, e
 type layerWriter struct {
 	LayerOptions
 	tarWriter
-	written map[string]bool // directories
-	linked  map[uint64]bool // files of several names
-	gone    *tree.Path      // a path that is no directory any more: nothing is below it
+	written map[string]bool // the directories in the layer
+	linked  map[uint64]bool // the files with several names in the layer, by inode number
+	removed *tree.Path      // the last path of which Now has no directory, and Base had one: changes below it are skipped
 }
 
 func (l *layerWriter) change(c tree.Change) error {
-	for p := c.Path; p != nil && l.gone != nil; p = p.Dir {
-		if p == l.gone {
+	for p := c.Path; p != nil && l.removed != nil; p = p.Dir {
+		if p == l.removed {
 			return nil
 		}
 	}
 
 	if c.Before != nil && c.Before.IsDir() && (c.After == nil || !c.After.IsDir()) {
-		l.gone = c.Path
+		l.removed = c.Path
 	}
 
 	p, ok := l.inside(c.Path.String())
@@ -65,7 +65,7 @@ func (l *layerWriter) change(c tree.Change) error {
 	case n == nil:
 		return l.put(stream.Entry{Path: path.Join(path.Dir(p), whiteoutPrefix+path.Base(p)), Meta: stream.Meta{Mode: unix.S_IFREG}})
 	case l.linked[n.Ino], c.What == tree.Links && c.Before.Ino == n.Ino && (n.IsDir() || n.Nlink < c.Before.Nlink):
-		return nil // it is in the layer, or another of its names was removed
+		return nil // the file is in the layer already, or lost only another name
 	case n.IsDir() || n.Nlink < 2:
 		return l.put(l.entry(p, n, ""))
 	}
@@ -85,7 +85,7 @@ func (l *layerWriter) change(c tree.Change) error {
 	return err
 }
 
-// inside returns the path in the image.
+// inside returns a path relative to the root of the image, and whether it is inside.
 func (l *layerWriter) inside(p string) (string, bool) {
 	if l.Dir == "" {
 		return path.Clean(p), true

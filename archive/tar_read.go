@@ -20,9 +20,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2.
-// It fails for names that are absolute or contain "..", and beyond the Limits. Before such an
-// error, the sink has received a part of the archive.
+// ReadTar feeds a tar archive to a sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2.
+// It fails for a path that is absolute or contains "..", and if the archive exceeds the Limits. Then the sink has
+// received a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink stream.Sink, o stream.Options) error {
 	plain, err := decompress.Reader(stream.WithContext(ctx, r))
 	if err != nil {
@@ -73,12 +73,12 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 
 const block = 512 // bytes; an archive consists of such blocks
 
-// endMark looks for the block of zeros that POSIX requires at the end of an archive. archive/tar
-// does not: an archive that was cut between two files would be taken for a whole one.
+// An endMark looks for the block of zeros that POSIX requires at the end of an archive. Package archive/tar
+// does not require it, and so takes an archive that was cut between two files for a whole one.
 type endMark struct {
 	r     io.Reader
-	zeros int  // that were read last
-	began bool // something has come
+	zeros int  // number of zeros since the last other byte
+	began bool // a byte was read
 }
 
 func (m *endMark) Read(p []byte) (int, error) {
@@ -96,8 +96,8 @@ func (m *endMark) Read(p []byte) (int, error) {
 // seen reports whether the end was marked. An empty file is an empty archive.
 func (m *endMark) seen() bool { return m.zeros >= block || !m.began }
 
-// drain reads up to 1 GiB after the archive: the checksum of a compressed one is there, and the
-// writer of a pipe would get SIGPIPE. As with tar, anything else may follow.
+// drain reads up to 1 GiB after the end of the archive: the checksum of a compressed archive follows there, and without
+// a reader the writer of a pipe would get SIGPIPE. Other bytes may follow, as for tar.
 func drain(r io.Reader) error {
 	const reason = 1 << 30
 	_, err := io.CopyN(io.Discard, r, reason)
@@ -114,7 +114,7 @@ func drain(r io.Reader) error {
 
 var ErrTorn = errors.New("the archive ends in the middle")
 
-// explainTarError explains an error of the first header.
+// explainTarError returns an error of package archive/tar with a text for users. first is set for the first header.
 func explainTarError(err error, first bool) error {
 	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return errors.New("this is not a tar archive")

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// sparseFrom is the size of a file's holes from which only its parts with data are written. Files
-	// with less are ordinary entries, which every program reads.
+	// sparseFrom is the number of bytes in holes from which a file is written as its parts with data. Files
+	// with smaller holes are ordinary entries, which every program reads.
 	sparseFrom = 1 << 20
-	// maxSparseMap is how long a list of parts may be that package archive/tar reads.
+	// maxSparseMap is the most bytes of a list of parts that package archive/tar reads.
 	maxSparseMap = 1 << 20
 )
 
@@ -36,7 +36,7 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 			off, err = c.SeekHole(t.src.Files, at, content.SeekBlock)
 		}
 		if err != nil || len(parts) > maxSparseMap/4 {
-			return // a copy of the whole file reports what cannot be read
+			return // the file is read as a whole later, which returns the error
 		}
 
 		parts = append(parts, content.Part{Off: at, N: off - at})
@@ -63,11 +63,11 @@ func sparseMap(parts []content.Part, size int64) []byte {
 	return b.Bytes()
 }
 
-// padding is the number of zeros after n bytes.
+// padding returns the number of zeros that fill the last block after n bytes.
 func padding(n int64) int64 { return (block - n%block) % block }
 
-// Package archive/tar reads sparse files, and writes no records whose names begin with sparsePrefix.
-// So it writes records of another prefix, which are renamed in its header.
+// Package archive/tar reads records whose names begin with sparsePrefix, but does not write them. So it writes
+// records with writablePrefix, and renameRecords renames them.
 const sparsePrefix, writablePrefix = "GNU.sparse.", "GNU_sparse."
 
 // addSparse writes a file as its parts.
@@ -109,7 +109,7 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 }
 
 // renameRecords gives the records of an extended header ("LENGTH KEY=VALUE\n", after its first
-// block) the prefix that tar knows. Values stay as they are, whatever they contain.
+// block) the prefix that tar knows. It does not change their values.
 func renameRecords(head []byte) error {
 	size, err := strconv.ParseInt(strings.Trim(string(head[124:136]), " \x00"), 8, 64)
 	if err != nil {

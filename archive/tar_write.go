@@ -17,17 +17,17 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// TarResult is what an archive contains.
+// TarResult has the numbers of files and bytes in an archive, and the files that were left out.
 type TarResult struct {
 	Files   int64             `json:"files"`   // entries of any type
 	Bytes   int64             `json:"bytes"`   // of data
-	Skipped []stream.Omission `json:"skipped"` // what tar cannot represent
+	Skipped []stream.Omission `json:"skipped"` // files and attributes that tar cannot represent
 }
 
-// WriteTar writes a snapshot to a TarSink. The bytes depend only on the snapshot.
+// WriteTar writes a state as a tar archive. Its bytes depend only on the state.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
 	t := tarWriter{NewTarSink(w), ctx, src, nil}
-	first := make(map[uint64]string) // names of inodes with several
+	first := make(map[uint64]string) // the first paths of files with several names, by inode number
 	return t.done(st.Walk(ctx, src, func(p *tree.Path, n *tree.Inode) error {
 		path := cmp.Or(p.String(), ".")
 		e := t.entry(path, n, first[n.Ino])
@@ -46,7 +46,7 @@ type tarWriter struct {
 	owner *stream.Owner // files of this user and group are written as files of root
 }
 
-// entry describes a file, as another name of first if that is set.
+// entry returns the entry of a path with an inode. If first is set, it is a hard link to that path.
 func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry {
 	e := stream.Entry{Path: path, Meta: stream.Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}, Hardlink: first, Target: n.Target, Rdev: n.Rdev}
 	if t.owner != nil && e.UID == t.owner.UID {
@@ -71,11 +71,11 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry 
 // extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Small holes are written
 // as zeros, and a file with large ones as its parts (tar_sparse.go).
 type TarSink struct {
-	TarResult               // so far
-	w         *bufio.Writer // below tar
+	TarResult               // of the entries so far
+	w         *bufio.Writer // to which tar writes
 	tar       *tar.Writer
 	buf       []byte
-	holes     int64 // that were written as zeros
+	holes     int64 // bytes of holes that were written as zeros
 }
 
 func NewTarSink(w io.Writer) *TarSink {
@@ -87,7 +87,7 @@ func (t *TarSink) skip(path, reason string) {
 	t.Skipped = append(t.Skipped, stream.Omission{Path: path, Reason: reason})
 }
 
-// Close ends the archive.
+// Close writes the end of the archive.
 func (t *TarSink) Close() error {
 	if err := t.tar.Close(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (t *TarSink) Close() error {
 	return t.w.Flush()
 }
 
-// done closes the archive, unless err is an error of writing it, and returns the result.
+// done closes the archive and returns the result. err is the error of writing the entries, or nil.
 func (t *TarSink) done(err error) (*TarResult, error) {
 	if err == nil {
 		err = t.Close()
@@ -106,18 +106,18 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	return &t.TarResult, nil
 }
 
-// maxHoles is how many bytes of holes are written as zeros, of all files.
+// maxHoles is the most bytes of holes, in all files together, that are written as zeros.
 const maxHoles = 1 << 40
 
 const paxXattr = "SCHILY.xattr."
 
-// kinds are the types of entries that tar has.
+// kinds has the types of tar entries by file type.
 var kinds = map[uint32]byte{
 	unix.S_IFDIR: tar.TypeDir, unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink,
 	unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock,
 }
 
-// Add is a Sink.
+// Add writes an entry. It is a Sink.
 func (t *TarSink) Add(e stream.Entry) error {
 	kind, ok := kinds[e.Mode&unix.S_IFMT]
 	if e.Hardlink != "" {

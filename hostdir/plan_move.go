@@ -9,17 +9,17 @@ import (
 
 // moveDirs finds the directories of other users that only got another name. Their contents may not be
 // removed, and a copy would be the user's, so such a directory is renamed with all that is in it.
-func (pl *planner) moveDirs() {
+func moveDirs(steps []*decision) {
 	if os.Geteuid() == 0 {
 		return
 	}
 
-	for i, d := range pl.steps {
+	for i, d := range steps {
 		if d.carried || d.action != makeDir || d.seen.unreachable != nil || !isForeign(d.change.After) {
 			continue
 		}
-		for j, from := range pl.steps {
-			if from.action == remove && !from.carried && from.change.Before.IsDir() && d.isDirOf(from) && pl.moveDir(pl.withBelow(j), pl.withBelow(i)) {
+		for j, from := range steps {
+			if from.action == remove && !from.carried && from.change.Before.IsDir() && d.isDirOf(from) && joinMove(withBelow(steps, j), withBelow(steps, i)) {
 				break
 			}
 		}
@@ -38,17 +38,17 @@ func (d *decision) isDirOf(from *decision) bool {
 }
 
 // withBelow returns the step with a number, and those below its path.
-func (pl *planner) withBelow(i int) []*decision {
+func withBelow(steps []*decision, i int) []*decision {
 	end := i + 1
-	for end < len(pl.steps) && strings.HasPrefix(pl.steps[end].change.Path.String(), pl.steps[i].change.Path.String()+"/") {
+	for end < len(steps) && strings.HasPrefix(steps[end].change.Path.String(), steps[i].change.Path.String()+"/") {
 		end++
 	}
-	return pl.steps[i:end]
+	return steps[i:end]
 }
 
-// moveDir plans one rename in place of steps that remove a directory and make it elsewhere, if that has the
+// joinMove plans one rename in place of steps that remove a directory and make it elsewhere, if that has the
 // same result.
-func (pl *planner) moveDir(from, to []*decision) bool {
+func joinMove(from, to []*decision) bool {
 	if len(from) != len(to) {
 		return false
 	}

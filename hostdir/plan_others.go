@@ -45,7 +45,7 @@ func (pl *planner) noteOtherUsers() error {
 		if s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			files[s.seen.id()] = p.String()
 		}
-		if pl.isLinkedOutside(s) {
+		if s.isLinkedOutside() {
 			pl.note(p.Short(), "it has another name outside of the directory, which keeps the old contents")
 		}
 	}
@@ -106,7 +106,7 @@ func (pl *planner) mountPoints() (map[string]bool, error) {
 
 // isLinkedOutside reports whether a file with new contents has a hard link
 // outside of the directory, which keeps the old contents.
-func (pl *planner) isLinkedOutside(s *step) bool {
+func (s *step) isLinkedOutside() bool {
 	c := s.change
 	return c.Before != nil && c.After != nil && c.Before.Ino == c.After.Ino && c.After.IsRegular() && c.What&tree.Data != 0 &&
 		s.seen.st.Mode&unix.S_IFMT == unix.S_IFREG && int(s.seen.st.Nlink) > max(1, len(c.Before.Links))

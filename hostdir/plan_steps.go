@@ -62,7 +62,7 @@ func (pl *planner) makeSteps() error {
 		pl.steps = append(pl.steps, d)
 	}
 
-	pl.moveDirs()
+	moveDirs(pl.steps)
 
 	return nil
 }

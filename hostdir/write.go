@@ -21,22 +21,18 @@ type writer struct {
 	res   *Applied
 	repos Repositories
 
-	steps   []*step                // sorted by path, a directory before its entries
-	staged  []*step                // the steps that a rename or an overwrite places, in the order of staging
-	dirs    map[string]*touchedDir // the directories in which names are made or removed, by path
-	touched map[uint64]bool        // inodes of which this apply made or removed a name; true if it changed the bytes, too
-	reached func(*step)            // for tests: called after each change of a step's state
-}
+	steps   []*step     // sorted by path, a directory before its entries
+	staged  []*step     // the steps that a rename or an overwrite places, in the order of staging
+	reached func(*step) // for tests: called after each change of a step's state
 
-// touch records that this apply makes or removes a name of an inode.
-func (w *writer) touch(ino uint64) {
-	if _, ok := w.touched[ino]; !ok {
-		w.touched[ino] = false
-	}
+	placer *placer
+	attrs  attrSetter
+	dirs   changedDirs
 }
 
 func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writer {
-	return &writer{ctx: ctx, o: o, host: h, res: res, dirs: make(map[string]*touchedDir), touched: make(map[uint64]bool)}
+	p := &placer{h, res.Dir, make(map[uint64]bool)}
+	return &writer{ctx: ctx, o: o, host: h, res: res, placer: p, attrs: attrSetter{p, res}, dirs: changedDirs{p, o, res, make(map[string]*touchedDir)}}
 }
 
 // run stages all steps, and then places them. It returns when the directory is on disk.
@@ -50,7 +46,7 @@ func (w *writer) run() error {
 
 	for _, s := range w.steps {
 		if s.action != keep {
-			if err := w.check(s); err != nil {
+			if err := w.placer.check(s); err != nil {
 				return err
 			}
 		}
@@ -140,9 +136,9 @@ func (w *writer) stageAll() error {
 
 	for _, s := range slices.Backward(w.steps) {
 		if s.action == makeDir {
-			err := w.finishDir(s)
+			err := w.attrs.finishDir(s)
 			if err == nil {
-				_, err = w.openDir(s.change.Path)
+				_, err = w.dirs.open(s.change.Path)
 			}
 			if err != nil {
 				return err
@@ -190,19 +186,19 @@ func (w *writer) commit() error {
 		}
 	}
 
-	w.restoreTimes()
+	w.dirs.restoreTimes()
 
 	for _, s := range slices.Backward(w.steps) {
 		switch c := s.change; {
 		case c.After == nil || !c.After.IsDir():
 		case s.seen.isDir():
-			if err := w.finishDir(s); err != nil {
+			if err := w.attrs.finishDir(s); err != nil {
 				return err
 			}
 			w.advance(s, done)
 
 		case s.action == makeDir: // a rename into the new directory may have changed its time
-			if err := w.setTime(s); err != nil {
+			if err := w.attrs.setTime(s); err != nil {
 				return err
 			}
 		}
@@ -227,64 +223,12 @@ func (w *writer) advance(s *step, to state) {
 	}
 }
 
-// check fails if the entry at a path changed since it was planned. This apply may have made or
-// removed another name of its file.
-func (w *writer) check(s *step) error {
-	if s.seen.unreachable != nil {
-		return nil // this apply makes the directory above it
-	}
-	now, err := w.host.look(s.change.Path)
-	if err != nil {
-		return err
-	}
-	if w.differs(s, now) {
-		return w.changedMeanwhile(s)
-	}
-
-	return nil
-}
-
-// differs reports whether a file changed since it was planned, except by this apply through another name.
-func (w *writer) differs(s *step, now hostEntry) bool {
-	if now.isDir() {
-		now.st.Mode, _ = w.host.closedMode(s.change.Path, now.st.Mode)
-	}
-	if w.copiedUp(s) {
-		now.st.Dev, now.st.Ino = s.seen.st.Dev, s.seen.st.Ino
-	}
-
-	switch written, touched := w.touched[now.st.Ino]; {
-	case written:
-		return !now.isFile(s.seen)
-	case touched:
-		now.st.Ctim = s.seen.st.Ctim
-	}
-
-	return s.seen.changed(now)
-}
-
-// copiedUp reports whether this apply has moved the file of a step to the upper layer of overlayfs, by
-// another or by this name. Then a file of the lower layer with several names gets another inode.
-func (w *writer) copiedUp(s *step) bool {
-	_, touched := w.touched[s.seen.st.Ino]
-	return touched && w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1
-}
-
-// checkAndTouch is check, and touch for the file of a step that changes or loses a name.
-func (w *writer) checkAndTouch(s *step) error {
-	err := w.check(s)
-	if s.seen.exists {
-		w.touch(s.seen.st.Ino)
-	}
-	return err
-}
-
 func (w *writer) remove(s *step) error {
 	c := s.change
 	if s.action != remove || s.state >= placed || !s.seen.exists {
 		return nil
 	}
-	if err := w.checkAndTouch(s); err != nil {
+	if err := w.placer.checkAndTouch(s); err != nil {
 		return err
 	}
 
@@ -296,7 +240,7 @@ func (w *writer) remove(s *step) error {
 	if s.seen.isDir() {
 		err = unix.Unlinkat(dir, c.Path.Name, unix.AT_REMOVEDIR)
 	} else {
-		err = w.removeSeen(dir, s)
+		err = w.placer.removeSeen(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
 		return nil // the directory has files that only the host has
@@ -316,7 +260,7 @@ func (w *writer) place(s *step) error {
 	if s.state >= placed {
 		return nil // move has placed it together with another file
 	}
-	if err := w.checkAndTouch(s); err != nil {
+	if err := w.placer.checkAndTouch(s); err != nil {
 		return err
 	}
 
@@ -332,12 +276,12 @@ func (w *writer) place(s *step) error {
 		}
 	case s.how == overwrite:
 		if err = w.overwriteFile(dir, s); err == nil {
-			w.touched[s.seen.st.Ino] = true
-			err = w.changeAttrs(s)
+			w.placer.touched[s.seen.st.Ino] = true
+			err = w.attrs.changeAttrs(s)
 		}
 
 	default:
-		err = w.put(dir, s)
+		err = w.placer.put(dir, s)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
@@ -361,22 +305,22 @@ func (w *writer) finish(s *step) error {
 	f := s.file
 	known := f != nil && f.at != nil && s.how != overwrite
 	switch {
-	case f != nil && f.set && !w.isCopiedApart(s, f):
+	case f != nil && f.set && !w.placer.isCopiedApart(s, f):
 	case s.action == keep:
 		if !known || c.Before == nil || c.Before.Mtime == c.After.Mtime {
 			return nil
 		}
 		f.set = true
-		return w.setTime(s) // only the time differs
+		return w.attrs.setTime(s) // only the time differs
 
 	case s.action == attributes || s.how == stays:
-		if err := w.checkAndTouch(s); err != nil {
+		if err := w.placer.checkAndTouch(s); err != nil {
 			return err
 		}
 		fallthrough
 
 	case known:
-		if err := w.changeAttrs(s); err != nil {
+		if err := w.attrs.changeAttrs(s); err != nil {
 			return err
 		}
 	}
@@ -402,6 +346,6 @@ func (w *writer) discard() {
 	}
 
 	if len(w.res.Paths) == 0 {
-		w.restoreTimes()
+		w.dirs.restoreTimes()
 	}
 }

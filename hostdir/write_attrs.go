@@ -15,8 +15,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// An attrSetter sets the attributes and times of files.
+type attrSetter struct {
+	*placer
+	res *Applied
+}
+
 // mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
-func (w *writer) mayChangeAttrs(s *step) error {
+func (w *attrSetter) mayChangeAttrs(s *step) error {
 	n, was, st, uid := s.change.After, s.was(), s.seen.st, uint32(os.Geteuid())
 	if uid == 0 {
 		return nil
@@ -34,7 +40,7 @@ func (w *writer) mayChangeAttrs(s *step) error {
 // mayChangeXattrs reports whether the mode of another user's file stays, and the user may change the extended
 // attributes that differ: attributes user.* of a file that the user may write. A file of which only another name
 // changes, has none.
-func (w *writer) mayChangeXattrs(s *step, was *tree.Inode) bool {
+func (w *attrSetter) mayChangeXattrs(s *step, was *tree.Inode) bool {
 	if was == nil || was.Mode != s.change.After.Mode {
 		return false
 	}
@@ -58,7 +64,7 @@ func inGroup(gid int) bool {
 
 // setAttrs gives a file its owner, extended attributes, permissions and time: all of them if was is
 // nil, for a new file, else the attributes that differ from was.
-func (w *writer) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
+func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
 	has, err := statAt(dir, name)
 	if err == nil {
 		err = setOwner(dir, name, was, n, has)
@@ -126,7 +132,7 @@ func setOwner(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 
 // setXattrs sets the extended attributes of the workspace. Those that the directory's file system
 // refuses are reported.
-func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has hostEntry) error {
+func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has hostEntry) error {
 	if was == nil {
 		here, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {
@@ -161,7 +167,7 @@ func (w *writer) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has ho
 }
 
 // isNewVersion reports whether a file that a step writes replaces another version of the same file.
-func (w *writer) isNewVersion(s *step) bool {
+func (s *step) isNewVersion() bool {
 	n, was := s.change.After, s.file.was
 	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
@@ -180,9 +186,9 @@ func setMtime(dir int, name string, mtime int64) error {
 	return err
 }
 
-func (w *writer) setTime(s *step) error {
+func (w *attrSetter) setTime(s *step) error {
 	c := s.change
-	dir, name, err := w.entry(s)
+	dir, name, err := w.host.entryOf(s)
 	if err == nil {
 		err = setMtime(dir, name, c.After.Mtime)
 	}
@@ -194,7 +200,7 @@ func (w *writer) setTime(s *step) error {
 }
 
 // changeAttrs changes the attributes of a file that stays, once for all of its names.
-func (w *writer) changeAttrs(s *step) error {
+func (w *attrSetter) changeAttrs(s *step) error {
 	was := s.was()
 	if was == nil {
 		return nil
@@ -213,6 +219,40 @@ func (w *writer) changeAttrs(s *step) error {
 	}
 	if err != nil {
 		return fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), err)
+	}
+
+	return nil
+}
+
+// finishDir sets the attributes and time of a directory whose entries are complete.
+func (w *attrSetter) finishDir(s *step) error {
+	c := s.change
+	if s.action == keep {
+		if c.Before != nil && c.Before.Mtime == c.After.Mtime {
+			return nil
+		}
+		return w.setTime(s)
+	}
+
+	var was *tree.Inode
+	if s.action == attributes {
+		was = s.was()
+	}
+
+	n := *c.After
+	if !s.seen.isDir() && n.Mode&ownerAccess != ownerAccess {
+		n.Mode |= openMode // until all files in it have their names
+	}
+
+	dir, name, err := w.host.entryOf(s)
+	if err == nil {
+		err = w.setAttrs(dir, name, c.Path, was, &n)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
+	}
+	if o := w.host.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.After.Mode) {
+		o.set = true
 	}
 
 	return nil

@@ -7,17 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isCopiedApart reports whether a name of a file is a name of another file now: overlayfs copies each name of
-// a file of its lower layer to a file of its own, when the first of them changes.
-func (w *writer) isCopiedApart(s *step, f *hostFile) bool {
-	if f.at == nil || s.how == overwrite || !w.copiedUp(s) {
-		return false
-	}
-	here, err := w.host.look(s.change.Path)
-	there, terr := w.host.look(f.at)
-	return err == nil && terr == nil && !here.isFile(there)
-}
-
 // linkKept makes the name tmp a link to a file of the directory. If that is not allowed, as for
 // another user's file, a name that the file loses is renamed later.
 func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
@@ -29,10 +18,10 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 
 	switch err = unix.Linkat(from, f.at.Name, dir, tmp, 0); {
 	case err == nil:
-		w.touch(f.id.ino)
+		w.placer.touch(f.id.ino)
 		return true, nil
 	case errors.Is(err, unix.ENOENT):
-		return false, w.changedMeanwhile(s)
+		return false, w.placer.changedMeanwhile(s)
 	case !cannotLink(err):
 		return false, err
 	}
@@ -90,7 +79,7 @@ func (w *writer) moveAll(replaced map[string]bool) error {
 func (w *writer) move(s *step) error {
 	source := s.source
 	if source.seen.exists && source.state < placed {
-		if err := w.checkAndTouch(source); err != nil {
+		if err := w.placer.checkAndTouch(source); err != nil {
 			return err
 		}
 	}
@@ -142,7 +131,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
 	case s.seen.isDir():
-		temp := w.replacedName("", "") // such a name is never swept
+		temp := w.host.replacedName("", "") // such a name is never swept
 		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
 			s.temp = temp
 		}
@@ -155,7 +144,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 		}
 	}
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
-		return w.changedMeanwhile(s)
+		return w.placer.changedMeanwhile(s)
 	}
 
 	return err
@@ -163,7 +152,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 
 // mayMoveDir fails if a directory cannot be renamed. One that gets another parent must be writable itself.
 func (w *writer) mayMoveDir(s *step) error {
-	err := errors.Join(w.mayTouch(s.source), w.mayChange(s.from), w.mayChange(s.change.Path))
+	err := errors.Join(w.placer.mayTouch(s.source), w.mayChange(s.from), w.mayChange(s.change.Path))
 	if err == nil && s.from.Dir.String() != s.change.Path.Dir.String() {
 		err = w.mayChange(s.from.Entry("."))
 	}
@@ -175,7 +164,7 @@ func (w *writer) mayMoveDir(s *step) error {
 }
 
 func (w *writer) moveDir(s *step) error {
-	if err := w.checkAndTouch(s.source); err != nil {
+	if err := w.placer.checkAndTouch(s.source); err != nil {
 		return err
 	}
 	return w.moveTo(s, false)

@@ -35,29 +35,29 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 		return fmt.Errorf("it is another user's: %w", err)
 	}
 
-	w.markOverwrite(s)
+	s.markOverwrite()
 
 	return nil
 }
 
 // markOverwrite marks a file for an overwrite. Its other names stay links to it.
-func (w *writer) markOverwrite(s *step) {
+func (s *step) markOverwrite() {
 	s.how = overwrite
 	s.file.at, s.file.id = s.change.Path, s.seen.id()
 }
 
-// inPlace reports whether a file can only be overwritten: the user may write it, but create
+// isOnlyOverwritable reports whether a file can only be overwritten: the user may write it, but create
 // no file in its directory.
-func (w *writer) inPlace(s *step) bool {
+func (h *host) isOnlyOverwritable(s *step) bool {
 	c := s.change
-	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || w.host.isNew(c.Path.Dir) {
+	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || h.isNew(c.Path.Dir) {
 		return false
 	}
 	if s.file.at != nil {
 		return false // another name of it was overwritten
 	}
 
-	dir, err := w.host.dirOf(c.Path)
+	dir, err := h.dirOf(c.Path)
 	return err == nil && lockedDir(dir) && unix.Faccessat(dir, c.Path.Name, unix.W_OK, unix.AT_EACCESS) == nil
 }
 

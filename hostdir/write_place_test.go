@@ -159,7 +159,7 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 	s = &step{change: tree.Change{Path: (*tree.Path)(nil).Entry("f")}, temp: "staged"}
 	s.seen, err = h.look(s.change.Path)
 	must.OK(t, err)
-	must.OK(t, w.checkAndTouch(s))
+	must.OK(t, w.placer.checkAndTouch(s))
 	switch how {
 	case "not":
 	case "in place":
@@ -176,9 +176,9 @@ func saved(t *testing.T, how string) (w *writer, s *step, dir string) {
 // What an editor saves between the check of a file and its rename or removal stays.
 func TestApplyKeepsWhatIsSaved(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed", "gone"} {
-		for name, do := range map[string]func(*writer, int, *step) error{"put": (*writer).put, "removeSeen": (*writer).removeSeen} {
+		for name, do := range map[string]func(*placer, int, *step) error{"put": (*placer).put, "removeSeen": (*placer).removeSeen} {
 			a, s, dir := saved(t, how)
-			err := do(a, a.host.root, s)
+			err := do(a.placer, a.host.root, s)
 			a.staged = append(a.staged, s)
 			a.discard()
 			b, rerr := os.ReadFile(filepath.Join(dir, "f"))
@@ -203,7 +203,7 @@ func TestApplyKeepsWhatIsSaved(t *testing.T) {
 func TestApplyKeepsWhatIsNew(t *testing.T) {
 	a, s, dir := saved(t, "in place")
 	s.seen = hostEntry{}
-	err := a.put(a.host.root, s)
+	err := a.placer.put(a.host.root, s)
 	b, rerr := os.ReadFile(filepath.Join(dir, "f"))
 	if err == nil || rerr != nil || string(b) != "saved" {
 		t.Errorf("%q, %v, %v", b, rerr, err)
@@ -215,8 +215,8 @@ func TestApplyKeepsWhatIsNew(t *testing.T) {
 func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 	for _, how := range []string{"not", "in place", "renamed"} {
 		for name, take := range map[string]func(*writer, int, *step) error{
-			"put":        func(a *writer, dir int, s *step) error { _, err := a.exchange(dir, s); return err },
-			"removeSeen": func(a *writer, dir int, s *step) error { _, err := a.moveOut(dir, s); return err },
+			"put":        func(a *writer, dir int, s *step) error { _, err := a.placer.exchange(dir, s); return err },
+			"removeSeen": func(a *writer, dir int, s *step) error { _, err := a.placer.moveOut(dir, s); return err },
 		} {
 			a, s, dir := saved(t, how)
 			must.OK(t, take(a, a.host.root, s)) // nothing comes after it
@@ -224,7 +224,7 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 			for range 2 {
 				next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
 				next.host.locked = new(os.File)
-				must.OK(t, next.sweep(nil))
+				must.OK(t, next.dirs.sweep(nil))
 				kept = append(kept, next.res.Skipped...)
 			}
 			left, err := filepath.Glob(filepath.Join(dir, ".amberfs*"))
@@ -247,12 +247,12 @@ func TestApplyKeepsWhatAKilledOneTook(t *testing.T) {
 // What cannot be given back has a name that no apply sweeps, and the error says it.
 func TestApplyKeepsWhatItCannotGiveBack(t *testing.T) {
 	a, s, dir := saved(t, "in place")
-	temp, err := a.moveOut(a.host.root, s)
+	temp, err := a.placer.moveOut(a.host.root, s)
 	must.OK(t, err)
-	err = a.keptError(a.host.root, temp, s, unix.EEXIST)
+	err = a.placer.keptError(a.host.root, temp, s, unix.EEXIST)
 	next := newWriter(t.Context(), a.host, ApplyOptions{}, &Applied{})
 	next.host.locked = new(os.File)
-	must.OK(t, next.sweep(nil))
+	must.OK(t, next.dirs.sweep(nil))
 	left, gerr := filepath.Glob(filepath.Join(dir, ".amberfs-kept-*"))
 	if gerr != nil || len(left) != 1 || !strings.Contains(err.Error(), filepath.Base(left[0])) || len(next.res.Skipped) > 0 {
 		t.Errorf("left %v, %v; error %v; the next apply says %v", left, gerr, err, next.res.Skipped)

@@ -35,15 +35,15 @@ func (w *writer) stage(s *step) error {
 // prepare checks whether a step is allowed, and creates its file or directory under a temporary name.
 func (w *writer) prepare(s *step) error {
 	c := s.change
-	if err := w.mayTouch(s); err != nil {
+	if err := w.placer.mayTouch(s); err != nil {
 		return err
 	}
 	if s.action == attributes {
-		return w.mayChangeAttrs(s)
+		return w.attrs.mayChangeAttrs(s)
 	}
 
 	if s.seen.isDir() && s.action != makeDir {
-		if err := w.sweep(c.Path); err != nil {
+		if err := w.dirs.sweep(c.Path); err != nil {
 			return err
 		}
 	}
@@ -65,8 +65,8 @@ func (w *writer) prepare(s *step) error {
 		return fmt.Errorf("%q is another user's directory, which apply cannot move: move it yourself, and apply again: %w", c.Path.Short(), unix.EPERM)
 	case s.action == makeDir:
 		return w.stageDir(s, c.After.Mode&0o777|ownerAccess)
-	case w.inPlace(s):
-		w.markOverwrite(s)
+	case w.host.isOnlyOverwritable(s):
+		s.markOverwrite()
 		s.file.first = s
 		w.staged = append(w.staged, s)
 		return nil
@@ -106,11 +106,11 @@ func (w *writer) stagedName(s *step) (dir int, name string, err error) {
 		return dir, p.Name, err
 	}
 
-	if dir, err = w.enter(p.Dir); err != nil {
+	if dir, err = w.dirs.enter(p.Dir); err != nil {
 		return dir, "", err
 	}
 
-	s.temp = w.tempName()
+	s.temp = w.host.tempName()
 	w.staged = append(w.staged, s)
 
 	return dir, s.temp, nil
@@ -122,9 +122,9 @@ func (w *writer) unstage(s *step) {
 	w.staged = slices.DeleteFunc(w.staged, func(x *step) bool { return x == s })
 }
 
-// entry returns the directory of a step's path and its present name in there.
-func (w *writer) entry(s *step) (dir int, name string, err error) {
-	dir, err = w.host.dirOf(s.change.Path)
+// entryOf returns the directory of a step's path and its present name in there.
+func (h *host) entryOf(s *step) (dir int, name string, err error) {
+	dir, err = h.dirOf(s.change.Path)
 	return dir, cmp.Or(s.temp, nameOf(s.change.Path)), err
 }
 
@@ -163,7 +163,7 @@ func (w *writer) stageParents(p *tree.Path) error {
 
 // mayChange fails if the names in a directory cannot be changed.
 func (w *writer) mayChange(p *tree.Path) error {
-	dir, err := w.enter(p.Dir)
+	dir, err := w.dirs.enter(p.Dir)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
@@ -245,8 +245,8 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 		}
 	}
 
-	err := w.setAttrs(dir, tmp, c.Path, nil, n)
-	if err == nil && w.isNewVersion(s) {
+	err := w.attrs.setAttrs(dir, tmp, c.Path, nil, n)
+	if err == nil && s.isNewVersion() {
 		err = w.keepOwner(dir, tmp, s, n)
 	}
 
@@ -285,38 +285,4 @@ func (w *writer) fill(f *os.File, s *step) error {
 	}
 
 	return f.Truncate(c.Size())
-}
-
-// finishDir sets the attributes and time of a directory whose entries are complete.
-func (w *writer) finishDir(s *step) error {
-	c := s.change
-	if s.action == keep {
-		if c.Before != nil && c.Before.Mtime == c.After.Mtime {
-			return nil
-		}
-		return w.setTime(s)
-	}
-
-	var was *tree.Inode
-	if s.action == attributes {
-		was = s.was()
-	}
-
-	n := *c.After
-	if !s.seen.isDir() && n.Mode&ownerAccess != ownerAccess {
-		n.Mode |= openMode // until all files in it have their names
-	}
-
-	dir, name, err := w.entry(s)
-	if err == nil {
-		err = w.setAttrs(dir, name, c.Path, was, &n)
-	}
-	if err != nil {
-		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
-	}
-	if o := w.host.opened[s.seen.st.Ino]; o != nil && s.seen.isDir() && (was == nil || was.Mode != c.After.Mode) {
-		o.set = true
-	}
-
-	return nil
 }

@@ -23,13 +23,13 @@ var anyTemp = regexp.MustCompile(`^\.amberfs-apply-[0-9a-f]+-`)
 var ErrInterrupted = errors.New("an apply was interrupted")
 
 // tempName returns a new temporary name for a file that this apply makes.
-func (w *writer) tempName() string { return w.host.temps + strings.ToLower(rand.Text()) }
+func (h *host) tempName() string { return h.temps + strings.ToLower(rand.Text()) }
 
 // replacedName returns a temporary name for a file that another one replaces. It has the keys of the staged
 // file and of the file that the step has seen at the path, so that sweep can tell whether a file is one of the
 // two.
-func (w *writer) replacedName(ours, seen string) string {
-	return w.host.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
+func (h *host) replacedName(ours, seen string) string {
+	return h.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
 }
 
 // key returns a text that identifies a file in its present version.
@@ -51,7 +51,7 @@ func (h *host) seenKey(p hostEntry) string {
 
 // sweep removes the temporary files of a killed apply from a directory. Only with the lock it is certain
 // that no other apply is under way.
-func (w *writer) sweep(p *tree.Path) error {
+func (w *changedDirs) sweep(p *tree.Path) error {
 	t := w.touchedDir(p)
 	if t.swept {
 		return nil
@@ -94,7 +94,7 @@ func (w *writer) sweep(p *tree.Path) error {
 // name an apply took before it was killed. It is kept.
 //
 // The removed name may be one of several of a file, whose change time changes with that.
-func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
+func (w *changedDirs) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	at, err := statAt(dir, name)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (w *writer) sweepOne(p *tree.Path, dir int, name, rest string) error {
 }
 
 // touchBelow touches the files of which removeBelow will remove a name.
-func (w *writer) touchBelow(dir int, name string, at hostEntry) error {
+func (w *changedDirs) touchBelow(dir int, name string, at hostEntry) error {
 	w.touch(at.st.Ino)
 	if !at.isDir() {
 		return nil
@@ -142,7 +142,7 @@ func (w *writer) touchBelow(dir int, name string, at hostEntry) error {
 // the file, but neither removed the replaced one nor closed the directory.
 func (w *writer) sweepAbove(s *step) error {
 	if s.seen.open {
-		if _, err := w.openDir(s.change.Path); err != nil {
+		if _, err := w.dirs.open(s.change.Path); err != nil {
 			return err
 		}
 	}
@@ -150,16 +150,16 @@ func (w *writer) sweepAbove(s *step) error {
 		return nil
 	}
 	if s.wasPlaced() {
-		w.touchedDir(s.change.Path.Dir).interrupted = true
+		w.dirs.touchedDir(s.change.Path.Dir).interrupted = true
 	}
 
-	_, err := w.enter(s.change.Path.Dir)
+	_, err := w.dirs.enter(s.change.Path.Dir)
 	return err
 }
 
 // enter returns a descriptor of a directory in which names change, opens the directory, and sweeps it.
-func (w *writer) enter(p *tree.Path) (dir int, err error) {
-	if dir, err = w.openDir(p); err == nil {
+func (w *changedDirs) enter(p *tree.Path) (dir int, err error) {
+	if dir, err = w.open(p); err == nil {
 		err = w.sweep(p)
 	}
 	return dir, err
@@ -181,8 +181,8 @@ func setAside(dir int, temp string) (string, error) {
 	return kept, nil
 }
 
-// openDir returns a descriptor of a directory, which it opens if it is closed. host.closeUp closes it at the end.
-func (w *writer) openDir(p *tree.Path) (dir int, err error) {
+// open returns a descriptor of a directory, which it opens if it is closed. host.closeUp closes it at the end.
+func (w *changedDirs) open(p *tree.Path) (dir int, err error) {
 	if dir, err = w.host.open(p); err == nil {
 		_, err = w.host.openUp(dir, p)
 	}

@@ -135,12 +135,12 @@ func TestDiscardKeepsAMovedFile(t *testing.T) {
 		"an error": func(w *writer, _ string) { w.discard() },
 		"a kill": func(w *writer, dir string) {
 			s := w.staged[0]
-			_, err := w.exchange(w.host.root, s)
+			_, err := w.placer.exchange(w.host.root, s)
 			must.OK(t, err)
 			must.OK(t, unix.Renameat2(w.host.root, s.temp, w.host.root, s.change.Path.Name, unix.RENAME_EXCHANGE)) // as before
 			next := newWriter(t.Context(), w.host, ApplyOptions{}, &Applied{})
 			next.host.locked = new(os.File)
-			must.OK(t, next.sweep(nil))
+			must.OK(t, next.dirs.sweep(nil))
 		},
 	} {
 		dir := t.TempDir()

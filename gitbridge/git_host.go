@@ -38,13 +38,13 @@ func linkOutside(dir, root string) *gitdir.Link {
 }
 
 // Linked is a method of Git.
-func (HostGit) Linked(dir, root string) *hostdir.Linked {
+func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 	l := linkOutside(dir, root)
 	if l == nil {
 		return nil
 	}
 
-	out := &hostdir.Linked{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
+	out := &hostdir.LinkedDir{Own: l.Dir, Common: l.Common, Copied: gitdir.Copied, Mixed: []string{"info", "logs", "logs/refs", "refs"}}
 	if !l.Trusted {
 		out.Err = fmt.Errorf("the repository %s, %w (`git --git-dir=%s config core.worktree DIR` does that for a repository of yours)", l.Dir, hostdir.ErrNotBack, l.Dir)
 		return out
@@ -58,10 +58,10 @@ func (HostGit) Linked(dir, root string) *hostdir.Linked {
 
 	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // of a sparse checkout; else there is none
 	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
-		out.Made = append(out.Made, hostdir.Made{Name: dir})
+		out.Made = append(out.Made, hostdir.LinkedEntry{Name: dir})
 	}
 
-	out.Made = append(out.Made, hostdir.Made{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.Made{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
+	out.Made = append(out.Made, hostdir.LinkedEntry{Name: alternatesPath, Text: []byte(alternatesOf(l))}, hostdir.LinkedEntry{Name: "config", Text: []byte(gitdir.PlainConfig(string(common), string(own)))})
 	return out
 }
 

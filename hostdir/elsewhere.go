@@ -16,19 +16,19 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A Linked is a directory elsewhere that the file `.git` of a directory names. It is read in place of
+// A LinkedDir is a directory elsewhere that the file `.git` of a directory names. It is read in place of
 // the file.
-type Linked struct {
+type LinkedDir struct {
 	// Own and Common are read as one directory. Copied reports which entries each contributes. They may be the same.
 	Own, Common string
 	Copied      func(name string, own bool) bool
-	Mixed       []string // directories with entries from both
-	Made        []Made   // entries that replace those of the same name; they come first
-	Err         error    // why the directory is left out; nil if it is read
+	Mixed       []string      // directories with entries from both
+	Made        []LinkedEntry // entries that replace those of the same name; they come first
+	Err         error         // why the directory is left out; nil if it is read
 }
 
-// A Made is a file with a text, or a directory if Text is nil.
-type Made struct {
+// A LinkedEntry is a file with a text, or a directory if Text is nil.
+type LinkedEntry struct {
 	Name string
 	Text []byte
 }
@@ -37,7 +37,7 @@ type Made struct {
 var ErrNotBack = errors.New("which does not name it back")
 
 // linkedIn returns the directory that the entry `.git` of an open directory names, nil if there is none.
-func (d *dirReader) linkedIn(dir int) *Linked {
+func (d *dirReader) linkedIn(dir int) *LinkedDir {
 	at, err := os.Readlink(procPath(dir))
 	if err != nil || d.o.Git == nil {
 		return nil
@@ -46,7 +46,7 @@ func (d *dirReader) linkedIn(dir int) *Linked {
 }
 
 // addLinked reads a directory elsewhere as the directory at the path at.
-func (d *dirReader) addLinked(at string, l *Linked, was *tree.Inode) error {
+func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
 	if l.Err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q names %w", at, l.Err))
 	}
@@ -74,7 +74,7 @@ func (d *dirReader) addLinked(at string, l *Linked, was *tree.Inode) error {
 }
 
 // addLinkedDir reads the directory rel of a directory elsewhere. made are the names that were added already.
-func (d *dirReader) addLinkedDir(at, rel string, l *Linked, was *tree.Inode, made ...string) error {
+func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, made ...string) error {
 	names := made
 
 	for _, from := range slices.Compact([]string{l.Own, l.Common}) {
@@ -114,8 +114,8 @@ func (d *dirReader) addLinkedDir(at, rel string, l *Linked, was *tree.Inode, mad
 	return d.addWhiteouts(path.Join(at, rel), was, names)
 }
 
-// addMixedDir reads a directory of Linked.Mixed.
-func (d *dirReader) addMixedDir(at, name string, parent *os.File, l *Linked, was *tree.Inode) error {
+// addMixedDir reads a directory of LinkedDir.Mixed.
+func (d *dirReader) addMixedDir(at, name string, parent *os.File, l *LinkedDir, was *tree.Inode) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(parent.Fd()), &st); err != nil {
 		return err

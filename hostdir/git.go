@@ -13,7 +13,7 @@ import (
 type Git interface {
 	// Linked returns the directory that the entry `.git` of a directory names. It returns nil if that directory is
 	// below root, or is not a git directory.
-	Linked(dir, root string) *Linked
+	Linked(dir, root string) *LinkedDir
 	// Ignored reports which paths match the patterns in a file, as in .gitignore. Paths of directories
 	// end with "/". If the file does not exist, no path matches.
 	Ignored(ctx context.Context, file string, paths []string) ([]bool, error)

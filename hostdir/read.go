@@ -231,8 +231,8 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
 	}
 
-	id, isDir := fileID{st.Dev, st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR
-	if isDir && d.exclude[id] {
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if isDir && d.exclude[fileID{st.Dev, st.Ino}] {
 		return nil
 	}
 	if d.hidden.has(at, &st) {
@@ -248,11 +248,17 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		}
 	}
 
+	return d.file(at, fd, &st, was)
+}
+
+// file reads a file or directory with a status. fd is a descriptor (O_PATH) of it.
+func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) error {
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && was != nil && was.Mode&ownerAccess != ownerAccess && st.Mode == was.Mode|openMode {
 		st.Mode = was.Mode // an apply that was killed has left it open, see host_open.go
 	}
 
-	same := was != nil && unchanged(was, birthTime(fd), &st)
+	same := was != nil && unchanged(was, birthTime(fd), st)
 	if same && !isDir {
 		return nil
 	}
@@ -260,12 +266,12 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return d.LeaveOut(at, fmt.Errorf("%.40q… is over %d bytes long", at, stream.MaxPath))
 	}
 
-	linked := st.Nlink > 1 && !isDir
+	id, linked := fileID{st.Dev, st.Ino}, st.Nlink > 1 && !isDir
 	if old, ok := d.links[id]; ok && linked {
 		return d.add(stream.Entry{Path: at, Hardlink: old})
 	}
 
-	e, f, err := d.open(at, fd, &st)
+	e, f, err := d.open(at, fd, st)
 	if err != nil {
 		stub := d.o.Stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
 		if err = d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
@@ -276,29 +282,23 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		e.Ctime = 0 // so that the next ReadChanges reads it again
 	}
 
-	if isDir && f != nil {
+	if !isDir {
+		if linked {
+			d.links[id] = at
+		}
+		return d.addFile(e, f)
+	}
+
+	if f != nil {
 		defer f.Close()
 	}
-	if same {
-		return d.dir(at, f, was)
+	if !same {
+		if err := d.add(e); err != nil {
+			return err
+		}
 	}
 
-	if isDir {
-		err = d.add(e)
-	} else {
-		err = d.addFile(e, f)
-	}
-	if err != nil {
-		return err
-	}
-	if linked {
-		d.links[id] = at
-	}
-	if isDir {
-		return d.dir(at, f, was)
-	}
-
-	return nil
+	return d.dir(at, f, was)
 }
 
 // timeOf returns a time of a file, cut to what a snapshot can have.

@@ -365,6 +365,7 @@ func TestApplyForeignLinks(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", a.dir+"-state")
 	before := a.ino("b")
 
+	var res *Applied
 	applied := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // which ends with the goroutine, so that no other one becomes the other user
@@ -372,12 +373,15 @@ func TestApplyForeignLinks(t *testing.T) {
 		_, _, uerr := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody)
 		err := errs.Except(cmp.Or(gerr, uerr), syscall.Errno(0))
 		if err == nil {
-			_, err = a.apply(base, now, ApplyOptions{})
+			res, err = a.apply(base, now, ApplyOptions{})
 		}
 		applied <- err
 	}()
 	must.OK(t, <-applied)
 
+	if len(res.Paths) != 1 || res.Paths[0].Path != "a" {
+		t.Errorf("the changes are %+v", res.Paths)
+	}
 	if names := slices.Sorted(maps.Keys(has(t, a.dir))); !slices.Equal(names, []string{"a", "b"}) || a.ino("b") != before {
 		t.Errorf("the directory has %q, and the inode of b is %d, was %d", names, a.ino("b"), before)
 	}

@@ -137,6 +137,11 @@ func (pl *planner) planStep(d *decision) error {
 	if err := pl.planMtime(d, &n); err != nil {
 		return err
 	}
+
+	// Of a file that stays, the workspace may have removed another name, and a refresh may have changed the number.
+	if d.file != nil && d.action == attributes && has.Mode == n.Mode && has.UID == n.UID && has.GID == n.GID && tree.SameXattrs(has, &n) {
+		n.Ino, d.action = has.Ino, keep
+	}
 	d.change.After = &n
 
 	return nil

@@ -30,29 +30,19 @@ func (w *attrSetter) mayChangeAttrs(s *step) error {
 
 	owner := was != nil && was.UID != n.UID && st.Uid != n.UID
 	group := was != nil && was.GID != n.GID && st.Gid != n.GID && !inGroup(int(n.GID))
-	if !owner && !group && (st.Uid == uid || w.mayChangeXattrs(s, was)) {
+	if !owner && !group && (st.Uid == uid || w.onlyUserXattrs(s, was)) {
 		return nil
 	}
 
 	return byHand(fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM))
 }
 
-// mayChangeXattrs reports whether the mode of another user's file stays, and the user may change the extended
-// attributes that differ: attributes user.* of a file that the user may write. A file of which only another name
-// changes, has none.
-func (w *attrSetter) mayChangeXattrs(s *step, was *tree.Inode) bool {
-	if was == nil || was.Mode != s.change.After.Mode {
+// onlyUserXattrs reports whether the only changes are of extended attributes user.*, which need just the right
+// to write the file.
+func (w *attrSetter) onlyUserXattrs(s *step, was *tree.Inode) bool {
+	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
 	}
-
-	names := threeway.ChangedXattrs(was, s.change.After)
-	if len(names) == 0 {
-		return true
-	}
-	if slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
-		return false
-	}
-
 	dir, err := w.host.dirOf(s.change.Path)
 	return err == nil && unix.Faccessat(dir, nameOf(s.change.Path), unix.W_OK, unix.AT_EACCESS) == nil
 }

@@ -11,9 +11,9 @@ import (
 // the same way: a mount can be taken over only with the same answer.
 func FuzzInit(f *testing.F) {
 	const header, number = 40, 8 // the length of struct fuse_in_header, and the offset of unique in it and in the answer
+	const opcodeInit = 26
 	init := make([]byte, header+64)
 	binary.NativeEndian.PutUint32(init, uint32(len(init)))
-	binary.NativeEndian.PutUint32(init[4:], 26) // INIT
 	binary.NativeEndian.PutUint64(init[number:], 7)
 	binary.NativeEndian.PutUint32(init[header:], 7) // the version
 	binary.NativeEndian.PutUint32(init[header+4:], 40)
@@ -23,6 +23,10 @@ func FuzzInit(f *testing.F) {
 
 	o := Options{Logger: slog.New(slog.DiscardHandler)}
 	f.Fuzz(func(t *testing.T, init []byte) {
+		if init = bytes.Clone(init); len(init) >= header {
+			binary.NativeEndian.PutUint32(init[4:], opcodeInit)
+		}
+
 		answer, err := AnswerTo(o, init)
 		if err != nil {
 			return

@@ -1,4 +1,4 @@
-package snapshot
+package catalogue_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // TestFormatTellsOfEveryRecord: FORMAT.md has a row for each type that replay knows.
 func TestFormatTellsOfEveryRecord(t *testing.T) {
-	b, err := os.ReadFile("FORMAT.md")
+	b, err := os.ReadFile("../FORMAT.md")
 	must.OK(t, err)
 	for typ := live.FirstForeign; ; typ++ {
 		_, err := catalogue.Decode(catalogue.Type(typ), nil)

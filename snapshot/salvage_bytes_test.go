@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestBytesDamagedAfterKill: a bit that flips in the bytes of a file, or of a sector of them
@@ -39,7 +40,7 @@ func TestBytesDamagedAfterKill(t *testing.T) {
 			must.CopyStore(t, killed, dir)
 			o := snapshot.Options{Quiet: true}
 			if how == "flipped" {
-				flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
+				stores.FlipIn(t, filepath.Join(killed, "journal"), "this was wrote")
 			} else {
 				o.FS = badSector(t, killed, "this was wrote")
 			}
@@ -91,7 +92,7 @@ func TestRepairKeepsWhatFollowsBytes(t *testing.T) {
 	must.OK(t, s.Sync())
 	killed := filepath.Join(t.TempDir(), "killed")
 	must.CopyStore(t, killed, dir)
-	flipIn(t, filepath.Join(killed, "journal"), "this was wrote")
+	stores.FlipIn(t, filepath.Join(killed, "journal"), "this was wrote")
 	r, err := snapshot.Repair(context.Background(), killed, snapshot.Options{}, nil)
 	if err != nil || r.LostChanges > 0 {
 		t.Fatalf("repair: %+v, %v", r, err)

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -23,91 +22,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
-// afterKill opens a copy of what a store would leave on the disk if it were killed now.
-func afterKill(t *testing.T, s *snapshot.Store, dir string) *snapshot.Store {
-	t.Helper()
-	must.OK(t, s.Sync())
-	killed := filepath.Join(t.TempDir(), "store")
-	must.CopyStore(t, killed, dir)
-	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
-	must.OK(t, err)
-	t.Cleanup(func() { again.Close() })
-	return again
-}
-
-func open(t *testing.T, dir string) *snapshot.Store {
-	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{})
-	must.OK(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content string) live.NodeID {
-	t.Helper()
-	f := s.Forest()
-	var a live.Attr
-	present(t, func() (err error) {
-		a, err = f.Lookup(parent, name)
-		if errors.Is(err, errs.NotExist) {
-			a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
-		}
-		return err
-	})
-	zero := int64(0)
-	present(t, func() error {
-		_, err := f.SetAttr(a.ID, live.SetAttr{Size: &zero})
-		return err
-	})
-	for at := 0; at == 0 || at < len(content); at += 1 << 20 {
-		present(t, func() error {
-			_, err := f.Write(a.ID, []byte(content[at:min(at+1<<20, len(content))]), int64(at), false)
-			return err
-		})
-	}
-	return a.ID
-}
-
-// present does what must succeed, once what is elsewhere is here.
-func present(t *testing.T, fn func() error) {
-	t.Helper()
-	must.OK(t, cas.Await(t.Context(), fn))
-}
-
-func mkdir(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
-	t.Helper()
-	a, err := s.Forest().Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
-	must.OK(t, err)
-	return a.ID
-}
-
-func read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) string {
-	t.Helper()
-	var b []byte
-	var n int
-	err := cas.Await(t.Context(), func() error {
-		a, err := s.Forest().Lookup(parent, name)
-		if err == nil {
-			b = make([]byte, a.Size+10)
-			n, err = s.Forest().ReadAt(a.ID, b, 0)
-		}
-		return err
-	})
-	if errors.Is(err, errs.NotExist) {
-		return "(none)"
-	}
-	must.OK(t, err)
-	return string(b[:n])
-}
-
-func want(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
-}
+// The short names of what all tests of stores share.
+var (
+	afterKill, open, present = stores.AfterKill, stores.Open, stores.Present
+	write, mkdir, read, want = stores.Write, stores.Mkdir, stores.Read, stores.Want
+)
 
 func TestCaptureRestoreRemount(t *testing.T) {
 	dir := t.TempDir()

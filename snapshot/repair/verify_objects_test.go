@@ -1,4 +1,4 @@
-package snapshot_test
+package repair_test
 
 import (
 	"errors"
@@ -16,13 +16,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestDamagedFileAlone: a file whose list of chunks is damaged cannot be read or
 // changed there; everything else goes on, and so it does after the next opening.
 func TestDamagedFileAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	f, root := s.Forest(), s.Main().Root()
 	big, err := f.Create(root, "big", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
@@ -53,7 +54,7 @@ func TestDamagedFileAlone(t *testing.T) {
 	}
 	must.OK(t, os.WriteFile(pack, b, 0o600))
 	for range 2 {
-		s = open(t, dir)
+		s = stores.Open(t, dir)
 		f := s.Forest()
 		if _, err := f.Write(big.ID, []byte("change"), 3<<20, false); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("write into the damaged file: %v", err)
@@ -84,7 +85,7 @@ func TestDamagedFileAlone(t *testing.T) {
 		// Closing makes a checkpoint around the damage.
 		must.OK(t, s.Close())
 	}
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	if _, err := s.Forest().Unlink(root, "big"); err != nil {
 		t.Fatalf("unlink of the damaged file: %v", err)
 	}
@@ -95,13 +96,13 @@ func TestDamagedFileAlone(t *testing.T) {
 // forks are sealed, and checkpoints, gc and pushes go on.
 func TestDamagedChunk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	b := make([]byte, 4<<20)
 	for i := range b {
 		b[i] = byte(rnd.Uint32())
 	}
-	write(t, s, s.Main().Root(), "big", string(b))
+	stores.Write(t, s, s.Main().Root(), "big", string(b))
 	must.OK(t, s.Close())
 	pack, raw := onlyPack(t, dir)
 	n := 0
@@ -114,7 +115,7 @@ func TestDamagedChunk(t *testing.T) {
 		t.Fatalf("only %d records", n)
 	}
 	must.OK(t, os.WriteFile(pack, raw, 0o600))
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	f := s.Forest()
 	a, err := f.Lookup(s.Main().Root(), "big")
 	must.OK(t, err)
@@ -133,7 +134,7 @@ func TestDamagedChunk(t *testing.T) {
 		_, err = f.Write(a.ID, []byte("x"), off, false)
 		must.OK(t, err)
 		for _, w := range []*snapshot.Workspace{s.Main(), fork} {
-			write(t, s, w.Root(), "other", fmt.Sprint(i))
+			stores.Write(t, s, w.Root(), "other", fmt.Sprint(i))
 			info, err := w.Capture(snapshot.CaptureOptions{})
 			if err == nil {
 				_, err = w.Snapshots().WaitSealed(t.Context(), info.Name)

@@ -1,4 +1,4 @@
-package snapshot_test
+package storedir_test
 
 import (
 	"os"
@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestFilesThatAreNone: what should be a file of the store and is a link, or a pipe,
@@ -23,7 +24,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	} {
 		for _, file := range []string{"lock", "format"} {
 			dir := filepath.Join(t.TempDir(), "store")
-			s := open(t, dir)
+			s := stores.Open(t, dir)
 			must.OK(t, s.Close())
 			must.OK(t, os.WriteFile(outside, []byte("amberfs store 4\n"), 0o600))
 			name := filepath.Join(dir, file)

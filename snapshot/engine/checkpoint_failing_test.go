@@ -1,4 +1,4 @@
-package snapshot_test
+package engine_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/engine"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestFailingCheckpoint: a checkpoint that fails is in the status, in the metrics and, for the
@@ -23,7 +24,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	o := snapshot.Options{Quiet: true, FS: disk}
 	s, err := snapshot.Open(dir, o)
 	must.OK(t, err)
-	write(t, s, s.Main().Root(), "f", "content")
+	stores.Write(t, s, s.Main().Root(), "f", "content")
 	ctx := context.Background()
 	check := func(failing bool, times int64) {
 		t.Helper()
@@ -49,7 +50,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	disk.fails.Store(false)
 	must.OK(t, s.Checkpoint(ctx))
 	check(false, 2)
-	write(t, s, s.Main().Root(), "f", "other content")
+	stores.Write(t, s, s.Main().Root(), "f", "other content")
 	disk.fails.Store(true)
 	must.OK(t, s.Close())
 	if engine.CheckpointFailed(dir) == "" {

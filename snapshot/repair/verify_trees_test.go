@@ -1,4 +1,4 @@
-package snapshot_test
+package repair_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // TestDamagedTreeObjects damages each object of a tree in turn. Whatever is asked
@@ -27,7 +28,7 @@ import (
 // which would be the end of all changes.
 func TestDamagedTreeObjects(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	f, root := s.Forest(), s.Main().Root()
 	file := live.Create{Mode: unix.S_IFREG | 0o644}
 	mkdir := func(parent live.NodeID, name string, entries int) live.NodeID {
@@ -46,7 +47,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 	must.OK(t, err)
 	_, err = f.Unlink(over, "f7")
 	must.OK(t, err)
-	write(t, s, root, "last", "some bytes")
+	stores.Write(t, s, root, "last", "some bytes")
 	must.OK(t, s.Close())
 	pack, whole := onlyPack(t, dir)
 	objects := 0
@@ -108,7 +109,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 	}
 	failed := map[string]int{}
 	every := 4 // objects
-	if long {
+	if os.Getenv("AMBERFS_TEST_LONG") != "" {
 		every = 1
 	}
 	for i := 0; i < objects; i += every {
@@ -181,7 +182,7 @@ func sameHash(n int) (names []string) {
 // TestNamesOfOneHash: who looks for them finds names that one directory cannot hold
 // all of. It is an error for the caller that makes one too many, and for no other.
 func TestNamesOfOneHash(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "store"))
+	s := stores.Open(t, filepath.Join(t.TempDir(), "store"))
 	f, root := s.Forest(), s.Main().Root()
 	names := sameHash(200)
 	if xxhash.Sum64String(names[0]) != xxhash.Sum64String(names[1]) {
@@ -199,7 +200,7 @@ func TestNamesOfOneHash(t *testing.T) {
 	if made < 100 || made == len(names) {
 		t.Errorf("%d names", made)
 	}
-	other := write(t, s, root, "other", "x")
+	other := stores.Write(t, s, root, "other", "x")
 	for op, try := range map[string]func() error{
 		"link":   func() error { _, err := f.Link(other, root, names[199]); return err },
 		"rename": func() error { _, err := f.Rename(root, "other", root, names[199], 0, actors.Caller{}); return err },

@@ -1,4 +1,4 @@
-package snapshot_test
+package repair_test
 
 import (
 	"bytes"
@@ -20,29 +20,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
-
-// flipIn changes a bit of the first place in a folder's files that holds what.
-func flipIn(t *testing.T, folder, what string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*"))
-	must.OK(t, err)
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		must.OK(t, err)
-		i := bytes.Index(b, []byte(what))
-		if i < 0 {
-			continue
-		}
-		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		must.OK(t, err)
-		defer f.Close()
-		_, err = f.WriteAt([]byte{b[i] ^ 1}, int64(i))
-		must.OK(t, err)
-		return
-	}
-	t.Fatalf("%q is nowhere in %s", what, folder)
-}
 
 // TestJournalDamagedInUse: bytes that are damaged in the journal of a running
 // store are never served, not sealed as if they were right, and named.
@@ -51,12 +30,12 @@ func TestJournalDamagedInUse(t *testing.T) {
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	root := s.Main().Root()
-	write(t, s, root, "before", "this is right")
-	bad := write(t, s, root, "bad", "this was wrote")
-	write(t, s, root, "after", "this is right as well")
+	stores.Write(t, s, root, "before", "this is right")
+	bad := stores.Write(t, s, root, "bad", "this was wrote")
+	stores.Write(t, s, root, "after", "this is right as well")
 	_, err = s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)
-	flipIn(t, filepath.Join(dir, "journal"), "this was wrote")
+	stores.FlipIn(t, filepath.Join(dir, "journal"), "this was wrote")
 
 	check := func(s *snapshot.Store, when string) {
 		t.Helper()
@@ -87,19 +66,19 @@ func TestJournalDamagedInUse(t *testing.T) {
 	killed := filepath.Join(t.TempDir(), "killed")
 	must.CopyStore(t, killed, dir)
 	must.OK(t, s.Close())
-	s = open(t, dir)
+	s = stores.Open(t, dir)
 	check(s, "opened again")
 	if _, err := s.GC(context.Background(), nil); err != nil {
 		t.Errorf("gc: %v", err)
 	}
-	check(open(t, killed), "killed and opened again")
+	check(stores.Open(t, killed), "killed and opened again")
 }
 
 // TestListingAroundDamage: a directory is listed also when the inodes of some of
 // its entries cannot be read.
 func TestListingAroundDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	root := s.Main().Root()
 	d, err := s.Forest().Create(root, "d", live.Create{Mode: unix.S_IFDIR | 0o755})
 	must.OK(t, err)
@@ -115,7 +94,7 @@ func TestListingAroundDamage(t *testing.T) {
 		return got, bare, err
 	}
 	for i := range 300 {
-		write(t, s, d.ID, "file"+string(rune('a'+i%26))+string(rune('a'+i/26)), "x")
+		stores.Write(t, s, d.ID, "file"+string(rune('a'+i%26))+string(rune('a'+i/26)), "x")
 	}
 	want, _, err := names(s)
 	if err != nil || len(want) != 300 {
@@ -153,8 +132,8 @@ func TestJournalCutInUse(t *testing.T) {
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	root := s.Main().Root()
-	write(t, s, root, "before", "this is right")
-	bad := write(t, s, root, "bad", string(bytes.Repeat([]byte("this was wrote"), 1000)))
+	stores.Write(t, s, root, "before", "this is right")
+	bad := stores.Write(t, s, root, "bad", string(bytes.Repeat([]byte("this was wrote"), 1000)))
 	segments, err := filepath.Glob(filepath.Join(dir, "journal", "*.seg"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)
@@ -166,8 +145,8 @@ func TestJournalCutInUse(t *testing.T) {
 		t.Errorf("reading what is lost: %v", err)
 	}
 	must.OK(t, s.Close())
-	s = open(t, dir)
-	want(t, "the file before", read(t, s, root, "before"), "this is right")
+	s = stores.Open(t, dir)
+	stores.Want(t, "the file before", stores.Read(t, s, root, "before"), "this is right")
 	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, errs.Damaged) {
 		t.Errorf("reading what is lost, later: %v", err)
 	}
@@ -178,8 +157,8 @@ func TestJournalCutInUse(t *testing.T) {
 // can tell any more that it was at rest, so that it is damage.
 func TestRestingJournalLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
-	write(t, s, s.Main().Root(), "file", string(make([]byte, 10_000)))
+	s := stores.Open(t, dir)
+	stores.Write(t, s, s.Main().Root(), "file", string(make([]byte, 10_000)))
 	must.OK(t, s.Close())
 	segments, err := filepath.Glob(filepath.Join(dir, "journal", "*.seg"))
 	if err != nil || len(segments) != 1 {
@@ -200,8 +179,8 @@ func TestRestingJournalLost(t *testing.T) {
 	if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
 		t.Fatalf("a check after the repair says %+v, %v", r, err)
 	}
-	s = open(t, dir)
-	write(t, s, s.Main().Root(), "more", "content")
+	s = stores.Open(t, dir)
+	stores.Write(t, s, s.Main().Root(), "more", "content")
 }
 
 // loseCatalogue removes both manifests.
@@ -222,9 +201,9 @@ func loseCatalogue(t *testing.T, dir string) {
 func TestCatalogueAndJournalLost(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "store")
-	s := open(t, dir)
+	s := stores.Open(t, dir)
 	for i := range 50 {
-		write(t, s, s.Main().Root(), fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 100))
+		stores.Write(t, s, s.Main().Root(), fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 100))
 	}
 	_, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"})
 	must.OK(t, err)

@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -29,6 +28,7 @@ import (
 var (
 	afterKill, open, present = stores.AfterKill, stores.Open, stores.Present
 	write, mkdir, read, want = stores.Write, stores.Mkdir, stores.Read, stores.Want
+	listed                   = stores.Listed
 )
 
 func TestCaptureRestoreRemount(t *testing.T) {
@@ -77,15 +77,6 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	must.OK(t, err)
 	want(t, "undone", read(t, s, src, "a"), "two, longer")
 	want(t, "undone", read(t, s, src, "new"), "later")
-}
-
-// listed is "[{path action} …]".
-func listed(paths []graft.PathChange) string {
-	short := make([]struct{ path, action string }, len(paths))
-	for i, p := range paths {
-		short[i].path, short[i].action = p.Path, p.Action
-	}
-	return fmt.Sprint(short)
 }
 
 func TestForkIsolationAndPromotion(t *testing.T) {

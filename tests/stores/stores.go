@@ -5,9 +5,13 @@ package stores
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +19,9 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -128,4 +134,41 @@ func FlipIn(t *testing.T, folder, what string) {
 		return
 	}
 	t.Fatalf("%q is nowhere in %s", what, folder)
+}
+
+// MergeLines merges files of as many lines each.
+func MergeLines(_ context.Context, f threeway.Input, done func(threeway.Merged) error) error {
+	var sides [3][]string
+	for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		sides[k] = strings.Fields(string(b))
+	}
+	if len(sides[0]) != len(sides[1]) || len(sides[1]) != len(sides[2]) {
+		return nil
+	}
+	merged := ""
+	for k := range sides[0] {
+		base, ours, theirs := sides[0][k], sides[1][k], sides[2][k]
+		switch {
+		case theirs == base || theirs == ours:
+			merged += ours + "\n"
+		case ours == base:
+			merged += theirs + "\n"
+		default:
+			return nil
+		}
+	}
+	return done(threeway.Merged{Text: []byte(merged), Clean: true})
+}
+
+// Listed is "[{path action} …]".
+func Listed(paths []graft.PathChange) string {
+	short := make([]struct{ path, action string }, len(paths))
+	for i, p := range paths {
+		short[i].path, short[i].action = p.Path, p.Action
+	}
+	return fmt.Sprint(short)
 }

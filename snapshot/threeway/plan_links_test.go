@@ -1,10 +1,9 @@
-package snapshot_test
+package threeway_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
+	"github.com/amberfs/amberfs/tests/stores"
 )
 
 // linkSide changes files of a workspace by name.
@@ -33,7 +33,7 @@ func (l linkSide) do(what ...string) {
 		var err error
 		switch x := strings.Fields(line); x[0] {
 		case "write":
-			write(l.t, l.s, root, x[1], strings.Join(x[2:], "\n")+"\n")
+			stores.Write(l.t, l.s, root, x[1], strings.Join(x[2:], "\n")+"\n")
 		case "rm":
 			_, err = f.Unlink(root, x[1])
 		case "mkdir":
@@ -47,9 +47,9 @@ func (l linkSide) do(what ...string) {
 				_, err = f.Link(a.ID, root, x[2])
 			}
 		case "split": // cp, rm, mv
-			text := read(l.t, l.s, root, x[1])
+			text := stores.Read(l.t, l.s, root, x[1])
 			if _, err = f.Unlink(root, x[1]); err == nil {
-				write(l.t, l.s, root, x[1], text)
+				stores.Write(l.t, l.s, root, x[1], text)
 			}
 		}
 		if err != nil {
@@ -79,38 +79,10 @@ func (l linkSide) files() string {
 	}
 	var all []string
 	for _, group := range names {
-		all = append(all, strings.Join(group, "=")+":"+strings.Join(strings.Fields(read(l.t, l.s, l.w.Root(), group[0])), ","))
+		all = append(all, strings.Join(group, "=")+":"+strings.Join(strings.Fields(stores.Read(l.t, l.s, l.w.Root(), group[0])), ","))
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
-}
-
-// mergeLines merges files of as many lines each.
-func mergeLines(_ context.Context, f threeway.Input, done func(threeway.Merged) error) error {
-	var sides [3][]string
-	for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
-		b, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		sides[k] = strings.Fields(string(b))
-	}
-	if len(sides[0]) != len(sides[1]) || len(sides[1]) != len(sides[2]) {
-		return nil
-	}
-	merged := ""
-	for k := range sides[0] {
-		base, ours, theirs := sides[0][k], sides[1][k], sides[2][k]
-		switch {
-		case theirs == base || theirs == ours:
-			merged += ours + "\n"
-		case ours == base:
-			merged += theirs + "\n"
-		default:
-			return nil
-		}
-	}
-	return done(threeway.Merged{Text: []byte(merged), Clean: true})
 }
 
 func TestMergeOfLinks(t *testing.T) {
@@ -177,11 +149,11 @@ func TestMergeOfLinks(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			for _, rule := range []threeway.Rule{threeway.RefuseConflicts, threeway.TakeTheirs, threeway.KeepOurs} {
-				if c.conflicts == "" && rule != threeway.RefuseConflicts && !long {
+				if c.conflicts == "" && rule != threeway.RefuseConflicts && os.Getenv("AMBERFS_TEST_LONG") == "" {
 					continue
 				}
 				dir := t.TempDir()
-				s := open(t, dir)
+				s := stores.Open(t, dir)
 				main := linkSide{t, s, s.Main()}
 				main.do(c.base...)
 				f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
@@ -189,14 +161,14 @@ func TestMergeOfLinks(t *testing.T) {
 				main.do(c.main...)
 				linkSide{t, s, f}.do(c.fork...)
 				before := main.files()
-				res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Merge: stores.MergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
 				if c.conflicts != "" {
-					want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
+					stores.Want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
 					if rule == threeway.RefuseConflicts {
 						if !errors.Is(err, threeway.ErrConflict) {
 							t.Errorf("a conflict is answered with %v", err)
 						}
-						want(t, "after that", main.files(), before)
+						stores.Want(t, "after that", main.files(), before)
 						continue
 					}
 				}
@@ -204,12 +176,12 @@ func TestMergeOfLinks(t *testing.T) {
 				expected := map[threeway.Rule]string{threeway.TakeTheirs: c.theirs, threeway.KeepOurs: c.ours}[rule]
 				if c.conflicts == "" {
 					expected = c.files
-					want(t, "changed", listed(res.Paths), c.changed)
+					stores.Want(t, "changed", stores.Listed(res.Paths), c.changed)
 				}
-				want(t, fmt.Sprint("merged by rule ", rule), main.files(), expected)
-				want(t, "whether there is an undo point", fmt.Sprint(res.Undo != ""), fmt.Sprint(res.Changed > 0))
-				again := afterKill(t, s, dir)
-				want(t, "after a kill", linkSide{t, again, again.Main()}.files(), expected)
+				stores.Want(t, fmt.Sprint("merged by rule ", rule), main.files(), expected)
+				stores.Want(t, "whether there is an undo point", fmt.Sprint(res.Undo != ""), fmt.Sprint(res.Changed > 0))
+				again := stores.AfterKill(t, s, dir)
+				stores.Want(t, "after a kill", linkSide{t, again, again.Main()}.files(), expected)
 			}
 		})
 	}
@@ -218,7 +190,7 @@ func TestMergeOfLinks(t *testing.T) {
 // TestMergeThatBringsNothing leaves the undo point of the merge before.
 func TestMergeThatBringsNothing(t *testing.T) {
 	for _, split := range []bool{false, true} {
-		s := open(t, t.TempDir())
+		s := stores.Open(t, t.TempDir())
 		main := linkSide{t, s, s.Main()}
 		main.do("write u 1 2 3", "link u ul")
 		for _, name := range []string{"p", "q"} {
@@ -230,7 +202,7 @@ func TestMergeThatBringsNothing(t *testing.T) {
 			linkSide{t, s, f}.do("write u 1 X 3")
 		}
 		for i, name := range []string{"p", "q"} {
-			res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: name, Merge: mergeLines})
+			res, err := s.Main().Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: name, Merge: stores.MergeLines})
 			must.OK(t, err)
 			if (res.Changed > 0) != (i == 0) {
 				t.Errorf("merging %s changed %v", name, res.Paths)
@@ -238,20 +210,20 @@ func TestMergeThatBringsNothing(t *testing.T) {
 		}
 		_, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"})
 		must.OK(t, err)
-		want(t, "undone", main.files(), "u=ul:1,2,3")
+		stores.Want(t, "undone", main.files(), "u=ul:1,2,3")
 	}
 }
 
 // TestMergeKeepsADirectory: what the fork removed to put a file in place of a directory stays
 // if the directory does.
 func TestMergeKeepsADirectory(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := stores.Open(t, t.TempDir())
 	w := s.Main()
-	d := mkdir(t, s, w.Root(), "d")
-	write(t, s, d, "a", "old")
+	d := stores.Mkdir(t, s, w.Root(), "d")
+	stores.Write(t, s, d, "a", "old")
 	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must.OK(t, err)
-	write(t, s, d, "new", "ours")
+	stores.Write(t, s, d, "new", "ours")
 	there, err := s.Forest().Lookup(f.Root(), "d")
 	must.OK(t, err)
 	_, err = s.Forest().Unlink(there.ID, "a")
@@ -259,21 +231,21 @@ func TestMergeKeepsADirectory(t *testing.T) {
 	linkSide{t, s, f}.do("rmdir d", "write d file")
 	res, err := w.Forks().Merge(t.Context(), snapshot.MergeOptions{Fork: "f", Ours: true})
 	must.OK(t, err)
-	want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d d/new]")
-	want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")
+	stores.Want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d d/new]")
+	stores.Want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")
 }
 
 // TestMergeKeeps: kept paths stay as they are with what is below them, also where both changed
 // them, and where nothing else changed in the workspace.
 func TestMergeKeeps(t *testing.T) {
 	for _, changed := range []bool{false, true} {
-		s := open(t, t.TempDir())
+		s := stores.Open(t, t.TempDir())
 		w := linkSide{t, s, s.Main()}
 		w.do("write a 1", "write b 1", "write c 1")
 		f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
 		must.OK(t, err)
-		d := mkdir(t, s, f.Root(), "d")
-		write(t, s, d, "new", "theirs")
+		d := stores.Mkdir(t, s, f.Root(), "d")
+		stores.Write(t, s, d, "new", "theirs")
 		linkSide{t, s, f}.do("write a 2", "write b 2", "write n 2")
 		if changed {
 			w.do("write b 3")
@@ -283,18 +255,18 @@ func TestMergeKeeps(t *testing.T) {
 		if res.Changed != 2 {
 			t.Errorf("changed %v", res.Paths)
 		}
-		want(t, "kept", w.files(), map[bool]string{false: "a:2 b:1 c:1 n:2", true: "a:2 b:3 c:1 n:2"}[changed])
-		want(t, "files", w.tree(), "a b c n")
+		stores.Want(t, "kept", w.files(), map[bool]string{false: "a:2 b:1 c:1 n:2", true: "a:2 b:3 c:1 n:2"}[changed])
+		stores.Want(t, "files", w.tree(), "a b c n")
 		_, err = s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"})
 		must.OK(t, err)
-		want(t, "undone", w.tree(), "a b c")
+		stores.Want(t, "undone", w.tree(), "a b c")
 	}
 }
 
 // TestMergeOfSomeLines: a decision about a file is taken where only the fork changed it, too.
 func TestMergeOfSomeLines(t *testing.T) {
 	for _, changed := range []bool{false, true} {
-		s := open(t, t.TempDir())
+		s := stores.Open(t, t.TempDir())
 		w := linkSide{t, s, s.Main()}
 		w.do("write a 1 2 3", "write b 1")
 		base := w.inode("a")
@@ -310,7 +282,7 @@ func TestMergeOfSomeLines(t *testing.T) {
 		o := snapshot.MergeOptions{Fork: "f", Contents: map[string]threeway.Decision{"a": {Of: of, Text: "1\n2\nY\n"}}}
 		_, err = s.Main().Forks().Merge(t.Context(), o)
 		must.OK(t, err)
-		want(t, "files", w.files(), map[bool]string{false: "a:1,2,Y b:1 n:2", true: "a:1,2,Y b:3 n:2"}[changed])
+		stores.Want(t, "files", w.files(), map[bool]string{false: "a:1,2,Y b:1 n:2", true: "a:1,2,Y b:3 n:2"}[changed])
 		if _, err := s.Main().Forks().Merge(t.Context(), o); !errors.Is(err, threeway.ErrMeanwhile) {
 			t.Errorf("a decision about another text: %v", err)
 		}

@@ -29,17 +29,10 @@ type history struct {
 // the present state.
 func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
-	var states []HistoryEntry
-	for _, i := range slices.Backward(r.Workspace.List()) {
-		if !i.Past() {
-			continue
-		}
-		if err := chargeInfo(ctx, r.list(), i); err != nil {
-			return h, err
-		}
-		states = append(states, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
+	states, err := pathStates(ctx, r)
+	if err != nil {
+		return h, err
 	}
-	states = append(states, HistoryEntry{Created: time.Now()})
 
 	before, release, err := r.Workspace.Held(snapshotBase)
 	defer func() { release() }()
@@ -97,6 +90,22 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 	slices.Reverse(h.Entries)
 
 	return h, nil
+}
+
+// pathStates returns an entry for each snapshot, the oldest first, and one for the present state. The entries
+// have no action yet.
+func pathStates(ctx context.Context, r *Request) (states []HistoryEntry, err error) {
+	for _, i := range slices.Backward(r.Workspace.List()) {
+		if !i.Past() {
+			continue
+		}
+		if err := chargeInfo(ctx, r.list(), i); err != nil {
+			return nil, err
+		}
+		states = append(states, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
+	}
+
+	return append(states, HistoryEntry{Created: time.Now()}), nil
 }
 
 // pathUnchanged is the action of a history at a snapshot in which the path is as in the snapshot before.

@@ -141,12 +141,8 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 			f.Last = fs.lastActor(ws)
 		}
 
-		for i := range ws.Snapshots().Newest() {
-			if f.Check = i.Labels["check"]; f.Check != "" {
-				break
-			}
-		}
-
+		checked, _ := newest(ws, func(i info.Info) bool { return i.Labels["check"] != "" })
+		f.Check = checked.Labels["check"]
 		out.Forks = append(out.Forks, f)
 	}
 
@@ -216,23 +212,20 @@ var errCounted = errors.New("maxForkChanges changes were counted")
 // fork is no run. Pulled snapshots do not count: programs in the fork cannot take snapshots with
 // that label, but can pull some. A run that changed after it was applied is kept.
 func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
-	var run *Run
-	for i := range ws.Snapshots().Newest() {
-		if state := i.Labels[RunLabel]; state != "" && i.Kind != info.KindPull {
-			run = &Run{State: state, Command: i.Message, Used: i.Created}
-			if state == RunApplied && changedSince(ctx, ws, i.Name) {
-				run.State = RunKept
-			}
-			if run.State == RunApplied {
-				_, _ = fmt.Sscanf(i.Labels[CountLabel], CountFormat, &run.Files, &run.InGit) // 0 without the label
-			}
+	i, ok := newest(ws, func(i info.Info) bool { return i.Labels[RunLabel] != "" && i.Kind != info.KindPull })
+	if !ok {
+		return nil
+	}
 
-			break
-		}
+	run := &Run{State: i.Labels[RunLabel], Command: i.Message, Used: i.Created}
+	if run.State == RunApplied && changedSince(ctx, ws, i.Name) {
+		run.State = RunKept
+	}
+	if run.State == RunApplied {
+		_, _ = fmt.Sscanf(i.Labels[CountLabel], CountFormat, &run.Files, &run.InGit) // 0 without the label
 	}
 
 	switch {
-	case run == nil:
 	case fs.joined(name) > 0:
 		run.State, run.Files, run.InGit = RunRunning, 0, 0
 	case run.State == RunRunning: // it was killed

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -131,6 +132,16 @@ func ParseSince(text string) (time.Time, error) {
 	return time.Now().Add(-d), nil
 }
 
+// newest returns the newest snapshot that matches; ok is false if there is none.
+func newest(ws *snapshot.Workspace, matches func(info.Info) bool) (i info.Info, ok bool) {
+	for i := range ws.Snapshots().Newest() {
+		if matches(i) {
+			return i, true
+		}
+	}
+	return info.Info{}, false
+}
+
 // summarize compares each snapshot with its parent.
 func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
 	const maxNames, maxCounted = 100, 10_000
@@ -140,25 +151,20 @@ func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error)
 	}
 
 	for _, name := range a.Names {
-		info, err := r.Workspace.Find(name)
+		one, err := r.Workspace.Find(name)
 		if err != nil {
 			return out, err
 		}
 
 		// If the parent was deleted, compare with the snapshot before, else with the base.
-		sum := Summary{Against: info.Parent}
+		sum := Summary{Against: one.Parent}
 
-		if _, err := r.Workspace.Find(info.Parent); err != nil {
-			sum.Against = snapshotBase
-			for i := range r.Workspace.Snapshots().Newest() {
-				if i.Seq < info.Seq && i.Past() {
-					sum.Against = i.Name
-					break
-				}
-			}
+		if _, err := r.Workspace.Find(one.Parent); err != nil {
+			before, _ := newest(r.Workspace, func(i info.Info) bool { return i.Seq < one.Seq && i.Past() })
+			sum.Against = cmp.Or(before.Name, snapshotBase)
 		}
 
-		if err := compare(r, sum.Against, info.Name, func(from, to *tree.State) error {
+		if err := compare(r, sum.Against, one.Name, func(from, to *tree.State) error {
 			files, more, err := diff.First(ctx, r.source(), from, to, diff.Options{}, maxCounted)
 			sum.More = more
 

@@ -96,11 +96,11 @@ func labelText(labels map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-func listRows(l *Snapshots) [][]string { return l.rows(Row) }
+func listRows(l *Snapshots) [][]string { return each(l.Snapshots, "no snapshots", Row) }
 
 // LongRows returns the columns of Row, and the kind, the numbers of changes and the labels.
 func (l *Snapshots) LongRows() [][]string {
-	return l.rows(func(i info.Info) []string {
+	return each(l.Snapshots, "no snapshots", func(i info.Info) []string {
 		kind := i.Kind
 		if i.Pinned {
 			kind += ", pinned"
@@ -108,10 +108,6 @@ func (l *Snapshots) LongRows() [][]string {
 
 		return append(Row(i), kind, countsText(i.Counts), labelText(i.Labels))
 	})
-}
-
-func (l *Snapshots) rows(row func(info.Info) []string) [][]string {
-	return each(l.Snapshots, "no snapshots", row)
 }
 
 // each returns a row for each element of a list. For an empty list it returns the text none, unless that is "".

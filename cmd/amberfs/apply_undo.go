@@ -72,7 +72,7 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 		}
 		return !o.DryRun && !left && (q == nil || !q.Left), a.print(done, func() { a.printf("%s", appliedLines(a, done)) })
 	})
-	if err != nil || o.DryRun || left || r.State != service.RunApplied {
+	if err != nil || o.DryRun || left {
 		return err
 	}
 

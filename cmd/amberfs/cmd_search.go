@@ -64,12 +64,8 @@ func bisectHere(ctx context.Context, a *app, req search.BisectArgs) error {
 	if err != nil {
 		return err
 	}
-	w, err := searchIn(a, p)
-	if err != nil {
-		return err
-	}
 
-	done, err := search.Bisect(ctx, w, req, func(r search.Round) {
+	done, err := search.Bisect(ctx, searchIn(a, p), req, func(r search.Round) {
 		if a.json {
 			_ = a.printJSON(r) // finish reports an error of the output
 		} else {
@@ -132,10 +128,6 @@ func exploreHere(ctx context.Context, a *app, req search.ExploreArgs) error {
 	if err != nil {
 		return err
 	}
-	w, err := searchIn(a, p)
-	if err != nil {
-		return err
-	}
 
 	if req.Log != "" {
 		if req.Log, err = a.abs(req.Log); err != nil {
@@ -144,7 +136,7 @@ func exploreHere(ctx context.Context, a *app, req search.ExploreArgs) error {
 	}
 
 	live, drawn := !a.json && !a.quiet && isTerminal(a.stderr) && env.Get("TERM") != "dumb", 0
-	done, err := search.Explore(ctx, w, req, func(all []*search.Attempt, ended *search.Attempt) {
+	done, err := search.Explore(ctx, searchIn(a, p), req, func(all []*search.Attempt, ended *search.Attempt) {
 		if a.json && ended != nil {
 			_ = a.printJSON(ended) // finish reports an error of the output
 		} else if live {
@@ -162,12 +154,8 @@ func exploreHere(ctx context.Context, a *app, req search.ExploreArgs) error {
 }
 
 // searchIn returns the workspace of a location for a search. The search shows no progress of its calls.
-func searchIn(a *app, p locate.Location) (search.Workspace, error) {
-	root, ok := p.Root()
-	if !ok {
-		return search.Workspace{}, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
-	}
-
+func searchIn(a *app, p locate.Location) search.Workspace {
+	root, _ := p.Root()
 	w := search.Workspace{Root: root, Ask: func(ctx context.Context, fork string, args, result any) error {
 		return a.exchange(ctx, p.Fork(fork), args, client.Exchange{}, result)
 	}}
@@ -175,7 +163,7 @@ func searchIn(a *app, p locate.Location) (search.Workspace, error) {
 		w.Output = os.Stderr
 	}
 
-	return w, nil
+	return w
 }
 
 // discardForks waits for the end of a search in the directory argv[0], and discards its forks.
@@ -186,12 +174,8 @@ func discardForks(ctx context.Context, a *app, argv []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := searchIn(a, p)
-	if err != nil {
-		return err
-	}
 
-	return w.Discard(context.WithoutCancel(ctx), argv[1], a.stdin)
+	return searchIn(a, p).Discard(context.WithoutCancel(ctx), argv[1], a.stdin)
 }
 
 // beforeDash checks the arguments before --, and that a COMMAND follows.

@@ -96,17 +96,14 @@ func (t *tool) input(set int) *input {
 	return in
 }
 
-// decode reads the arguments of a call: the arguments of the operation, which are preset if the call does not
-// have them, and the common ones.
-func (in *input) decode(object []byte, preset any) (_ any, c common, err error) {
-	args, req := reflect.New(in.args), reflect.New(reflect.TypeOf(preset)).Elem()
+// split returns the arguments of the operation, which are preset if the call does not have them, and the common ones.
+// args is a pointer to a value of in.args.
+func (in *input) split(args, preset any) (_ any, c common) {
+	given, req := reflect.ValueOf(args).Elem(), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
-	if err := decodeArguments(object, args.Interface()); err != nil {
-		return nil, c, err
-	}
 
 	for i, at := range in.index {
-		to, v := req, args.Elem().Field(i)
+		to, v := req, given.Field(i)
 		if i >= in.own {
 			to = reflect.ValueOf(&c).Elem()
 		}
@@ -121,15 +118,7 @@ func (in *input) decode(object []byte, preset any) (_ any, c common, err error) 
 		}
 	}
 
-	return req.Interface(), c, nil
-}
-
-// decodeArguments reads the arguments of a call into a struct.
-func decodeArguments(object []byte, into any) error {
-	if err := strictjson.Decode(object, into); err != nil {
-		return errs.Fail(errs.Invalid, "the argument %w", err)
-	}
-	return nil
+	return req.Interface(), c
 }
 
 // mustSchema returns the schema of a type. It panics if there is none, which a test would find.
@@ -150,18 +139,19 @@ func outline(s *jsonschema.Schema) *jsonschema.Schema {
 // A notifier sends a progress notification, if the client asked for them.
 type notifier func(message string, done, total int)
 
-func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, object []byte, notify notifier) (string, any, error)) {
+// add offers a tool. Its arguments are of the type args, with the schema in. do gets a pointer to them.
+func (m *mcpServer) add(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifier) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),
 		InputSchema: in, OutputSchema: outline(mustSchema(out)),
 	}
 	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		object := []byte(cmp.Or(string(r.Params.Arguments), "{}"))
 		var text string
 		var result any
-		err := checkArguments(object, in)
+		given := reflect.New(args).Interface()
+		err := decodeArguments([]byte(cmp.Or(string(r.Params.Arguments), "{}")), in, given)
 		if err == nil {
-			text, result, err = do(ctx, object, func(message string, done, total int) {
+			text, result, err = do(ctx, given, func(message string, done, total int) {
 				if token := r.Params.GetProgressToken(); token != nil {
 					_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // it fails if the client has ended
 						ProgressToken: token, Message: message, Progress: float64(done), Total: float64(total)})
@@ -179,8 +169,8 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 	})
 }
 
-// checkArguments checks the names of the arguments of a call.
-func checkArguments(object []byte, in *jsonschema.Schema) error {
+// decodeArguments reads the arguments of a call, which have the schema in.
+func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 	var args map[string]json.RawMessage
 	if err := strictjson.Decode(object, &args); err != nil {
 		return err
@@ -203,6 +193,10 @@ func checkArguments(object []byte, in *jsonschema.Schema) error {
 		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, in.Properties[name].Description)
 	}
 
+	if err := strictjson.Decode(object, into); err != nil {
+		return errs.Fail(errs.Invalid, "the argument %w", err)
+	}
+
 	return nil
 }
 
@@ -218,12 +212,8 @@ func (m *mcpServer) offer(set int, t *tool) {
 		schema.Properties = map[string]*jsonschema.Schema{}
 	}
 
-	m.add(t, t.Names[set], schema, out, func(ctx context.Context, object []byte, notify notifier) (string, any, error) {
-		req, c, err := in.decode(object, t.preset)
-		if err != nil {
-			return "", nil, err
-		}
-
+	m.add(t, t.Names[set], in.args, schema, out, func(ctx context.Context, args any, notify notifier) (string, any, error) {
+		req, c := in.split(args, t.preset)
 		result, err := m.call(ctx, t, c.Workspace, req, notify)
 		if err != nil {
 			return "", nil, err

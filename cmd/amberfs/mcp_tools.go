@@ -75,11 +75,7 @@ var ownTools = []tool{
 		Args:  "good bad command jobs repeat timeout trust_ends kind labels by"},
 		effect: service.Executes, preset: search.BisectArgs{}, out: reflect.TypeFor[search.Bisected](), form: service.Lines(search.BisectedText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
-			w, err := searchIn(a, p)
-			if err != nil {
-				return nil, err
-			}
-			return search.Bisect(ctx, w, args.(search.BisectArgs), func(r search.Round) { notify(r.Text(), r.Round, 0) })
+			return search.Bisect(ctx, searchIn(a, p), args.(search.BisectArgs), func(r search.Round) { notify(r.Text(), r.Round, 0) })
 		}},
 	{Tool: service.Tool{Names: [3]string{"workspace_explore"}, Title: "Try a command in several forks",
 		About: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
@@ -87,12 +83,7 @@ var ownTools = []tool{
 		effect: service.Executes, preset: search.ExploreArgs{}, out: reflect.TypeFor[search.Explored](), form: service.Lines(search.ExploredText),
 		own: func(ctx context.Context, a *app, p locate.Location, args any, notify notifier) (any, error) {
 			ended := 0
-			w, err := searchIn(a, p)
-			if err != nil {
-				return nil, err
-			}
-
-			return search.Explore(ctx, w, args.(search.ExploreArgs), func(all []*search.Attempt, t *search.Attempt) {
+			return search.Explore(ctx, searchIn(a, p), args.(search.ExploreArgs), func(all []*search.Attempt, t *search.Attempt) {
 				if t != nil {
 					ended++
 					notify(fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))
@@ -150,14 +141,9 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 	}
 
 	name := "workspace__" + workspace + "__" + t.Names[service.ToolsWorkspace]
-	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, object []byte, _ notifier) (string, any, error) {
-		var r ref
-		if err := decodeArguments(object, &r); err != nil {
-			return "", nil, err
-		}
-
+	m.add(t, name, reflect.TypeFor[ref](), in, reflect.TypeFor[newRef](), func(ctx context.Context, args any, _ notifier) (string, any, error) {
 		given := ""
-		if r.Ref != nil {
+		if r := args.(*ref); r.Ref != nil {
 			if given = *r.Ref; given == "" {
 				return "", nil, errs.Fail(errs.Invalid, "the argument ref must be a string that these tools returned, not %q", given)
 			}

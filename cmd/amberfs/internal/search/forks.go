@@ -28,7 +28,7 @@ import (
 
 // A Workspace is what a search needs of the workspace in whose forks it runs commands.
 type Workspace struct {
-	Root string // the mounted directory
+	Root string // the mounted directory; "" if it is not mounted here
 
 	// Ask calls an operation in a fork of the workspace, or in the workspace for "".
 	Ask    func(ctx context.Context, fork string, args, result any) error
@@ -46,6 +46,10 @@ type forks struct {
 
 // newForks starts the janitor of a search. The caller calls end.
 func newForks(w Workspace, what string) (_ *forks, err error) {
+	if w.Root == "" {
+		return nil, errs.Fail(errs.Invalid, "the root of the workspace is not mounted here")
+	}
+
 	f := &forks{Workspace: w, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
 	cmd := exec.Command("/proc/self/exe", Janitor, w.Root, f.prefix)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}

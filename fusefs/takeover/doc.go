@@ -1,3 +1,62 @@
-// Package takeover has a mount's part of the takeover from a daemon that died: what the kernel was given,
-// which requests it sends again, and which notices it may lack.
+// Package takeover has a mount's part of a takeover: a daemon dies, and the next one, its successor,
+// continues the same connection to the kernel. Programs wait and see no error.
+//
+// The keeper is the parent process of both daemons. It has the FUSE device open, so the mount stays, and
+// never reads from it. Package keeper describes it.
+//
+//	what the kernel has     who keeps it while      what the successor      what happens to a request
+//	                        the daemon is dead      asks or does            that was under way
+//	----------------------  ----------------------  ----------------------  ------------------------------
+//	the connection, with    the keeper: the         answers INIT again, of  waits in the kernel
+//	the terms of INIT       device, INIT and its    which the kernel sees
+//	                        answer (Connection)     nothing. With another
+//	                                                answer it does not
+//	                                                start
+//	requests that the       the kernel              NOTIFY_RESEND before    is answered from its record, or
+//	dead daemon read and                            its first read          carried out: see below
+//	did not answer                                  (Resends)
+//	requests that nobody    the kernel              nothing                 is read after the resent ones
+//	has read
+//	references to nodes     the kernel. The counts  takes all old nodes as  its nodes are not probed before
+//	                        of the dead daemon are  held, and asks for a    its answer (Probes.Expect)
+//	                        lost (Lookups)          node without a name
+//	                                                (Probes)
+//	open files without a    the journal and the     Forest.Inherit: the     finds the node
+//	name                    checkpoint (orphans)    orphans, each probed
+//	names, attributes and   the kernel. Edits       repeats the notices of  a control request that was an
+//	pages in caches         without an end of       these edits (Notices)   edit is answered after these
+//	                        notices: the journal                            notices
+//	node ids of workspaces  nobody: they are        the forest's counters,  finds the node
+//	and snapshots           numbers of the store    as recovery left them
+//	open control files      nobody                  gives new files other   a command is answered from its
+//	                                                numbers than the dead   record, or fails with EIO, and
+//	                                                daemon did              is not run twice. Other
+//	                                                                        requests: ESTALE once
+//	                                                                        (resent.go of control)
+//	locks (flock, fcntl)    the kernel              nothing                 is answered by the kernel
+//	changes that a freeze   the kernel; the keeper  does not continue the   is carried out
+//	holds back              has the freeze's end    freeze
+//
+// The keeper also has the lock of the store, the listening socket, and the connections of joined runs. They
+// are no matter of the kernel: the successor takes the descriptors.
+//
+// # A resent request
+//
+// The kernel sends it with its old number and ResentBit. Records of changes that must not be made twice
+// (onceOps) have this number. Recovery collects the numbers, and Forest.Done finds them:
+//
+//  1. The number is found: the change is in the journal. The successor answers with the node in the record,
+//     or with a success. A control request is answered from the record of the catalogue.
+//  2. It is not found: the request is carried out as a new one. Writes, truncations and reads may be carried
+//     out twice, because offsets are absolute and the kernel has locked the file until the answer.
+//  3. Earlier daemons died of it (keeper.Poison): it fails with EIO.
+//
+// Resends.Read returns one request after the other until the first one that is not resent. All requests for
+// which the kernel waits are known then, so it has the answers to all others (Forest.Settled).
+//
+// # The order
+//
+// The successor answers INIT, takes the old nodes as held, and sends NOTIFY_RESEND. Then it begins to send
+// notices and probes in the background, and reads the first request. A successor that fails before it serves closes its descriptors and changes nothing: the keeper still has
+// everything, and starts another one. Before Linux 6.9, which has no resend, there is no takeover.
 package takeover

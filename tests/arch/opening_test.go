@@ -23,14 +23,16 @@ var opening = map[string][]string{
 
 // opensOther says which files may call them all the same, and why.
 var opensOther = map[string]string{
-	"cas/index/dir.go":    "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
-	"cas/index/tables.go": "the manifest of the index, once prepare found regular files with one name only",
-	"fusefs/ids.go":       "/proc",
-	"fusefs/mount.go":     "a device of the kernel",
-	"fusefs/server.go":    "/sys",
-	"fusefs/points.go":    "a directory that a test names, in no ordinary build",
-	"service/socket.go":   "the directory that the user names, for its socket",
-	"remote/encrypt.go":   "the user's own keys",
+	"cas/index/dir.go":                  "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
+	"cas/index/tables.go":               "the manifest of the index, once prepare found regular files with one name only",
+	"fusefs/ids.go":                     "/proc",
+	"fusefs/mount.go":                   "a device of the kernel",
+	"fusefs/server.go":                  "/sys",
+	"fusefs/points.go":                  "a directory that a test names, in no ordinary build",
+	"fusefs/takeover/keeper/stuck.go":   "/proc",
+	"fusefs/takeover/keeper/upgrade.go": "/dev/null",
+	"service/socket.go":                 "the directory that the user names, for its socket",
+	"remote/encrypt.go":                 "the user's own keys",
 
 	"internal/scratch/scratch.go": "a temporary directory of this user, by O_NOFOLLOW",
 	"snapshot/storedir/lock.go":   "/proc",

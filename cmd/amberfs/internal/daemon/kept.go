@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/fusefs/takeover"
+	"github.com/amberfs/amberfs/fusefs/takeover/keeper"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/events"

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/keeper"
+	"github.com/amberfs/amberfs/fusefs/takeover/keeper"
 	"github.com/amberfs/amberfs/internal/errs"
 )
 

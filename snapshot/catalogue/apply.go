@@ -152,6 +152,29 @@ func (a *applyRun) setBase(w *Workspace, st *tree.State, r SnapshotRecord) error
 	return a.addState(r, st, actors.Changes{})
 }
 
+// addRoots keeps the trees with the given ids until the next checkpoint.
+func (a *applyRun) addRoots(ids ...string) error {
+	for _, id := range ids {
+		h, err := cas.ParseHash(id)
+		if err != nil {
+			return err
+		}
+		a.cat.Unwritten.addRoot(Root{ID: h})
+	}
+	return nil
+}
+
+// pushed returns the tree with an id and its highest inode number, and keeps it until the next checkpoint.
+func (a *applyRun) pushed(id string) (st *tree.State, highest uint64, err error) {
+	h, err := cas.ParseHash(id)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	a.cat.Unwritten.addRoot(Root{ID: h})
+	return a.trees.Pushed(h)
+}
+
 // addState adds a snapshot with a frozen state to the catalogue.
 func (a *applyRun) addState(r SnapshotRecord, st *tree.State, changes actors.Changes) error {
 	a.trees.SetCounters(0, r.View+1)

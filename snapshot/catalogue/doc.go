@@ -3,7 +3,7 @@
 //
 // Imported by: all of cmd, service, snapshot, snapshot/engine, snapshot/repair.
 //
-// A change has three steps. A function of this package (NewCapture, NewFork ...) checks the
+// A change has three steps. A function of this package (NewCapture, NewDelete ...) checks the
 // change and returns its [Record]. The store appends the record to the journal. Then
 // [Catalogue.Apply] makes the change. Recovery decodes the record and calls Apply, too. Apply
 // returns the tasks that remain, such as sealing, as [Effects]: this package has no lock, no

@@ -122,13 +122,10 @@ func (r *Edit) apply(a *applyRun) error {
 	}
 
 	if r.Dir != "" {
-		h, err := cas.ParseHash(r.Dir)
-		if err != nil {
+		w.Dir = r.Dir
+		if err := a.addRoots(r.Dir); err != nil {
 			return err
 		}
-
-		w.Dir = r.Dir
-		a.cat.Unwritten.addRoot(Root{ID: h})
 	}
 
 	if sn := a.cat.Snapshots.At(r.Restored); sn != nil && r.Restored != 0 {
@@ -178,17 +175,11 @@ func (r *Begin) apply(a *applyRun) error {
 		return nil
 	}
 
-	id, err := cas.ParseHash(r.State)
+	st, highest, err := a.pushed(r.State)
 	if err != nil {
 		return err
 	}
 
-	st, highest, err := a.trees.Pushed(id)
-	if err != nil {
-		return err
-	}
-
-	a.cat.Unwritten.addRoot(Root{ID: id})
 	a.trees.SetCounters(highest+1, 0)
 	a.trees.AddView(r.WS, st)
 	st = w.Freeze(a.trees)

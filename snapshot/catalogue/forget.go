@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -121,17 +122,8 @@ func (r *Forget) apply(a *applyRun) error {
 		})
 	}
 
-	for _, id := range r.Trees {
-		h, err := cas.ParseHash(id)
-		if err != nil {
-			return err
-		}
-		a.cat.Unwritten.addRoot(Root{ID: h})
-	}
-
 	a.cat.setForgotten(r.Forgotten)
-
-	return nil
+	return a.addRoots(slices.Collect(maps.Values(r.Trees))...)
 }
 
 // editForgotten replaces the present state of a workspace. A fork that has ended is read by nobody, so its
@@ -145,18 +137,12 @@ func (a *applyRun) editForgotten(r *Edit) error {
 		return r.apply(a)
 	}
 
-	id, err := cas.ParseHash(r.State)
-	if err != nil {
-		return err
-	}
-
-	st, _, err := a.trees.Pushed(id)
+	st, _, err := a.pushed(r.State)
 	if err != nil {
 		return err
 	}
 
 	sets := a.trees.Actors(w.View)
-	a.cat.Unwritten.addRoot(Root{ID: id})
 	a.trees.AddView(w.View, st)
 	a.trees.ReturnActors(w.View, sets)
 	a.trees.EndView(w.View, true)

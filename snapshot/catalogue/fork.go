@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -152,13 +151,7 @@ func (r *Fork) apply(a *applyRun) error {
 // start returns the state that the fork starts from, and its directory, see WorkspaceRecord.Dir.
 func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
 	if r.State != "" {
-		id, err := cas.ParseHash(r.State)
-		if err != nil {
-			return nil, "", err
-		}
-
-		a.cat.Unwritten.addRoot(Root{ID: id})
-		st, _, err = a.trees.Pushed(id)
+		st, _, err = a.pushed(r.State)
 		return st, r.Dir, err
 	}
 

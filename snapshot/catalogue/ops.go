@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
@@ -118,12 +117,8 @@ func (r *LogOp) apply(a *applyRun) error {
 		return nil
 	}
 
-	for _, id := range r.Op.ids() {
-		h, err := cas.ParseHash(id)
-		if err != nil {
-			return err
-		}
-		a.cat.Unwritten.addRoot(Root{ID: h})
+	if err := a.addRoots(r.Op.ids()...); err != nil {
+		return err
 	}
 
 	switch known, err := w.Op(r.Op.Number); {

@@ -23,6 +23,18 @@ type applier struct {
 	invs  []live.Invalidation   // of the edits, in their order
 }
 
+// record commits the record that newRecord makes, nil for none. newRecord is called with the lock of the forest
+// held.
+func (s *Store) record(c actors.Caller, newRecord func(*live.Tx) (catalogue.Record, error)) error {
+	return s.forest.Update(true, func(tx *live.Tx) error {
+		r, err := newRecord(tx)
+		if err != nil || r == nil {
+			return err
+		}
+		return s.commit(tx, r, c)
+	})
+}
+
 func newApplier(s *Store, tx *live.Tx) *applier { return &applier{Views: tx, tx: tx, s: s} }
 
 // commit writes a record to the journal and applies it. The caller holds the lock of the forest.

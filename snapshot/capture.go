@@ -244,15 +244,15 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 // fn changes a copy of the description, with the lock of the forest held.
 func (ss Snapshots) Amend(name string, fn func(*info.Info)) error {
 	s := ss.w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
+	return s.record(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) {
 		sn, err := s.cat.Find(ss.w.ws, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		i := sn.Info
 		fn(&i)
 
-		return s.commit(tx, &catalogue.Amend{SnapshotRecord: catalogue.SnapshotRecord{View: sn.View, WS: sn.WS, Info: i}}, actors.Caller{})
+		return &catalogue.Amend{SnapshotRecord: catalogue.SnapshotRecord{View: sn.View, WS: sn.WS, Info: i}}, nil
 	})
 }

@@ -83,13 +83,13 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+	err = s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
 		f, err := fs.w.ws.ForkNamed(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if r, err = record(tx, f); err != nil {
-			return err
+			return nil, err
 		}
 		if keep {
 			r.Op = fs.w.Ops().newOp(catalogue.OpEndFork, name, c)
@@ -101,7 +101,7 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*li
 			}
 		}
 
-		return s.commit(tx, r, c)
+		return r, nil
 	})
 	if err != nil {
 		return last, time.Time{}, err
@@ -145,11 +145,5 @@ func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 // costs as much as a snapshot, but is in no list. Only a checkpoint seals it.
 func (w *Workspace) Bookmark() error {
 	s := w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := w.ws.NewBookmark(tx, s.opt.Now())
-		if err != nil {
-			return err
-		}
-		return s.commit(tx, r, actors.Caller{})
-	})
+	return s.record(actors.Caller{}, func(tx *live.Tx) (catalogue.Record, error) { return w.ws.NewBookmark(tx, s.opt.Now()) })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/catalogue"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -106,12 +107,8 @@ func (s *Store) Abandon() { s.gc.Removed(0) }
 func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
-		r, err := w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
-		if err != nil {
-			return err
-		}
-		return s.commit(tx, r, c)
+	return s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
+		return w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
 	})
 }
 

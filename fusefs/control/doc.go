@@ -1,7 +1,7 @@
 // Package control implements the directories .snapshots and .forks of every workspace, by which the
 // history of a file tree can be read and changed with plain file I/O.
 //
-// Imported by: all of cmd, fusefs.
+// Imported by: all of cmd, fusefs, fusefs/takeover.
 //
 // Package service runs the operations that files and names call, and checks rights. This package has the
 // nodes, names, attributes, reads and writes. It does not know FUSE: package fusefs passes each request

@@ -1,6 +1,8 @@
 // Package takeover has a mount's part of a takeover: a daemon dies, and the next one, its successor,
 // continues the same connection to the kernel. Programs wait and see no error.
 //
+// Imported by: all of cmd, fusefs.
+//
 // The keeper is the parent process of both daemons. It has the FUSE device open, so the mount stays, and
 // never reads from it. Package keeper describes it.
 //

@@ -1,6 +1,8 @@
 // Package wire has the messages of the FUSE protocol (linux/fuse.h) that amberfs reads or writes as bytes:
 // the headers of requests, and the notices, which answer no request. All other messages are those of
 // go-fuse.
+//
+// Imported by: fusefs, fusefs/takeover.
 package wire
 
 import (

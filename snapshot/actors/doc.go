@@ -1,7 +1,7 @@
 // Package actors names the actors that change files, and records the inodes that each changed.
 //
-// Imported by: all of cmd, all of fusefs, service, snapshot, snapshot/catalogue, snapshot/engine,
-// snapshot/graft, snapshot/live.
+// Imported by: all of cmd, all of fusefs, service, snapshot, snapshot/actors/blame,
+// snapshot/catalogue, snapshot/engine, snapshot/live.
 //
 // An actor is a string, see Check. A Set has the inodes that each actor changed between
 // two snapshots. It has no paths: a comparison of the two trees returns the inodes

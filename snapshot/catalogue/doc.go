@@ -1,7 +1,7 @@
 // Package catalogue has the workspaces and snapshots of a store, and the journal records that
 // change them.
 //
-// Imported by: all of cmd, service, snapshot, snapshot/engine, snapshot/repair.
+// Imported by: all of cmd, service, snapshot, snapshot/actors/blame, snapshot/engine, snapshot/repair.
 //
 // A change has three steps. A function of this package (NewCapture, NewDelete ...) checks the
 // change and returns its [Record]. The store appends the record to the journal. Then

@@ -3,6 +3,6 @@
 // the actors that changed each path between two trees. It works on states only: it has no views,
 // no lock and no journal. A caller that has them sets the functions of a Target.
 //
-// Imported by: all of cmd, hostdir, service, snapshot, snapshot/catalogue, snapshot/live,
-// snapshot/threeway.
+// Imported by: all of cmd, hostdir, service, snapshot, snapshot/actors/blame, snapshot/catalogue,
+// snapshot/live, snapshot/threeway.
 package graft

@@ -2,7 +2,7 @@
 // from, and of an earlier state into the present one, which reverts changes. Names, file types,
 // contents, attributes and hard links are merged; text files are merged by lines.
 //
-// Imported by: all of cmd, diff, all of gitbridge, hostdir, service, snapshot.
+// Imported by: all of cmd, diff, all of gitbridge, hostdir, service, snapshot, snapshot/actors/blame.
 //
 // A Plan begins as the present tree, ours. Take adds the changes from a base to theirs. A path that
 // is the same in ours and the base gets the version of theirs, and its contents are not read. A path

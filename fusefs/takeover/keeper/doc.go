@@ -1,6 +1,8 @@
 // Package keeper has the keeper: the parent process of a daemon. It outlives the daemon and starts
 // another one after a crash. Programs that use the mount wait for the new daemon and continue.
 //
+// Imported by: all of cmd.
+//
 // # Files of the keeper
 //
 // The keeper has descriptors of the files that would be closed at the end of the daemon:

@@ -1,5 +1,7 @@
 // Package blame finds who changed the paths of an interval between two snapshots, and plans the undo of
 // an actor. It knows no lock and no store.
+//
+// Imported by: service, snapshot.
 package blame
 
 import (

@@ -51,7 +51,6 @@ var opensOther = map[string]string{
 	"hostdir/plan_others.go":          "/proc",
 	"hostdir/elsewhere.go":            "the git directory of a working tree",
 	"gitbridge/git_config.go":         "a temporary directory that this process has made",
-	"gitbridge/ignored.go":            "a temporary directory that this process has made",
 	"gitbridge/git_sides.go":          "a temporary directory that this process has made",
 	"gitbridge/gitdir/commit.go":      "the receiving git directory, and a temporary directory of its own",
 	"gitbridge/gitdir/copy.go":        "a temporary directory that this process has made",
@@ -67,7 +66,6 @@ var opensOther = map[string]string{
 	"hostdir/hidden.go":               "a working tree, whose files are not opened",
 	"gitbridge/quarantine.go":         "a folder that this process has made, and the objects of the repository, by os.Root",
 	"gitbridge/repo.go":               "the store's own repository, by os.Root, once all of it was checked",
-	"gitbridge/rules.go":              "rules of the user and of a repository, with O_NONBLOCK and up to a size",
 	"gitbridge/worktree.go":           "a temporary directory that this process has made",
 }
 

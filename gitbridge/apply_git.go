@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// An applyGit is what an apply does to the git directories of a directory.
+// An applyGit is the plan of an apply for the git directories of a directory.
 type applyGit struct {
 	gitMerge
 	in    hostdir.RepositorySides
@@ -23,8 +23,8 @@ type applyGit struct {
 	repos []*repoMerge
 }
 
-// Plan is a method of Git. It takes the changes of git directories out of those of files. What brings
-// them to the repositories of the directory is planned, by git's meaning.
+// Plan is a method of hostdir.Git. It separates the changes of git directories from the changes of files, and plans
+// them for the repositories of the directory, by git's meaning.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{in: in, gitMerge: gitMerge{
 		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", byInode: true, rule: in.Rule,
@@ -34,7 +34,7 @@ func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.
 		r.git = run
 	}
 
-	r.resolve, r.here, r.receive, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.planFiles
+	r.resolve, r.here, r.receive, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.takeFiles
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
@@ -55,7 +55,7 @@ func (r *applyGit) ourEntry(at string) *tree.Inode {
 	return n
 }
 
-// resolution is what becomes of a path that a merge of git leaves in conflict.
+// resolution returns the user's decision about a path that git's merge leaves in conflict.
 func (r *applyGit) resolution(name string) gitdir.Resolution {
 	switch c := r.in.ChoiceOf(name); {
 	case c.Markers:
@@ -68,7 +68,7 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 
 // planFiles has the directory take the files that follow its HEAD from the workspace, and the files that git
 // merges.
-func (r *applyGit) planFiles(g *repoMerge, follow []string, texts map[string]gitdir.Text) error {
+func (r *applyGit) takeFiles(g *repoMerge, follow []string, texts map[string]gitdir.Text) error {
 	if !g.plan.Empty() {
 		r.repos = append(r.repos, g)
 	}
@@ -79,8 +79,7 @@ func (r *applyGit) planFiles(g *repoMerge, follow []string, texts map[string]git
 	return nil
 }
 
-// receiverAt finds the repository that the directory has at a path, or elsewhere, if the base was made
-// of that.
+// receiverAt finds the repository that the directory has at a path, or that a `.git` file there names.
 func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	to := &receiver{leave: r.in.ChoiceOf(at).Leave}
 	p, err := tree.ParsePath(at)
@@ -145,8 +144,8 @@ func (r *applyGit) inLink(p *tree.Path) bool {
 	return false
 }
 
-// repoAt returns the repository that the directory has at a path, nil for none. linked: it lies
-// elsewhere, and the base was made of it.
+// repoAt returns the repository that the directory has at a path, nil for none. linked means that the repository lies
+// outside of the directory, and that the base is a copy of it.
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, linked bool) {
 	if name, err := r.in.Dir.Resolved(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}

@@ -15,7 +15,7 @@ import (
 )
 
 // filtered is a file whose bytes git converts before it stores them.
-type filtered struct {
+type filteredFile struct {
 	path string
 	mode uint32
 }
@@ -51,7 +51,7 @@ func (x *exporter) files(items []item) error {
 		}
 
 		x.res.Files++
-		x.reduced(it)
+		x.noteLosses(it)
 		if err := x.file(it, convs[i]); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (x *exporter) filter(it item, mode uint32) error {
 	if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 		return err
 	}
-	x.filtered = append(x.filtered, filtered{it.path, mode})
+	x.filtered = append(x.filtered, filteredFile{it.path, mode})
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (x *exporter) convert() error {
 }
 
 // hashFiles stores files of the worktree and returns their ids.
-func (x *exporter) hashFiles(files []filtered, options ...string) ([]string, error) {
+func (x *exporter) hashFiles(files []filteredFile, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
 		names.WriteString(gitquote.Name(f.path))
@@ -196,10 +196,10 @@ func (x *exporter) convertEach() ([]string, error) {
 	ids := make([]string, len(x.filtered))
 
 	for i, f := range x.filtered {
-		id, err := x.hashFiles([]filtered{f})
+		id, err := x.hashFiles([]filteredFile{f})
 		if err != nil && gitdir.ExitCode(err) > 0 && x.ctx.Err() == nil {
 			x.res.Reduced = append(x.res.Reduced, stream.Omission{Path: f.path, Reason: "stored without conversion: " + err.Error()})
-			id, err = x.hashFiles([]filtered{f}, "--no-filters")
+			id, err = x.hashFiles([]filteredFile{f}, "--no-filters")
 		}
 		if err != nil {
 			return nil, err
@@ -211,7 +211,7 @@ func (x *exporter) convertEach() ([]string, error) {
 }
 
 // reduced reports the properties of a file that a commit cannot represent.
-func (x *exporter) reduced(it item) {
+func (x *exporter) noteLosses(it item) {
 	var missing []string
 	if it.node.IsRegular() {
 		switch perm := it.node.Mode & 0o7777; {

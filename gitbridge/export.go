@@ -127,7 +127,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 
 	x := &exporter{
 		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
-		nested: nested{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []stream.Omission{}, Reduced: []stream.Omission{}},
+		nested: nestedReader{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []stream.Omission{}, Reduced: []stream.Omission{}},
 	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
@@ -163,16 +163,16 @@ type exporter struct {
 	set     *settings
 	records records
 
-	parent string      // commit, "" for none
-	base   *exported   // an earlier export, nil if none is of use
-	before *tree.State // that base was made of
-	update *update     // since then, nil for everything
+	parent string        // commit, "" for none
+	base   *exportRecord // an earlier export, nil if none is of use
+	before *tree.State   // that base was made of
+	update *update       // since then, nil for everything
 
 	w        *writer
-	nested   nested
+	nested   nestedReader
 	res      Result
 	links    map[string]bool // nested repositories
-	filtered []filtered      // files that git has to convert
+	filtered []filteredFile  // files that git has to convert
 
 	worktree *attrWorktree
 	ignorer  *process // see notIgnored; nil if nothing is ignored
@@ -339,7 +339,7 @@ func (x *exporter) write() (err error) {
 	}
 
 	// Without the record the next export is slower, nothing else.
-	_ = x.records.save(res.Commit, exported{
+	_ = x.records.save(res.Commit, exportRecord{
 		x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
 
 	return nil

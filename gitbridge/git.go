@@ -72,14 +72,14 @@ func userLocale() []string {
 // fixed are the settings of every call. Hooks and the file system monitor are
 // programs of the repository, and not run. Objects are compressed, so that a workspace cannot
 // choose the bytes of a file that git writes.
-var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+var fixedSettings = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
 	"-c", "core.looseCompression=1", "-c", "pack.compression=-1",
 	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
 
 // command prepares a git call in dir. It is ended with SIGTERM when ctx is, so
 // that it removes its own temporary files.
 func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
-	all := append([]string(nil), fixed...)
+	all := append([]string(nil), fixedSettings...)
 	if dir != "" {
 		// git changes to it. With Cmd.Dir the child would, while a thread of
 		// this process waits for it where the garbage collector cannot stop it:

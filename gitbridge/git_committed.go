@@ -16,9 +16,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// withoutCommitted leaves out, of the changes of a working tree, the files that are as the HEAD there
-// has them, and the directories that the changes make or remove, and of which only such files are left
-// out.
+// withoutCommitted removes changes of a working tree: of files that gitdir.Plan.Committed reports, and of new or
+// removed directories in which only such files changed.
 func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
 	committed, err := p.Committed(ctx)
 	if err != nil {
@@ -52,7 +51,7 @@ func isDirChange(c tree.Change) bool {
 	return (c.Before == nil || c.Before.IsDir()) && (c.After == nil || c.After.IsDir())
 }
 
-// below returns a path relative to a directory.
+// below returns a path relative to a directory, and whether the path lies below it.
 func below(at, dir string) (string, bool) {
 	if dir == "." || dir == "" {
 		return at, true

@@ -9,9 +9,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Unchanged reports whether two states differ in nothing but times of directories, and in how git keeps
-// what it says: a git status or a gc changes nothing. With logs, HEAD has not moved back and forth
-// either. With paths, it compares only these and all paths below.
+// Unchanged reports whether two states are equal, apart from times of directories and from files that git rewrote
+// without another meaning, as git status and git gc do. With logs, a new line in the log of HEAD is a difference,
+// too. With paths, only these and all paths below are compared.
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool, paths ...string) (bool, error) {
 	git := NewGitDiffer(src, base, now)
 	git.logs = logs
@@ -33,22 +33,22 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 	return err == nil, err
 }
 
-// A GitDiffer knows which changes of git directories say nothing: git rewrites files.
+// A GitDiffer finds the changes in git directories that have a meaning: git also rewrites files without one.
 type GitDiffer struct {
 	dirs gitDirs
 	logs bool // a line in the log of HEAD is a change
 	same map[string]bool
 }
 
-// NewGitDiffer is about the changes from base to now.
+// NewGitDiffer returns a GitDiffer for the changes from base to now.
 func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
 	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, same: make(map[string]bool)}
 }
 
-// Differs reports whether a change says something: it is one of a file, or of a git directory that
-// says something else than before.
+// Differs reports whether a change has a meaning: it is the change of an ordinary file, or it is in a git directory
+// whose state differs by gitdir.Same.
 func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
-	at, err := g.dirs.of(c.Path.String())
+	at, err := g.dirs.innermost(c.Path.String())
 	if err != nil {
 		return false, err
 	}

@@ -22,7 +22,7 @@ type treeFiles struct {
 	left *int64 // how many bytes can still be read, nil for no bound
 }
 
-// lookup returns what is at a path, nil if there is nothing. Links are not followed.
+// lookup returns the entry at a path, nil if there is none. It follows no symbolic links.
 func (f treeFiles) lookup(name string) (*tree.Inode, error) {
 	n, err := f.st.At(f.src, path.Join(f.at, name))
 	if errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrNotExist) {
@@ -109,14 +109,14 @@ type gitDirs struct {
 	known     map[string]bool
 }
 
-// of returns the innermost git directory, of either state, that a path is in or is; "" for none.
-func (g *gitDirs) of(p string) (dir string, err error) {
+// innermost returns the innermost git directory, in either state, that is a path or has it; "" for none.
+func (g *gitDirs) innermost(p string) (dir string, err error) {
 	for i := 0; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {
 			continue
 		}
 
-		if is, err := g.is(p[:i]); err != nil {
+		if is, err := g.isRepository(p[:i]); err != nil {
 			return "", err
 		} else if is {
 			dir = p[:i]
@@ -125,7 +125,7 @@ func (g *gitDirs) of(p string) (dir string, err error) {
 	return dir, nil
 }
 
-func (g *gitDirs) is(p string) (bool, error) {
+func (g *gitDirs) isRepository(p string) (bool, error) {
 	if is, ok := g.known[p]; ok {
 		return is, nil
 	}
@@ -142,32 +142,6 @@ func (g *gitDirs) is(p string) (bool, error) {
 	g.known[p] = is
 
 	return is, nil
-}
-
-// byRepository takes the changes of git directories, by the innermost one, out of those of files.
-func byRepository(src *tree.Source, base, now *tree.State, changes []tree.Change) (files []tree.Change, roots []string, of map[string][]tree.Change, err error) {
-	dirs := gitDirs{src, base, now, make(map[string]bool)}
-	of = make(map[string][]tree.Change)
-
-	for _, c := range changes {
-		at, err := dirs.of(c.Path.String())
-		if err != nil {
-			return nil, nil, nil, err
-		}
-
-		if at == "" {
-			files = append(files, c)
-			continue
-		}
-
-		if of[at] == nil {
-			roots = append(roots, at)
-		}
-
-		of[at] = append(of[at], c)
-	}
-
-	return files, roots, of, nil
 }
 
 // worktreeOf returns the directory of the working tree of a git directory of a state. ok is false if

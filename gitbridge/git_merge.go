@@ -18,8 +18,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A gitMerge brings the git directories of a state, theirs, to those of another side: a directory of
-// the host, or a state.
+// A gitMerge merges the git directories of a state, theirs, into the git directories of the receiving side, which is
+// a directory of the host or another state.
 type gitMerge struct {
 	ctx                context.Context
 	git                gitdir.Git
@@ -31,7 +31,7 @@ type gitMerge struct {
 	// merges reports whether branches of a git directory that both sides moved are merged, and resolve
 	// decides a path in conflict.
 	merges  func(at string) bool
-	refuses bool // a branch that both sides moved, and about which nothing is decided, is a conflict
+	refuses bool // a branch that both sides moved is a conflict until the user decides about it
 	resolve func(path string) gitdir.Resolution
 	here    func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
 	receive func(at string, base treeFiles) (*receiver, error)
@@ -46,11 +46,11 @@ type gitMerge struct {
 	stay      map[string]bool // see gitdir.Plan.Stay
 }
 
-// A receiver is a git directory that receives. open completes a merge with it.
+// A receiver is a git directory of the receiving side. open sets the fields of a merge that belong to it.
 type receiver struct {
 	dir    string // where it is, if it lies elsewhere
 	absent bool
-	inLink bool // it would lie in a git directory elsewhere
+	inLink bool // its path is below a `.git` file, so it would lie in another repository
 	leave  bool // it stays as it is, without a word
 	copied bool // it becomes as theirs is, file by file
 	open   func(m *gitdir.Merge, work, temp string) error
@@ -67,18 +67,32 @@ type repoMerge struct {
 // run plans the changes of git directories. It returns the changes that are files.
 func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 	g.stay = make(map[string]bool)
-	files, roots, of, err := byRepository(g.src, g.base, g.theirs, changes)
-	if err != nil {
-		return nil, err
+	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
+	of, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
+
+	for _, c := range changes {
+		at, err := dirs.innermost(c.Path.String())
+		if err != nil {
+			return nil, err
+		}
+
+		if at == "" {
+			files = append(files, c)
+			continue
+		}
+		if of[at] == nil {
+			roots = append(roots, at)
+		}
+		of[at] = append(of[at], c)
 	}
 
 	for _, at := range roots {
 		r := &repoMerge{Repository: threeway.Repository{Dir: at}}
-		rest, err := g.plan(r, of[at])
+		rest, err := g.planRepository(r, of[at])
 		if err != nil {
 			return nil, fmt.Errorf("the git directory %s: %w", at, err)
 		}
-		if files, err = g.files(r, append(files, rest...)); err != nil {
+		if files, err = g.planFiles(r, append(files, rest...)); err != nil {
 			return nil, err
 		}
 
@@ -90,9 +104,9 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 	return g.withoutGone(files), g.err
 }
 
-// plan plans the merge of one git directory. It returns the changes that are files: all, if only one side
-// has it.
-func (g *gitMerge) plan(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
+// planRepository plans the merge of one git directory. It returns the changes that the merge of files takes: all of
+// them, if only one side has the directory.
+func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []tree.Change, err error) {
 	at := r.Dir
 	base, theirs := treeFiles{g.src, g.base, at, nil}, treeFiles{g.src, g.theirs, at, nil}
 	hadOne, err := gitdir.Is(base)
@@ -133,7 +147,7 @@ func (g *gitMerge) plan(r *repoMerge, changes []tree.Change) (files []tree.Chang
 		return nil, nil
 	}
 
-	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.byInode && !sameInode(g.at(g.base, at), g.at(g.theirs, at))}
+	m := &gitdir.Merge{Git: g.git, Base: base, Theirs: theirs, Name: g.name, Another: !hadOne || g.byInode && !sameInode(g.inodeAt(g.base, at), g.inodeAt(g.theirs, at))}
 	if !hadOne {
 		m.Base = nil
 	} else if same, err := m.Same(); err != nil || same {
@@ -162,7 +176,7 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 
 	merges := g.merges(r.Dir)
 	m.Prefer = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
-	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.at(g.theirs, path.Join(r.work, at))) }
+	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.inodeAt(g.theirs, path.Join(r.work, at))) }
 	if merges {
 		m.Resolve = func(at string) gitdir.Resolution { return g.resolve(path.Join(r.work, at)) }
 	}
@@ -203,10 +217,12 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 // branchPath is the path by which a choice names a branch.
 func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branch }
 
-// files plans what the merge of a repository means for the files of its working tree. It returns the
-// changes that are still to be made.
-func (g *gitMerge) files(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
-	changes = leave(changes, r.left)
+// planFiles plans the files of the working tree of a repository after the merge of the repository. It returns the
+// changes that the merge of files takes.
+func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change, error) {
+	changes = slices.DeleteFunc(changes, func(c tree.Change) bool {
+		return r.left != "" && threeway.Under(c.Path.String(), map[string]bool{r.left: true}) != ""
+	})
 	if r.plan == nil {
 		return changes, nil
 	}
@@ -251,13 +267,13 @@ func (g *gitMerge) files(r *repoMerge, changes []tree.Change) ([]tree.Change, er
 // isMerged reports whether the merge of files brings a file that follows HEAD: one side has it as in the base, or
 // as the other side. changed means that theirs has changes there that are not committed.
 func (g *gitMerge) isMerged(at string, changed bool) bool {
-	base, ours, theirs := g.at(g.base, at), g.here(at), g.at(g.theirs, at)
+	base, ours, theirs := g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)
 	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
 	return other(ours) || other(theirs) || sameFile(g.src, base, ours) || sameFile(g.src, ours, theirs) || changed && sameFile(g.src, base, theirs)
 }
 
-// at returns what a state has at a path, nil for nothing. It records an error in g.err.
-func (g *gitMerge) at(st *tree.State, at string) *tree.Inode {
+// inodeAt returns the entry of a state at a path, nil for none. It records an error in g.err.
+func (g *gitMerge) inodeAt(st *tree.State, at string) *tree.Inode {
 	n, err := treeFiles{g.src, st, at, nil}.lookup(".")
 	g.err = errors.Join(g.err, err)
 	return n
@@ -265,13 +281,6 @@ func (g *gitMerge) at(st *tree.State, at string) *tree.Inode {
 
 // sameInode reports whether two inodes have one number.
 func sameInode(a, b *tree.Inode) bool { return a != nil && b != nil && a.Ino == b.Ino }
-
-// leave leaves out the changes of a directory, "" for none.
-func leave(changes []tree.Change, dir string) []tree.Change {
-	return slices.DeleteFunc(changes, func(c tree.Change) bool {
-		return dir != "" && threeway.Under(c.Path.String(), map[string]bool{dir: true}) != ""
-	})
-}
 
 // withoutGone leaves out the changes of working trees that one side has removed, and that stay on the other.
 func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
@@ -297,7 +306,7 @@ func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
 // in conflict if they changed there.
 func (g *gitMerge) isGone(dir string) bool {
 	file := path.Join(dir, ".git")
-	if g.at(g.base, file) == nil {
+	if g.inodeAt(g.base, file) == nil {
 		return false
 	}
 
@@ -305,10 +314,10 @@ func (g *gitMerge) isGone(dir string) bool {
 	link := strings.TrimSpace(string(text))
 	line := ""
 
-	switch here, there := g.here(file) != nil, g.at(g.theirs, file) != nil; {
+	switch here, there := g.here(file) != nil, g.inodeAt(g.theirs, file) != nil; {
 	case there && !here && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.side
-	case here && !there && (g.stay[path.Base(link)] || g.at(g.theirs, dir) == nil && g.changedHere(dir)):
+	case here && !there && (g.stay[path.Base(link)] || g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir)):
 		line = "the working tree is gone in " + g.side + ": this one stays, as it changed"
 	default:
 		return false
@@ -325,8 +334,8 @@ func (g *gitMerge) changedHere(dir string) bool {
 	return !same
 }
 
-// filesIn are those changes of a git directory that are files. Of one that lies elsewhere there are none,
-// and none of another repository.
+// filesIn returns the changes of ordinary files in a git directory, such as its configuration. It returns none if the
+// receiver lies outside of the directory, or if theirs is another repository.
 func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
 	for _, c := range changes {
 		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && to.dir == "" && !m.Another && gitdir.IsFile(rel) {

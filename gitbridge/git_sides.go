@@ -19,7 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Merger brings git directories together. Its method Repositories is a threeway.Repositories.
+// A Merger merges git directories of states. Its method Repositories is a threeway.Repositories.
 type Merger struct {
 	// Memory is charged with the memory of git. May be nil.
 	Memory *budget.Budget
@@ -30,7 +30,7 @@ type Merger struct {
 // gitMemory is what git takes to bring two git directories together, in bytes.
 const gitMemory = 8 << 20
 
-// resolutions are what the rules for files say about a merge of git.
+// resolutions are the decisions about conflicts of git's merge that follow from rules.
 var resolutions = map[threeway.Rule]gitdir.Resolution{threeway.KeepOurs: gitdir.TakeOurs, threeway.TakeTheirs: gitdir.TakeTheirs}
 
 // A sidesGit is one call of Repositories.
@@ -44,10 +44,10 @@ type sidesGit struct {
 	release func() // gives the memory of git back
 }
 
-// Repositories brings the git directories of two states together. It is a threeway.Repositories.
+// Repositories plans the merge of the git directories of two states. It is a threeway.Repositories.
 //
-// A copy of the receiving one is made in a temporary directory, where git changes it. What differs
-// then becomes edits: this process serves the mount, and cannot have git work there.
+// Git changes a copy of each receiving git directory, in a temporary directory. The differences become edits. Git
+// cannot work in the workspace, because this process serves its mount.
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
 	s := &sidesGit{m: m, in: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
 		ctx: ctx, git: run, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], byInode: !in.FromDirectory, rule: in.Rule,
@@ -56,7 +56,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 		resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
 	}}
 	s.receive, s.finish = s.receiverAt, s.editFiles
-	s.here = func(at string) *tree.Inode { return s.at(s.ours, at) }
+	s.here = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
 	out.Close = func() { s.close(); s.release() }
 	changes, err := s.run(in.Changes)
 
@@ -97,7 +97,7 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 			}
 		}
 
-		m.OurFile = func(name string) *gitdir.File { return fileOf(s.src, s.at(s.ours, path.Join(work, name))) }
+		m.OurFile = func(name string) *gitdir.File { return fileOf(s.src, s.inodeAt(s.ours, path.Join(work, name))) }
 		if s.in.FromDirectory {
 			m.Alternates = alternatesIn(m.Theirs, ours)
 		}
@@ -117,7 +117,7 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.Text) error {
 	for _, at := range follow {
 		edit := threeway.Edit{Path: at}
-		switch theirs := s.at(s.theirs, at); {
+		switch theirs := s.inodeAt(s.theirs, at); {
 		case theirs == nil:
 		case theirs.IsSymlink():
 			edit.Target = theirs.Target
@@ -162,22 +162,31 @@ func (s *sidesGit) carryOut(r *repoMerge) error {
 
 	c := s.copies[r.Dir]
 	changed, gone, err := c.Changed(treeFiles{s.src, s.ours, r.Dir, nil})
+	if err != nil {
+		return err
+	}
 	for _, name := range changed {
 		file := filepath.Join(c.Repo.Dir, name)
-		if info, serr := os.Stat(file); serr == nil && s.m.Admit != nil {
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		if s.m.Admit != nil {
 			if err := s.m.Admit(info.Size()); err != nil {
 				return err
 			}
 		}
 
-		s.edits = append(s.edits, threeway.Edit{Path: path.Join(r.Dir, name), Open: func() (io.ReadCloser, error) { return os.Open(file) }})
+		s.edits = append(s.edits, threeway.Edit{
+			Path: path.Join(r.Dir, name), ReadOnly: info.Mode()&0o200 == 0, Open: func() (io.ReadCloser, error) { return os.Open(file) },
+		})
 	}
 
 	for _, name := range gone {
 		s.edits = append(s.edits, threeway.Edit{Path: path.Join(r.Dir, name)})
 	}
 
-	return err
+	return nil
 }
 
 // sameFile reports whether two states have the same at a path, or nothing.

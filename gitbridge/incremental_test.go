@@ -317,7 +317,7 @@ func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 	}
 	must.OK(t, os.Remove(dir))
 	for i := range maxRecords + 10 {
-		must.OK(t, keep.save(fmt.Sprint(i), exported{}))
+		must.OK(t, keep.save(fmt.Sprint(i), exportRecord{}))
 	}
 	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) > maxRecords {
 		t.Errorf("%d records are kept", len(names))

@@ -79,12 +79,12 @@ func (m *meter) settle(bytes int64) error {
 }
 
 // metered charges what is read of a file before it is.
-type metered struct {
+type meteredReader struct {
 	r      io.Reader
 	charge func(n int64) error
 }
 
-func (m metered) Read(p []byte) (int, error) {
+func (m meteredReader) Read(p []byte) (int, error) {
 	p = p[:min(len(p), 1<<20)]
 	if err := m.charge(int64(len(p))); err != nil {
 		return 0, err
@@ -93,12 +93,12 @@ func (m metered) Read(p []byte) (int, error) {
 }
 
 // spooled charges what is written to a temporary file before it is.
-type spooled struct {
+type meteredWriter struct {
 	io.Writer
 	*meter
 }
 
-func (s spooled) Write(p []byte) (int, error) {
+func (s meteredWriter) Write(p []byte) (int, error) {
 	if err := s.spool(int64(len(p))); err != nil {
 		return 0, err
 	}

@@ -14,22 +14,22 @@ type nameRules struct {
 }
 
 // A refused is the names that git refuses for every file, and those for symbolic links only.
-type refused struct{ file, link *regexp.Regexp }
+type refusedNames struct{ file, link *regexp.Regexp }
 
 var (
-	asTheyAre = refused{regexp.MustCompile(`^(?i:\.git)$`), regexp.MustCompile(`^(?i:\.gitmodule)[sS]$`)}
+	asTheyAre = refusedNames{regexp.MustCompile(`^(?i:\.git)$`), regexp.MustCompile(`^(?i:\.gitmodule)[sS]$`)}
 
 	// Windows also opens them by short names ("git~1"), with dots and spaces behind, or an
 	// alternate stream after a colon. A backslash separates components there; git passes
 	// over one in front.
-	onWindows = refused{
+	onWindows = refusedNames{
 		regexp.MustCompile(`(?s)^(?:.+\\)?(?i:\.git|git~1)[. ]*(?:[\\:].*)?$`),
 		regexp.MustCompile(`(?s)^(?:.+\\)?(?:(?i:\.gitmodule)[sS]|(?i:gitmod)~[1-4]|(?i:gi7eba)~[1-9]|(?i:gi7eb)~[1-9]\d|(?i:gi7e)~[1-9]\d{2}|` +
 			`(?i:gi7)~[1-9]\d{3}|(?i:gi)~[1-9]\d{4}|(?i:g)~[1-9]\d{5}|~[1-9]\d{6})[. ]*(?::.*)?$`),
 	}
 )
 
-func (r refused) has(name string, symlink bool) bool {
+func (r refusedNames) match(name string, symlink bool) bool {
 	return r.file.MatchString(name) || symlink && r.link.MatchString(name)
 }
 
@@ -37,7 +37,7 @@ func (r refused) has(name string, symlink bool) bool {
 // component; those before it have been checked already.
 func (r nameRules) refuses(name string, symlink bool) bool {
 	return strings.ContainsAny(name, "gG~") && // to be quick with all others
-		(asTheyAre.has(name, symlink) || r.ntfs && onWindows.has(name, symlink) || r.hfs && asTheyAre.has(onHFS(name), symlink))
+		(asTheyAre.match(name, symlink) || r.ntfs && onWindows.match(name, symlink) || r.hfs && asTheyAre.match(onHFS(name), symlink))
 }
 
 // onHFS returns a name as HFS+ compares it: without invisible characters. As in git, the first byte

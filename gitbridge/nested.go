@@ -11,7 +11,7 @@ import (
 )
 
 // nested reads repositories inside of a snapshot, without following links out of it.
-type nested struct {
+type nestedReader struct {
 	src   *tree.Source
 	state *tree.State
 }
@@ -21,7 +21,7 @@ var errOutside = errors.New("points outside the snapshot")
 
 // lookup resolves a path and follows symbolic links, also the last one. The inode is nil if there
 // is none.
-func (n *nested) lookup(name string) (*tree.Inode, error) {
+func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 	root, err := n.state.Resolve(n.src, "")
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (n *nested) lookup(name string) (*tree.Inode, error) {
 }
 
 // read returns the first bytes of a file, "" if there is none.
-func (n *nested) read(name string, limit int64) (string, error) {
+func (n *nestedReader) read(name string, limit int64) (string, error) {
 	node, err := n.lookup(name)
 	if err != nil || node == nil || !node.IsRegular() {
 		return "", err
@@ -87,7 +87,7 @@ func (n *nested) read(name string, limit int64) (string, error) {
 
 // gitDir returns the git directory of the working tree at dir, "" if dir is
 // none. The rules are is_nonbare_repository_dir's.
-func (n *nested) gitDir(dir string) (string, error) {
+func (n *nestedReader) gitDir(dir string) (string, error) {
 	at := path.Join(dir, ".git")
 	node, err := n.lookup(at)
 	if err != nil || node == nil {
@@ -131,7 +131,7 @@ func (n *nested) gitDir(dir string) (string, error) {
 }
 
 // head returns the text of HEAD, "" if it is neither a ref nor an object id.
-func (n *nested) head(dir string) (string, error) {
+func (n *nestedReader) head(dir string) (string, error) {
 	text, err := n.read(dir+"/HEAD", 256)
 	if target, ok := symref(text); !ok && objectID(text) == "" || ok && !strings.HasPrefix(target, "refs/") {
 		text = ""
@@ -140,7 +140,7 @@ func (n *nested) head(dir string) (string, error) {
 }
 
 // commonDir is where the refs and objects of a linked worktree are.
-func (n *nested) commonDir(dir string) (string, error) {
+func (n *nestedReader) commonDir(dir string) (string, error) {
 	text, err := n.read(dir+"/commondir", 4096)
 	if err != nil {
 		return "", err
@@ -158,7 +158,7 @@ func (n *nested) commonDir(dir string) (string, error) {
 }
 
 // commit returns the commit that HEAD of a git directory names, "" if there is none yet.
-func (n *nested) commit(dir string) (string, error) {
+func (n *nestedReader) commit(dir string) (string, error) {
 	common, err := n.commonDir(dir)
 	if err != nil {
 		return "", err
@@ -185,7 +185,7 @@ func (n *nested) commit(dir string) (string, error) {
 }
 
 // ref reads a loose or packed ref.
-func (n *nested) ref(common, ref string) (string, error) {
+func (n *nestedReader) ref(common, ref string) (string, error) {
 	text, err := n.read(common+"/"+ref, 4096)
 	if err != nil || text != "" {
 		return text, err

@@ -13,7 +13,7 @@ import (
 )
 
 // exported describes an export, so that the next one can start from it.
-type exported struct {
+type exportRecord struct {
 	Fingerprint string
 	Tree        string
 	Files       int
@@ -32,7 +32,7 @@ const (
 )
 
 // load returns the record of an exported commit. It follows no links and reads only regular files.
-func (r records) load(commit string) (e exported, ok bool) {
+func (r records) load(commit string) (e exportRecord, ok bool) {
 	if r.dir == "" {
 		return e, false
 	}
@@ -52,7 +52,7 @@ func (r records) load(commit string) (e exported, ok bool) {
 	return e, err == nil
 }
 
-func (r records) save(commit string, e exported) error {
+func (r records) save(commit string, e exportRecord) error {
 	if r.dir == "" {
 		return nil
 	}

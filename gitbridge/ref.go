@@ -28,12 +28,12 @@ func DefaultRef(name string, ownStore bool) string {
 	return userRefs + name
 }
 
-// taken are the name spaces of refs that git's commands show or move. An export does not write
+// reservedRefs are the name spaces of refs that git's commands show or move. An export does not write
 // there.
-var taken = []string{"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/bisect/",
+var reservedRefs = []string{"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/bisect/",
 	"refs/rewritten/", "refs/worktree/", "refs/replace/", "refs/prefetch/", "refs/stash"}
 
-// checkRef refuses names that git refuses, and those in taken.
+// checkRef refuses names that git refuses, and those in reservedRefs.
 func (r *repository) checkRef(ctx context.Context, ref string) error {
 	if !strings.HasPrefix(ref, "refs/") {
 		return fmt.Errorf("%w: %q: give the whole name, such as %sNAME", ErrBadRef, ref, userRefs)
@@ -46,7 +46,7 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 		return fmt.Errorf("%w: %q is not a name that git allows", ErrBadRef, ref)
 	}
 
-	for _, t := range taken {
+	for _, t := range reservedRefs {
 		if ref == strings.TrimSuffix(t, "/") || strings.HasPrefix(ref, t) {
 			return fmt.Errorf("%w: %q: branches, tags and remotes are not written; use a ref such as %sNAME", ErrBadRef, ref, userRefs)
 		}

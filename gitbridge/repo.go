@@ -167,12 +167,12 @@ func initOwn(ctx context.Context, dir string) error {
 	}
 	defer root.Close()
 
-	if err := plain(root); err != nil {
+	if err := checkOwn(root); err != nil {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
 
-	making.Lock()
-	defer making.Unlock()
+	ownRepoLock.Lock()
+	defer ownRepoLock.Unlock()
 
 	missing := func(name string) bool { _, err := root.Lstat(name); return err != nil }
 	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, missing) { // also after a crash
@@ -192,12 +192,12 @@ func initOwn(ctx context.Context, dir string) error {
 
 // making is held while a repository of a store is made or configured. All exports of a store are in
 // one process.
-var making sync.Mutex
+var ownRepoLock sync.Mutex
 
 // plain refuses a repository in which something is not a regular file, such as a link, or
 // a FIFO, which git would wait for forever, and one whose objects lie elsewhere. Hooks
 // are never looked at. Other exports may remove files meanwhile.
-func plain(root *os.Root) error {
+func checkOwn(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name != ".":

@@ -54,7 +54,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 
 	// Without ReadFrom of p.in, an error of the bufio.Writer is always one of git.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
-	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(spooled{spool, m}, 64<<10)}, nil
+	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(meteredWriter{spool, m}, 64<<10)}, nil
 }
 
 func (w *writer) close() {
@@ -84,7 +84,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	w.bytes += size
 	mark = ":" + strconv.Itoa(commitMark+w.written)
 	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
-	n, err := io.Copy(w.in, metered{io.LimitReader(r, size), w.meter.add})
+	n, err := io.Copy(w.in, meteredReader{io.LimitReader(r, size), w.meter.add})
 	w.in.WriteByte('\n')
 	if _, broken := w.in.Write(nil); broken != nil {
 		return "", w.fail(broken)

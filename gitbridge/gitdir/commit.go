@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMeanwhile means that the receiving repository is not as it was when the plan was made, or that
-// git is at work in it.
+// ErrMeanwhile means that the receiving repository changed after the plan was made, or that another process
+// has locked it.
 var ErrMeanwhile = errors.New("the git directory changed meanwhile, or git is at work in it")
 
-// Commit carries the plan out, after AddObjects. After an error, or if this process is killed, the
-// same merge planned again completes it. The index of a new HEAD comes before that HEAD, so that no
-// commit made in between takes anything back.
+// Commit carries the plan out. The caller has called AddObjects. After an error, or if this process is killed,
+// another plan of the same merge completes the work. Commit writes the index of a new HEAD before it moves HEAD, so
+// that a commit made in between reverts nothing.
 func (p *Plan) Commit(ctx context.Context) error {
 	if p.Empty() {
 		return nil
@@ -39,7 +39,7 @@ func (p *Plan) Commit(ctx context.Context) error {
 		return err
 	}
 
-	head, err := line(r, "HEAD")
+	head, err := readLine(r, "HEAD")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (p *Plan) Commit(ctx context.Context) error {
 	}
 
 	if err := p.receiver.moveRefs(ctx, p.refs); err != nil {
-		is, rerr := read(r)
+		is, rerr := readState(r)
 		if lock.renamed && len(now) > 0 && rerr == nil && is.resolve(is.head) != p.index.heads.to {
 			at, written := filepath.Join(r.Dir, "index"), time.Unix(0, p.ours.indexMtime)
 			err = errors.Join(err, replaceFile(at, now), os.Chtimes(at, written, written))
@@ -82,8 +82,8 @@ func (p *Plan) Commit(ctx context.Context) error {
 	return nil
 }
 
-// indexNow reports whether the index is still the one that the plan was made for. git status may
-// have written it anew meanwhile.
+// indexNow reports whether the index has the entries for which the plan was made. Its bytes may differ: git status
+// writes the index anew.
 func indexNow(p *Plan, now []byte) (bool, error) {
 	if bytes.Equal(now, p.ours.wasIndex) || len(p.index.delta) == 0 {
 		return true, nil
@@ -92,13 +92,14 @@ func indexNow(p *Plan, now []byte) (bool, error) {
 	return err == nil && slices.EqualFunc(entries, p.ours.entries(), IndexEntry.same), nil
 }
 
-// AddObjects adds the objects that the plan needs, with all that they lead to.
+// AddObjects adds the objects that the plan needs, and all objects that can be reached from them, to the receiving
+// repository.
 func (p *Plan) AddObjects(ctx context.Context) error {
 	if len(p.tips) == 0 {
 		return nil
 	}
 
-	tips := p.refs.all(false)
+	tips := p.refs.values(false)
 	if id := p.index.heads.was; id != "" {
 		tips = append(tips, id)
 	}
@@ -121,7 +122,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 
 	pack, err := os.Open(filepath.Join(p.git.dir, "in-"+strings.TrimSpace(name)+".pack"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there are none
+		return nil // there are no objects to add
 	}
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
 	if p.m.Ours.setting("extensions.partialclone") != "" {
-		return nil // some are fetched when they are needed
+		return nil // git fetches missing objects of a partial clone later
 	}
 
 	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
@@ -168,8 +169,8 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	return nil
 }
 
-// Refresh has git look at the files of the working tree that the index does not know. It is skipped
-// in a repository of another user, whose settings name programs.
+// Refresh has git compare the files of the working tree whose times and sizes the index does not have. It does
+// nothing in a repository of another user, whose settings could name programs.
 func (p *Plan) Refresh(ctx context.Context) {
 	var st unix.Stat_t
 	if len(p.index.delta) == 0 || p.m.Ours.Work == "" || unix.Stat(p.m.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {
@@ -177,9 +178,9 @@ func (p *Plan) Refresh(ctx context.Context) {
 	}
 
 	args := []string{"add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul"}
-	const few = 1000 // git compares each with all paths
+	const few = 1000 // git compares each path with all paths of the index
 	if len(p.index.stale) > few {
 		args = []string{"update-index", "-q", "--refresh"}
 	}
-	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // git does it again
+	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // else the next git status does it
 }

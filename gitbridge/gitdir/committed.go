@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// A File is what a working tree has at a path.
+// A File is a file of a working tree.
 type File struct {
 	Size, Mtime int64
-	Blob        func(idLen int) string // its id as git would store it, without filters
+	Blob        func(idLen int) string // the id of its contents as a blob, without filters
 }
 
-// Worktree is the setting of the working tree of a git directory, "" for none.
+// Worktree returns the working tree that the text of a configuration names, "" for none.
 func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).last("core.worktree")) }
 
-// Committed returns a function that reports whether a change of theirs at a path does not come: they
-// have the path as their HEAD has it, which does not come, or a sparse checkout left it out that does
-// not come. nil is for no file.
+// Committed returns a function about the paths that theirs has changed. It reports whether the receiving side does
+// not get the change of a path: the file of theirs is as in their HEAD, and the receiving side does not get that
+// HEAD; or their sparse checkout leaves the file out, and the receiving side does not get that. f is the file of
+// theirs, nil for none.
 func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, error) {
 	i := &p.index
 	if err := i.readSplit(ctx); err != nil {
@@ -46,15 +47,15 @@ func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, er
 			return false
 		}
 
-		return e.is(f, p.theirs.idLen)
+		return e.matches(f, p.theirs.idLen)
 	}, nil
 }
 
-// hasFile reports whether an entry is a file of the working tree.
+// hasFile reports whether an entry, nil for none, has a file in the working tree.
 func (e *IndexEntry) hasFile() bool { return e != nil && e.hasObject() }
 
-// is reports whether a working tree has a file as an entry has it; nil is for none.
-func (e *IndexEntry) is(f *File, idLen int) bool {
+// matches reports whether a file of a working tree is as an entry has it. Both may be nil, for none.
+func (e *IndexEntry) matches(f *File, idLen int) bool {
 	if f == nil || !e.hasFile() {
 		return f == nil && !e.hasFile()
 	}

@@ -15,8 +15,8 @@ type setting struct {
 
 type config []setting
 
-// parseConfig reads a configuration as far as its lines are plain: it follows no includes, and
-// leaves out what it does not understand.
+// parseConfig reads the plain lines of a configuration. It follows no includes, and skips lines with quotes or
+// continuations.
 func parseConfig(text string) (c config) {
 	section, sub := "", ""
 
@@ -79,8 +79,8 @@ func (c config) last(name string) (value string) {
 	return value
 }
 
-// plainKeys are the settings that a copy of a git directory from elsewhere gets: what its files
-// look like, who commits, and where to fetch from. None of them names a program or a file.
+// plainKeys are the settings that the copy of a git directory gets: the format of its files, the user's name, the
+// remotes and the branches. None of them names a program or a file.
 var plainKeys = map[string][]string{
 	"core":       {"repositoryformatversion", "filemode", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol", "logallrefupdates", "sparsecheckout", "sparsecheckoutcone"},
 	"extensions": {"objectformat", "compatobjectformat", "refstorage", "partialclone"},
@@ -90,7 +90,7 @@ var plainKeys = map[string][]string{
 	"index":      {"version"},
 }
 
-// PlainConfig is the configuration of a copy of a git directory that lies elsewhere.
+// PlainConfig returns the settings among plainKeys of some configurations, as one text. Addresses have no passwords.
 func PlainConfig(texts ...string) string {
 	var out strings.Builder
 	at := ""
@@ -121,8 +121,8 @@ func PlainConfig(texts ...string) string {
 	return out.String()
 }
 
-// withoutPassword removes credentials from an address: a user name stays for ssh only, as tokens
-// stand in its place for the others.
+// withoutPassword removes credentials from an address. Only an ssh address keeps its user name: in others, the user
+// name can be a token.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || u.Host == "" {

@@ -15,47 +15,38 @@ import (
 	"time"
 )
 
-// A Copy is a git directory on this machine that was made of one that is not. It has a plain
-// configuration.
+// A Copy is a copy, in a directory of this machine, of a git directory in a state. It has a plain configuration.
 type Copy struct {
 	Repo *Repo
-	had  map[string][sha256.Size]byte // the files that were copied, but for objects
+	had  map[string][sha256.Size]byte // hashes of the copied files, except objects
 }
 
-// notCopied are not needed to bring two sides together, or are files to a merge.
+// notCopied reports whether a Copy leaves a path out: objects, which are copied apart, locks, and ordinary files.
 func notCopied(name string) bool {
 	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }
 
-// NewCopy makes a copy in a directory. It reads objects of the directories alternates, too.
+// NewCopy makes a copy of f in the directory to. Its git also reads the objects in the directories alternates.
 func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
 
-	for _, dir := range []string{"objects/info", "objects/pack", "refs"} {
-		if err := os.MkdirAll(filepath.Join(to, dir), 0o700); err != nil {
-			return nil, err
-		}
+	if err := makeRepo(to, map[string]string{alternatesFile: alternatesTo(alternates)}); err != nil {
+		return nil, err
 	}
 
 	if err := c.copyFiles(f); err != nil {
 		return nil, err
 	}
 
-	if len(alternates) > 0 {
-		if err := os.WriteFile(filepath.Join(to, "objects/info/alternates"), []byte(strings.Join(alternates, "\n")+"\n"), 0o600); err != nil {
-			return nil, err
-		}
-	}
-
 	return c, copyObjects(f, filepath.Join(to, "objects"), "")
 }
 
-// copyFiles copies the files of a git directory, but for objects.
+// copyFiles copies the files of a git directory, except objects.
 func (c *Copy) copyFiles(f Files) error {
 	names, err := f.List(".")
 	for _, n := range names {
 		if err == nil && (!notCopied(n.Name) || n.Name == "info") {
-			err = each(f, n.Name, 0, func(name string) error { return c.copyFile(f, name) })
+			err = eachFile(f, n.Name, 0, func(name string) error { return c.copyFile(f, name) })
 		}
 	}
 	return err
@@ -92,13 +83,13 @@ func (c *Copy) copyFile(f Files, name string) error {
 	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // git compares the time of the index with the times of files
 }
 
-// ownConfig is the configuration of a copy: the format of its objects, and whether it is bare.
+// ownConfig returns the configuration of a copy: the format of its objects, and whether it is bare.
 func ownConfig(text string) string {
 	was := parseConfig(text)
 	return formatConfig(idLen(was)) + "[core]\n\tbare = " + strconv.FormatBool(was.last("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
 }
 
-// formatConfig is the part of a configuration that gives the length of object ids, in bytes.
+// formatConfig returns the part of a configuration that sets the length of object ids. idLen is in bytes.
 func formatConfig(idLen int) string {
 	if idLen > sha1.Size {
 		return "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
@@ -106,7 +97,8 @@ func formatConfig(idLen int) string {
 	return "[core]\n\trepositoryformatversion = 0\n"
 }
 
-// Changed returns the files that changed since, new objects among them, and those that are gone.
+// Changed returns the files of the copy that git has changed or added, new objects too, and the files that git has
+// removed.
 func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 	seen := make(map[string]bool)
 	err = filepath.WalkDir(c.Repo.Dir, func(p string, d fs.DirEntry, err error) error {
@@ -117,7 +109,7 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 		if err != nil {
 			return err
 		}
-		if seen[name] = true; name == "config" || strings.HasSuffix(name, ".lock") || name == "objects/info/alternates" || path.Base(name) == "commit-graph" {
+		if seen[name] = true; name == "config" || strings.HasSuffix(name, ".lock") || name == alternatesFile || path.Base(name) == "commit-graph" {
 			return nil
 		}
 
@@ -150,14 +142,14 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 	return changed, gone, err
 }
 
-// maxObjects is how many bytes of objects are copied.
+// maxObjects is the limit of the bytes of objects that are copied.
 const maxObjects = 4 << 30
 
-// errLarge means that a git directory has more objects than are copied.
+// errLarge means that a git directory has more than maxObjects bytes of objects.
 var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrKind, maxObjects>>30)
 
-// copyObjects copies the objects and packs of a git directory that another directory has not. Their
-// names are hashes. The other files there are git's, and made anew.
+// copyObjects copies the objects and packs of f to the directory to, except those that the directory without has
+// by the same names, which are hashes. without may be "". Git makes other files of objects again.
 func copyObjects(f Files, to, without string) error {
 	dirs, err := f.List("objects")
 	if err != nil {
@@ -190,7 +182,7 @@ func copyObjects(f Files, to, without string) error {
 				continue
 			}
 
-			w := &limited{rest: maxObjects - total}
+			w := &limitedWriter{rest: maxObjects - total}
 			if err := saveTo(f, "objects/"+rel, filepath.Join(to, rel), w); err != nil {
 				return err
 			}
@@ -211,13 +203,13 @@ func isObject(dir, name string) bool {
 	return !strings.HasPrefix(name, ".") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
 }
 
-// limited is a writer that fails after so many bytes.
-type limited struct {
+// A limitedWriter writes to a file, and fails after rest bytes.
+type limitedWriter struct {
 	to         *os.File
 	rest, done int64
 }
 
-func (l *limited) Write(b []byte) (int, error) {
+func (l *limitedWriter) Write(b []byte) (int, error) {
 	if l.done += int64(len(b)); l.done > l.rest {
 		return 0, errLarge
 	}
@@ -225,7 +217,7 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 // saveTo copies a file of a git directory to a path.
-func saveTo(f Files, name, to string, w *limited) error {
+func saveTo(f Files, name, to string, w *limitedWriter) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}

@@ -14,17 +14,18 @@ type Diverged struct {
 	ours, theirs string // commits
 }
 
-// Follow returns the files that the receiving side gets as theirs has them, because its HEAD becomes
-// theirs: as for git, those that are as HEAD had them, whatever the base had. If both sides moved the
-// branch, those are all that differ, otherwise asBase reports the ones that the merge of files brings. It
-// is told whether theirs has changes there that are not committed.
+// Follow returns the paths of the files that the receiving side takes from theirs because its HEAD becomes theirs.
+// As in git checkout, a file follows if it is as HEAD had it, whatever the base has. If theirs took over a branch
+// that both sides moved, all these files follow. Otherwise the files follow that the merge of files does not bring:
+// asBase reports the files that it brings. changed tells asBase whether the file of theirs has changes that are not
+// committed.
 func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) bool) ([]string, error) {
 	if p.refs == nil || p.m.Ours.Work == "" && p.m.OurFile == nil {
 		return nil, nil
 	}
-	moved, err := p.moved(ctx)
+	moved, err := p.followingPaths(ctx)
 	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
-		return !p.refs.preferred && asBase(at, !p.theirs.entry(at).is(p.m.TheirFile(at), p.ours.idLen))
+		return !p.refs.preferred && asBase(at, !p.theirs.entry(at).matches(p.m.TheirFile(at), p.ours.idLen))
 	})
 	if err != nil || len(moved) == 0 {
 		return nil, err
@@ -35,8 +36,8 @@ func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) 
 	return slices.Sorted(maps.Keys(moved)), err
 }
 
-// differing returns those files of the receiving side that are not as its HEAD, which has entries, and
-// its index have them.
+// differing returns the paths of the files of the receiving side that differ from HEAD or from the index. entries
+// are the entries of HEAD at the paths to compare. The result can have other paths, too.
 func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, error) {
 	if p.m.OurFile == nil {
 		return p.receiver.status(ctx)
@@ -45,15 +46,16 @@ func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, e
 	differ := make(map[string]bool)
 	for at, e := range entries {
 		has := p.ours.entry(at)
-		differ[at] = !equal(e, has) || e != nil && !e.hasObject() || !has.is(p.m.OurFile(at), p.ours.idLen)
+		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !has.matches(p.m.OurFile(at), p.ours.idLen)
 	}
 
 	return differ, nil
 }
 
-// moved returns the files that HEAD has otherwise, and as theirs, when it becomes theirs or is merged:
-// as it had them before. Those that a sparse checkout leaves out are none of them.
-func (p *Plan) moved(ctx context.Context) (paths, error) {
+// followingPaths returns the paths that differ between HEAD before and after, if HEAD becomes theirs or is merged,
+// each with its entry before. Paths that git merged from both sides, or that a sparse checkout leaves out, are not
+// among them.
+func (p *Plan) followingPaths(ctx context.Context) (paths, error) {
 	h := p.index.heads
 	if h.was == h.to || h.to != h.theirs && !p.refs.preferred && p.merge == nil {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package gitdir knows git directories, and brings together what two sides did to one, by git's
-// own meaning. The merge of files never looks into a git directory.
+// Package gitdir merges the changes that two sides made to a git directory, by git's own meaning. The merge of files
+// never looks into a git directory.
 //
 // Imported by: gitbridge, service.
 //
@@ -8,7 +8,7 @@
 // base, theirs, and the receiving one, which is on this machine. [Merge.Plan] decides, and reads
 // only. [Plan.Commit] then changes the receiving repository, by git's commands and locks:
 //
-//   - objects are added, and never removed: what is reachable from what the others bring;
+//   - objects are added, and never removed: the objects that can be reached from the refs that theirs brings;
 //   - a ref that one side moved gets that side's value. A branch that both moved is forwarded if
 //     one value contains the other. Otherwise the receiving side keeps its value, and the commits
 //     of the other side get a branch of their own, amberfs/NAME/BRANCH;

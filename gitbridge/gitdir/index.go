@@ -19,22 +19,22 @@ type IndexEntry struct {
 	Stage int  // 0, or 1 to 3 of a conflict
 	Skip  bool // skip-worktree: a sparse checkout left the file out
 
-	intent bool // only noted to be added later: git takes it for untracked
+	intent bool // made by git add -N: git treats the file as untracked
 
 	Ctime, Mtime int64  // ns
 	Ino          uint32 // the lower 32 bits
 	Size         uint32
 }
 
-// hasObject reports whether an entry leads to an object of the repository: a removed one does not, nor
-// one of a submodule.
+// hasObject reports whether an entry names an object of the repository. An entry that removes a path, and a
+// submodule, do not.
 func (e IndexEntry) hasObject() bool {
 	const gitlink, mask = 0o160000, 0o170000
 	return e.Mode != 0 && e.Mode&mask != gitlink
 }
 
-// errIndex means that an index is of a kind that is not read here: it is split, or has whole
-// directories.
+// errIndex means that this package cannot read an index: it is split, has entries for whole directories, or is
+// damaged.
 var errIndex = errors.New("an index of a kind that amberfs does not read")
 
 // parseIndex reads the entries of an index with object ids of so many bytes, without those of
@@ -84,8 +84,8 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	return out, nil
 }
 
-// parse reads the entries of the index, if they were not. A file that may have changed after it was added, without
-// another time, has none: git compares the contents of such files, too.
+// parse reads the entries of the index once. It clears the time of an entry whose file may have changed afterwards
+// without another time: git, too, compares the contents of such a file.
 func (s *state) parse() error {
 	if s.parsed {
 		return s.badIndex
@@ -102,16 +102,16 @@ func (s *state) parse() error {
 	return s.badIndex
 }
 
-// entries are those of the index, none of one that is not understood.
+// entries returns the entries of the index, none if it cannot be read.
 func (s *state) entries() []IndexEntry {
 	_ = s.parse()
 	return s.list
 }
 
-// smudged returns an index without the sizes of those files that were changed in the second in which
-// the index was written, or later. git compares the contents of such files, as they may have changed
-// again without another time or size; it knows them by the time of the index, which a new index has not.
-// It also returns the paths of these files.
+// smudged returns a copy of an index without the sizes of the files that were changed in the second in which the
+// index was written, or later. These files may have changed again without another time or size. Git finds them by
+// the time of the index file; a new file has another time, and git compares the contents of files without a size.
+// all are the paths of these files. written is the time of the index file, in nanoseconds.
 func smudged(index []byte, idLen int, written int64) (out []byte, all []string) {
 	const size = 36 // where an entry has it
 	out = bytes.Clone(index)

@@ -15,18 +15,18 @@ import (
 	"strings"
 )
 
-// A Resolution is what becomes of a path that a merge leaves in conflict.
+// A Resolution is the decision about a path in conflict.
 type Resolution int
 
 const (
-	Unresolved Resolution = iota // there is no merge
+	Unresolved Resolution = iota // no decision: the branch is not merged
 	TakeOurs
 	TakeTheirs
-	WithMarkers // the merge is left to be completed
+	WithMarkers // the file gets conflict markers, and the merge is in progress
 )
 
-// A merged is the result of git's merge of the branch of HEAD, which both sides moved.
-type merged struct {
+// A branchMerge is git's merge of the branch of HEAD, which both sides moved.
+type branchMerge struct {
 	of      *Diverged
 	tree    string
 	stages  []IndexEntry              // of the paths in conflict
@@ -35,7 +35,7 @@ type merged struct {
 	both    map[string]bool           // those of changed that are not as theirs has them
 }
 
-// Marked are the paths that get conflict markers: the merge is left to be completed.
+// Marked returns the paths that get conflict markers. If there are any, the merge is in progress afterwards.
 func (p *Plan) Marked() []string {
 	if p.merge == nil {
 		return nil
@@ -43,8 +43,8 @@ func (p *Plan) Marked() []string {
 	return p.merge.left
 }
 
-// NotMerged returns the branch whose merge was wanted, and why there is none; why is "" if there is no
-// such branch.
+// NotMerged returns the branch that Resolve asks to merge and that cannot be merged, and the reason. why is "" if
+// there is no such branch.
 func (p *Plan) NotMerged() (branch, why string) {
 	for _, d := range p.Diverged {
 		if p.m.Resolve != nil && d.Head && d.NoMerge != "" {
@@ -54,8 +54,8 @@ func (p *Plan) NotMerged() (branch, why string) {
 	return "", ""
 }
 
-// describe finds what the ways to go on mean for each branch that both sides moved, and merges that of
-// HEAD if that is wanted.
+// describe fills in Diverged: the commits and conflicts of each branch that both sides moved. It merges the branch
+// of HEAD if Resolve is set.
 func (p *Plan) describe(ctx context.Context) error {
 	p.Diverged = p.refs.diverged
 	for _, d := range p.Diverged {
@@ -80,13 +80,14 @@ func (p *Plan) describe(ctx context.Context) error {
 	return nil
 }
 
-// tryMerge merges a branch, if Resolve is set, or finds what is in the way.
+// tryMerge merges the branch of HEAD in the scratch repository, and sets Conflicts and NoMerge of d. If Resolve is
+// set and nothing is in the way, the merge becomes a part of the plan.
 func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 	if err := p.index.readSplit(ctx); err != nil {
 		return err
 	}
 
-	m := &merged{of: d}
+	m := &branchMerge{of: d}
 	if err := p.mergeTree(ctx, m); err != nil {
 		d.NoMerge = err.Error()
 		return ctx.Err()
@@ -122,7 +123,7 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 }
 
 // join makes the merge a part of the plan: a commit, or work in progress if it has conflict markers.
-func (p *Plan) join(ctx context.Context, m *merged) error {
+func (p *Plan) join(ctx context.Context, m *branchMerge) error {
 	d, h := m.of, &p.index.heads
 	message := "Merge branch '" + d.Parked + "'\n"
 	if len(m.left) > 0 {
@@ -145,9 +146,9 @@ func (p *Plan) join(ctx context.Context, m *merged) error {
 	return nil
 }
 
-// commitMerge makes the commit of a merge, by the settings of the receiving side. If that only took commits
-// back, it is forwarded.
-func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (string, error) {
+// commitMerge returns the commit of a merge, made by the settings of the receiving side. If the receiving side only
+// removed commits from the branch, the merge is a fast-forward to theirs.
+func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) (string, error) {
 	if p.git.contains(ctx, m.of.theirs, m.of.ours) {
 		return m.of.theirs, nil
 	}
@@ -157,7 +158,7 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 	}
 
 	var env []string
-	if p.m.Ours.Work == "" { // there is no configuration: it is who committed last
+	if p.m.Ours.Work == "" { // without a configuration: the name of the last committer
 		who, err := p.git.ask(ctx, nil, nil, "log", "-1", "--format=%cn%n%ce", m.of.ours)
 		name, email, _ := strings.Cut(strings.TrimSpace(who), "\n")
 		if err != nil {
@@ -170,8 +171,8 @@ func (p *Plan) commitMerge(ctx context.Context, m *merged, message string) (stri
 	return strings.TrimSpace(commit), err
 }
 
-// asOurs calls git with the settings of the receiving side and the attributes of its working tree. Objects
-// are written to the scratch repository.
+// asOurs calls git with the settings of the receiving side and the attributes of its working tree. Git writes objects
+// to the scratch repository.
 func (p *Plan) asOurs(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
 	work, err := p.attributes(ctx)
 	if err != nil {
@@ -185,7 +186,8 @@ func (p *Plan) asOurs(ctx context.Context, env []string, stdin io.Reader, args .
 	return gitCaller{p.m.Git, p.m.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
 }
 
-// attributes returns the working tree of the receiving side, or one with the attributes of its index.
+// attributes returns the working tree of the receiving side. If that is not on this machine, it makes one with the
+// .gitattributes files of the index.
 func (p *Plan) attributes(ctx context.Context) (string, error) {
 	if p.m.Ours.Work != "" {
 		return p.m.Ours.Work, nil
@@ -208,8 +210,8 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 	return work, err
 }
 
-// mergeTree merges as git merge does. Texts in conflict have markers.
-func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
+// mergeTree merges as git merge does, and sets tree and stages of m. Files in conflict have markers in the tree.
+func (p *Plan) mergeTree(ctx context.Context, m *branchMerge) error {
 	out, err := p.asOurs(ctx, nil, nil, "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
 	const inConflict = 1
 	if err != nil && ExitCode(err) != inConflict {
@@ -230,8 +232,8 @@ func (p *Plan) mergeTree(ctx context.Context, m *merged) error {
 	return nil
 }
 
-// conflicts are the paths in conflict.
-func (m *merged) conflicts() (out []string) {
+// conflicts returns the paths in conflict.
+func (m *branchMerge) conflicts() (out []string) {
 	for _, e := range m.stages {
 		out = append(out, e.Path)
 	}
@@ -239,8 +241,8 @@ func (m *merged) conflicts() (out []string) {
 	return slices.Compact(out)
 }
 
-// resolve decides the paths in conflict.
-func (p *Plan) resolve(ctx context.Context, m *merged) error {
+// resolve asks Resolve about each path in conflict, and puts the decisions into the tree of m.
+func (p *Plan) resolve(ctx context.Context, m *branchMerge) error {
 	var info strings.Builder
 	for _, at := range m.conflicts() {
 		stage := 2
@@ -282,10 +284,10 @@ func (p *Plan) resolve(ctx context.Context, m *merged) error {
 	return err
 }
 
-// inTheWay returns why there can be no merge: as for git merge, nothing may be staged, and no file that
-// it changes may have changes that are not committed, on neither side. What a merge that was killed has
-// written is not in the way.
-func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) {
+// inTheWay returns the reason against a merge, "" for none. As for git merge, nothing may be staged, and no file that
+// the merge changes may have uncommitted changes, on either side. Files that a killed merge has written are no
+// reason.
+func (p *Plan) inTheWay(ctx context.Context, m *branchMerge) (why string, err error) {
 	if p.refs.head != "" {
 		return "another branch is checked out", nil
 	}
@@ -299,7 +301,7 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 	}
 
 	for _, at := range slices.Sorted(maps.Keys(staged)) {
-		if c, ok := m.changed[at]; !ok || !equal(c[1], staged[at]) {
+		if c, ok := m.changed[at]; !ok || !equalEntries(c[1], staged[at]) {
 			return at + " is staged", nil
 		}
 	}
@@ -320,7 +322,7 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 		switch to := m.changed[at][1]; {
 		case dirty[at]:
 			return at + " has changes that are not committed", nil
-		case isStaged || !e.is(f, p.ours.idLen) && !(f == nil && e.Skip):
+		case isStaged || !e.matches(f, p.ours.idLen) && !(f == nil && e.Skip):
 			return at + " has changes there that are not committed", nil
 		case m.both[at] && to.hasFile() && to.Mode>>12 != 0o10:
 			return at + " is a link", nil
@@ -332,7 +334,7 @@ func (p *Plan) inTheWay(ctx context.Context, m *merged) (why string, err error) 
 
 // dirty returns the files of the receiving side that a merge changes, and that are neither as they are committed
 // nor as the merge has them.
-func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
+func (p *Plan) dirty(ctx context.Context, m *branchMerge) (map[string]bool, error) {
 	committed := make(paths)
 	for at, c := range m.changed {
 		committed[at] = c[0]
@@ -342,7 +344,7 @@ func (p *Plan) dirty(ctx context.Context, m *merged) (map[string]bool, error) {
 	maps.DeleteFunc(dirty, func(at string, differs bool) bool {
 		c, ok := m.changed[at]
 		isSubmodule := c[0] != nil && !c[0].hasObject() // it may be at another commit, as for git
-		return !ok || !differs || isSubmodule || c[1].is(p.ourFile(ctx, at), p.ours.idLen)
+		return !ok || !differs || isSubmodule || c[1].matches(p.ourFile(ctx, at), p.ours.idLen)
 	})
 	return dirty, err
 }
@@ -363,13 +365,13 @@ func (p *Plan) ourFile(ctx context.Context, at string) *File {
 	}}
 }
 
-// A Text is a file that a merge makes of both sides.
+// A Text is a file that git merged from both sides.
 type Text struct {
 	Exec bool
-	Data []byte // nil: it is removed
+	Data []byte // nil: the merge removes the file
 }
 
-// Texts returns the files that the merge makes of both sides, as they are checked out.
+// Texts returns the files that git merged from both sides, by their paths, with the bytes of a checkout.
 func (p *Plan) Texts(ctx context.Context) (map[string]Text, error) {
 	out := make(map[string]Text)
 	if p.merge == nil {

@@ -15,16 +15,16 @@ import (
 // A Link is a `.git` file, and the git directory that it names.
 type Link struct {
 	Dir    string // the git directory of this working tree
-	Common string // that of all working trees of the repository; Dir if it has no others
-	// Trusted: what the file names points back at it. Only then is it read or written: whoever
-	// can write files in a directory can write a `.git` that names another repository.
+	Common string // the git directory that all working trees of the repository share; Dir if there are no others
+	// Trusted means that the git directory names this working tree. Only then is it read or written: a program
+	// that can write files in a directory can write a `.git` that names any repository.
 	Trusted bool
 }
 
 // Linked reports whether the working tree is one of several.
 func (l *Link) Linked() bool { return l.Dir != l.Common }
 
-// LinkAt returns what the entry `.git` of a directory names; nil if it is a directory, or names
+// LinkAt returns the link in the entry `.git` of the directory at. It returns nil if `.git` is a directory, or names
 // no git directory.
 func LinkAt(at string) *Link {
 	file := filepath.Join(at, ".git")
@@ -88,9 +88,9 @@ func (l *Link) pointsBack(at string) bool {
 	return config.last("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.hasSeen(at)
 }
 
-// hasSeen reports whether the index has a file of the working tree as it is: git init
-// --separate-git-dir writes nothing else that points back. Inode and time of change cannot be
-// chosen by a program that only writes files there.
+// hasSeen reports whether the index has a file of the working tree with its inode number and times. git init
+// --separate-git-dir writes no other sign of the working tree. A program that only writes files there cannot choose
+// an inode number and a ctime.
 func (l *Link) hasSeen(at string) bool {
 	names, err := os.ReadDir(l.Dir)
 	return err == nil && slices.ContainsFunc(names, func(e fs.DirEntry) bool {
@@ -99,7 +99,7 @@ func (l *Link) hasSeen(at string) bool {
 	})
 }
 
-// hasEntry reports whether an index has a file of a working tree as it is.
+// hasEntry reports whether an index has an entry with the inode number and the times of a file of a working tree.
 func (l *Link) hasEntry(index, at string) bool {
 	b, err := readFile(index)
 	if err != nil {
@@ -130,7 +130,7 @@ func idLen(c config) int {
 	return 20
 }
 
-// Resolved is a path relative to a directory, without symbolic links; "" if it leads nowhere.
+// Resolved returns the path to, which may be relative to dir, without symbolic links; "" if it does not exist.
 func Resolved(dir, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)

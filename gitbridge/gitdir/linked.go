@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A linkedTree is what a git directory has of one of its linked working trees.
+// A linkedTree is the state of a linked working tree in the git directory of its repository.
 type linkedTree struct {
 	head, commit string
 	files        map[string][]byte // below the git directory
@@ -22,7 +22,8 @@ type linkedTree struct {
 // forkMark is the file by which amberfs marks the part of a linked working tree that is a fork.
 const forkMark = "amberfs-link"
 
-// linkedTree reads the part of a linked working tree, nil if it is none.
+// linkedTree reads the state of a linked working tree from dir, a path below the git directory. It returns nil if dir
+// has no HEAD.
 func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	t := &linkedTree{files: make(map[string][]byte)}
 	var err error
@@ -50,29 +51,27 @@ func (t *linkedTree) same(o *linkedTree) bool {
 	if t == nil || o == nil {
 		return t == o
 	}
-	said := func(t *linkedTree) map[string]string {
-		out := make(map[string]string)
-		for name, b := range t.files {
-			if rel := strings.SplitN(name, "/", 3)[2]; below(rel, unfinishedNames...) || below(rel, ownParts...) && !below(rel, "logs") {
-				out[name] = string(b)
-			}
-		}
-
-		return out
+	work := func(t *linkedTree) map[string][]byte {
+		files := maps.Clone(t.files)
+		maps.DeleteFunc(files, func(name string, _ []byte) bool {
+			rel := strings.SplitN(name, "/", 3)[2] // after worktrees/ID/
+			return !below(rel, unfinishedNames...) && (!below(rel, ownParts...) || below(rel, "logs"))
+		})
+		return files
 	}
 
-	return t.head == o.head && t.commit == o.commit && slices.EqualFunc(t.entries, o.entries, IndexEntry.same) && maps.Equal(said(t), said(o))
+	return t.head == o.head && t.commit == o.commit && slices.EqualFunc(t.entries, o.entries, IndexEntry.same) && maps.EqualFunc(work(t), work(o), bytes.Equal)
 }
 
-// takesTree reports whether the receiving side gets a linked working tree as theirs has it: theirs
-// alone has changed it.
+// takesTree reports whether the receiving side gets the state of a linked working tree from theirs: theirs alone has
+// changed it.
 func (s sides) takesTree(id string) bool {
 	b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
 	return !b.same(t) && b.same(o)
 }
 
-// takeTrees takes linked working trees that theirs alone has changed, each as a whole. Those that are
-// forks stay where the forks are.
+// takeTrees takes the states of linked working trees that theirs alone has changed, each as a whole. It skips the
+// working trees that are forks: each fork exists on one side only.
 func (p *Plan) takeTrees(ctx context.Context) {
 	s, refs := p.sides, p.refs
 	all := maps.Clone(s.base.worktrees)
@@ -98,8 +97,8 @@ func (p *Plan) takeTrees(ctx context.Context) {
 	}
 }
 
-// isClean reports whether a linked working tree on this machine has nothing that is not committed: as for git,
-// which removes no other one.
+// isClean reports whether a linked working tree on this machine has no uncommitted changes. As in git worktree remove,
+// only such a working tree is removed.
 func (p *Plan) isClean(ctx context.Context, id string, t *linkedTree) bool {
 	if p.m.OurFile != nil {
 		return true // its files are merged one by one
@@ -112,18 +111,18 @@ func (p *Plan) isClean(ctx context.Context, id string, t *linkedTree) bool {
 	return err == nil && len(dirty) == 0
 }
 
-// parkHead gives the commits that only HEAD of a linked working tree of theirs has a branch.
+// parkHead makes a branch for the commits that only the HEAD of a linked working tree of theirs has.
 func (p *refPlan) parkHead(ctx context.Context, id string, t *linkedTree) {
 	if t == nil || !p.theirs.isID(t.head) {
 		return
 	}
-	if n, _ := p.git.between(ctx, t.head, p.all(true)...); n > 0 {
+	if n, _ := p.git.between(ctx, t.head, p.values(true)...); n > 0 {
 		p.say("%s has the commits of the working tree %s", p.park(ctx, refName(id), t.head), id)
 	}
 }
 
-// takeTree gives the receiving side the part of a working tree; t is nil if it is gone there. What
-// names files elsewhere, and settings that could name programs, do not come.
+// takeTree replaces the state o of a linked working tree by the state t; either may be nil, for none. dir is its path
+// below the git directory. Paths of other files, and settings that could name programs, are not taken.
 func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 	if o != nil {
 		for name := range o.files {
@@ -141,7 +140,7 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 		if below(name, dir+"/index", dir+"/logs") {
 			continue
 		}
-		p.tips = append(p.tips, s.idsIn(b)...)
+		p.tips = append(p.tips, wordsOf(b)...)
 	}
 
 	for _, e := range t.entries {
@@ -159,12 +158,7 @@ func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 	}
 }
 
-// idsIn returns the words of a small file that are ids of objects.
-func (s sides) idsIn(b []byte) (ids []string) {
-	for _, word := range strings.FieldsFunc(string(b[:min(len(b), smallFile)]), func(r rune) bool { return r <= ' ' }) {
-		if s.theirs.isID(word) {
-			ids = append(ids, word)
-		}
-	}
-	return ids
+// wordsOf returns the words of a small file, some of which may be ids of objects.
+func wordsOf(b []byte) []string {
+	return strings.FieldsFunc(string(b[:min(len(b), smallFile)]), func(r rune) bool { return r <= ' ' })
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An indexLock is git's own lock of an index. It has a second name, by which the lock of a process
-// that was killed is known. That name is locked while the process lives.
+// An indexLock is git's lock file of an index. The file has a second name, lockMark, which this process locks with
+// flock. If a process was killed, the next one finds lockMark without a lock and removes both names.
 type indexLock struct {
 	*os.File
 	dir     string
@@ -64,17 +64,17 @@ func lockIndex(dir string) (*indexLock, error) {
 	return l, err
 }
 
-// rename makes what was written the index.
+// rename makes the lock file the index.
 func (l *indexLock) rename() error {
 	err := os.Rename(filepath.Join(l.dir, "index.lock"), filepath.Join(l.dir, "index"))
 	l.renamed = err == nil
 	return err
 }
 
-// release ends the lock.
+// release removes the lock.
 func (l *indexLock) release() {
 	if !l.renamed {
-		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // it is this one's
+		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // the file of this lock
 	}
 	_ = os.Remove(filepath.Join(l.dir, lockMark)) // else the next lock does
 	l.Close()

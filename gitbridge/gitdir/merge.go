@@ -9,46 +9,46 @@ import (
 	"slices"
 )
 
-// A Merge brings what theirs did since the base to the receiving side.
+// A Merge brings the changes of theirs since the base to the receiving side, ours.
 type Merge struct {
 	Git    Git
-	Base   Files // nil: there was none
+	Base   Files // nil: the base has no git directory
 	Theirs Files
 	Ours   *Repo
-	Name   string // of their side, in the names of branches
-	// Prefer reports whether a branch that both moved becomes theirs. Then ours gets a branch of its
-	// own.
+	Name   string // the name of their side in the names of branches
+	// Prefer reports whether a branch that both sides moved becomes theirs. Then the commits of ours get another
+	// branch.
 	Prefer func(branch string) bool
 	// Resolve, if set, has the branch of HEAD merged if both moved it, and decides the paths in conflict.
 	Resolve func(at string) Resolution
-	// TheirFile and OurFile return the files of the working trees, nil for none. OurFile is nil if Ours.Work
-	// has them.
+	// TheirFile and OurFile return the file of a working tree at a path, nil for none. The field OurFile is nil if
+	// the working tree of ours is at Ours.Work.
 	TheirFile, OurFile func(at string) *File
-	// Alternates are directories with objects that theirs has there.
+	// Alternates are directories of this machine with objects that theirs uses.
 	Alternates []string
-	// Borrowed are git directories of their side whose objects theirs reads, with the directories here
-	// that have such objects already.
+	// Borrowed are git directories of their side whose objects theirs uses. The keys are the directories of this
+	// machine that have the same objects.
 	Borrowed map[string]Files
-	// Undo: theirs is the state from which the base was made. What moved since stays.
+	// Undo means that theirs is older than the base. Refs of ours that moved after the base stay.
 	Undo bool
-	// Another: theirs is another repository in the place of the base.
+	// Another means that theirs is a different repository than the base.
 	Another bool
 
-	base, theirs *state // as they were read
+	base, theirs *state // of Base and Theirs; see readSides
 }
 
 // A Plan is what a merge does to the receiving repository.
 type Plan struct {
-	// Lines say it, in git's words. Commits are the subjects of those that come, some of each
-	// branch, and Off of those that no branch has afterwards.
+	// Lines describe the plan in git's words. Commits are subjects of new commits, some of each branch. Off are
+	// subjects of commits that no branch has afterwards.
 	Lines, Commits, Off []string
-	// Parted: some changes of files are those of commits that HEAD does not get, or of a sparse
-	// checkout, see Committed.
+	// Parted means that some changes of files belong to commits that HEAD does not get, or to a sparse checkout
+	// that is not taken; see Committed.
 	Parted   bool
 	Diverged []*Diverged
-	// Stay are the linked working trees that one side has removed, and that stay as each side has them.
+	// Stay are the ids of linked working trees that one side has removed, and that the other side keeps.
 	Stay []string
-	// Unresolved are paths in conflict, which Resolve did not decide: there is no merge.
+	// Unresolved are the paths in conflict that Resolve did not decide. If there are any, the branch is not merged.
 	Unresolved []string
 
 	m *Merge
@@ -57,9 +57,9 @@ type Plan struct {
 	refs     *refPlan
 	work     workPlan
 	index    indexPlan
-	merge    *merged // nil for none
+	merge    *branchMerge // nil for none
 	receiver receiver
-	tips     []string // objects that are needed, with all that they lead to
+	tips     []string // objects that the receiving side needs, with all objects that can be reached from them
 }
 
 // sides are the three states of a git directory.
@@ -82,25 +82,25 @@ func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	p := &Plan{m: m, receiver: receiver{gitCaller{m.Git, m.Ours.Dir, m.Ours.Work, literalPaths}, m.Ours}, work: workPlan{files: make(map[string][]byte)}}
 	err := p.plan(ctx, scratch)
 	if p.git != nil && p.git.failed != nil {
-		err = p.git.failed // what was decided from that may be wrong
+		err = p.git.failed // the plan may be wrong: it took the failure for an answer
 	}
 
 	return p, err
 }
 
-// Same reports whether theirs says the same as the base in all that git keeps there but objects and logs.
+// Same reports whether base and theirs are equal, except for objects and logs.
 func (m *Merge) Same() (bool, error) {
-	err := m.read()
+	err := m.readSides()
 	return err == nil && m.base != nil && m.base.same(m.theirs), err
 }
 
-// read reads the states of the others.
-func (m *Merge) read() (err error) {
+// readSides reads the states of theirs and the base, if they were not read before.
+func (m *Merge) readSides() (err error) {
 	if m.theirs == nil {
-		m.theirs, err = read(m.Theirs)
+		m.theirs, err = readState(m.Theirs)
 	}
 	if m.base == nil && m.Base != nil && err == nil {
-		m.base, err = read(m.Base)
+		m.base, err = readState(m.Base)
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func (m *Merge) read() (err error) {
 // plan decides what the merge does.
 func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	m := p.m
-	if err := m.read(); err != nil {
+	if err := m.readSides(); err != nil {
 		return err
 	}
 
@@ -116,10 +116,10 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	if p.base = (&state{idLen: p.theirs.idLen}); m.Base != nil && !m.Another {
 		p.base = m.base
 	}
-	if p.ours, err = read(m.Ours); err != nil {
+	if p.ours, err = readState(m.Ours); err != nil {
 		return err
 	}
-	if err := errors.Join(p.base.files(), p.theirs.files(), p.ours.files(), m.Ours.isWhole()); err != nil {
+	if err := errors.Join(p.base.checkStorage(), p.theirs.checkStorage(), p.ours.checkStorage(), m.Ours.isWhole()); err != nil {
 		return err
 	}
 	if p.ours.idLen != p.theirs.idLen {
@@ -131,7 +131,7 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	if p.git, err = m.newScratchRepo(ctx, filepath.Join(scratch, "git"), p.ours, p.theirs); err != nil {
 		return err
 	}
-	if err := p.complete(ctx); err != nil {
+	if err := p.checkHeads(ctx); err != nil {
 		return err
 	}
 	if m.Base != nil && !m.Another && p.git.unrelated(ctx, p.theirs, p.base) && !m.leftBase(p.base) {
@@ -141,13 +141,14 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 		return err
 	}
 
-	p.words(ctx)
+	p.summarize(ctx)
 
 	return nil
 }
 
-// complete fails if a commit that HEAD of a side is at is on neither: what theirs borrowed may be gone here.
-func (p *Plan) complete(ctx context.Context) error {
+// checkHeads fails if the commit of HEAD of the base or of theirs is missing: objects that theirs uses from another
+// repository may not exist here.
+func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
 	for _, s := range []*state{p.base, p.theirs} {
 		if id := s.resolve(s.head); s.isID(id) {
@@ -166,8 +167,8 @@ func (p *Plan) complete(ctx context.Context) error {
 	return err
 }
 
-// leftBase reports whether the log of their HEAD has the commit of the base: theirs is the repository of
-// the base, whose first commit was made anew.
+// leftBase reports whether the log of their HEAD has the commit of the base. Then theirs is the repository of the
+// base, although they have no commit in common: somebody has amended the first commit.
 func (m *Merge) leftBase(base *state) bool {
 	head := base.resolve(base.head)
 	return head != "" && bytes.Contains(readAny(m.Theirs, "logs/HEAD"), []byte(head))
@@ -191,7 +192,7 @@ func (p *Plan) decide(ctx context.Context) error {
 		return err
 	}
 
-	if p.work.take(s, p.refs, h.to == h.theirs, p.index.takesSparse()); h.to == h.theirs {
+	if p.work.decide(s, p.refs, h.to == h.theirs, p.index.takesSparse()); h.to == h.theirs {
 		p.work.takeLast(p.m)
 	}
 
@@ -206,12 +207,11 @@ func (p *Plan) decide(ctx context.Context) error {
 		p.index.delta = slices.Concat(slices.DeleteFunc(p.index.delta, inConflict), slices.DeleteFunc(p.merge.stages, func(e IndexEntry) bool { return !inConflict(e) }))
 	}
 
-	return p.needed(ctx)
+	return p.collectTips(ctx)
 }
 
-// needed collects the objects that the receiving side needs, and leaves out what needs objects that
-// are missing.
-func (p *Plan) needed(ctx context.Context) error {
+// collectTips sets tips. It leaves updates and entries of the index out of the plan if their objects are missing.
+func (p *Plan) collectTips(ctx context.Context) error {
 	p.tips = slices.Concat(p.refs.tips, p.work.tips)
 	for _, u := range p.refs.updates {
 		p.tips = append(p.tips, u.new)

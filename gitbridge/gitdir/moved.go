@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// Moved says in git's words how the refs, HEAD, the index and the work in progress of a git directory
-// differ from one state to another. It reads no objects. Nothing is said of files that git rewrote
-// without another meaning.
+// Moved describes in git's words how the refs, HEAD, the index and the work in progress of a git directory changed
+// from base to now. It reads no objects. It does not mention files that git rewrote without another meaning.
 func Moved(base, now Files) ([]string, error) {
 	m := &Merge{Base: base, Theirs: now}
-	if err := m.read(); err != nil {
+	if err := m.readSides(); err != nil {
 		return nil, err
 	}
 
@@ -35,7 +34,7 @@ func Moved(base, now Files) ([]string, error) {
 	return said, nil
 }
 
-// movedRefs says which refs have another value than in the state b.
+// movedRefs describes the refs that have another value than in the state b.
 func (s *state) movedRefs(b *state) (said []string) {
 	names := maps.Clone(s.refs)
 	maps.Copy(names, b.refs)
@@ -58,7 +57,7 @@ func (s *state) movedRefs(b *state) (said []string) {
 	return said
 }
 
-// shortRef is the value of a ref for a person: a name without refs/heads, or 7 digits.
+// shortRef returns the value of a ref or of HEAD for users: a name without refs/heads, or 7 digits.
 func shortRef(value string) string {
 	name, isName := strings.CutPrefix(value, "ref: ")
 	switch {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// shared are the entries of a git directory that all working trees of a repository have in
-// common, and ownParts what in them is one working tree's nevertheless: git's own list, see
-// gitrepository-layout.
+// shared are the entries of a git directory that all working trees of a repository share. ownParts are the paths
+// below them that each working tree has for itself. Both are git's lists, see gitrepository-layout(5).
 var (
 	shared = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",
 		"packed-refs", "refs", "reftable", "remotes", "rr-cache", "shallow", "svn", "worktrees"}
@@ -15,7 +14,7 @@ var (
 		"refs/bisect", "refs/rewritten", "refs/worktree"}
 )
 
-// Private reports whether a path below a git directory is one working tree's own.
+// Private reports whether each working tree has its own version of a path below a git directory.
 func Private(name string) bool {
 	if below(name, ownParts...) {
 		return true
@@ -24,21 +23,21 @@ func Private(name string) bool {
 	return !slices.Contains(shared, first)
 }
 
-// below reports whether a path is one of some, or below one.
+// below reports whether a path is one of the paths in of, or lies below one.
 func below(name string, of ...string) bool {
 	return slices.ContainsFunc(of, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
-// unfinishedNames are those of work in progress: a merge, a rebase, a cherry-pick, a bisect.
+// unfinishedNames are the files and directories of work in progress: a merge, a rebase, a cherry-pick, a bisect.
 var unfinishedNames = []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "MERGE_AUTOSTASH", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD",
 	"REBASE_HEAD", "AUTO_MERGE", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT",
 	"BISECT_HEAD", "BISECT_RUN", "rebase-merge", "rebase-apply", "sequencer"}
 
-// wholeNames are directories that are taken as they are, or left: what rerere has recorded, and refs
-// that are not read here.
+// wholeNames are directories that a merge takes as a whole or not at all: the records of rerere, and refs in a
+// reftable, which this package cannot read.
 var wholeNames = []string{"rr-cache", "reftable"}
 
-// lastNames are what the last command of a kind left.
+// lastNames are files that git commands leave behind, each from the last command of its kind.
 var lastNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 
 // copied are the parts of a git directory elsewhere that its copy gets: no configuration, hooks
@@ -46,8 +45,8 @@ var lastNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 var copiedShared, copiedOwn = []string{"refs", "packed-refs", "logs", "shallow"},
 	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, unfinishedNames, ownParts)
 
-// Copied reports whether the copy of a git directory from elsewhere gets a path. own says whether
-// it is looked for in the working tree's own part.
+// Copied reports whether the copy of a git directory outside of the directory gets a path. own means that the path is
+// in the part of the working tree, not in the shared part.
 func Copied(name string, own bool) bool {
 	if own {
 		return below(name, copiedOwn...) || strings.HasPrefix(name, "sharedindex.")
@@ -55,7 +54,7 @@ func Copied(name string, own bool) bool {
 	return below(name, copiedShared...) && !Private(name)
 }
 
-// generated are files of a git directory that git keeps itself, or makes anew.
+// generated are the files and directories of a git directory that only git writes.
 var generated = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
 	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, unfinishedNames)
 

@@ -55,12 +55,12 @@ func (r receiver) write(name string, data []byte) error {
 	return replaceFile(at, data)
 }
 
-// moveRefs moves the refs if they still have their old values, and HEAD. The branch that HEAD leaves moves
-// after it, so that after a kill HEAD is where it was, or where it is to be.
+// moveRefs moves the refs, if they still have their old values, and HEAD. The branch that HEAD leaves moves after
+// HEAD, so that after a kill HEAD is at its old or its new commit.
 func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 	message := "amberfs: from " + refName(p.m.Name)
 	left := strings.TrimPrefix(p.ours.head, "ref: ")
-	steps := make([]string, 3) // a branch may go for the directory of another one
+	steps := make([]string, 3) // deletions come first: a new branch may need the name for a directory
 
 	for _, u := range p.updates {
 		zero := strings.Repeat("0", 2*p.ours.idLen)
@@ -95,7 +95,7 @@ func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 	return nil
 }
 
-// moveHead moves HEAD, and refs that lead to others.
+// moveHead moves HEAD, and sets symbolic refs.
 func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) error {
 	for name, target := range p.symrefs {
 		if _, err := r.ask(ctx, nil, nil, "symbolic-ref", "-m", message, name, target); err != nil {
@@ -119,7 +119,7 @@ func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) erro
 	return nil
 }
 
-// replaceFile gives a file other bytes, and its permissions.
+// replaceFile replaces a file by one with other bytes and the same permissions.
 func replaceFile(at string, data []byte) error {
 	mode := fs.FileMode(0o666)
 	if info, err := os.Lstat(at); err == nil {
@@ -127,7 +127,7 @@ func replaceFile(at string, data []byte) error {
 	}
 
 	temp := at + ".amberfs"
-	_ = os.Remove(temp) // one that was left by a killed process
+	_ = os.Remove(temp) // a killed process may have left it
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// A refPlan is what becomes of the refs and of HEAD.
+// A refPlan is the plan for the refs and for HEAD.
 type refPlan struct {
 	sides
 	m         *Merge
@@ -23,8 +23,8 @@ type refPlan struct {
 	head      string // the new HEAD, "" for none
 	preferred bool   // the branch of HEAD became theirs, although both moved it
 	diverged  []*Diverged
-	tips      []string // objects that are needed beside the values of updates
-	notes     []string // what stays as it is, and why
+	tips      []string // needed objects, in addition to the values of updates
+	notes     []string // sentences about refs that stay as they are
 }
 
 // An update moves a ref. old and new are "" for none.
@@ -37,16 +37,16 @@ func (p *refPlan) decide(ctx context.Context, work *workPlan) {
 
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !Private(name) && name != stash {
-			p.ref(ctx, name)
+			p.decideRef(ctx, name)
 		}
 	}
 
-	p.stash(ctx, work)
+	p.decideStash(ctx, work)
 	p.decideHead(ctx)
 	p.keepHead(ctx)
 }
 
-// drop leaves out updates whose objects are missing.
+// drop removes the updates whose objects are missing.
 func (p *refPlan) drop(missing map[string]bool) {
 	for _, u := range p.updates {
 		if missing[u.new] {
@@ -60,8 +60,8 @@ func (p *refPlan) drop(missing map[string]bool) {
 	}
 }
 
-// ref decides about one ref.
-func (p *refPlan) ref(ctx context.Context, name string) {
+// decideRef decides about one ref.
+func (p *refPlan) decideRef(ctx context.Context, name string) {
 	b, o, t := p.base.refs[name], p.ours.refs[name], p.theirs.refs[name]
 	short, isBranch := strings.CutPrefix(name, branches)
 	switch {
@@ -71,7 +71,7 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 			p.symrefs[name] = strings.TrimPrefix(t, "ref: ")
 		}
 	case t == "" && o == b:
-		if p.elsewhere(name) {
+		if p.checkedOutElsewhere(name) {
 			p.say("%s stays: another working tree has it checked out", short)
 			return
 		}
@@ -79,19 +79,19 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 
 	case t == "":
 		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
-	case p.m.Undo && o == b && !(isBranch && p.elsewhere(name)):
+	case p.m.Undo && o == b && !(isBranch && p.checkedOutElsewhere(name)):
 		p.update(name, o, t)
 	case p.m.Undo:
 		p.say("%s stays: it moved since", strings.TrimPrefix(name, "refs/"))
 	case strings.HasPrefix(name, tags) && o+b != "":
 		p.say("the tag %s stays as it is here", strings.TrimPrefix(name, tags))
-	case isBranch && p.elsewhere(name):
+	case isBranch && p.checkedOutElsewhere(name):
 		if !p.git.contains(ctx, cmp.Or(o, t), t) || o == "" {
 			p.park(ctx, short, t)
 			p.say("another working tree has %s checked out", short)
 		}
 
-	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.moved(name, b)):
+	case o == b && (!isBranch || b == "" || p.git.contains(ctx, t, b) || p.movedAway(name, b)):
 		p.update(name, o, t)
 	case o != "" && p.git.contains(ctx, o, t):
 	case o != "" && p.git.contains(ctx, t, o) && (p.ours.head != "ref: "+name || !p.headMoved(ctx, t)):
@@ -110,24 +110,24 @@ func (p *refPlan) ref(ctx context.Context, name string) {
 
 	case strings.HasPrefix(name, remotes):
 	default: // notes, and what others keep in refs
-		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.beside(ctx, name, t))
+		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.parkRef(ctx, name, t))
 	}
 }
 
-// beside gives the value of a ref that is no branch a ref of its own, and returns its name.
-func (p *refPlan) beside(ctx context.Context, ref, value string) string {
+// parkRef makes a ref for a value of theirs of a ref that is no branch, and returns its name.
+func (p *refPlan) parkRef(ctx context.Context, ref, value string) string {
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(ref, "refs/"), "/")
 	first := "refs/" + kind + "/amberfs/" + refName(p.m.Name) + "/" + rest
-	return p.free(ctx, first, value)
+	return p.putAtFreeName(ctx, first, value)
 }
 
-// moved reports whether their side moved a branch away from a commit itself, such as by a reset
-// or a rebase. Otherwise a branch without that commit never had it.
-func (p *refPlan) moved(name, from string) bool {
+// movedAway reports whether their side moved a branch away from a commit, such as by a reset or a rebase. Otherwise
+// the branch of their side never had the commit.
+func (p *refPlan) movedAway(name, from string) bool {
 	return bytes.Contains(readAny(p.m.Theirs, "logs/"+name), []byte(from)) && !p.keptBeside(from)
 }
 
-// keptBeside reports whether their side has a commit on a branch that an earlier merge made.
+// keptBeside reports whether a branch that an earlier merge made on their side is at a commit.
 func (p *refPlan) keptBeside(id string) bool {
 	for name, value := range p.theirs.refs {
 		if value == id && strings.HasPrefix(name, parked) {
@@ -137,9 +137,9 @@ func (p *refPlan) keptBeside(id string) bool {
 	return false
 }
 
-// elsewhere reports whether another working tree of the receiving side has a branch checked out.
-// One that becomes as theirs has it is not another.
-func (p *refPlan) elsewhere(name string) bool {
+// checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It does
+// not count a working tree whose state becomes as in theirs.
+func (p *refPlan) checkedOutElsewhere(name string) bool {
 	linked := p.m.Ours.Dir != p.m.Ours.Common
 	for id, tree := range p.ours.worktrees {
 		if tree.head == "ref: "+name && (linked && id != filepath.Base(p.m.Ours.Dir) || !linked && !p.takesTree(id)) {
@@ -171,7 +171,7 @@ func (p *refPlan) indexOf(name string) int {
 	return slices.IndexFunc(p.updates, func(u update) bool { return u.name == name })
 }
 
-// value is what a ref has after the updates.
+// value returns the value of a ref after the updates.
 func (p *refPlan) value(name string) string {
 	if i := p.indexOf(name); i >= 0 {
 		return p.updates[i].new
@@ -181,17 +181,18 @@ func (p *refPlan) value(name string) string {
 
 const parked = branches + "amberfs/"
 
-// park gives commits a branch of their own, and returns its name.
+// park makes a branch for a commit of the other side, and returns its name. branch is the name of the branch there.
 func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	first := parked + refName(p.m.Name) + "/" + branch
 	if p.value(branches+"amberfs") != "" || p.value(parked+refName(p.m.Name)) != "" {
 		first = branches + "amberfs-" + refName(p.m.Name) + "-" + strings.ReplaceAll(branch, "/", "-")
 	}
-	return strings.TrimPrefix(p.free(ctx, first, commit), branches)
+	return strings.TrimPrefix(p.putAtFreeName(ctx, first, commit), branches)
 }
 
-// free gives a value a ref of a name, or of one like it that no other value has, and returns that.
-func (p *refPlan) free(ctx context.Context, first, value string) string {
+// putAtFreeName makes a ref with the name first for a value, or with a number after the name if other commits have
+// it. It returns the name.
+func (p *refPlan) putAtFreeName(ctx context.Context, first, value string) string {
 	name := first
 
 	for n := 2; ; n++ {
@@ -207,7 +208,7 @@ func (p *refPlan) free(ctx context.Context, first, value string) string {
 	}
 }
 
-// refName makes a part of a ref's name of any name.
+// refName makes any name a valid part of the name of a ref.
 func refName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\/@{`, r) {
@@ -225,7 +226,7 @@ func refName(name string) string {
 	return name
 }
 
-// parkAll gives all branches of another repository branches of their own.
+// parkAll makes branches here for all branches of another repository.
 func (p *refPlan) parkAll(ctx context.Context) {
 	p.say("the git directory is another one there: this one stays as it is")
 	known := make(map[string]bool)
@@ -242,8 +243,9 @@ func (p *refPlan) parkAll(ctx context.Context) {
 	}
 }
 
-// stash takes the stash with its log if the receiving side has the one of the base.
-func (p *refPlan) stash(ctx context.Context, work *workPlan) {
+// decideStash takes the stash of theirs, with its log, if the receiving side still has the stash of the base.
+// Otherwise each new stash of theirs gets a branch.
+func (p *refPlan) decideStash(ctx context.Context, work *workPlan) {
 	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
 	base, ours, theirs := readAny(p.m.Base, "logs/"+stash), readAny(p.m.Ours, "logs/"+stash), readAny(p.m.Theirs, "logs/"+stash)
 	if b == t && bytes.Equal(base, theirs) || o == t {
@@ -295,7 +297,7 @@ func (p *refPlan) decideHead(ctx context.Context) {
 
 	case isRef && p.value(name) == "" && p.theirs.refs[name] != "":
 		p.say("HEAD stays: %s is gone here", strings.TrimPrefix(name, branches))
-	case isRef && p.elsewhere(name):
+	case isRef && p.checkedOutElsewhere(name):
 		short := strings.TrimPrefix(name, branches)
 		p.head = "ref: " + branches + p.park(ctx, short, cmp.Or(p.theirs.refs[name], p.value(name)))
 	case !isRef || strings.HasPrefix(name, "refs/"):
@@ -303,15 +305,16 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	}
 }
 
-// headMoved reports whether the receiving side has moved HEAD other than on the way to a commit of
-// theirs: it has commits of its own, or took some back.
+// headMoved reports whether the receiving side moved HEAD to a commit that is not between the base and the commit to:
+// it made commits of its own, or removed some.
 func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 	was, is := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
 	return is != was && is != "" && !(to != "" && p.git.contains(ctx, to, is) && (was == "" || p.git.contains(ctx, is, was)))
 }
 
-// keepHead keeps the branch that HEAD is at, unless it becomes the commit that the files of theirs
-// belong to. As for git, nothing moves HEAD while work is in progress, unless that becomes theirs, too.
+// keepHead drops the updates that would move HEAD to a commit other than their HEAD, as the files of theirs belong
+// to their HEAD. As in git, HEAD does not move while work is in progress, unless that work is taken from theirs,
+// too.
 func (p *refPlan) keepHead(ctx context.Context) {
 	busy := p.ours.progress() != "" && !p.ours.sameWork(p.theirs) && !p.takesWork()
 	fits := func() bool {
@@ -343,7 +346,8 @@ func (p *refPlan) keepHead(ctx context.Context) {
 	}
 }
 
-// keepBranch leaves a branch that is checked out where it is.
+// keepBranch drops the update of a branch that is checked out. The commits of the update get another branch. busy
+// means that the reason is work in progress.
 func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 	i := p.indexOf(name)
 	if i < 0 || p.updates[i].old == "" {
@@ -363,7 +367,7 @@ func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 	}
 }
 
-// newHead is the commit of HEAD after the merge.
+// newHead returns the commit of HEAD after the updates.
 func (p *refPlan) newHead() string { return p.valueOf(cmp.Or(p.head, p.ours.head)) }
 
 // valueOf returns the object that a value of HEAD or of a ref leads to after the updates, "" for none.

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// A scratchRepo is the repository from which git decides. It has a plain configuration, and the
-// objects of both sides.
+// A scratchRepo is a temporary repository with the objects of both sides and a plain configuration. The plan asks
+// git about it.
 type scratchRepo struct {
 	gitCaller
 	none string // the id of the tree without entries
-	// ends are the commits of theirs whose parents neither side has: theirs is shallow there.
+	// ends are the commits at which theirs is shallow and whose parents neither side has.
 	ends []string
-	// failed is the error of a git that did not end with an answer, such as one that was killed.
+	// failed is the error of a git call without an exit status, such as a killed one.
 	failed error
 }
 
@@ -29,24 +29,11 @@ func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *st
 	env := append([]string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none", "GIT_NO_REPLACE_OBJECTS=1"}, literalPaths...)
 	s := &scratchRepo{gitCaller: gitCaller{m.Git, dir, "", env}, none: ours.emptyTree()}
 	objects := filepath.Join(dir, "objects")
-	files := map[string]string{
-		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
-		"objects/info/alternates": strings.Join(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...), "\n") + "\n", "shallow": string(ours.shallow),
-	}
-
-	for _, dir := range []string{objects + "/info", objects + "/pack", dir + "/refs"} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
-	}
-
-	for name, text := range files {
-		if text == "" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
+	if err := makeRepo(dir, map[string]string{
+		"HEAD": "ref: refs/heads/none\n", "config": formatConfig(ours.idLen) + "[core]\n\tbare = true\n[gc]\n\tauto = 0\n", "shallow": string(ours.shallow),
+		alternatesFile: alternatesTo(append([]string{filepath.Join(m.Ours.Common, "objects")}, m.Alternates...)),
+	}); err != nil {
+		return nil, err
 	}
 
 	if err := copyObjects(m.Theirs, objects, filepath.Join(m.Ours.Common, "objects")); err != nil {
@@ -62,7 +49,32 @@ func (m *Merge) newScratchRepo(ctx context.Context, dir string, ours, theirs *st
 	return s, s.shorten(ctx, ours, theirs)
 }
 
-// shorten has git take no commits for missing that theirs does not have, because it is shallow.
+const alternatesFile = "objects/info/alternates"
+
+// alternatesTo returns the text of alternatesFile that names directories with objects.
+func alternatesTo(dirs []string) string { return strings.Join(append(dirs, ""), "\n") }
+
+// makeRepo makes the directories of a git directory, and those of the files that have a text.
+func makeRepo(dir string, files map[string]string) error {
+	for _, sub := range []string{"objects/info", "objects/pack", "refs"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+
+	for name, text := range files {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shorten makes the repository shallow where theirs is, so that git does not search for parents that theirs does not
+// have.
 func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 	for _, id := range strings.Fields(string(theirs.shallow)) {
 		if !theirs.isID(id) || bytes.Contains(ours.shallow, []byte(id)) {
@@ -78,10 +90,10 @@ func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 	return os.WriteFile(filepath.Join(s.dir, "shallow"), []byte(string(ours.shallow)+strings.Join(s.ends, "\n")+"\n"), 0o600)
 }
 
-// tree is a commit, or the empty tree for none.
+// tree returns a commit, or the id of the empty tree for "".
 func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none) }
 
-// ask calls git, and keeps an error in failed.
+// ask calls git, and sets failed.
 func (s *scratchRepo) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
 	out, err := s.gitCaller.ask(ctx, env, stdin, args...)
 	if err != nil && ExitCode(err) < 0 {
@@ -90,7 +102,7 @@ func (s *scratchRepo) ask(ctx context.Context, env []string, stdin io.Reader, ar
 	return out, err
 }
 
-// contains reports whether a commit has another one in its history.
+// contains reports whether a commit is other, or has it in its history.
 func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
 	if commit == other {
 		return true
@@ -99,7 +111,7 @@ func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
 	return err == nil
 }
 
-// unrelated reports whether two states have commits, and none in common.
+// unrelated reports whether two states both have commits, and have no commit in common.
 func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	tips := func(s *state) (out []string) {
 		for name, id := range s.refs {
@@ -127,7 +139,7 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 		}
 
 		out, err := s.ask(ctx, nil, nil, append([]string{"merge-base", id}, base...)...)
-		const none = 1 // else objects are missing
+		const none = 1 // the exit status if there is no common commit; with another one, objects are missing
 		if err == nil && out != "" || err != nil && ExitCode(err) != none {
 			return false
 		}
@@ -136,8 +148,8 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	return true
 }
 
-// between returns how many commits one has in its history that others have not, and the subjects of
-// some, the newest last.
+// between returns the number of commits in the history of commit that are not in the histories of without, and the
+// subjects of some, the newest last.
 func (s *scratchRepo) between(ctx context.Context, commit string, without ...string) (n int, subjects []string) {
 	revs := commit + "\n"
 	for _, id := range without {

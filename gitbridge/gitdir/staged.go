@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// An indexPlan is what becomes of the index of the receiving side.
+// An indexPlan is the plan for the index of the receiving side.
 type indexPlan struct {
 	sides
 	m     *Merge
 	git   *scratchRepo
 	heads heads
-	delta []IndexEntry // Mode 0 removes a path
-	stale []string     // paths whose files the new index does not know
+	delta []IndexEntry // the entries to set; Mode 0 removes a path
+	stale []string     // paths for which the new index has no times and sizes of files
 }
 
 // heads are the commits of HEAD: of the base, of theirs, and of the receiving side before and after.
 type heads struct{ base, theirs, was, to string }
 
-// paths are entries of an index or of a tree by their paths; nil means that there is none.
+// paths are entries of an index or of a tree by their paths; nil means that the path does not exist.
 type paths map[string]*IndexEntry
 
 // decide decides what the index of the receiving side becomes:
@@ -101,7 +101,7 @@ func (p *indexPlan) takesSparse() bool {
 	return p.base.sameSparse(p.ours) && (p.heads.to == p.heads.theirs || p.heads.theirs == p.heads.base)
 }
 
-// stagedBy adds what theirs has staged, or has unstaged, since the base.
+// stagedBy adds to wanted the entries that theirs has staged or unstaged since the base.
 func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 	theirs, err := p.staged(ctx, p.theirs, p.heads.theirs)
 	if err != nil {
@@ -132,8 +132,8 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		b, wasStaged := base[at]
 		o, ourStaged := ours[at]
 		switch {
-		case wasStaged && equal(b, t): // nothing new
-		case ourStaged && !(wasStaged && equal(o, b)) || unmerged(t):
+		case wasStaged && equalEntries(b, t): // nothing new
+		case ourStaged && !(wasStaged && equalEntries(o, b)) || unmerged(t):
 		case fits(at):
 			wanted[at] = t
 		}
@@ -145,7 +145,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 	for at, b := range base { // what theirs has unstaged
 		_, still := theirs[at]
 		o, ourStaged := ours[at]
-		if still || !ourStaged || !equal(o, b) || unmerged(o) {
+		if still || !ourStaged || !equalEntries(o, b) || unmerged(o) {
 			continue
 		}
 		if _, decided := wanted[at]; decided {
@@ -156,7 +156,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		if err != nil {
 			return err
 		}
-		if equal(committed, b) { // it is in a commit, which may not come
+		if equalEntries(committed, b) { // it is in a commit, which may not come
 			continue
 		}
 		if wanted[at], err = p.git.entryOf(ctx, p.heads.to, at); err != nil {
@@ -169,11 +169,11 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 
 func unmerged(e *IndexEntry) bool { return e != nil && e.Stage > 0 }
 
-func equal(a, b *IndexEntry) bool {
+func equalEntries(a, b *IndexEntry) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.same(*b)
 }
 
-// blocked reports whether a path lies below a file of the index, or is a directory in it.
+// blocked reports whether the index, changed by wanted, has a file above a path, or the index has entries below it.
 func (s *state) blocked(at string, wanted paths) bool {
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 		if e, ok := wanted[dir]; ok && e != nil || !ok && s.entry(dir) != nil {
@@ -197,8 +197,8 @@ func (s *state) entry(at string) *IndexEntry {
 	return &s.list[i]
 }
 
-// differ returns the entries that make one index another one: all of each path that differs, or one that
-// removes it.
+// differ returns the entries that turn one index into another: for each path that differs all its entries, or one
+// with Mode 0.
 func differ(from, to []IndexEntry) (out []IndexEntry) {
 	for len(from)+len(to) > 0 {
 		at := ""
@@ -221,7 +221,8 @@ func differ(from, to []IndexEntry) (out []IndexEntry) {
 	return out
 }
 
-// stages takes the entries of a path, several of one in conflict, from the beginning of an index.
+// stages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has
+// several.
 func stages(entries *[]IndexEntry, at string) []IndexEntry {
 	n := 0
 	for n < len(*entries) && (*entries)[n].Path == at {
@@ -232,7 +233,7 @@ func stages(entries *[]IndexEntry, at string) []IndexEntry {
 	return all
 }
 
-// readSplit reads the indexes that are split.
+// readSplit has git read the indexes that this package cannot read.
 func (p *indexPlan) readSplit(ctx context.Context) error {
 	for _, s := range []*state{p.ours, p.theirs, p.base} {
 		if s.parse() == nil {
@@ -245,7 +246,7 @@ func (p *indexPlan) readSplit(ctx context.Context) error {
 	return nil
 }
 
-// unsplit reads an index that is split by making one of it.
+// unsplit has git join a split index with its shared part, and reads the result.
 func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 	files := map[*state]Files{p.ours: p.m.Ours, p.theirs: p.m.Theirs, p.base: p.m.Base}[s]
 	names, err := files.List(".")
@@ -255,7 +256,7 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 
 	for _, n := range names {
 		if strings.HasPrefix(n.Name, "sharedindex.") {
-			if err := saveTo(files, n.Name, filepath.Join(p.git.dir, n.Name), &limited{rest: largeFile}); err != nil && !os.IsExist(err) {
+			if err := saveTo(files, n.Name, filepath.Join(p.git.dir, n.Name), &limitedWriter{rest: largeFile}); err != nil && !os.IsExist(err) {
 				return err
 			}
 		}
@@ -287,7 +288,7 @@ func (p *indexPlan) indexFile(s *state) (string, error) {
 	return at, os.WriteFile(at, s.index, 0o600)
 }
 
-// staged returns what an index has other than a commit. An entry of a conflict has a stage.
+// staged returns the entries of an index that differ from a commit. An entry of a path in conflict has a stage.
 func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths, error) {
 	at, err := p.indexFile(s)
 	if err != nil {
@@ -344,7 +345,7 @@ func (r *Repo) bare() bool {
 	return r.Dir == r.Common && r.setting("core.bare") == "true"
 }
 
-// newIndex is the index of the receiving side with the delta.
+// newIndex returns the index of the receiving side with delta, and sets stale.
 func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	at := filepath.Join(p.git.dir, "new-index")
 	_ = os.Remove(at) // of an earlier try

@@ -24,7 +24,7 @@ import (
 type Files interface {
 	// Read returns a file, or an fs.ErrNotExist if there is no regular file.
 	Read(name string) ([]byte, error)
-	// List returns what a directory has, nothing if it is none.
+	// List returns the entries of a directory, none if the path is no directory.
 	List(name string) ([]Name, error)
 	// Save copies a file of any size.
 	Save(name string, to io.Writer) error
@@ -63,7 +63,7 @@ func (r *Repo) place(name string) string {
 	return filepath.Join(r.Common, name)
 }
 
-// setting is what the configuration of all working trees has of a name, "" if there is none.
+// setting returns a setting that all working trees share, "" if there is none.
 func (r *Repo) setting(name string) string { return configOf(r.Common).last(name) }
 
 func (r *Repo) Read(name string) ([]byte, error) {
@@ -115,8 +115,7 @@ func (r *Repo) Stat(name string) (kind uint32, mtime int64, err error) {
 	return st.Mode & unix.S_IFMT, st.Mtim.Nano(), errs.Except(err, fs.ErrNotExist)
 }
 
-// A state is what a git directory says, without its objects. Values of refs are object ids, or
-// "ref: NAME".
+// A state is the state of a git directory without its objects. Values of refs are object ids, or "ref: NAME".
 type state struct {
 	idLen      int               // in bytes
 	storage    string            // extensions.refStorage, "" for files
@@ -124,22 +123,22 @@ type state struct {
 	head       string
 	refs       map[string]string
 	index      []byte
-	wasIndex   []byte            // as it was read, if index was made of it
+	wasIndex   []byte            // the index as it was read; git may have joined index from its parts
 	indexMtime int64             // of the file of the index, in nanoseconds
 	parsed     bool              // list and badIndex are those of index
 	list       []IndexEntry      // see entries
-	badIndex   error             // why they could not be read
+	badIndex   error             // the reason why the entries cannot be read
 	unfinished map[string][]byte // work in progress, with its refs
 	sparse     []byte
 	shallow    []byte
 	worktrees  map[string]*linkedTree // by id
 }
 
-// ErrKind means that a git directory is of a kind that amberfs does not bring together.
+// ErrKind means that amberfs cannot merge a git directory of this kind.
 var ErrKind = errors.New("a git directory of a kind that amberfs does not bring together")
 
-// read reads the state of a git directory.
-func read(f Files) (*state, error) {
+// readState reads the state of a git directory.
+func readState(f Files) (*state, error) {
 	s := &state{refs: make(map[string]string), unfinished: make(map[string][]byte), whole: make(map[string][]byte), worktrees: make(map[string]*linkedTree)}
 	text, err := f.Read("config")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +147,7 @@ func read(f Files) (*state, error) {
 
 	c := parseConfig(string(text))
 	s.idLen, s.storage = idLen(c), c.last("extensions.refstorage")
-	if s.head, err = line(f, "HEAD"); err != nil {
+	if s.head, err = readLine(f, "HEAD"); err != nil {
 		return nil, err
 	}
 
@@ -163,7 +162,7 @@ func read(f Files) (*state, error) {
 	if err := s.loose(f); err != nil {
 		return nil, err
 	}
-	if _, s.indexMtime, err = f.Stat("index"); err != nil { // before it is read: it is not newer than what is read
+	if _, s.indexMtime, err = f.Stat("index"); err != nil { // read before the index, so that the time is not newer than the index
 		return nil, err
 	}
 
@@ -205,10 +204,10 @@ func (s *state) isID(text string) bool {
 // maxDepth is how deep the directories of refs and of work in progress may be.
 const maxDepth = 40
 
-// loose reads the refs that have a file of their own.
+// loose reads the refs that are files.
 func (s *state) loose(f Files) error {
-	return each(f, "refs", 0, func(name string) error {
-		value, err := line(f, name)
+	return eachFile(f, "refs", 0, func(name string) error {
+		value, err := readLine(f, name)
 		if err == nil && !strings.HasSuffix(name, ".lock") && (s.isID(value) || strings.HasPrefix(value, "ref: ")) {
 			s.refs[name] = value
 		}
@@ -216,9 +215,9 @@ func (s *state) loose(f Files) error {
 	})
 }
 
-// collect reads the files at or below a path.
+// collect reads the files at or below a path into a map.
 func collect(f Files, name string, into map[string][]byte) error {
-	return each(f, name, 0, func(name string) error {
+	return eachFile(f, name, 0, func(name string) error {
 		b, err := f.Read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -230,8 +229,8 @@ func collect(f Files, name string, into map[string][]byte) error {
 	})
 }
 
-// each calls fn with the files at or below a path, and with what has no files.
-func each(f Files, name string, depth int, fn func(name string) error) error {
+// eachFile calls fn with the paths of the files at or below a path, and of empty directories.
+func eachFile(f Files, name string, depth int, fn func(name string) error) error {
 	names, err := f.List(name)
 	if err != nil || depth > maxDepth {
 		return err
@@ -243,7 +242,7 @@ func each(f Files, name string, depth int, fn func(name string) error) error {
 	for _, n := range names {
 		at := path.Join(name, n.Name)
 		if n.Dir {
-			err = each(f, at, depth+1, fn)
+			err = eachFile(f, at, depth+1, fn)
 		} else {
 			err = fn(at)
 		}
@@ -267,8 +266,8 @@ func readAny(f Files, name string) []byte {
 	return b
 }
 
-// line reads a file of one line: HEAD, a ref.
-func line(f Files, name string) (string, error) {
+// readLine reads a file with one value: HEAD, or a ref.
+func readLine(f Files, name string) (string, error) {
 	b, err := f.Read(name)
 	return refValue(b), err
 }
@@ -315,7 +314,7 @@ func (s *state) sameWork(o *state) bool {
 	return true
 }
 
-// sameIndex reports whether two indexes have the same entries, whatever files git saw.
+// sameIndex reports whether two indexes have the same entries, apart from the times and sizes of files.
 func (s *state) sameIndex(o *state) bool {
 	if bytes.Equal(s.index, o.index) {
 		return true
@@ -328,7 +327,7 @@ func (s *state) unmerged() bool {
 	return slices.ContainsFunc(s.entries(), func(e IndexEntry) bool { return e.Stage > 0 })
 }
 
-// sameSparse reports whether two states leave out the same files.
+// sameSparse reports whether two states have the same sparse checkout.
 func (s *state) sameSparse(o *state) bool {
 	skipped := func(s *state) map[string]bool {
 		out := make(map[string]bool)
@@ -343,12 +342,12 @@ func (s *state) sameSparse(o *state) bool {
 	return bytes.Equal(s.sparse, o.sparse) && maps.Equal(skipped(s), skipped(o))
 }
 
-// same reports whether two entries say the same about a path.
+// same reports whether two entries are equal, apart from the times and sizes of files.
 func (e IndexEntry) same(o IndexEntry) bool {
 	return e.Path == o.Path && e.Mode == o.Mode && e.ID == o.ID && e.Stage == o.Stage && e.Skip == o.Skip
 }
 
-// same reports whether two states say the same.
+// same reports whether two states are equal, apart from logs.
 func (s *state) same(o *state) bool {
 	if s.head != o.head || !maps.Equal(s.refs, o.refs) || !maps.EqualFunc(s.whole, o.whole, bytes.Equal) || !s.sameIndex(o) || !s.sameWork(o) || !bytes.Equal(s.sparse, o.sparse) || !bytes.Equal(s.shallow, o.shallow) {
 		return false
@@ -356,19 +355,19 @@ func (s *state) same(o *state) bool {
 	return maps.EqualFunc(s.worktrees, o.worktrees, (*linkedTree).same)
 }
 
-// files reports an error if refs are stored in another way than in files.
-func (s *state) files() error {
+// checkStorage fails if the refs are not stored in files.
+func (s *state) checkStorage() error {
 	if s.storage == "" || s.storage == "files" {
 		return nil
 	}
 	return fmt.Errorf("%w: its refs are in a %s", ErrKind, s.storage)
 }
 
-// elsewhereRemedy is what a user can do who has linked two repositories by hand, as git-new-workdir does.
+// elsewhereRemedy is the advice for a user who has linked two repositories by hand, as git-new-workdir does.
 const elsewhereRemedy = "; `git worktree add` or a clone in its place works, and so does `git push` in the workspace"
 
-// isWhole reports an error if git would write a part of the repository elsewhere, such as into another
-// repository: whoever makes a git directory chooses what its commondir and its links name.
+// isWhole fails if git would write parts of the repository to another place, such as another repository. The author
+// of a git directory chooses the targets of its commondir and its symbolic links.
 func (r *Repo) isWhole() error {
 	if _, err := os.Lstat(filepath.Join(r.Common, "commondir")); err == nil {
 		return fmt.Errorf("%w: its commondir names another one"+elsewhereRemedy, ErrKind)
@@ -397,8 +396,8 @@ func (r *Repo) isWhole() error {
 	return nil
 }
 
-// Same reports whether two states of a git directory say the same in all that git keeps there but
-// objects and logs.
+// Same reports whether two states of a git directory are equal, except for objects and logs. It returns false if one
+// is no git directory.
 func Same(base, now Files) (bool, error) {
 	for _, f := range []Files{base, now} {
 		if is, err := Is(f); err != nil || !is {
@@ -408,16 +407,16 @@ func Same(base, now Files) (bool, error) {
 	return (&Merge{Base: base, Theirs: now}).Same()
 }
 
-// SameLog reports whether nothing was added to the log of HEAD.
+// SameLog reports whether the logs of HEAD of two states have the same last line.
 func SameLog(base, now Files) bool { return bytes.Equal(lastLine(base), lastLine(now)) }
 
-// lastLine is the end of the log of HEAD. A gc removes lines from its beginning.
+// lastLine returns the last line of the log of HEAD. A gc removes lines from the beginning of the log.
 func lastLine(f Files) []byte {
 	log := bytes.TrimSuffix(readAny(f, "logs/HEAD"), []byte("\n"))
 	return log[bytes.LastIndexByte(log, '\n')+1:]
 }
 
-// emptyTree is the id of a tree without entries, for a HEAD without a commit.
+// emptyTree returns the id of the tree without entries.
 func (s *state) emptyTree() string {
 	if s.idLen == sha1.Size {
 		return "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

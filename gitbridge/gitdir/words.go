@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// mostSubjects is how many commits of a branch are named.
+// mostSubjects is the limit of the subjects that are listed for a branch.
 const mostSubjects = 5
 
-// summary is what a plan does, in git's words.
+// summary is the description of a plan in git's words.
 type summary struct {
 	said []string
 	on   []branchCommits
 	off  []string // subjects of commits that no branch has afterwards
 }
 
-// branchCommits are the subjects of commits that come to a branch.
+// branchCommits are the subjects of new commits of a branch.
 type branchCommits struct {
 	branch   string
 	subjects []string
@@ -29,8 +29,8 @@ func (s *summary) say(format string, args ...any) {
 	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
-// commits are the subjects of the commits that come. If they come to several branches, each has the
-// name of its branch.
+// commits returns the subjects of new commits. If several branches have new commits, the name of its branch stands
+// before each subject.
 func (s *summary) commits() (out []string) {
 	for _, b := range s.on {
 		for _, subject := range b.subjects {
@@ -43,9 +43,9 @@ func (s *summary) commits() (out []string) {
 	return out
 }
 
-// words says what the plan does.
-func (p *Plan) words(ctx context.Context) {
-	s := p.refs.words(ctx)
+// summarize sets Lines, Commits and Off.
+func (p *Plan) summarize(ctx context.Context) {
+	s := p.refs.summary(ctx)
 	if len(s.said)+len(p.refs.notes) == 0 && len(p.index.delta) > 0 {
 		s.say("%s staged or unstaged", plural(len(p.index.delta), "path"))
 	}
@@ -56,9 +56,9 @@ func (p *Plan) words(ctx context.Context) {
 	p.Lines, p.Commits, p.Off = append(s.said, p.refs.notes...), s.commits(), s.off
 }
 
-// words says what the updates do.
-func (p *refPlan) words(ctx context.Context) *summary {
-	s, known := &summary{}, p.all(false)
+// summary describes the updates.
+func (p *refPlan) summary(ctx context.Context) *summary {
+	s, known := &summary{}, p.values(false)
 	// New refs come last.
 	for _, u := range slices.SortedStableFunc(slices.Values(p.updates), func(a, b update) int { return cmp.Compare(min(len(b.old), 1), min(len(a.old), 1)) }) {
 		short, isBranch := strings.CutPrefix(u.name, branches)
@@ -89,13 +89,13 @@ func (p *refPlan) words(ctx context.Context) *summary {
 	}
 
 	if p.head != "" && p.ours.isID(p.ours.head) {
-		p.offWords(ctx, s, "HEAD", p.ours.head, append(p.all(true), p.newHead())...)
+		p.offWords(ctx, s, "HEAD", p.ours.head, append(p.values(true), p.newHead())...)
 	}
 
 	return s
 }
 
-// offWords says which commits are not reached any more.
+// offWords describes the commits of old that the commits in stays do not have in their histories.
 func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, stays ...string) {
 	if n, subjects := p.git.between(ctx, old, stays...); n > 0 {
 		s.say("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))
@@ -103,7 +103,7 @@ func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, s
 	}
 }
 
-// branchWords says what an update does to a branch. known are commits that other branches have.
+// branchWords describes the update of a branch. known are commits of other branches.
 func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u update, known []string) {
 	before, words := len(s.said), "on"
 	if u.old != "" {
@@ -123,7 +123,7 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 
 	stays := []string{u.new}
 	if u.new == "" {
-		stays = p.all(true)
+		stays = p.values(true)
 	}
 	if u.old != "" {
 		p.offWords(ctx, s, short, u.old, stays...)
@@ -133,9 +133,9 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	}
 }
 
-// all returns the values of the refs of the receiving side, before or after the updates. Those of work in progress,
-// which end with it, are none of them.
-func (p *refPlan) all(after bool) (out []string) {
+// values returns the objects of the refs of the receiving side, before or after the updates. The private refs of work
+// in progress, which end with the work, are not among them.
+func (p *refPlan) values(after bool) (out []string) {
 	all := maps.Clone(p.ours.refs)
 	if after {
 		for _, u := range p.updates {

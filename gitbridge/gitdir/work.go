@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// A workPlan is what becomes of work in progress, and of the stash's log.
+// A workPlan is the plan for the files of work in progress, and for the log of the stash.
 type workPlan struct {
-	files map[string][]byte // to write; nil: to remove
-	last  map[string][]byte // to write after the index
-	tips  []string          // objects that they need
+	files map[string][]byte // files to write; nil removes the file
+	last  map[string][]byte // files to write after the index
+	tips  []string          // objects that the files name
 	said  []string
 }
 
-// take takes work in progress as a whole, or leaves it, and a sparse checkout.
-func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
+// decide takes work in progress of theirs as a whole or not at all. fits means that the receiving side gets their
+// HEAD, and sparse that it gets their sparse checkout.
+func (p *workPlan) decide(s sides, refs *refPlan, fits, sparse bool) {
 	if sparse && !bytes.Equal(s.base.sparse, s.theirs.sparse) {
 		p.files["info/sparse-checkout"] = s.theirs.sparse
 	}
@@ -44,7 +45,7 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 
 	for name, b := range s.theirs.unfinished {
 		p.files[name] = b
-		p.tips = append(p.tips, s.idsIn(b)...)
+		p.tips = append(p.tips, wordsOf(b)...)
 	}
 
 	for _, has := range []map[string]string{s.ours.refs, s.theirs.refs} {
@@ -56,13 +57,13 @@ func (p *workPlan) take(s sides, refs *refPlan, fits, sparse bool) {
 	}
 }
 
-// takesWork reports whether the receiving side gets the work in progress of theirs, if it gets their HEAD.
+// takesWork reports whether the receiving side can take the work in progress of theirs together with their HEAD.
 func (s sides) takesWork() bool {
 	return s.hasNoOther() && !s.base.sameWork(s.theirs) && (s.ours.sameIndex(s.base) || s.ours.sameIndex(s.theirs) || !s.theirs.unmerged())
 }
 
-// hasNoOther reports whether each part of the work in progress of the receiving side is as in the base, or as
-// theirs, such as after a merge that was killed.
+// hasNoOther reports whether the receiving side has no work in progress of its own: each part is as in the base or
+// as in theirs. A merge that was killed can leave both.
 func (s sides) hasNoOther() bool {
 	for _, of := range []*state{s.base, s.ours, s.theirs} {
 		for name := range of.unfinished {
@@ -79,7 +80,7 @@ func (s sides) hasNoOther() bool {
 	return true
 }
 
-// takeRerere takes what rerere has recorded, or leaves it.
+// takeRerere takes the records of rerere from theirs, unless ours has changed its own.
 func (p *workPlan) takeRerere(s sides, refs *refPlan) {
 	switch same := bytes.Equal; {
 	case maps.EqualFunc(s.base.whole, s.theirs.whole, same), maps.EqualFunc(s.ours.whole, s.theirs.whole, same):
@@ -94,22 +95,23 @@ func (p *workPlan) takeRerere(s sides, refs *refPlan) {
 	}
 }
 
-// takeLast takes what the last commands left if the receiving side did not have such commands.
+// takeLast takes the files of lastNames from theirs if ours has not changed them.
 func (p *workPlan) takeLast(m *Merge) {
 	for _, name := range lastNames {
 		base, ours, theirs := readAny(m.Base, name), readAny(m.Ours, name), readAny(m.Theirs, name)
 		if theirs != nil && !bytes.Equal(base, theirs) && bytes.Equal(base, ours) {
 			p.files[name] = theirs
-			p.tips = append(p.tips, strings.Fields(string(theirs[:min(len(theirs), smallFile)]))...)
+			p.tips = append(p.tips, wordsOf(theirs)...)
 		}
 	}
 }
 
-// workNames are the commands that left files of work in progress, by the first name of their paths.
+// workNames are the names of work in progress for users, by the first element of the paths of its files.
 var workNames = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
 	"rebase-merge": "a rebase", "rebase-apply": "a rebase"}
 
-// progress names work in progress, "" for none. Commands that have ended leave files, too.
+// progress names the work in progress, "" for none. Other files of unfinishedNames are left by commands that have
+// ended.
 func (s *state) progress() string {
 	var out []string
 	for name := range s.unfinished {

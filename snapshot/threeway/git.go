@@ -43,10 +43,11 @@ type Outcome struct {
 
 // An Edit gives a file of the present tree other bytes, makes it a symbolic link, or removes it.
 type Edit struct {
-	Path   string
-	Mode   uint32                        // 0: as it was
-	Target string                        // of a symbolic link
-	Open   func() (io.ReadCloser, error) // nil: it is removed, or a symbolic link
+	Path     string
+	Mode     uint32                        // 0: as it was, or as files of its directory are
+	ReadOnly bool                          // a new file has no permission to write
+	Target   string                        // of a symbolic link
+	Open     func() (io.ReadCloser, error) // nil: it is removed, or a symbolic link
 }
 
 // A Repository describes the changes of one git directory in the words of git.
@@ -134,8 +135,8 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		if _, rel, _ := InGit(e.Path); strings.HasPrefix(rel, "objects/") {
-			n.Mode &^= 0o222 // as git writes objects
+		if e.ReadOnly {
+			n.Mode &^= 0o222
 		}
 		if f != nil && f.node.IsRegular() {
 			n = *f.node
@@ -175,13 +176,4 @@ func (p *Plan) dirFor(dir string) (tree.Inode, error) {
 	}
 
 	return d, err
-}
-
-// gitGone reports whether steps remove or replace a git directory, or files in it.
-func gitGone(at *tree.Path, removed bool) bool {
-	if removed && at != nil && at.Name == ".git" {
-		return true
-	}
-	_, rel, ok := InGit(at.String())
-	return ok && removed && strings.HasPrefix(rel, "objects/")
 }

@@ -18,7 +18,11 @@ func (p *Plan) TakeAll(ctx context.Context, of Interval) (all []graft.Step, exac
 
 	if equal && len(p.Decided) == 0 {
 		all, err = graft.StepsBetween(ctx, p.Source, p.Ours, of.Theirs, tree.DiffOptions{}, p.List)
-		if err != nil || p.FromDirectory || p.Git == nil || !slices.ContainsFunc(all, func(s graft.Step) bool { return gitGone(s.Path, s.After == 0) }) {
+		removesGit := slices.ContainsFunc(all, func(s graft.Step) bool {
+			_, _, inGit := InGit(s.Path.String() + "/")
+			return inGit && s.After == 0
+		})
+		if err != nil || p.FromDirectory || p.Git == nil || !removesGit {
 			return all, true, err
 		}
 	}

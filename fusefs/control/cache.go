@@ -215,23 +215,6 @@ func (c *cache) get(id live.NodeID) (node, error) {
 	return nil, errs.Stale
 }
 
-// forget subtracts references of the kernel to a node.
-func (c *cache) forget(id live.NodeID, times uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	n, ok := c.mu.nodes[id]
-	if !ok {
-		return
-	}
-
-	f := n.core()
-	f.kernelRefs -= min(times, f.kernelRefs)
-	if f.kernelRefs == 0 && (!n.stays() || f.dir.current[f.slot] != n) {
-		c.removeLocked(n)
-	}
-}
-
 // publish returns the node of a name with the content of w: the present node if it has an equal content,
 // else a new one. It ends the writer.
 func (c *cache) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, from source) Entry {

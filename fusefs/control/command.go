@@ -79,11 +79,11 @@ const maxBlanks = 64 << 20
 
 // submit runs a command that was written to the control file name, or to the node n of a call file.
 func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []byte, r Request) error {
-	release, err := c.reserveCommand(ws, int64(len(line)))
-	if err != nil {
+	waiting := c.cache.newContent(ws) // the command may have to wait, and has its bytes in the cache
+	if err := waiting.reserve(int64(len(line))); err != nil {
 		return err
 	}
-	defer release()
+	defer waiting.discard()
 
 	if name == callName || isCall(name) {
 		return c.runCall(ws, name, n, line, r)
@@ -95,16 +95,6 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 	}
 
 	return c.perform(ws, name, n, r, args, err)
-}
-
-// reserveCommand reserves room in the cache for a command that may have to wait.
-func (c *commands) reserveCommand(ws *snapshot.Workspace, size int64) (release func(), err error) {
-	w := c.cache.newContent(ws)
-	if err := c.cache.reserve(w.tenant, 0, size); err != nil {
-		return nil, err
-	}
-	w.reserved = size
-	return w.discard, nil
 }
 
 // perform runs the operation of args. Its answer is the content of the file name: now, if the command was

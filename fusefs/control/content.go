@@ -80,11 +80,9 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 		if need > maxBlock {
 			more = max(more, maxBlock)
 		}
-		if err := w.cache.reserve(w.tenant, w.reserved, more); err != nil {
+		if err := w.reserve(more); err != nil {
 			return 0, err
 		}
-
-		w.reserved += more
 	}
 
 	n := len(p)
@@ -104,6 +102,15 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	}
 
 	return n, nil
+}
+
+// reserve reserves more bytes, see cache.reserve.
+func (w *contentWriter) reserve(more int64) error {
+	if err := w.cache.reserve(w.tenant, w.reserved, more); err != nil {
+		return err
+	}
+	w.reserved += more
+	return nil
 }
 
 // discard releases the reserved bytes. It does nothing after releaseLocked.

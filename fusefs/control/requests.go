@@ -126,7 +126,21 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 }
 
 // Forget subtracts references of the kernel to a node, which it has forgotten.
-func (t *Tree) Forget(id live.NodeID, times uint64) { t.cache.forget(id, times) }
+func (t *Tree) Forget(id live.NodeID, times uint64) {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+
+	n, ok := t.cache.mu.nodes[id]
+	if !ok {
+		return
+	}
+
+	f := n.core()
+	f.kernelRefs -= min(times, f.kernelRefs)
+	if f.kernelRefs == 0 && (!n.stays() || f.dir.current[f.slot] != n) {
+		t.cache.removeLocked(n)
+	}
+}
 
 // Seek answers SEEK_DATA and SEEK_HOLE for a file without holes.
 func (t *Tree) Seek(id live.NodeID, off int64, whence int) (int64, error) {

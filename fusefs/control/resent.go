@@ -81,11 +81,8 @@ func (c *commands) renameLost(ws *snapshot.Workspace, to string, r Request) erro
 		return nil // the file no longer exists under either name
 	case carried == nil || to != r.carriedFile(nil):
 		return errUnanswered
-	case to == createName:
-		return c.perform(ws, to, nil, r, snapshot.CaptureOptions{}, nil)
-	case to == restoreName:
-		return c.perform(ws, to, nil, r, snapshot.RestoreOptions{}, nil)
 	}
 
-	return c.perform(ws, to, nil, r, snapshot.ForkOptions{}, nil)
+	args := map[string]any{createName: snapshot.CaptureOptions{}, restoreName: snapshot.RestoreOptions{}, forkName: snapshot.ForkOptions{}}
+	return c.perform(ws, to, nil, r, args[to], nil)
 }

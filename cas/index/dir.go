@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,27 +30,36 @@ const maxTries = 2
 // In a takeover the directory is not locked. The old process may not be able to exit, and thus keep
 // its lock, until this process answers a request that the old one waits for. Third processes are
 // kept away by the lock of the store, which the old process has handed over.
-func prepareDir(dir string, takeover bool) error {
+//
+// It returns the open directory, which has the lock of the index unless takeover is set.
+func prepareDir(dir string, takeover bool) (d *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create index: %w", err)
+		return nil, fmt.Errorf("create index: %w", err)
 	}
 	if err := os.RemoveAll(dir + ".old"); err != nil { // left by a kill
-		return fmt.Errorf("open index: %w", err)
+		return nil, fmt.Errorf("open index: %w", err)
 	}
 
-	d, err := openDir(dir)
-	if err != nil {
-		return err
+	if d, err = openDir(dir); err != nil {
+		return nil, err
 	}
-	defer d.Close()
-
 	if !takeover {
-		if err := lockDir(d); err != nil {
-			return err
-		}
+		err = lockDir(d)
+	}
+	if err == nil {
+		err = markOpening(d, takeover)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
 	}
 
-	tries := 0
+	return d, nil
+}
+
+// markOpening writes the mark into a directory, unless the index in it cannot be opened.
+func markOpening(d *os.File, takeover bool) error {
+	dir, tries := d.Name(), 0
 	ents, err := d.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
@@ -149,14 +159,28 @@ func openDir(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// lockDir takes the lock that Badger takes too, until dir is closed. Without the lock the mark means
-// nothing: another process may be opening the index.
-func lockDir(dir *os.File) error {
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+// lockDir takes the lock of the index, until dir is closed. Without the lock the mark means nothing:
+// another process may be opening the index. It waits for a program that this process has just started:
+// until its execve(2), such a program has all open files, and the lock of an index that was closed.
+func lockDir(dir *os.File) (err error) {
+	for range lockTries {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(lockPause)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: lock %s: %v", ErrInUse, dir.Name(), err)
 	}
+
 	return nil
 }
+
+const (
+	lockTries = 100
+	lockPause = 10 * time.Millisecond
+)
 
 // Remove removes the index in dir, if there is one. It returns ErrInUse if a process has it open.
 func Remove(dir string) error {

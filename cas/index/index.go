@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"os"
 	"path/filepath"
 	"reflect"
 	"runtime/debug"
@@ -23,6 +24,7 @@ import (
 type DB struct {
 	dir           string // "" if the index is in memory
 	db            *badger.DB
+	locked        *os.File      // the directory, with the lock of the index; nil for an index in memory
 	failedFlushes chan struct{} // one element for each failure of Badger to write a table
 	markedLogs    int64         // value of logsInMemory when the mark was last written
 	markedForLog  bool          // the mark was written because a log is not on disk
@@ -60,7 +62,7 @@ func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	x := &DB{dir: dir, failedFlushes: make(chan struct{}, stuckTries), markedLogs: logsInMemory.Load()}
 	o := badger.DefaultOptions(dir).
-		WithBypassLockGuard(takeover).
+		WithBypassLockGuard(true). // prepareDir takes the same lock, and can wait for it
 		WithLogger(badgerLog{log, x.failedFlushes}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every
@@ -87,14 +89,15 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 
+	var err error
 	if dir != "" {
-		if err := prepareDir(dir, takeover); err != nil {
+		if x.locked, err = prepareDir(dir, takeover); err != nil {
 			return nil, err
 		}
 	}
 
-	var err error
 	if x.db, err = openBadger(o); err != nil {
+		_ = x.locked.Close() // it fails if there is no lock
 		return nil, err
 	}
 	if dir == "" {
@@ -158,9 +161,6 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 		return db, nil
 	}
 
-	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
-		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
-	}
 	if e := systemError(err); e != nil {
 		return nil, fmt.Errorf("open index: %w (%v)", e, err)
 	}
@@ -307,6 +307,7 @@ func (x *DB) Close() error {
 			if err == nil && x.markedForLog {
 				err = removeMark(x.dir) // all entries are in tables now
 			}
+			_ = x.locked.Close() // it fails if there is no lock, or if the index was closed before
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)
 			}

@@ -97,17 +97,24 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 	return c.perform(ws, name, n, r, args, err)
 }
 
-// perform runs the operation of args. Its answer is the content of the file name: now, if the command was
-// written to the node n, from which the program may read on, else when the file is looked up. If err is not
-// nil, the command is wrong, and the error is the answer.
+// perform runs the operation of args. Its answer is the content of the file name. It is made now if the command
+// was written to the node n, from which the program may read on, or if the result may be large. Otherwise it is
+// made when the file is looked up. If err is not nil, the command is wrong, and the error is the answer.
 func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Request, args any, err error) error {
 	began := time.Now()
-	o := &outcome{args: args}
+	o := new(outcome)
 	if err == nil {
 		err = c.queue.run(ws, r, args, true, func(ctx context.Context) (err error) {
 			o.result, err = c.service.Do(ctx, r.forService(ws), args)
 			return err
 		})
+	}
+
+	isSmall := err != nil
+	if err == nil {
+		if brief := service.OpOf(args).Files.Brief; brief != nil {
+			o.result, isSmall = brief(o.result), true
+		}
 	}
 
 	o.err, o.took = err, time.Since(began)
@@ -122,7 +129,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 		name, n = createName, nil
 	}
 
-	if n == nil {
+	if n == nil && isSmall {
 		c.cache.keepOutcome(ws, name, r.Caller, o)
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 
 // An outcome is the end of a command from which an answer can be made.
 type outcome struct {
-	args   any
 	result any
 	err    error
 	took   time.Duration
@@ -26,13 +25,8 @@ func (o *outcome) write(w io.Writer) error {
 		return gitquote.Encoder(w).Encode(service.Failed(o.err))
 	}
 
-	shown := o.result
-	if brief := service.OpOf(o.args).Files.Brief; brief != nil {
-		shown = brief(shown)
-	}
-
 	var fields bytes.Buffer
-	if err := gitquote.Encoder(&fields).Encode(shown); err != nil {
+	if err := gitquote.Encoder(&fields).Encode(o.result); err != nil {
 		return err
 	}
 

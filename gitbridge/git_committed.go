@@ -64,7 +64,7 @@ func fileOf(src *tree.Source, n *tree.Inode) *gitdir.File {
 	if n == nil || n.IsDir() {
 		return nil
 	}
-	f := &gitdir.File{Size: n.Size(), Mtime: n.Mtime}
+	f := &gitdir.File{Size: n.Size(), Mtime: n.Mtime, Exec: n.Mode&0o100 != 0}
 	f.Blob = func(idLen int) string {
 		var h hash.Hash = sha1.New()
 		if idLen > sha1.Size {

@@ -8,6 +8,7 @@ import (
 // A File is a file of a working tree.
 type File struct {
 	Size, Mtime int64
+	Exec        bool
 	Blob        func(idLen int) string // the id of its contents as a blob, without filters
 }
 
@@ -47,7 +48,7 @@ func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, er
 			return false
 		}
 
-		return e.matches(f, p.theirs.idLen)
+		return p.matches(e, f, p.theirs.idLen)
 	}, nil
 }
 
@@ -55,9 +56,23 @@ func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, er
 func (e *IndexEntry) hasFile() bool { return e != nil && e.hasObject() }
 
 // matches reports whether a file of a working tree is as an entry has it. Both may be nil, for none.
-func (e *IndexEntry) matches(f *File, idLen int) bool {
+func (p *Plan) matches(e *IndexEntry, f *File, idLen int) bool {
 	if f == nil || !e.hasFile() {
 		return f == nil && !e.hasFile()
 	}
+	if e.isRegular() && f.Exec != (e.Mode&0o100 != 0) && p.comparesModes() {
+		return false
+	}
 	return e.Mtime != 0 && e.Mtime == f.Mtime && e.Size == uint32(f.Size) || e.ID == f.Blob(idLen)
+}
+
+func (e *IndexEntry) isRegular() bool { return e.Mode>>12 == 0o10 }
+
+// comparesModes reports whether a change of the executable bit alone is a change for git.
+func (p *Plan) comparesModes() bool {
+	switch strings.ToLower(p.m.Ours.setting("core.filemode")) {
+	case "false", "no", "off", "0":
+		return false
+	}
+	return true
 }

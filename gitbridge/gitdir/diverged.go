@@ -25,7 +25,7 @@ func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) 
 	}
 	moved, err := p.followingPaths(ctx)
 	maps.DeleteFunc(moved, func(at string, _ *IndexEntry) bool {
-		return !p.refs.preferred && asBase(at, !p.theirs.entry(at).matches(p.m.TheirFile(at), p.ours.idLen))
+		return !p.refs.preferred && asBase(at, !p.matches(p.theirs.entry(at), p.m.TheirFile(at), p.ours.idLen))
 	})
 	if err != nil || len(moved) == 0 {
 		return nil, err
@@ -46,7 +46,7 @@ func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, e
 	differ := make(map[string]bool)
 	for at, e := range entries {
 		has := p.ours.entry(at)
-		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !has.matches(p.m.OurFile(at), p.ours.idLen)
+		differ[at] = !equalEntries(e, has) || e != nil && !e.hasObject() || !p.matches(has, p.m.OurFile(at), p.ours.idLen)
 	}
 
 	return differ, nil

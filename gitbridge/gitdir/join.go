@@ -322,9 +322,9 @@ func (p *Plan) inTheWay(ctx context.Context, m *branchMerge) (why string, err er
 		switch to := m.changed[at][1]; {
 		case dirty[at]:
 			return at + " has changes that are not committed", nil
-		case isStaged || !e.matches(f, p.ours.idLen) && !(f == nil && e.Skip):
+		case isStaged || !p.matches(e, f, p.ours.idLen) && !(f == nil && e.Skip):
 			return at + " has changes there that are not committed", nil
-		case m.both[at] && to.hasFile() && to.Mode>>12 != 0o10:
+		case m.both[at] && to.hasFile() && !to.isRegular():
 			return at + " is a link", nil
 		}
 	}
@@ -344,7 +344,7 @@ func (p *Plan) dirty(ctx context.Context, m *branchMerge) (map[string]bool, erro
 	maps.DeleteFunc(dirty, func(at string, differs bool) bool {
 		c, ok := m.changed[at]
 		isSubmodule := c[0] != nil && !c[0].hasObject() // it may be at another commit, as for git
-		return !ok || !differs || isSubmodule || c[1].matches(p.ourFile(ctx, at), p.ours.idLen)
+		return !ok || !differs || isSubmodule || p.matches(c[1], p.ourFile(ctx, at), p.ours.idLen)
 	})
 	return dirty, err
 }
@@ -359,7 +359,7 @@ func (p *Plan) ourFile(ctx context.Context, at string) *File {
 		return nil
 	}
 
-	return &File{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Blob: func(int) string {
+	return &File{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Exec: info.Mode()&0o100 != 0, Blob: func(int) string {
 		id, _ := p.receiver.ask(ctx, nil, nil, "hash-object", "--", at) // "" equals no id
 		return strings.TrimSpace(id)
 	}}

@@ -182,7 +182,8 @@ func (p pullSource) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{},
 func InfoOf(ref *remote.Ref) info.Info {
 	return info.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
-		Files: ref.Files, Bytes: ref.Bytes, Sealed: true,
+		Files: ref.Files, Bytes: ref.Bytes, Sealed: true, Origin: info.Origin{Actors: ref.Actors},
+		Transfer: info.Transfer{ActorSets: ref.ActorSets, Lineage: ref.Lineage},
 	}
 }
 

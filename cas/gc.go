@@ -191,7 +191,7 @@ func (r *Recording) stop() {
 // error of the disk.
 func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) (GCResult, error) {
-	s := &sweeper{Store: r.s, c: r.c, wipe: r.Wipe}
+	s := &sweeper{store: r.s, c: r.c, wipe: r.Wipe}
 	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
 		return s.res, fmt.Errorf("gc: %w", err)
 	}
@@ -200,24 +200,24 @@ func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Kee
 
 // A sweeper removes the objects that a collector did not keep.
 type sweeper struct {
-	*Store
-	c    *collector
-	wipe bool // see Recording.Wipe
-	res  GCResult
+	store *Store
+	c     *collector
+	wipe  bool // see Recording.Wipe
+	res   GCResult
 }
 
 func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) error {
-	defer s.space.startDraining()()
+	defer s.store.space.startDraining()()
 
-	if err := s.failed.err(); err != nil {
+	if err := s.store.failed.err(); err != nil {
 		return err
 	}
 
 	if incomplete {
 		// An object that mark names may be missing, so Keep does not detect a damaged index. The
 		// objects that such an index lacks would be removed.
-		if err := s.index.db.Check(); err != nil {
+		if err := s.store.index.db.Check(); err != nil {
 			return err
 		}
 	}
@@ -236,17 +236,17 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	}
 
 	// After this flush only new objects are missing in the database.
-	if err := s.index.flush(); err != nil {
+	if err := s.store.index.flush(); err != nil {
 		return err
 	}
 	if err := s.sweep(ctx, progress); err != nil {
 		return err
 	}
-	if err := s.index.flush(); err != nil {
+	if err := s.store.index.flush(); err != nil {
 		return err
 	}
 
-	s.index.compact()
+	s.store.index.compact()
 
 	return nil
 }
@@ -277,7 +277,7 @@ func (s *Store) startRecording() *collector {
 func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) error {
 	// The newest pack first: it must be emptied, if at all, before live records of other packs are
 	// moved into it.
-	packs := s.packs.all()
+	packs := s.store.packs.all()
 	slices.Reverse(packs)
 	var done, total int64
 	for _, p := range packs {
@@ -292,9 +292,9 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 		}
 
 		end, old := s.c.limits[p.id]
-		s.index.mu.Lock()
+		s.store.index.mu.Lock()
 		clean := !s.wipe && !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
-		s.index.mu.Unlock()
+		s.store.index.mu.Unlock()
 
 		if old && !clean {
 			if !counted {
@@ -323,17 +323,17 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 // its smaller number. The index comes first, so that a kill between the two writes does not make
 // a good index look old.
 func (s *sweeper) countCollection() error {
-	n := collectionCount(s.manifest) + 1
-	s.index.writing.Lock() // a flush would write the number of the manifest
-	defer s.index.writing.Unlock()
+	n := collectionCount(s.store.manifest) + 1
+	s.store.index.writing.Lock() // a flush would write the number of the manifest
+	defer s.store.index.writing.Unlock()
 
-	b := s.index.db.Batch(s.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.forIndex)
 	b.Put([]byte{keyHead}, indexHead(n))
 	if err := b.Commit(); err != nil {
 		return err
 	}
 
-	return s.commit([]MetaOp{collectionCountOp(n)})
+	return s.store.commit([]MetaOp{collectionCountOp(n)})
 }
 
 // collectionCountOp returns the change of the manifest that sets the number of collections.

@@ -28,7 +28,7 @@ type Keeper struct {
 // true. Unless the store is incomplete, Collect then fails before it removes an object: perhaps the
 // index is damaged.
 func (k *Keeper) Keep(h Hash) (first bool) {
-	l, ok, err := k.s.index.find(h)
+	l, ok, err := k.s.store.index.find(h)
 	if err == nil && ok {
 		k.last, k.place = h, l
 	}
@@ -63,7 +63,7 @@ func (k *Keeper) keepLeaves() {
 	left := slices.Compact(k.leaves)
 
 	// Memory is read before the database: a place that a flush moves between the two is found in both.
-	fresh := k.s.index.unwritten()
+	fresh := k.s.store.index.unwritten()
 	left = slices.DeleteFunc(left, func(h Hash) bool {
 		l, ok := fresh[h]
 		if ok {
@@ -74,7 +74,7 @@ func (k *Keeper) keepLeaves() {
 	})
 
 	if len(left) > 0 {
-		err := k.s.index.storedObjects(func(h Hash, l loc) {
+		err := k.s.store.index.storedObjects(func(h Hash, l loc) {
 			for len(left) > 0 && bytes.Compare(left[0][:], h[:]) < 0 {
 				k.keepPlace(left[0], loc{}, false, nil)
 				left = left[1:]
@@ -96,9 +96,9 @@ func (k *Keeper) keepLeaves() {
 // Read is like Store.Get, but does not look the object up if it is the one that Keep found last.
 func (k *Keeper) Read(h Hash, dst []byte) ([]byte, error) {
 	if h == k.last {
-		if b, err := k.s.packs.read(k.s.codec, h, k.place, dst); err == nil {
+		if b, err := k.s.store.packs.read(k.s.store.codec, h, k.place, dst); err == nil {
 			return b, nil
 		}
 	}
-	return k.s.Get(h, dst)
+	return k.s.store.Get(h, dst)
 }

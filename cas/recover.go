@@ -14,7 +14,7 @@ import (
 // A recovery completes the index when a store is opened: it adds the records of the packs that the index
 // does not have.
 type recovery struct {
-	*Store
+	store     *Store
 	committed place // all records before it are durable, by the last commit
 }
 
@@ -23,12 +23,12 @@ type recovery struct {
 // index all records. It returns index.ErrBroken or index.ErrRead for an index that does not belong
 // to these packs.
 func (s *recovery) recover() error {
-	infos, err := s.index.storedPacks()
+	infos, err := s.store.index.storedPacks()
 	if err != nil {
 		return err
 	}
 
-	head, _, err := s.index.db.Get([]byte{keyHead})
+	head, _, err := s.store.index.db.Get([]byte{keyHead})
 	if err != nil {
 		return err
 	}
@@ -43,20 +43,20 @@ func (s *recovery) recover() error {
 		return err
 	}
 
-	s.committed = committedPlace(s.manifest)
-	for _, p := range s.packs.all() {
+	s.committed = committedPlace(s.store.manifest)
+	for _, p := range s.store.packs.all() {
 		if err := s.recoverPack(p); err != nil {
 			return err
 		}
 	}
 
-	if err := s.index.loadMarks(); err != nil {
+	if err := s.store.index.loadMarks(); err != nil {
 		return err
 	}
-	if s.o.ReadOnly {
+	if s.store.o.ReadOnly {
 		return nil
 	}
-	if err := s.index.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
+	if err := s.store.index.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
 
@@ -69,17 +69,17 @@ func (s *recovery) recover() error {
 // index may have counted one more, which was interrupted before it removed objects: compareHead
 // then increments the number in the manifest.
 func (s *recovery) compareHead(head []byte) error {
-	n := collectionCount(s.manifest)
+	n := collectionCount(s.store.manifest)
 	switch {
 	case bytes.Equal(head, indexHead(n)):
 		return nil
 	case !bytes.Equal(head, indexHead(n+1)):
 		return fmt.Errorf("%w: it is an older copy or of another version: %q", index.ErrBroken, head)
-	case s.o.ReadOnly || s.o.NoCommit:
+	case s.store.o.ReadOnly || s.store.o.NoCommit:
 		return nil
 	}
 
-	err := errs.Full(s.manifest.Commit(collectionCountOp(n + 1)))
+	err := errs.Full(s.store.manifest.Commit(collectionCountOp(n + 1)))
 	if errors.Is(err, ErrNoSpace) {
 		return nil
 	}
@@ -90,11 +90,11 @@ func (s *recovery) compareHead(head []byte) error {
 // comparePacks sets the fields of each pack from its entry in the index, and removes entries of packs
 // that do not exist.
 func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
-	for _, p := range s.packs.all() {
+	for _, p := range s.store.packs.all() {
 		i, known := infos[p.id]
 		incomplete := !known && p.size <= packHeaderSize && p.sealed // packSet.create was interrupted
-		if incomplete && !s.o.ReadOnly {
-			if err := s.packs.remove(p); err != nil {
+		if incomplete && !s.store.o.ReadOnly {
+			if err := s.store.packs.remove(p); err != nil {
 				return err
 			}
 			continue
@@ -110,19 +110,19 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 		p.end = min(p.info.covered, max(p.size, packHeaderSize))
 		p.synced = p.end
 	}
-	if s.o.ReadOnly {
+	if s.store.o.ReadOnly {
 		return nil
 	}
 
-	b := s.index.db.Batch(s.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.forIndex)
 
 	for id, i := range infos {
 		switch {
-		case s.packs.get(id) != nil:
+		case s.store.packs.get(id) != nil:
 		case i.objects == 0: // gc was interrupted after it removed the pack
 			b.Delete(packKey(id))
 		default:
-			s.log.Error("pack is missing; verify tells what was in it", "pack", packName(id))
+			s.store.log.Error("pack is missing; verify tells what was in it", "pack", packName(id))
 		}
 	}
 
@@ -135,7 +135,7 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 
 // sealShort logs that a pack has lost its end, and seals it.
 func (s *recovery) sealShort(p *pack, want int64) {
-	s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(), "bytes", p.size, "expected", want)
+	s.store.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(), "bytes", p.size, "expected", want)
 	p.sealed = true
 }
 
@@ -143,11 +143,11 @@ func (s *recovery) sealShort(p *pack, want int64) {
 // the last commit it reads the headers only. A power cut may have torn later records: recoverPack
 // checks their bytes, and makes torn ranges free records.
 func (s *recovery) recoverPack(p *pack) error {
-	f, err := s.packs.acquireFile(p)
+	f, err := s.store.packs.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer s.packs.releaseFile(p)
+	defer s.store.packs.releaseFile(p)
 
 	durable := p.end // offset before which all records are durable
 	switch {
@@ -165,7 +165,7 @@ func (s *recovery) recoverPack(p *pack) error {
 	sc := &scan{r: f, id: p.id, from: p.end, to: durable}
 	err = sc.run(context.Background(), func(it *item) error {
 		if it.damage != "" {
-			s.log.Error("pack is damaged; verify tells more", "pack", p.name(), "offset", it.off, "reason", it.damage)
+			s.store.log.Error("pack is damaged; verify tells more", "pack", p.name(), "offset", it.off, "reason", it.damage)
 			p.sealed = true
 		}
 		return s.adopt(p, it)
@@ -175,11 +175,11 @@ func (s *recovery) recoverPack(p *pack) error {
 	}
 
 	err = s.recoverTail(p, f, max(durable, p.end))
-	if err != nil || s.o.ReadOnly || p.end <= p.synced {
+	if err != nil || s.store.o.ReadOnly || p.end <= p.synced {
 		return err
 	}
 
-	return s.packs.syncPack(p, p.end)
+	return s.store.packs.syncPack(p, p.end)
 }
 
 // recoverTail adopts the good records from an offset on. It writes them a second time: after a failed
@@ -202,11 +202,11 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 		torn = -1
 		return s.adopt(p, it)
 	})
-	if err != nil || torn < 0 || s.o.ReadOnly {
+	if err != nil || torn < 0 || s.store.o.ReadOnly {
 		return err
 	}
 
-	s.log.Info("cutting a torn end", "pack", p.name(), "offset", torn, "bytes", p.size-torn)
+	s.store.log.Info("cutting a torn end", "pack", p.name(), "offset", torn, "bytes", p.size-torn)
 	if err := f.Truncate(torn); err != nil {
 		return fmt.Errorf("cut pack %s: %w", p.name(), err)
 	}
@@ -219,7 +219,7 @@ func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 
 // rewriteTail writes a record of the tail a second time, and makes the torn range before it a free record.
 func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error {
-	if s.o.ReadOnly {
+	if s.store.o.ReadOnly {
 		return nil
 	}
 
@@ -255,15 +255,15 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 // the later one replaces it. adopt flushes the index when this is due, so that recovery needs little
 // memory.
 func (s *recovery) adopt(p *pack, it *item) error {
-	if err := s.adoptRecord(p, it); err != nil || s.o.ReadOnly {
+	if err := s.adoptRecord(p, it); err != nil || s.store.o.ReadOnly {
 		return err
 	}
-	return s.index.flushIfDue()
+	return s.store.index.flushIfDue()
 }
 
 func (s *recovery) adoptRecord(p *pack, it *item) error {
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
+	s.store.index.mu.Lock()
+	defer s.store.index.mu.Unlock()
 
 	p.end = it.off + it.length
 	p.dirty = true
@@ -271,57 +271,57 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 		return nil
 	}
 
-	_, counted := s.index.findInMemory(it.hash)
-	old, ok, err := s.index.findLocked(it.hash)
+	_, counted := s.store.index.findInMemory(it.hash)
+	old, ok, err := s.store.index.findLocked(it.hash)
 	if err != nil {
 		return err
 	}
 
 	if ok {
 		// An interrupted flush may have added the old place, but not counted it in the entry of its pack.
-		q := s.packs.get(old.pack)
+		q := s.store.packs.get(old.pack)
 		if counted || q != nil && old.off < q.info.covered {
-			s.index.subtract(old)
+			s.store.index.subtract(old)
 		}
 	}
 
-	s.index.add(it.hash, it.loc(p.id, it.off))
+	s.store.index.add(it.hash, it.loc(p.id, it.off))
 
 	return nil
 }
 
 // chooseTail makes the newest pack the appender's, if records can be appended to it.
 func (s *recovery) chooseTail() {
-	packs := s.packs.all()
+	packs := s.store.packs.all()
 	if len(packs) == 0 {
 		return
 	}
 
-	if p := packs[len(packs)-1]; !p.sealed && p.end%recordAlign == 0 && p.end < s.o.PackSize {
-		s.packs.tail.pack = p
+	if p := packs[len(packs)-1]; !p.sealed && p.end%recordAlign == 0 && p.end < s.store.o.PackSize {
+		s.store.packs.tail.pack = p
 		p.users++ // the appender is a user
 	}
 }
 
 // rebuild creates an empty index and adds all records of the packs.
 func (s *recovery) rebuild() error {
-	if s.index.db != nil {
-		if err := s.index.db.Close(); err != nil {
-			s.log.Warn("close index", "err", err)
+	if s.store.index.db != nil {
+		if err := s.store.index.db.Close(); err != nil {
+			s.store.log.Warn("close index", "err", err)
 		}
-		s.index.db = nil
+		s.store.index.db = nil
 	}
 
-	dir := s.indexDir()
+	dir := s.store.indexDir()
 
-	for _, p := range s.packs.all() {
+	for _, p := range s.store.packs.all() {
 		p.info, p.dirty = packInfo{}, false
 		p.end, p.synced = 0, 0
 	}
 
-	s.index.reset()
+	s.store.index.reset()
 	var err error
-	if s.index.db, err = index.Create(dir, s.log, s.o.Takeover); err != nil {
+	if s.store.index.db, err = index.Create(dir, s.store.log, s.store.o.Takeover); err != nil {
 		return err
 	}
 

@@ -202,7 +202,7 @@ func (s *Store) openIndex() (err error) {
 		dir = ""
 	}
 	if s.index.db, err = index.Open(dir, s.log, s.o.Takeover); err == nil {
-		err = (&recovery{Store: s}).recover()
+		err = (&recovery{store: s}).recover()
 	}
 	if s.o.ReadOnly || !errors.Is(err, index.ErrBroken) && !errors.Is(err, index.ErrRead) {
 		return err
@@ -213,7 +213,7 @@ func (s *Store) openIndex() (err error) {
 		s.badIndex = err.Error() // the store was opened to be verified
 	}
 
-	return (&recovery{Store: s}).rebuild()
+	return (&recovery{store: s}).rebuild()
 }
 
 // abandon closes all files without a flush.

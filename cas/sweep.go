@@ -16,21 +16,21 @@ const punchBlock = 4096 // bytes; holes are made of whole blocks
 // point, because of its order: it deletes the dead records from the index, then makes them free
 // records, then frees their space.
 func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
-	f, err := s.packs.acquireFile(p)
+	f, err := s.store.packs.acquireFile(p)
 	if err != nil {
 		return err
 	}
-	defer s.packs.releaseFile(p)
+	defer s.store.packs.releaseFile(p)
 
-	before, err := s.fs.Stat(p.path)
+	before, err := s.store.fs.Stat(p.path)
 	if err != nil {
 		return err
 	}
 
 	w := &sweepPlan{p: p, f: f, end: end, wipe: s.wipe}
-	s.index.mu.Lock()
+	s.store.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
-	s.index.mu.Unlock()
+	s.store.index.mu.Unlock()
 	if err := s.listRecords(ctx, w); err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 
-	s.index.mu.Lock()
+	s.store.index.mu.Lock()
 	p.sweeping, p.dirty = false, true
-	s.index.mu.Unlock()
-	after, err := s.fs.Stat(p.path)
+	s.store.index.mu.Unlock()
+	after, err := s.store.fs.Stat(p.path)
 	if err != nil {
 		return err
 	}
@@ -89,18 +89,18 @@ func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
 // dropDead decides which records are dead, and deletes them from the index, durably. No Put runs while
 // it holds gcState.gate; later Puts do not find the dead objects.
 func (s *sweeper) dropDead(w *sweepPlan) error {
-	s.gc.gate.Lock()
-	defer s.gc.gate.Unlock()
+	s.store.gc.gate.Lock()
+	defer s.store.gc.gate.Unlock()
 
-	s.index.writing.Lock()
-	defer s.index.writing.Unlock()
+	s.store.index.writing.Lock()
+	defer s.store.index.writing.Unlock()
 
-	info, err := s.index.storedPack(w.p.id)
+	info, err := s.store.index.storedPack(w.p.id)
 	if err != nil {
 		return err
 	}
 
-	b := s.index.db.Batch(s.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.forIndex)
 	defer b.Discard()
 
 	// excess begins as the counts of the pack's entry. Each object that the index has in this pack is
@@ -120,7 +120,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 			continue
 		}
 
-		l, ok, err := s.index.findStored(r.hash)
+		l, ok, err := s.store.index.findStored(r.hash)
 		if err != nil {
 			return err
 		}
@@ -149,8 +149,8 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 		return err
 	}
 
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
+	s.store.index.mu.Lock()
+	defer s.store.index.mu.Unlock()
 
 	for _, l := range removed {
 		w.p.info.remove(l)
@@ -158,9 +158,9 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 
 	w.p.info.subtract(excess)
 
-	for h := range s.index.damageMarks {
-		if l := s.index.damageMarks[h]; l.pack == w.p.id && !s.c.isKept(l.place()) && l.off < w.end {
-			s.index.unmarkDamaged(h)
+	for h := range s.store.index.damageMarks {
+		if l := s.store.index.damageMarks[h]; l.pack == w.p.id && !s.c.isKept(l.place()) && l.off < w.end {
+			s.store.index.unmarkDamaged(h)
 		}
 	}
 
@@ -170,7 +170,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 // emptyPack moves the live records to the newest pack and removes the pack, if that is worth it. It
 // reports whether it did.
 func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, err error) {
-	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.stopAppends(w) {
+	if w.damaged || !w.worthMoving(s.store.o.PackSize) || !s.stopAppends(w) {
 		return false, nil
 	}
 
@@ -189,16 +189,16 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 // stopAppends makes the appender leave the pack. It reports false if new records were appended since
 // the collection began: then a later collection may empty the pack.
 func (s *sweeper) stopAppends(w *sweepPlan) bool {
-	s.packs.tail.mu.Lock()
-	defer s.packs.tail.mu.Unlock()
+	s.store.packs.tail.mu.Lock()
+	defer s.store.packs.tail.mu.Unlock()
 
-	if s.packs.tail.pack == w.p {
-		s.packs.markFull(w.p)
-		s.packs.tail.pack = nil
+	if s.store.packs.tail.pack == w.p {
+		s.store.packs.markFull(w.p)
+		s.store.packs.tail.pack = nil
 	}
 
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
+	s.store.index.mu.Lock()
+	defer s.store.index.mu.Unlock()
 
 	if w.p.end > w.end {
 		w.p.garbage = true
@@ -210,7 +210,7 @@ func (s *sweeper) stopAppends(w *sweepPlan) bool {
 
 // moveLive copies the live records to the newest pack and changes their places in the index.
 func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
-	if err := s.space.forIndex(w.live); err != nil {
+	if err := s.store.space.forIndex(w.live); err != nil {
 		return err
 	}
 
@@ -239,14 +239,14 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 		}
 
 		from := h.loc(w.p.id, r.off)
-		if err = s.appendObject(&h, buf, &from, nil); err != nil {
+		if err = s.store.appendObject(&h, buf, &from, nil); err != nil {
 			return err
 		}
 
 		w.moved += h.size()
 	}
 
-	return s.index.flush()
+	return s.store.index.flush()
 }
 
 // freeDead makes each run of dead records a free record, and punches holes into their blocks.
@@ -264,7 +264,7 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 	// The headers of the free records must be on disk before the holes: a dead record's header before a
 	// hole would look like damage.
 	if err := w.f.Sync(); err != nil {
-		return s.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+		return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 
 	for _, r := range runs {
@@ -277,7 +277,7 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 		return nil
 	}
 	if err := w.f.Sync(); err != nil {
-		return s.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+		return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 
 	return nil
@@ -319,14 +319,14 @@ func overwrite(f vfs.File, from, to int64) error {
 
 // removePack deletes a pack in which the index has no object.
 func (s *sweeper) removePack(p *pack) error {
-	s.index.writing.Lock()
-	defer s.index.writing.Unlock()
+	s.store.index.writing.Lock()
+	defer s.store.index.writing.Unlock()
 
-	if err := s.packs.remove(p); err != nil {
+	if err := s.store.packs.remove(p); err != nil {
 		return err
 	}
 
-	b := s.index.db.Batch(s.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.forIndex)
 	b.Delete(packKey(p.id))
 
 	return b.Commit()

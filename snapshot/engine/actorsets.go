@@ -57,7 +57,7 @@ func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 // has entered Collector.Puts.
 func (c *Checkpoint) storeActors() error {
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := c.StoreChanges(sn); err != nil {
+		if err := c.maker.StoreChanges(sn); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Checkpoint) storeActors() error {
 		}
 
 		set := actors.Union(w.actors...)
-		h, err := actors.PutSet(c.CAS, set)
+		h, err := actors.PutSet(c.maker.CAS, set)
 		if err != nil {
 			return err
 		}
@@ -80,11 +80,11 @@ func (c *Checkpoint) storeActors() error {
 		all := actors.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Take(stored)
 		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
-		c.WithLock(func(tx *live.Tx) {
+		c.maker.WithLock(func(tx *live.Tx) {
 			if set.Size() <= maxKept {
 				tx.JoinActors(view, w.actors, set)
 			} else if tx.JoinActors(view, w.actors, nil) {
-				c.Catalogue.Workspaces.At(view).StoredChanges.Take(stored)
+				c.maker.Catalogue.Workspaces.At(view).StoredChanges.Take(stored)
 			}
 		})
 	}
@@ -100,15 +100,15 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 		return nil
 	}
 
-	h, err := actors.PutSet(c.CAS, c.Union(actors.Changes{Stored: stored}))
+	h, err := actors.PutSet(c.maker.CAS, c.maker.Union(actors.Changes{Stored: stored}))
 	if err != nil {
 		return err
 	}
 
 	joined := slices.DeleteFunc([]cas.Hash{h}, cas.Hash.IsZero)
 	w.record.ActorSets = joined
-	c.WithLock(func(*live.Tx) {
-		if w := c.Catalogue.Workspaces.At(view); w != nil && slices.Equal(w.StoredChanges.Stored, stored) {
+	c.maker.WithLock(func(*live.Tx) {
+		if w := c.maker.Catalogue.Workspaces.At(view); w != nil && slices.Equal(w.StoredChanges.Stored, stored) {
 			w.StoredChanges.Stored = joined
 		}
 	})

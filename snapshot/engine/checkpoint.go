@@ -70,7 +70,7 @@ func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 
 // A Checkpoint has the changes of a store from the last checkpoint up to a position of the journal.
 type Checkpoint struct {
-	*Checkpointer
+	maker      *Checkpointer
 	at         catalogue.StoreRecord
 	workspaces map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
 	snaps      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
@@ -215,7 +215,7 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	ino, view := tx.Counters()
 	c := &Checkpoint{
-		Checkpointer: p,
+		maker: p,
 		at: catalogue.StoreRecord{
 			Position: tx.End(), Records: p.Log.Records(), NextIno: ino, NextView: view,
 			Collected: p.Collector.Base.Load(), Garbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.Stale(),
@@ -254,8 +254,8 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 
 // restoreDirty marks the workspaces and records of a failed checkpoint as changed again.
 func (c *Checkpoint) restoreDirty() {
-	c.WithLock(func(tx *live.Tx) {
-		c.Catalogue.Unwritten.Return(c.dirty)
+	c.maker.WithLock(func(tx *live.Tx) {
+		c.maker.Catalogue.Unwritten.Return(c.dirty)
 		tx.Changes().Change(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
@@ -267,12 +267,12 @@ func (c *Checkpoint) restoreDirty() {
 // checkpoint. Files that could not be sealed are marked as changed, so that the next checkpoint
 // tries again.
 func (c *Checkpoint) Finish() error {
-	c.At.Store(c.at.Position)
-	c.Records.Store(c.at.Records)
-	c.Changes.Add(-c.changes)
-	c.Memory.Redone(c.redo)
-	c.WithLock(func(tx *live.Tx) {
-		c.Catalogue.Unwritten.Written(c.roots)
+	c.maker.At.Store(c.at.Position)
+	c.maker.Records.Store(c.at.Records)
+	c.maker.Changes.Add(-c.changes)
+	c.maker.Memory.Redone(c.redo)
+	c.maker.WithLock(func(tx *live.Tx) {
+		c.maker.Catalogue.Unwritten.Written(c.roots)
 		for view, w := range c.workspaces {
 			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
 				tx.Changes().Change(view)
@@ -280,12 +280,12 @@ func (c *Checkpoint) Finish() error {
 		}
 
 		for view := range c.partly {
-			if sn := c.Catalogue.Snapshots.At(view); sn != nil {
+			if sn := c.maker.Catalogue.Snapshots.At(view); sn != nil {
 				sn.Wanted = false
-				c.Catalogue.Unwritten.Mark(catalogue.Snapshots, view)
+				c.maker.Catalogue.Unwritten.Mark(catalogue.Snapshots, view)
 			}
 		}
 	})
 
-	return c.dropJournal(c)
+	return c.maker.dropJournal(c)
 }

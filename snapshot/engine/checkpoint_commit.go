@@ -23,13 +23,13 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 		return err
 	}
 
-	defer c.Collector.Puts.Enter()()
+	defer c.maker.Collector.Puts.Enter()()
 
 	if err := c.storeActors(); err != nil {
 		return err
 	}
 
-	c.at.Incomplete = c.Incomplete.Load() // a seal may have found that bytes are lost
+	c.at.Incomplete = c.maker.Incomplete.Load() // a seal may have found that bytes are lost
 	ops, err := c.metaOps()
 	if err != nil {
 		return err
@@ -37,11 +37,11 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 
 	// The record of the checkpoint has a position of the journal. The journal up to it must be on
 	// disk before.
-	if err := c.Log.Sync(); err != nil {
+	if err := c.maker.Log.Sync(); err != nil {
 		return err
 	}
 
-	return c.CAS.Commit(ops...)
+	return c.maker.CAS.Commit(ops...)
 }
 
 // sealAll seals all states of a checkpoint. It returns the first error, at the end unless ctx is
@@ -54,7 +54,7 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 	}
 
 	for _, sn := range sortedSnaps(c.snaps) {
-		partly, err := c.sealOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.Sealer.Wait(ctx, sn) })
+		partly, err := c.sealOrPartly(ctx, sn.WS, sn.State.Load(), func() error { return c.maker.Sealer.Wait(ctx, sn) })
 		if partly != nil {
 			c.partly[sn.View] = partly
 		}
@@ -77,7 +77,7 @@ func (c *Checkpoint) sealAll(ctx context.Context) error {
 
 	for view, w := range c.workspaces {
 		if w.stored {
-			c.Memory.Sealed(view, w.mark)
+			c.maker.Memory.Sealed(view, w.mark)
 		}
 	}
 
@@ -91,9 +91,9 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 		values[catalogue.Key(catalogue.Workspaces, view)] = w.record
 	}
 
-	c.WithReadLock(func(*live.Tx) {
+	c.maker.WithReadLock(func(*live.Tx) {
 		if _, changed := c.dirty[catalogue.ForgottenKey]; changed {
-			values[catalogue.ForgottenKey] = slices.Clone(c.Catalogue.Forgotten)
+			values[catalogue.ForgottenKey] = slices.Clone(c.maker.Catalogue.Forgotten)
 		}
 		for view, sn := range c.snaps {
 			r := sn.Record()
@@ -127,7 +127,7 @@ func (c *Checkpoint) metaOps() ([]cas.MetaOp, error) {
 func (c *Checkpoint) sealPresent(ctx context.Context, id uint32, w *frozenWorkspace) error {
 	w.record.State = ""
 	partly, err := c.sealOrPartly(ctx, id, w.state, func() error {
-		h, err := c.Sealer.InTurn(ctx, id, w.state)
+		h, err := c.maker.Sealer.InTurn(ctx, id, w.state)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
@@ -149,7 +149,7 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 
 	var sealed cas.Hash
 	partly, err := c.sealOrPartly(ctx, id, st, func() (err error) {
-		sealed, err = c.Sealer.InTurn(ctx, id, st)
+		sealed, err = c.maker.Sealer.InTurn(ctx, id, st)
 		return err
 	})
 	if partly == nil {
@@ -170,7 +170,7 @@ func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State
 		return nil, cause
 	}
 
-	partly, low, err := c.Sealer.Without(ctx, ws, st)
+	partly, low, err := c.maker.Sealer.Without(ctx, ws, st)
 	switch {
 	case err != nil:
 		return nil, cause
@@ -178,7 +178,7 @@ func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State
 		return nil, seal() // all files could be sealed this time
 	}
 
-	c.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
+	c.maker.Logger.Warn("a checkpoint leaves out what cannot be sealed", "err", cause, guard.Stack(cause))
 	c.floor, c.left = min(c.floor, low), errors.Join(c.left, cause)
 
 	return partly, nil

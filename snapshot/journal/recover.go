@@ -52,17 +52,17 @@ func Open(dir string, o Options) (*Journal, error) {
 
 // A journalOpener is a journal during Open, when no other goroutine has it: its methods find the end of
 // the log and prepare the journal to append there, without locks.
-type journalOpener struct{ *Journal }
+type journalOpener struct{ log *Journal }
 
 func (o journalOpener) open() error {
-	if !o.readOnly {
-		if err := o.disk.fs.MkdirAll(o.disk.dir, 0o700); err != nil {
+	if !o.log.readOnly {
+		if err := o.log.disk.fs.MkdirAll(o.log.disk.dir, 0o700); err != nil {
 			return err
 		}
 	}
 
-	infos, err := o.disk.fs.ReadDir(o.disk.dir)
-	if err != nil && (!o.readOnly || !errors.Is(err, fs.ErrNotExist)) {
+	infos, err := o.log.disk.fs.ReadDir(o.log.disk.dir)
+	if err != nil && (!o.log.readOnly || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
 
@@ -76,24 +76,24 @@ func (o journalOpener) open() error {
 		}
 	}
 
-	_, _ = rand.Read(o.id[:]) // never fails
-	o.sync.names.Store(1)     // the next Sync syncs the directory, because the last run may not have
+	_, _ = rand.Read(o.log.id[:]) // never fails
+	o.log.sync.names.Store(1)     // the next Sync syncs the directory, because the last run may not have
 	if err := o.recover(); err != nil {
 		return err
 	}
-	if err := o.requireEnd(o.begin); err != nil {
+	if err := o.requireEnd(o.log.begin); err != nil {
 		return err
 	}
 
-	if o.readOnly {
-		o.first.Store(&errReadOnly)
+	if o.log.readOnly {
+		o.log.first.Store(&errReadOnly)
 		return nil
 	}
 
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.log.mu.Lock()
+	defer o.log.mu.Unlock()
 
-	o.syncFarBehind()
+	o.log.syncFarBehind()
 
 	return nil
 }
@@ -103,52 +103,52 @@ var errReadOnly error = errs.ReadOnly
 // requireEnd checks that the log ends at pos or later, for the pos of Options.Begin. A log that ends
 // before is damaged; with Options.Salvage, it is replaced by an empty log that begins at pos.
 func (o journalOpener) requireEnd(pos int64) error {
-	if end := o.end.Load(); end >= pos {
-		if !o.readOnly && end > 0 && len(o.segments()) == 0 {
-			return o.restart() // so that the next Open finds the position
+	if end := o.log.end.Load(); end >= pos {
+		if !o.log.readOnly && end > 0 && len(o.log.segments()) == 0 {
+			return o.log.restart() // so that the next Open finds the position
 		}
 		return nil
 	}
 
-	d := &DamageError{Pos: o.end.Load(), Reason: fmt.Sprintf("the log ends at %d, and went on to %d at least", o.end.Load(), pos)}
-	segs := o.segments()
+	d := &DamageError{Pos: o.log.end.Load(), Reason: fmt.Sprintf("the log ends at %d, and went on to %d at least", o.log.end.Load(), pos)}
+	segs := o.log.segments()
 	if len(segs) > 0 {
 		last := segs[len(segs)-1]
 		d.Segment, d.Offset = last.name, d.Pos-last.base
 	}
 
-	if err := o.skip(d); err != nil {
+	if err := o.log.skip(d); err != nil {
 		return err
 	}
 	if err := o.discardAll(segs, nil); err != nil {
 		return err
 	}
 
-	o.cur.segment = nil
-	o.end.Store(pos)
-	o.sync.durable.Store(pos)
-	if o.readOnly {
+	o.log.cur.segment = nil
+	o.log.end.Store(pos)
+	o.log.sync.durable.Store(pos)
+	if o.log.readOnly {
 		return nil
 	}
 
-	return o.restart()
+	return o.log.restart()
 }
 
 // openSegment adds a segment to the list, even if its header is invalid: recover decides whether
 // that is damage.
 func (o journalOpener) openSegment(base int64, name string) error {
-	f, err := o.disk.fs.OpenFile(o.disk.path(name), os.O_RDWR, 0)
+	f, err := o.log.disk.fs.OpenFile(o.log.disk.path(name), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 
 	s := &segment{base: base, name: name, f: f}
-	o.addSegment(s) // Open closes it after an error
+	o.log.addSegment(s) // Open closes it after an error
 	if s.size, err = f.Size(); err != nil {
 		return err
 	}
 
-	win := window{r: f, lenient: o.salvage}
+	win := window{r: f, lenient: o.log.salvage}
 	b, err := win.bytesAt(0, segmentHeader)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (o journalOpener) openSegment(base int64, name string) error {
 
 // recover finds the end of the log and prepares the journal to append there.
 func (o journalOpener) recover() error {
-	segs := o.segments()
+	segs := o.log.segments()
 	for i, s := range segs { // each segment but the last ends at the base of the next
 		if i+1 < len(segs) {
 			s.end.Store(segs[i+1].base)
@@ -182,7 +182,7 @@ func (o journalOpener) recover() error {
 		return o.recoverEmpty(segs)
 	}
 
-	o.id = segs[last].hdr.id
+	o.log.id = segs[last].hdr.id
 
 	// Read the log from the last position that is known to be durable.
 	start := max(locate(segs, segs[last].hdr.durable), 0)
@@ -195,7 +195,7 @@ func (o journalOpener) recover() error {
 		return err
 	}
 
-	o.seq = t.seq
+	o.log.seq = t.seq
 
 	// The segments after the last valid header were being created when the machine stopped, unless
 	// they contain a record.
@@ -225,7 +225,7 @@ type tail struct {
 // scanTail reads segs, the last part of the log, and finds the end of the log in it.
 func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 	final := segs[len(segs)-1]
-	sc := o.newScanner(segs, segs[0].base, final.base+final.size, o.salvage)
+	sc := o.log.newScanner(segs, segs[0].base, final.base+final.size, o.log.salvage)
 	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
 	if !segs[0].validHeader {
 		t.seq = final.hdr.firstSeq // the numbers of later records need only be higher
@@ -245,28 +245,28 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			return t, nil
 		}
 
-		if h.err != nil && h.rec == nil && !o.salvage && h.pos >= o.begin {
+		if h.err != nil && h.rec == nil && !o.log.salvage && h.pos >= o.log.begin {
 			// After a read error it is unknown whether the log ends here.
 			return t, h.damage()
 		}
 		// This gap is the end of the log, unless a record or Options.Begin states that the log was
 		// durable beyond it. Then it is damage.
-		if (h.err == nil || h.rec == nil) && max(t.durable, durableAfter(sc, h), o.begin) <= h.pos {
+		if (h.err == nil || h.rec == nil) && max(t.durable, durableAfter(sc, h), o.log.begin) <= h.pos {
 			return t, nil
 		}
 
 		if h.rec != nil {
-			o.addDamage(h.damage())
+			o.log.addDamage(h.damage())
 			sc.accept(h.rec)
 			extend(h.rec)
 			continue
 		}
-		if !o.salvage && h.pos >= o.begin {
+		if !o.log.salvage && h.pos >= o.log.begin {
 			return t, h.damage()
 		}
 
 		// Damage before begin is no error: Replay begins later, and ReadAt returns the damage.
-		o.addDamage(h.damage())
+		o.log.addDamage(h.damage())
 		sc.resync(h)
 	}
 }
@@ -295,7 +295,7 @@ func durableAfter(sc *scanner, h *hole) (durable int64) {
 // did not reach the disk. If Options.Begin is set, it is damage: a log that was in use has a
 // segment on disk, because a segment is removed only when the next one is on disk.
 func (o journalOpener) recoverEmpty(segs []*segment) error {
-	found := len(o.Damage())
+	found := len(o.log.Damage())
 
 	for _, s := range segs {
 		if err := o.checkUnused(s); err != nil {
@@ -303,16 +303,16 @@ func (o journalOpener) recoverEmpty(segs []*segment) error {
 		}
 	}
 
-	if len(segs) > 0 && o.begin > 0 && len(o.Damage()) == found {
+	if len(segs) > 0 && o.log.begin > 0 && len(o.log.Damage()) == found {
 		d := (&hole{seg: segs[0], pos: segs[0].base, reason: noSegmentHeader}).damage()
-		if err := o.skip(d); err != nil {
+		if err := o.log.skip(d); err != nil {
 			return err
 		}
 	}
 
 	if len(segs) > 0 {
-		o.end.Store(segs[0].base)
-		o.sync.durable.Store(segs[0].base)
+		o.log.end.Store(segs[0].base)
+		o.log.sync.durable.Store(segs[0].base)
 	}
 
 	return o.discardAll(segs, nil)
@@ -320,7 +320,7 @@ func (o journalOpener) recoverEmpty(segs []*segment) error {
 
 // checkUnused returns a DamageError if a segment without a valid header contains a record.
 func (o journalOpener) checkUnused(s *segment) error {
-	win := window{r: s.f, lenient: o.salvage}
+	win := window{r: s.f, lenient: o.log.salvage}
 	b, err := win.bytesAt(segmentHeader, recordHeader)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.name, err)
@@ -329,42 +329,42 @@ func (o journalOpener) checkUnused(s *segment) error {
 		return nil
 	}
 
-	return o.skip((&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage())
+	return o.log.skip((&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage())
 }
 
 // discardAll removes the segments after the end of the log, and makes that durable. kept are the
 // segments before.
 func (o journalOpener) discardAll(discarded, kept []*segment) error {
-	o.setSegments(kept)
+	o.log.setSegments(kept)
 	var err error
 	for _, s := range discarded {
 		err = errors.Join(err, s.f.Close())
-		if !o.readOnly {
-			err = errors.Join(err, o.disk.fs.Remove(o.disk.path(s.name)))
+		if !o.log.readOnly {
+			err = errors.Join(err, o.log.disk.fs.Remove(o.log.disk.path(s.name)))
 		}
 	}
-	if err != nil || len(discarded) == 0 || o.readOnly {
+	if err != nil || len(discarded) == 0 || o.log.readOnly {
 		return err
 	}
 
 	// Without the sync before the first append, a power cut could bring the segments back, in the
 	// middle of the log.
-	return o.disk.fs.SyncDir(o.disk.dir)
+	return o.log.disk.fs.SyncDir(o.log.disk.dir)
 }
 
 // resume makes the last segment the current one and erases all bytes after the end of the log:
 // otherwise valid records after a gap would be in the log again when the gap is filled.
 func (o journalOpener) resume(t tail) error {
-	o.end.Store(t.end)
-	o.sync.durable.Store(min(t.durable, t.end))
-	segs := o.segments()
+	o.log.end.Store(t.end)
+	o.log.sync.durable.Store(min(t.durable, t.end))
+	segs := o.log.segments()
 	if len(segs) == 0 || !segs[len(segs)-1].validHeader {
 		return nil // the first Append opens a segment
 	}
 
 	s := segs[len(segs)-1]
 	s.end.Store(t.end)
-	if o.readOnly {
+	if o.log.readOnly {
 		return nil
 	}
 
@@ -377,12 +377,12 @@ func (o journalOpener) resume(t tail) error {
 	}
 
 	s.size = off
-	o.cur = currentSegment{segment: s, off: off, marked: t.marked}
-	if err := o.disk.extend(s); err != nil {
+	o.log.cur = currentSegment{segment: s, off: off, marked: t.marked}
+	if err := o.log.disk.extend(s); err != nil {
 		return err
 	}
 	if erase {
-		return o.syncAll()
+		return o.log.syncAll()
 	}
 
 	return nil

@@ -28,13 +28,13 @@ type applyGit struct {
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{in: in, gitMerge: gitMerge{
 		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", byInode: true, rule: in.Rule,
-		merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
+		answers: mergeAnswers{merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge }},
 	}}
 	if r.git == nil {
 		r.git = run
 	}
 
-	r.resolve, r.here, r.receive, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.takeFiles
+	r.answers.resolve, r.here, r.receive, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.takeFiles
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 

@@ -28,13 +28,9 @@ type gitMerge struct {
 	name, side         string // of their side, in branches and in sentences
 	byInode            bool   // a git directory with another inode than the base's is another repository
 	rule               func(path string) threeway.Rule
-	// merges reports whether branches of a git directory that both sides moved are merged, and resolve
-	// decides a path in conflict.
-	merges  func(at string) bool
-	refuses bool // a branch that both sides moved is a conflict until the user decides about it
-	resolve func(path string) gitdir.Resolution
-	here    func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
-	receive func(at string, base treeFiles) (*receiver, error)
+	answers            mergeAnswers
+	here               func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
+	receive            func(at string, base treeFiles) (*receiver, error)
 	// finish has the receiving side follow the plan of a repository: it takes some files from theirs, whatever
 	// the base has, and some from a merge of git.
 	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
@@ -44,6 +40,13 @@ type gitMerge struct {
 	temps     []*scratch.Dir
 	err       error           // of at
 	stay      map[string]bool // see gitdir.Plan.Stay
+}
+
+// mergeAnswers are the user's answers to what both sides changed.
+type mergeAnswers struct {
+	merges  func(at string) bool // whether branches of a git directory that both sides moved are merged
+	refuses bool                 // a branch that both sides moved is a conflict until the user decides about it
+	resolve func(path string) gitdir.Resolution
 }
 
 // A receiver is a git directory of the receiving side. open sets the fields of a merge that belong to it.
@@ -174,11 +177,11 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 		r.work = work
 	}
 
-	merges := g.merges(r.Dir)
+	merges := g.answers.merges(r.Dir)
 	m.Prefer = func(branch string) bool { return !merges && g.rule(branchPath(r.Dir, branch)) == threeway.TakeTheirs }
 	m.TheirFile = func(at string) *gitdir.File { return fileOf(g.src, g.inodeAt(g.theirs, path.Join(r.work, at))) }
 	if merges {
-		m.Resolve = func(at string) gitdir.Resolution { return g.resolve(path.Join(r.work, at)) }
+		m.Resolve = func(at string) gitdir.Resolution { return g.answers.resolve(path.Join(r.work, at)) }
 	}
 
 	temp, err := scratch.New(scratch.Merge)
@@ -202,7 +205,7 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 			d.Conflicts[i] = path.Join(r.work, at)
 		}
 		r.Diverged = append(r.Diverged, &d.Diverged)
-		if branch := branchPath(r.Dir, d.Branch); g.refuses && !(merges && d.Head) && g.rule(branch) == threeway.RefuseConflicts {
+		if branch := branchPath(r.Dir, d.Branch); g.answers.refuses && !(merges && d.Head) && g.rule(branch) == threeway.RefuseConflicts {
 			g.conflicts = append(g.conflicts, branch)
 		}
 	}

@@ -51,9 +51,11 @@ type sidesGit struct {
 func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threeway.Outcome, err error) {
 	s := &sidesGit{m: m, in: in, copies: make(map[string]*gitdir.Copy), release: func() {}, gitMerge: gitMerge{
 		ctx: ctx, git: run, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Theirs, name: in.Name, side: map[bool]string{true: "the directory", false: "the fork"}[in.FromDirectory], byInode: !in.FromDirectory, rule: in.Rule,
-		merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
-		refuses: in.RefuseDiverged,
-		resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
+		answers: mergeAnswers{
+			merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
+			refuses: in.RefuseDiverged,
+			resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
+		},
 	}}
 	s.receive, s.finish = s.receiverAt, s.editFiles
 	s.here = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }

@@ -89,7 +89,7 @@ func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 }
 
 // newestKnownList returns the highest number of a list that this program knows.
-func (r *Remote) newestKnownList() int {
+func newestKnownList(r *Remote) int {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
 	return r.pushed.newestList
@@ -111,11 +111,11 @@ func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 
 // readNewestList reads the list with the number v.number into v. It reports false if there is no list, or
 // if it is damaged. Errors: errListReplaced; backend.ErrAway; the context's.
-func (r *Remote) readNewestList(ctx context.Context, v *refScan) (usable bool, err error) {
+func (v *refScan) readNewestList(ctx context.Context) (usable bool, err error) {
 	if v.number == 0 {
 		return false, nil
 	}
-	l, refs, err := r.readListing(ctx, listKey(v.number))
+	l, refs, err := v.r.readListing(ctx, listKey(v.number))
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
 		return false, errListReplaced
@@ -160,18 +160,18 @@ func (v *refScan) pendingEntries() (out []refEntry) {
 // name if this program pushed the ref and no other program has changed it since: then the entry of
 // the push is the only pending entry with that name, and the newest list is still the one that was
 // newest before the push. takeEntries puts such a ref into v.
-func (r *Remote) takeEntries(v *refScan) (unread []string) {
+func (v *refScan) takeEntries() (unread []string) {
 	changed := map[string][]refEntry{}
 	for _, e := range v.pendingEntries() {
 		changed[e.name] = append(changed[e.name], e)
 	}
 
-	r.pushed.mu.Lock()
-	defer r.pushed.mu.Unlock()
+	v.r.pushed.mu.Lock()
+	defer v.r.pushed.mu.Unlock()
 
-	r.pushed.newestList = max(r.pushed.newestList, v.number)
+	v.r.pushed.newestList = max(v.r.pushed.newestList, v.number)
 	for name, by := range changed {
-		own, ok := r.pushed.refs[name]
+		own, ok := v.r.pushed.refs[name]
 		if ok && len(by) == 1 && own.ref.Nonce == by[0].nonce && own.listBefore == v.number {
 			v.refs[name] = own
 		} else {
@@ -179,9 +179,9 @@ func (r *Remote) takeEntries(v *refScan) (unread []string) {
 		}
 	}
 
-	for name, own := range r.pushed.refs {
+	for name, own := range v.r.pushed.refs {
 		if changed[name] == nil || own.listBefore != v.number { // a newer list may include the push
-			delete(r.pushed.refs, name)
+			delete(v.r.pushed.refs, name)
 		}
 	}
 
@@ -190,7 +190,7 @@ func (r *Remote) takeEntries(v *refScan) (unread []string) {
 
 // settleEntries sets v.settledEntries: the entries that the next list includes. It deletes old keys if
 // there are many.
-func (r *Remote) settleEntries(ctx context.Context, v *refScan) {
+func (v *refScan) settleEntries(ctx context.Context) {
 	var now time.Time
 	for _, i := range v.gc {
 		now = laterTime(now, i.Modified)
@@ -209,8 +209,8 @@ func (r *Remote) settleEntries(ctx context.Context, v *refScan) {
 		}
 	}
 
-	if len(v.listedEntries) > r.maxUnlisted {
-		r.deleteOldKeys(ctx, v)
+	if len(v.listedEntries) > v.r.maxUnlisted {
+		v.deleteOldKeys(ctx)
 	}
 }
 
@@ -223,7 +223,7 @@ func laterTime(a, b time.Time) time.Time {
 
 // deleteOldKeys deletes the entries that the newest list includes, and older lists. It ignores errors: a
 // later scan tries again.
-func (r *Remote) deleteOldKeys(ctx context.Context, v *refScan) {
+func (v *refScan) deleteOldKeys(ctx context.Context) {
 	old := v.listedEntries
 	for _, i := range v.gc {
 		if n := listNumber(i.Key); n > 0 && n < v.number {
@@ -231,5 +231,5 @@ func (r *Remote) deleteOldKeys(ctx context.Context, v *refScan) {
 		}
 	}
 
-	_ = backend.DeleteAll(ctx, r.b, old)
+	_ = backend.DeleteAll(ctx, v.r.b, old)
 }

@@ -87,12 +87,12 @@ type forgetRun struct {
 
 // findRefs returns the refs to replace, oldest first. It adds their objects to doomed.
 func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err error) {
-	all, err := f.r.allRefs(ctx)
+	all, err := allRefs(ctx, f.r)
 	if err != nil {
 		return nil, err
 	}
 
-	bad, err := f.r.objectsWith(ctx, all, f.o.Chunks)
+	bad, err := objectsWith(ctx, f.r, all, f.o.Chunks)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err er
 }
 
 // allRefs returns all refs. It fails if one cannot be read.
-func (r *Remote) allRefs(ctx context.Context) (all []*object.Ref, err error) {
+func allRefs(ctx context.Context, r *Remote) (all []*object.Ref, err error) {
 	err = r.readRefs(ctx, true, func(_ string, ref *object.Ref, err error) error {
 		all = append(all, ref)
 		return err
@@ -126,7 +126,7 @@ func (r *Remote) allRefs(ctx context.Context) (all []*object.Ref, err error) {
 }
 
 // objectsWith returns the names of the objects of refs that have one of the records.
-func (r *Remote) objectsWith(ctx context.Context, refs []*object.Ref, chunks map[cas.Hash]bool) (map[string]bool, error) {
+func objectsWith(ctx context.Context, r *Remote, refs []*object.Ref, chunks map[cas.Hash]bool) (map[string]bool, error) {
 	bad, prefixes := make(map[string]bool), make(map[object.Prefix]bool)
 	for h := range chunks {
 		prefixes[object.Prefix(h[:])] = true
@@ -216,7 +216,7 @@ func (f *forgetRun) remove(ctx context.Context, mark string) error {
 
 // keepNeeded takes the objects that refs need out of doomed, and calls needed for each.
 func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object string)) error {
-	refs, err := f.r.allRefs(ctx)
+	refs, err := allRefs(ctx, f.r)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 // read.
 func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, err error) {
 	used, seen := make(map[string]bool), make(map[place]bool)
-	refs, err := r.allRefs(ctx)
+	refs, err := allRefs(ctx, r)
 	if err != nil {
 		return 0, err
 	}

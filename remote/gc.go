@@ -119,7 +119,7 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 			}
 		}
 
-		c.marks, err = c.r.readMarks(ctx, c.scan.gc, seenPrefix, condemnedPrefix, removedPrefix)
+		c.marks, err = readMarks(ctx, c.r, c.scan.gc, seenPrefix, condemnedPrefix, removedPrefix)
 		if !errors.Is(err, backend.ErrNotFound) {
 			return err
 		}
@@ -189,7 +189,7 @@ func randomPrefixes(n int) (prefixes []string) {
 // objects, the scan compares the sums of all refs.
 func (c *gcRun) readRefs(ctx context.Context) error {
 	for {
-		err := c.r.endScan(ctx, c.scan, c.removes())
+		err := c.scan.endScan(ctx, c.removes())
 		if err == nil {
 			break
 		}
@@ -224,8 +224,8 @@ func (c *gcRun) readRefs(ctx context.Context) error {
 func (c *gcRun) writeList(ctx context.Context) error {
 	before := len(c.scan.listedObjects)
 	c.scan.listedObjects = slices.DeleteFunc(c.scan.listedObjects, func(o backend.Object) bool { return !c.live[o.Name] })
-	if c.scan.format.Entries && (c.result.Expired > 0 || len(c.scan.listedObjects) < before) || c.r.listingDue(c.scan) {
-		c.r.writeListing(ctx, c.scan)
+	if c.scan.format.Entries && (c.result.Expired > 0 || len(c.scan.listedObjects) < before) || c.scan.listingDue() {
+		c.scan.writeListing(ctx)
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[str
 
 // writeListing writes the list of the refs of a scan. It ignores errors: without a new list, later scans
 // only take longer.
-func (r *Remote) writeListing(ctx context.Context, v *refScan) {
+func (v *refScan) writeListing(ctx context.Context) {
 	l, key, o := listing{}, listingKey, backend.PutOptions{}
 	if v.format.Entries {
 		l.Objects, l.Done = v.listedObjects, v.settledEntries
@@ -186,22 +186,22 @@ func (r *Remote) writeListing(ctx context.Context, v *refScan) {
 	}
 
 	raw, err = v.format.encrypt(raw)
-	if err != nil || len(raw) > backend.MaxValue || r.b.Put(ctx, key, raw, o) != nil {
+	if err != nil || len(raw) > backend.MaxValue || v.r.b.Put(ctx, key, raw, o) != nil {
 		return
 	}
 
-	r.pushed.mu.Lock()
-	defer r.pushed.mu.Unlock()
+	v.r.pushed.mu.Lock()
+	defer v.r.pushed.mu.Unlock()
 
-	for name, pushed := range r.pushed.refs {
+	for name, pushed := range v.r.pushed.refs {
 		if v.refs[name].sum == pushed.sum {
-			delete(r.pushed.refs, name)
+			delete(v.r.pushed.refs, name)
 		}
 	}
 
-	r.pushed.listed = len(v.refs)
+	v.r.pushed.listed = len(v.refs)
 	if v.format.Entries {
-		r.pushed.newestList = max(r.pushed.newestList, v.number+1)
+		v.r.pushed.newestList = max(v.r.pushed.newestList, v.number+1)
 	}
 }
 

@@ -28,20 +28,20 @@ const (
 )
 
 // listMarks reads all marks of some stages. If a mark is deleted before it is read, it starts again.
-func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]gcMark, error) {
+func listMarks(ctx context.Context, r *Remote, stages ...string) ([]gcMark, error) {
 	for {
 		var keys []backend.Info
 		if err := r.b.List(ctx, "gc/", func(i backend.Info) error { keys = append(keys, i); return nil }); err != nil {
 			return nil, err
 		}
-		if out, err := r.readMarks(ctx, keys, stages...); !errors.Is(err, backend.ErrNotFound) {
+		if out, err := readMarks(ctx, r, keys, stages...); !errors.Is(err, backend.ErrNotFound) {
 			return out, err
 		}
 	}
 }
 
 // readMarks reads the marks of some stages among keys. Errors: backend.ErrNotFound if one was deleted.
-func (r *Remote) readMarks(ctx context.Context, keys []backend.Info, stages ...string) (out []gcMark, err error) {
+func readMarks(ctx context.Context, r *Remote, keys []backend.Info, stages ...string) (out []gcMark, err error) {
 	for _, i := range keys {
 		for _, stage := range stages {
 			if id, ok := strings.CutPrefix(i.Key, stage); ok {
@@ -64,13 +64,13 @@ func (r *Remote) readMarks(ctx context.Context, keys []backend.Info, stages ...s
 }
 
 // readCondemned returns the names of the objects that a collection may be about to remove.
-func (r *Remote) readCondemned(ctx context.Context) (map[string]bool, error) {
+func readCondemned(ctx context.Context, r *Remote) (map[string]bool, error) {
 	out := map[string]bool{}
 	if r.b.Collects() {
 		return out, nil
 	}
 
-	marks, err := r.listMarks(ctx, condemnedPrefix, removedPrefix)
+	marks, err := listMarks(ctx, r, condemnedPrefix, removedPrefix)
 	for _, m := range marks {
 		for _, o := range m.objects {
 			out[o] = true

@@ -97,12 +97,12 @@ func (u *pushRun) attempt(ctx context.Context) error {
 		u.base = nil
 	}
 
-	u.listBefore = u.r.newestKnownList()
+	u.listBefore = newestKnownList(u.r)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.r.writeEntry(gctx, u.format, u.nonce, u.p.Ref.Name) })
 	var condemned map[string]bool
 	g.Go(func() (err error) {
-		if condemned, err = u.r.readCondemned(gctx); err != nil {
+		if condemned, err = readCondemned(gctx, u.r); err != nil {
 			return fmt.Errorf("looking for a collection: %w", err)
 		}
 		return nil

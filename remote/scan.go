@@ -14,6 +14,7 @@ import (
 
 // A refScan is one read of all refs.
 type refScan struct {
+	r          *Remote
 	format     *Format
 	refs       map[string]knownRef
 	unreadable map[string]error  // errors of refs that cannot be read, by name
@@ -42,8 +43,8 @@ func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, re
 	if err != nil {
 		return err
 	}
-	if r.listingDue(v) {
-		r.writeListing(ctx, v)
+	if v.listingDue() {
+		v.writeListing(ctx)
 	}
 
 	return v.forEach(fn)
@@ -75,7 +76,7 @@ func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err = r.endScan(ctx, v, all); !errors.Is(err, errListReplaced) {
+		if err = v.endScan(ctx, all); !errors.Is(err, errListReplaced) {
 			return v, err
 		}
 	}
@@ -84,7 +85,7 @@ func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
 // beginScan reads the entries, and then the numbers of the lists. With gc, it also reads all keys below
 // gc/.
 func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
-	v := &refScan{format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
+	v := &refScan{r: r, format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
 	if r.b.Collects() {
 		return v, nil
 	}
@@ -120,15 +121,15 @@ func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 
 // endScan reads the refs that are neither in the list nor pushed by this program. It returns
 // errListReplaced if the caller must begin the scan again.
-func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
-	unread, err := r.unreadRefs(ctx, v, all)
+func (v *refScan) endScan(ctx context.Context, all bool) error {
+	unread, err := v.unreadRefs(ctx, all)
 	if err != nil {
 		return err
 	}
 
 	var mu sync.Mutex
 	err = forEach(ctx, unread, func(ctx context.Context, name string) error {
-		ref, raw, err := r.readRef(ctx, name)
+		ref, raw, err := v.r.readRef(ctx, name)
 		mu.Lock()
 		defer mu.Unlock()
 
@@ -156,14 +157,14 @@ func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
 	}
 
 	if v.format.Entries {
-		r.settleEntries(ctx, v)
+		v.settleEntries(ctx)
 	}
 
-	r.pushed.mu.Lock()
-	defer r.pushed.mu.Unlock()
+	v.r.pushed.mu.Lock()
+	defer v.r.pushed.mu.Unlock()
 
-	if len(v.refs) > r.maxUnlisted && !v.sumsMatch && !v.format.Entries {
-		r.pushed.noSums, r.pushed.refs = true, nil
+	if len(v.refs) > v.r.maxUnlisted && !v.sumsMatch && !v.format.Entries {
+		v.r.pushed.noSums, v.r.pushed.refs = true, nil
 	}
 
 	return nil
@@ -171,45 +172,45 @@ func (r *Remote) endScan(ctx context.Context, v *refScan, all bool) error {
 
 // unreadRefs takes the refs of the scan from the list and from pushes of this program. It returns the names
 // of the refs that must be read.
-func (r *Remote) unreadRefs(ctx context.Context, v *refScan, all bool) ([]string, error) {
+func (v *refScan) unreadRefs(ctx context.Context, all bool) ([]string, error) {
 	if !v.format.Entries {
-		return r.compareSums(ctx, v)
+		return v.compareSums(ctx)
 	}
-	usable, err := r.readNewestList(ctx, v)
+	usable, err := v.readNewestList(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if usable && !all {
-		return r.takeEntries(v), nil
+		return v.takeEntries(), nil
 	}
 
-	return r.compareSums(ctx, v)
+	return v.compareSums(ctx)
 }
 
 // compareSums asks the service for the names and sums of all refs. A ref whose sum is in the list, or is
 // the sum of a push of this program, is taken from there. It returns the names of all other refs.
-func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, err error) {
+func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) {
 	var infos []backend.Info
-	if err := r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
+	if err := v.r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
 		return nil, err
 	}
 
 	known := v.refs
 	v.refs, v.sums = map[string]knownRef{}, map[string]string{}
-	if !v.format.Entries && len(infos) > r.maxUnlisted && !r.b.Collects() {
-		if _, refs, err := r.readListing(ctx, listingKey); err == nil {
+	if !v.format.Entries && len(infos) > v.r.maxUnlisted && !v.r.b.Collects() {
+		if _, refs, err := v.r.readListing(ctx, listingKey); err == nil {
 			known = refs
 		}
 	}
 
-	r.pushed.mu.Lock()
-	defer r.pushed.mu.Unlock()
+	v.r.pushed.mu.Lock()
+	defer v.r.pushed.mu.Unlock()
 
 	for _, i := range infos {
 		name := strings.TrimPrefix(i.Key, "ref/")
 		v.sums[name] = i.Sum
 		ref, ok := known[name]
-		if own, pushed := r.pushed.refs[name]; pushed && own.sum == i.Sum {
+		if own, pushed := v.r.pushed.refs[name]; pushed && own.sum == i.Sum {
 			ref, ok = own, true
 		}
 
@@ -224,10 +225,10 @@ func (r *Remote) compareSums(ctx context.Context, v *refScan) (unread []string, 
 }
 
 // listingDue reports whether a scan found so many changes that the list should be written again.
-func (r *Remote) listingDue(v *refScan) bool {
-	r.pushed.mu.Lock()
-	defer r.pushed.mu.Unlock()
-	return len(v.unreadable) == 0 && (v.changes > r.maxUnlisted || len(r.pushed.refs) > r.maxUnlisted)
+func (v *refScan) listingDue() bool {
+	v.r.pushed.mu.Lock()
+	defer v.r.pushed.mu.Unlock()
+	return len(v.unreadable) == 0 && (v.changes > v.r.maxUnlisted || len(v.r.pushed.refs) > v.r.maxUnlisted)
 }
 
 // readRef does the work of Ref. It also returns the stored value that it has decoded.

@@ -56,7 +56,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		return sum, err
 	}
 
-	if err := r.verifyObjects(ctx, objects, deep, progress); err != nil {
+	if err := verifyObjects(ctx, r, objects, deep, progress); err != nil {
 		return sum, err
 	}
 
@@ -66,7 +66,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	}
 
 	for _, ref := range refs {
-		if err := report(ref.Name, r.verifySnapshot(ctx, ref, objects)); err != nil {
+		if err := report(ref.Name, verifySnapshot(ctx, r, ref, objects)); err != nil {
 			return sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
@@ -75,7 +75,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 }
 
 // verifyObjects checks all objects, and sets the errors of the damaged ones.
-func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
+func verifyObjects(ctx context.Context, r *Remote, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
 	m := meter{report: progress}
 	all := slices.Collect(maps.Keys(objects))
 	for _, o := range all {
@@ -84,7 +84,7 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 
 	var mu sync.Mutex
 	return forEach(ctx, all, func(ctx context.Context, o backend.Object) error {
-		err := r.verifyObject(ctx, o, deep)
+		err := verifyObject(ctx, r, o, deep)
 		if err != nil && !isDamage(err) {
 			return err
 		}
@@ -100,7 +100,7 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 }
 
 // verifySnapshot checks the objects and the indexes of a snapshot.
-func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects map[backend.Object]error) error {
+func verifySnapshot(ctx context.Context, r *Remote, ref *object.Ref, objects map[backend.Object]error) error {
 	for _, o := range ref.Objects {
 		if err := objects[o]; err != nil {
 			return err
@@ -124,7 +124,7 @@ func IsUnsound(err error) bool {
 }
 
 // verifyObject checks one object.
-func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) error {
+func verifyObject(ctx context.Context, r *Remote, o backend.Object, deep bool) error {
 	info, err := r.b.Stat(ctx, o.Key())
 	if err != nil {
 		return asIncomplete(err)

@@ -182,10 +182,10 @@ var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 func (k *Registry) MayAdd(name, url string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mayAdd(name, url)
+	return mayAdd(k, name, url)
 }
 
-func (k *Registry) mayAdd(name, url string) error {
+func mayAdd(k *Registry, name, url string) error {
 	if !remoteName.MatchString(name) {
 		return errs.New(errs.Invalid, "%q is not a name for a remote; use up to 64 letters, digits, '_' and '-'", name)
 	}
@@ -199,7 +199,7 @@ func (k *Registry) mayAdd(name, url string) error {
 // Add adds a remote. Errors: errs.Invalid for the name; errs.Exist if the name has another URL.
 func (k *Registry) Add(name, url string) error {
 	return k.change(func(f *registryFile) error {
-		if err := k.mayAdd(name, url); err != nil {
+		if err := mayAdd(k, name, url); err != nil {
 			return err
 		}
 
@@ -213,7 +213,7 @@ func (k *Registry) Remove(name string) error {
 	return k.change(func(f *registryFile) error {
 		url, ok := f.Remotes[name]
 		if !ok {
-			return k.errUnknown(name)
+			return errUnknown(k, name)
 		}
 
 		delete(f.Remotes, name)
@@ -237,7 +237,7 @@ func (k *Registry) List() map[string]string {
 }
 
 // errUnknown is the error for a name of no remote. The caller holds Registry.mu.
-func (k *Registry) errUnknown(name string) error {
+func errUnknown(k *Registry, name string) error {
 	if len(k.file.Remotes) == 0 {
 		return errs.New(errs.NotExist, "no such remote: %q; `amberfs remote add NAME URL` adds one", name)
 	}
@@ -257,7 +257,7 @@ func (k *Registry) Remote(name string) (*remote.Remote, error) {
 
 	url, ok := k.file.Remotes[name]
 	if !ok {
-		return nil, k.errUnknown(name)
+		return nil, errUnknown(k, name)
 	}
 
 	return k.openRemote(url)
@@ -289,7 +289,7 @@ func (k *Registry) Trust(name string) (string, error) {
 		}
 	}
 	if !ok {
-		return "", k.errUnknown(name)
+		return "", errUnknown(k, name)
 	}
 
 	r, err := k.openRemote(url)
@@ -326,7 +326,7 @@ func (k *Registry) openRemote(url string) (*remote.Remote, error) {
 		return r, nil
 	}
 
-	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.logHealth(url), Allowed: k.checkTrusted, Recipients: k.file.Recipients.check})
+	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: logHealth(k, url), Allowed: k.checkTrusted, Recipients: k.file.Recipients.check})
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +345,7 @@ func (k *Registry) checkTrusted(url string) error {
 }
 
 // logHealth returns a function for remote.Options.Note that logs its calls.
-func (k *Registry) logHealth(url string) func(bool, time.Time) {
+func logHealth(k *Registry, url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
 			k.o.Logger.Warn("the remote does not answer; local data still works", "url", url)

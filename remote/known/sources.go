@@ -79,7 +79,7 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 	}
 	defer k.addingSource.Release(1)
 
-	if ref := k.findSource(r, name); ref != nil {
+	if ref := findSource(k, r, name); ref != nil {
 		return ref, nil
 	}
 
@@ -93,7 +93,7 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 		return nil, err
 	}
 
-	if known := k.findSource(r, ref.ID); known != nil {
+	if known := findSource(k, r, ref.ID); known != nil {
 		ref = known
 	} else if err := k.addSource(ctx, r, ref); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (k *Registry) ReadsFrom(r *remote.Remote) bool {
 }
 
 // findSource returns the ref of the source with an id, or nil.
-func (k *Registry) findSource(r *remote.Remote, id string) *object.Ref {
+func findSource(k *Registry, r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -213,7 +213,7 @@ func (k *Registry) Any() bool { return len(k.sources()) > 0 }
 // Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
 	var failed error // a remote without an answer does not keep the others from being asked
-	for _, s := range k.loadedFirst() {
+	for _, s := range loadedFirst(k) {
 		ok, err := s.Has(k.closed, h)
 		if ok {
 			return true, nil
@@ -226,7 +226,7 @@ func (k *Registry) Has(h cas.Hash) (bool, error) {
 
 // Get appends the bytes of an object to dst[:0]. Errors: see remote.Snapshot.Get.
 func (k *Registry) Get(h cas.Hash, dst []byte) (b []byte, err error) {
-	err = k.readFromAny(h, func(s *remote.Snapshot) (err error) {
+	err = readFromAny(k, h, func(s *remote.Snapshot) (err error) {
 		b, err = s.Get(k.closed, h, dst)
 		return err
 	})
@@ -235,7 +235,7 @@ func (k *Registry) Get(h cas.Hash, dst []byte) (b []byte, err error) {
 
 // Stored returns an object in its stored form. Errors: see Get.
 func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err error) {
-	err = k.readFromAny(h, func(s *remote.Snapshot) (err error) {
+	err = readFromAny(k, h, func(s *remote.Snapshot) (err error) {
 		rec, err = s.Stored(ctx, h)
 		return err
 	})
@@ -243,9 +243,9 @@ func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err 
 }
 
 // readFromAny calls read with one source after another until read succeeds.
-func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) error {
+func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
-	for _, s := range k.loadedFirst() {
+	for _, s := range loadedFirst(k) {
 		err := read(s)
 		if err == nil {
 			return nil
@@ -266,7 +266,7 @@ func (k *Registry) readFromAny(h cas.Hash, read func(*remote.Snapshot) error) er
 // have it, Near returns a cas.Absent error.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
-	for _, s := range k.loadedFirst() {
+	for _, s := range loadedFirst(k) {
 		if !s.Loaded() {
 			unread = append(unread, s)
 			continue
@@ -309,7 +309,7 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 }
 
 // loadedFirst returns the sources: first the ones whose indexes were read, then the others.
-func (k *Registry) loadedFirst() (out []*remote.Snapshot) {
+func loadedFirst(k *Registry) (out []*remote.Snapshot) {
 	var unread []*remote.Snapshot
 	for _, s := range k.sources() {
 		if s.Loaded() {

@@ -3,111 +3,76 @@
 //
 // Imported by: all of cmd, all of fusefs, service, other modules.
 //
-// # Types and operations
+// # Store
 //
-// A [Store] is a directory that one process owns at a time. [Open] makes or opens it,
-// [Store.Close] closes it, [Repair] repairs a damaged store that is not open. A store has
-// workspaces: `main`, and one more for each fork. [Store.GC] frees the disk space of unreferenced
-// objects, [Store.Verify] reads all objects and lists damaged paths,
-// [Store.Checkpoint] shortens the journal, [Store.Hold] protects the objects of a state from gc
-// while the state is read, and [Store.Importing] protects new objects that no tree references yet.
+// A [Store] is a directory that one process owns at a time. It has workspaces: `main`, and one
+// more for each fork.
 //
-// A [Workspace] is a writable file tree. Single files are read and changed through the
-// [live.Forest] of the store. The methods of a workspace work on the whole tree:
+//   - [Open] makes or opens a store, [Store.Close] closes it. A store can begin with a snapshot of
+//     a remote: [Start].
+//   - [Check] says what is damaged in a store that is not open, [Repair] repairs it, and
+//     [Store.Verify] reads all objects of an open store and lists damaged paths.
+//   - [Store.Main] is the first workspace, [Store.Workspace] and [Store.WorkspaceOf] find others by
+//     their views.
+//   - [Store.Forest] has the files of all workspaces: package live reads and changes single files.
+//   - [Store.Sync] returns when acknowledged changes would survive a power cut, and
+//     [Store.Checkpoint] shortens the journal.
+//   - [Store.GC] frees the disk space of unreferenced objects. [Store.Importing] protects new
+//     objects that no tree references yet.
+//   - [Store.ForgetAll] removes what only an undo needs. [Store.Forgotten] erases contents that were
+//     forgotten, and proves that they are gone.
+//   - [Store.Images] lists the container images from which snapshots were imported.
+//   - [Hooks] has the functions that are called for events and for changes that did not come
+//     through the mount.
+//
+// # Workspace
+//
+// A [Workspace] is a writable file tree. Its methods work on the whole tree:
 //
 //   - [Workspace.Capture] makes a snapshot of the present state, in a time that does not depend
 //     on its size. [Workspace.Find] and [Workspace.List] find snapshots.
 //   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
 //     state before is captured, which makes it an undo.
-//   - [Workspace.Graft] merges an imported tree into the workspace.
+//   - [Workspace.Graft] merges an imported tree into the workspace, and [Workspace.Begin] makes a
+//     tree its first state. [Directory] has the operations on the directory that the workspace
+//     was filled from: a refresh brings in what changed there.
 //   - [Workspace.Held] returns the present tree or the tree of a snapshot, to be read and
-//     compared (package tree), and protects its objects from gc.
-//   - [Workspace.Policy] and [Workspace.PatchPolicy] read and change the rules for automatic
-//     snapshots, retention and limits.
+//     compared (package tree), and protects its objects from gc. [Workspace.Seen] leaves out what
+//     only the sandbox of a caller made.
+//   - [Workspace.Forget] removes contents from all snapshots.
+//   - [Workspace.Policy], [Workspace.PatchPolicy] and [Workspace.SetPolicy] read and change the rules
+//     for automatic snapshots, retention and limits.
 //   - [Workspace.Status] returns sizes, counts and health of the workspace and the store,
 //     [Quota.Usage] the bytes that a fork does not share with other trees.
+//
+// # Snapshots
 //
 // A snapshot is a frozen tree.State with a name, and a read-only view of the mount. An [info.Info]
 // describes it. [Snapshots] has the operations on the snapshots of one workspace:
 //
-//   - [Snapshots.DeleteAll], [Snapshots.Rename] and [Snapshots.Amend] change the list of
-//     snapshots, never a tree.
+//   - [Snapshots.Remove] deletes snapshots so that the user can undo it. [Snapshots.DeleteAll]
+//     deletes them at once, [Snapshots.Rename] and [Snapshots.Amend] change their description.
 //   - [Snapshots.Compact] replaces several snapshots by one.
 //   - [Snapshots.Intervals] and [Snapshots.Open] return which actors changed which paths between
 //     two snapshots, and [Snapshots.UndoBy] undoes the changes of one actor.
 //   - [Snapshots.WaitSealed] waits until a snapshot has its id, and is on disk.
 //   - [Snapshots.DiskUsage] counts the bytes that deleting snapshots would free.
 //
+// # Forks
+//
 // A fork is a workspace that began as a snapshot or as the present state of another workspace.
 // [Forks] has the operations on the forks of one workspace:
 //
-//   - [Forks.New] makes a fork, [Forks.Claim] finds or makes the fork of a label.
+//   - [Forks.New] makes a fork, [Forks.Claim] finds or makes the fork of a label. [Forks.List] and
+//     [Forks.Named] find forks.
 //   - [Forks.Merge] merges the changes of a fork into the workspace.
 //   - [Forks.End] removes a fork and keeps its last state as a snapshot, [Forks.Discard]
-//     removes a fork without a snapshot.
+//     removes a fork without a snapshot, and [Forks.Remove] does either so that the user can undo it.
+//
+// # Operations and remotes
+//
+// [Ops] has the operations that a user can undo: [Ops.List], [Ops.Undo].
 //
 // [Remotes] exchanges snapshots with other stores: [Remotes.Push] protects a snapshot from gc
 // while it is sent, [Remotes.Pulled] makes a snapshot of objects that were fetched.
-//
-// # The parts
-//
-// Each change of the list of workspaces and snapshots is a record. Package catalogue checks the
-// request and makes the record, this package writes it to the journal (Store.commit), and
-// catalogue applies it. The effects of a record on background work come back to this package
-// (applier.applyEffects).
-//
-// Package engine has the background work: seals, checkpoints, which commit the
-// catalogue and drop the journal, gc, free disk space, and the limits of forks. It also reads the
-// last checkpoint. Package policy takes and removes snapshots by the policies. Both use the store
-// through narrow interfaces.
-//
-// These packages do not depend on the store: catalogue (workspaces, snapshots, their records),
-// info (the description of snapshots for users), storedir (the directory), usage (the disk space of
-// forks and snapshots), repair (verifies all objects, and repairs packs), graft and threeway (the
-// steps of a restore, a merge and an undo, and how they change a state), policy and naming.
-//
-// The journeys of a write, a snapshot, a restore and a merge are drawn in docs/dev/architecture.md.
-//
-// # Recovery
-//
-// A checkpoint seals the workspaces as they are at one position of the
-// journal and commits them, with the catalogue, as metadata of the chunk
-// store. Opening a store loads the last checkpoint and replays the journal
-// from its position on. Segments of the journal before that position are deleted
-// unless the bytes of unsealed files are in them.
-//
-// A damaged store does not open. A salvage (Repair, or Check to see what a
-// repair would do) uses the journal up to the first damaged record. If the state of a workspace
-// cannot be read, the salvage uses the newest snapshot of the workspace that can be read. The
-// report lists everything that was lost.
-//
-// # Locks
-//
-//	cas.Record                one gc at a time; its holder must not call Record or Verify
-//	engine.Room                one writer at a time frees space on a nearly full disk
-//	  Checkpointer.mu         one checkpoint, or gc that reads its roots, at a time
-//	    Workspace.sealing     one seal at a time of main, or of a fork of main with its own forks
-//	      Sealer.forks        the number of seals of all forks
-//	        live.Forest.mu    the catalogue and every view
-//	          Sealer.mu       the queue of the sealer
-//	engine.Meter              one goroutine counts the unshared bytes of a fork
-//	  live.Forest.mu
-//	Pins.mu, gc.Puts.mu, metrics
-//	                          no other lock is taken while one of these is held
-//
-// A lock is taken only while no lock below it in its group is held. The locks of packages live,
-// content, events and cas are below all of these.
-//
-// A gc takes cas.Record before Checkpointer.mu. Between the two it waits for callers that put
-// objects without a reference (gc.Puts). So no request waits for a gc that itself waits for an
-// import, which takes as long as the sender of its files. An
-// automatic gc does not begin during an import. A writer waits for
-// Checkpointer.mu for some seconds only.
-//
-// A seal that did much work releases Workspace.sealing, Sealer.forks and gc.Puts when other
-// goroutines wait for one of them, and then waits for its next turn. The objects that it put are
-// reachable from the states that gc marks. A running checkpoint ends early when a gc waits for
-// Checkpointer.mu. The next checkpoint does not repeat its seals.
-//
-// No lock is held while the kernel is notified of changes.
 package snapshot

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -40,9 +41,17 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	c.cache.mu.Lock()
 	cached := in.cached
 	in.cached = false
+	isEnd := off > 0 && off == in.unended && string(data) == "\n" // it ends the line of the last command
+	if in.unended = 0; !isEnd && !bytes.HasSuffix(data, []byte("\n")) {
+		in.unended = off + int64(len(data))
+	}
 	c.cache.mu.Unlock()
 	if cached {
 		c.kernel.DropPages(f.id)
+	}
+
+	if isEnd {
+		return len(data), nil
 	}
 
 	line := c.assemble(n, data, r.Caller)

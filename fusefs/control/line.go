@@ -17,8 +17,9 @@ const maxCommand = 1 << 20
 // An input has the commands that are being written to a file. cache.mu guards it.
 type input struct {
 	partials []partial
-	running  int  // commands
-	cached   bool // the kernel may have pages of the file
+	running  int   // commands
+	cached   bool  // the kernel may have pages of the file
+	unended  int64 // the end of the last command in the file if it had no newline, else 0
 }
 
 // sizeLocked returns the bytes to charge for the partials.

@@ -249,6 +249,27 @@ func TestNoAnswerUnread(t *testing.T) {
 	u.result(createName, `"name":"theirs"`)
 }
 
+// TestNewlineOfItsOwn: a newline that a program writes after the rest of its line is no command.
+func TestNewlineOfItsOwn(t *testing.T) {
+	u := newUser(t)
+	for i, line := range []string{`{"name":"v1"}`, "v2", `{"name":"v3"}`} {
+		a, err := u.lookup(createName)
+		must.OK(t, err)
+		_, err = u.tree.Write(a.ID, []byte(line), 0, Request{Caller: u.who})
+		must.OK(t, err)
+		_, err = u.tree.Write(a.ID, []byte("\n"), int64(len(line)), Request{Caller: u.who})
+		must.OK(t, err)
+		if n := len(u.tree.cache.store.Main().List()); n != i+1 {
+			t.Errorf("after %q there are %d snapshots", line, n)
+		}
+	}
+
+	u.must(u.write(createName, "\n")) // by itself it is
+	if n := len(u.tree.cache.store.Main().List()); n != 4 {
+		t.Errorf("%d snapshots", n)
+	}
+}
+
 func TestForksByFiles(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))

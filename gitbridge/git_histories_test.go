@@ -67,7 +67,10 @@ func TestGitHistories(t *testing.T) {
 	if s := os.Getenv("SEED"); s != "" {
 		first, n = got(strconv.ParseUint(s, 10, 64)), max(1, got(strconv.Atoi("0"+os.Getenv("ROUNDS"))))
 	}
-	seeds := []uint64{9_300_010} // a change of mode that is not committed
+	seeds := []uint64{
+		9_300_010, // a change of mode that is not committed
+		9_900_070, // a linked working tree that git removed on one side, with an untracked file on the other
+	}
 	for i := range n {
 		seeds = append(seeds, first+uint64(i))
 	}

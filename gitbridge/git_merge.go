@@ -40,6 +40,7 @@ type gitMerge struct {
 	temps     []*scratch.Dir
 	err       error           // of at
 	stay      map[string]bool // see gitdir.Plan.Stay
+	unlinked  map[string]bool // see gitdir.Plan.Unlinked
 }
 
 // mergeAnswers are the user's answers to what both sides changed.
@@ -69,7 +70,7 @@ type repoMerge struct {
 
 // run plans the changes of git directories. It returns the changes that are files.
 func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
-	g.stay = make(map[string]bool)
+	g.stay, g.unlinked = make(map[string]bool), make(map[string]bool)
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
 	of, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
 
@@ -236,6 +237,9 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
 	}
 
+	for _, id := range r.plan.Unlinked {
+		g.unlinked[id] = true
+	}
 	for _, id := range r.plan.Stay {
 		g.stay[id] = true
 	}
@@ -315,12 +319,12 @@ func (g *gitMerge) isGone(dir string) bool {
 
 	text, _ := treeFiles{g.src, g.base, dir, nil}.Read(".git") // a git directory has no text
 	link := strings.TrimSpace(string(text))
-	line := ""
+	id, line := path.Base(link), ""
 
 	switch here, there := g.here(file) != nil, g.inodeAt(g.theirs, file) != nil; {
 	case there && !here && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.side
-	case here && !there && (g.stay[path.Base(link)] || g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir)):
+	case here && !there && (g.stay[id] || !g.unlinked[id] && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir)):
 		line = "the working tree is gone in " + g.side + ": this one stays, as it changed"
 	default:
 		return false

@@ -91,6 +91,9 @@ func (p *Plan) takeTrees(ctx context.Context) {
 			refs.say("the working tree %s stays as it is here", id)
 			refs.parkHead(ctx, id, t)
 		default:
+			if t == nil {
+				p.Unlinked = append(p.Unlinked, id)
+			}
 			p.work.said = append(p.work.said, "the working tree "+id)
 			p.work.takeTree(path.Join("worktrees", id), s, o, t)
 		}

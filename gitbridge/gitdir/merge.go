@@ -48,6 +48,9 @@ type Plan struct {
 	Diverged []*Diverged
 	// Stay are the ids of linked working trees that one side has removed, and that the other side keeps.
 	Stay []string
+	// Unlinked are the ids of linked working trees that git removed on their side, and whose state the receiving
+	// side loses, too.
+	Unlinked []string
 	// Unresolved are the paths in conflict that Resolve did not decide. If there are any, the branch is not merged.
 	Unresolved []string
 

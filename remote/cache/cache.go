@@ -373,6 +373,14 @@ func (c *Cache) evict() {
 	}
 }
 
+// isBlock reports whether a file in a directory has the name of a block. The user may have put other files
+// there, which stay.
+func isBlock(dir, name string) bool {
+	dot := strings.LastIndexByte(name, '.')
+	_, err := strconv.ParseUint(name[dot+1:], 10, 63)
+	return dot > 2 && err == nil && name[:2] == dir
+}
+
 // listBlocks returns all blocks, with their paths as names, and the sum of their sizes. It deletes stale
 // temporary files.
 func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
@@ -395,10 +403,10 @@ func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
 			for _, f := range files {
 				temporary := strings.HasPrefix(f.Name, ".tmp-")
 				f.Name = filepath.Join(c.dir, d.Name, f.Name)
-				if !temporary {
+				if isBlock(d.Name, filepath.Base(f.Name)) {
 					out = append(out, f)
 					total += f.Size
-				} else if time.Since(f.Modified) > staleTemporary {
+				} else if temporary && time.Since(f.Modified) > staleTemporary {
 					_ = b.Remove(f.Name)
 				}
 			}

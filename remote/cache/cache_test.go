@@ -128,7 +128,13 @@ func TestErase(t *testing.T) {
 	must.OK(t, err)
 	defer file.Close()
 
+	other := filepath.Join(c.dir, s.Name[:2], "notes.txt") // of the user
+	must.OK(t, os.WriteFile(other, []byte("mine"), 0o600))
+
 	must.OK(t, c.Erase())
+	if b, err := os.ReadFile(other); string(b) != "mine" {
+		t.Errorf("a file that is no block: %q, %v", b, err)
+	}
 	if blocks, _ := c.listBlocks(); len(blocks) > 0 || c.Has(s.Object, 0, 1) {
 		t.Errorf("blocks are left: %v", blocks)
 	}

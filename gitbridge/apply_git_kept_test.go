@@ -40,6 +40,11 @@ func TestApplyGitKept(t *testing.T) {
 			run:   `rm .git/refs/heads; mkdir .git/refs/heads; git checkout -qb evil; git commit -q --allow-empty -m evil`,
 			check: `git -C ../other for-each-ref --format='%(refname)'`, want: "refs/heads/main", said: "its refs/heads is a link; `git worktree add` or a clone in its place works",
 		},
+		"objects of Git LFS": {
+			make:  mk + `mkdir -p .git/lfs/objects/aa; echo 1 >.git/lfs/objects/aa/aa1`,
+			run:   `rm -r .git/lfs/objects/aa; mkdir .git/lfs/objects/bb; echo 2 >.git/lfs/objects/bb/bb1; echo n >n`,
+			check: `cat .git/lfs/objects/*/* n`, want: "1\n2\nn",
+		},
 		"the last commands": {
 			make: mk, run: `echo x >a; git commit -qam run; git reset -q --hard HEAD~1; echo y >a; git commit -qam again`,
 			check: `git log --format=%s ORIG_HEAD -1; cat .git/COMMIT_EDITMSG; git fsck --strict --no-dangling`, want: "run\nagain",

@@ -342,13 +342,19 @@ func (g *gitMerge) changedHere(dir string) bool {
 }
 
 // filesIn returns the changes of ordinary files in a git directory, such as its configuration. It returns none if the
-// receiver lies outside of the directory, or if theirs is another repository.
+// receiver lies outside of the directory, or if theirs is another repository. Objects of Git LFS are only added.
 func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
+	if to.dir != "" || m.Another {
+		return nil
+	}
+
 	for _, c := range changes {
-		if rel, below := strings.CutPrefix(c.Path.String(), at+"/"); below && to.dir == "" && !m.Another && gitdir.IsFile(rel) {
+		rel, below := strings.CutPrefix(c.Path.String(), at+"/")
+		if below && gitdir.IsFile(rel) && (c.Before == nil || !gitdir.IsLFS(rel)) {
 			files = append(files, c)
 		}
 	}
+
 	return files
 }
 

@@ -63,3 +63,7 @@ var generated = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs",
 func IsFile(name string) bool {
 	return !below(name, generated...) && !strings.HasPrefix(name, "sharedindex.") && !strings.HasSuffix(name, ".lock")
 }
+
+// IsLFS reports whether a path below a git directory belongs to Git LFS, which has objects there that are named by
+// their hashes.
+func IsLFS(name string) bool { return below(name, "lfs") }

@@ -51,7 +51,7 @@ var executed = regexp.MustCompile(`(^|/)(` +
 // quiet are the names in a git directory that name no program: git reads and shows them only.
 // A name with / at its end is a directory.
 var quiet = []string{
-	"objects/", "refs/", "logs/", "HEAD", "index", "packed-refs", "shallow", "description",
+	"objects/", "lfs/objects/", "refs/", "logs/", "HEAD", "index", "packed-refs", "shallow", "description",
 	"ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "SQUASH_MSG", "AUTO_MERGE",
 	"CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "COMMIT_EDITMSG", "TAG_EDITMSG", "NOTES_EDITMSG",
 	"info/exclude", "info/refs", "info/sparse-checkout", "gc.log",

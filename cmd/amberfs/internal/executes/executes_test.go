@@ -13,7 +13,7 @@ func TestFile(t *testing.T) {
 	for path, want := range map[string]bool{
 		// What git reads and shows.
 		".git/HEAD": false, ".git/index": false, ".git/packed-refs": false, ".git/ORIG_HEAD": false, ".git/COMMIT_EDITMSG": false,
-		".git/objects/11/22": false, ".git/refs/heads/config": false, ".git/logs/HEAD": false, ".git/info/exclude": false,
+		".git/objects/11/22": false, ".git/lfs/objects/11/22/1122": false, ".git/lfs/config": true, ".git/refs/heads/config": false, ".git/logs/HEAD": false, ".git/info/exclude": false,
 		".git/hooks/pre-commit.sample": false, "sub/.git/index": false,
 		".git/worktrees/w/HEAD": false, ".git/worktrees/w/index": false, ".git/worktrees/w/logs/HEAD": false,
 		".git/modules/sm/objects/11/22": false, ".git/modules/libs/sm/objects/pack/p.idx": false, ".git/modules/libs/sm/HEAD": false,

@@ -14,19 +14,20 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// filtered is a file whose bytes git converts before it stores them.
+// A filteredFile is a file whose bytes git converts before it stores them.
 type filteredFile struct {
 	path string
 	mode uint32
 }
 
 const (
-	// Files up to this many bytes are read at once.
+	// smallFile is the size up to which a file is read into memory as a whole.
 	smallFile = 1 << 20
-	// largestFile is more than a disk has, though not more than a sparse file.
+	// largestFile is the size up to which a file is exported. Only sparse files are larger, and git
+	// would store their holes as zeros.
 	largestFile = 1 << 40
-	// largestConverted is how many bytes of a file git converts in the store's own
-	// repository: it has them in memory several times.
+	// largestConverted is the size up to which git converts a file in the store's own
+	// repository. For a conversion, git has several copies of the file in memory.
 	largestConverted = 16 << 20
 )
 
@@ -63,7 +64,7 @@ func (x *exporter) files(items []item) error {
 	return nil
 }
 
-// conversions returns what git may do to files.
+// conversions returns the conversion of each file that its attributes ask for.
 func (x *exporter) conversions(items []item) ([]conversion, error) {
 	convs := make([]conversion, len(items))
 	paths := make([]string, len(items))
@@ -85,8 +86,8 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	return convs, nil
 }
 
-// file puts one file into the commit. A small file is sent directly, unless git would convert it.
-// For a large file git decides that itself.
+// file puts one file into the commit. A file with a conversion is left to git: a large file always, a
+// small file only if the conversion would change its bytes.
 func (x *exporter) file(it item, conv conversion) error {
 	if it.node.IsSymlink() {
 		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))
@@ -145,8 +146,7 @@ func (x *exporter) filter(it item, mode uint32) error {
 	return nil
 }
 
-// convert lets git store the files that were left to it, by the attributes that
-// are in the worktree.
+// convert has git convert and store the filtered files, by the attributes in the worktree.
 func (x *exporter) convert() error {
 	if len(x.filtered) == 0 {
 		return nil
@@ -189,9 +189,9 @@ func (x *exporter) hashFiles(files []filteredFile, options ...string) ([]string,
 	return ids, nil
 }
 
-// convertEach finds the files that git cannot convert, such as one that is not
-// in the encoding that its attributes name. Git add would stop there; they are
-// stored as they are, and reported.
+// convertEach stores each filtered file on its own. A file that git cannot convert, such as a file
+// that does not have the encoding of its attributes, is stored without conversion and reported in
+// Reduced. `git add` would fail for it.
 func (x *exporter) convertEach() ([]string, error) {
 	ids := make([]string, len(x.filtered))
 
@@ -210,7 +210,7 @@ func (x *exporter) convertEach() ([]string, error) {
 	return ids, nil
 }
 
-// reduced reports the properties of a file that a commit cannot represent.
+// noteLosses reports the attributes of a file that a commit cannot represent.
 func (x *exporter) noteLosses(it item) {
 	var missing []string
 	if it.node.IsRegular() {

@@ -12,7 +12,7 @@ import (
 
 // An update lists the paths that must be compared again after an earlier export.
 type update struct {
-	paths map[string]bool // that changed, nested repositories, and the directories above
+	paths map[string]bool // changed paths, nested repositories, and their parent directories
 	links map[string]bool // nested repositories of the earlier export
 }
 
@@ -22,14 +22,14 @@ func (u *update) add(p string) {
 	}
 }
 
-// errFull means that a change affects other paths, too, so that everything has to be compared.
+// errFull means that a change affects other paths too, so that all paths must be compared.
 var errFull = errors.New("not incremental")
 
-// changes finds what differs from an earlier export, and removes deleted paths from its tree. It
-// returns nil, and has recorded nothing, if everything has to be compared.
+// changes returns the paths that differ from the base, and removes deleted paths from the commit. It
+// returns nil, and removes no path, if all paths must be compared.
 func (x *exporter) changes() (*update, error) {
 	u := &update{map[string]bool{"": true}, make(map[string]bool)}
-	var gone []string
+	var old []string // changed paths of files of the base
 	err := tree.Diff(x.ctx, x.o.Source, x.before, x.o.State, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
 		if strings.HasPrefix(p+"/", ".git/") {
@@ -39,7 +39,7 @@ func (x *exporter) changes() (*update, error) {
 			return errFull
 		}
 		if c.Before != nil && !c.Before.IsDir() {
-			gone = append(gone, p)
+			old = append(old, p)
 		}
 
 		u.add(p)
@@ -56,7 +56,7 @@ func (x *exporter) changes() (*update, error) {
 	links := x.base.Links
 	for _, l := range x.base.Skipped {
 		if dir, ok := strings.CutSuffix(l.Path, "/.git"); ok {
-			links = append(links, dir) // it may be one now
+			links = append(links, dir) // it may be a working repository now
 		}
 	}
 
@@ -65,7 +65,7 @@ func (x *exporter) changes() (*update, error) {
 		u.add(link)
 	}
 
-	for _, p := range append(gone, links...) {
+	for _, p := range append(old, links...) {
 		x.w.remove(p)
 	}
 
@@ -86,7 +86,7 @@ func (x *exporter) unseen(all []stream.Omission) (kept []stream.Omission) {
 	return kept
 }
 
-// countFiles returns how many files a tree has that was made from the base's.
+// countFiles returns the number of files in a tree that was made from the tree of the base.
 func (x *exporter) countFiles(tree string) (int, error) {
 	out, err := x.repo.git(x.ctx, x.w.env, "diff-tree", "-r", "--no-renames", "--diff-filter=AD", "--name-status", x.base.Tree, tree)
 	if err != nil {

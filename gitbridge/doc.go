@@ -5,13 +5,14 @@
 // # Out to git
 //
 // [Export] makes a commit of a snapshot. Git itself writes every object: one
-// `git fast-import` gets the contents and then the commit. The tree is the one
-// that `git add --all --force` into an empty index followed by `git write-tree`
-// makes of the same files (without --force, when ignore rules are honoured):
+// `git fast-import` gets the contents and then the commit. The tree of the commit equals the
+// tree that `git add --all --force` into an empty index, followed by `git write-tree`, makes
+// of the same files (without --force, if the export honours ignore rules):
 //
-//   - what is ignored: git check-ignore, and what is converted (line ends,
-//     $Id$, filters, encodings): git check-attr, both in an attrWorktree. A file that
-//     would really change is stored by git hash-object;
+//   - ignored paths: `git check-ignore` finds them, in an attrWorktree;
+//   - conversions (line ends, $Id$, filters, encodings): `git check-attr` finds the files that
+//     have one, in the same attrWorktree. If the bytes of a file would change, git hash-object
+//     stores it;
 //   - names: [Result.Skipped] lists the paths that git add would refuse (".GIT",
 //     "git~1", a symbolic link ".gitmodules"…). Git would stop at them; an
 //     export leaves them out;
@@ -20,26 +21,26 @@
 //     commit yet, git add would stop; an export leaves it out. The ".git" at the
 //     top of the workspace is never part of an export;
 //   - empty directories, FIFOs, sockets and devices are left out, and extended
-//     attributes, hard links and most permission bits are lost. All that is
-//     listed in the result and counted in the commit's trailers.
+//     attributes, hard links and most permission bits are lost. The result lists these
+//     losses, and the commit's trailers count them.
 //
-// Objects are collected in a quarantine directory and join the repository when
-// all are written; then one compare-and-swap moves the ref. Nothing else in the
-// repository changes, and after an error nothing at all.
+// git writes the objects to a quarantine directory. When all are written, they move to the
+// repository, and one compare-and-swap moves the ref. An export changes only the objects and
+// the ref; after an error it has changed neither.
 //
-// The files' author may have written the repository's configuration too. So no program
-// that it names is run: hooks and monitors are switched off, objects are never fetched,
-// and git converts files by a configuration that has only the plain settings of the
-// repository beside those of this process's user. [ExportOptions.TrustConfig] lets its
-// filters run. For the repository of the store itself not even the user's settings count.
+// The author of the files may also have written the repository's configuration. So no program
+// that the configuration names is run: hooks and monitors are switched off, objects are never
+// fetched, and git converts files by the plain settings of the repository and all settings of
+// this process's user. [ExportOptions.TrustConfig] lets the repository's filters run. For the
+// store's own repository the user's settings do not count either.
 //
 // # Again to git
 //
-// With a [Base], an earlier export, the commit starts from the tree of that export, and
-// only what tree.Diff finds, and nested repositories, are looked at. The
-// record of that export has what it left out of the rest. When a
-// difference affects other paths (another .gitattributes or .gitignore, or other
-// settings), all is looked at and sent again; fast-import stores only what is new.
+// With a [Base], an earlier export, the commit starts from the tree of that export. The export
+// compares only the paths that tree.Diff finds and nested repositories. The losses of all other
+// paths are in the record of the earlier export. If a difference affects other paths (a
+// different .gitattributes or .gitignore, or different settings), the export reads and sends
+// all files again, and fast-import stores only new objects.
 //
 // # In
 //

@@ -18,18 +18,19 @@ import (
 // Info describes the snapshot in a commit.
 type Info struct {
 	Name    string
-	ID      string // hex, "" if not sealed
+	ID      string // hex, "" if the snapshot is not stored yet
 	Message string
 	Time    time.Time // of the capture: the commit's date
-	// Parents are commits that earlier snapshots were exported as, the nearest
-	// one first. The first that the repository has becomes the parent.
+	// Parents are the commits of exports of earlier snapshots, the latest first. The first one
+	// that the repository has becomes the commit's parent.
 	Parents []string
-	// Authors are the actors that made the changes. One alone is the commit's author.
+	// Authors are the actors that made the changes. A single actor is the commit's author;
+	// several are its co-authors.
 	Authors []string
 }
 
-// Base is an export of a related snapshot. With it, only what differs between
-// the two is looked at.
+// Base is an export of a related snapshot. An export with a base reads only the differences
+// between the two snapshots.
 type Base struct {
 	Commit string
 	State  func() (*tree.State, error)
@@ -52,22 +53,23 @@ type ExportOptions struct {
 	Gitignore bool   // leave out what git add would ignore
 	NoParent  bool   // make a commit without parent
 
-	// Bases are tried in order. The first that the repository has, and that was exported by the
-	// same rules, is used: only what differs from it is read. Without one everything is read.
+	// Bases are tried in order. The export uses the first one that the repository has and that was
+	// exported with the same settings. Without such a base, the export reads all files.
 	Bases    []Base
-	CacheDir string // where to remember what exports left out; "" is nowhere
+	CacheDir string // directory of the records of exports; "": the export keeps no record
 
-	// Admit, if set, is asked before bytes are written, and may refuse them. A negative number
-	// gives bytes back. In the end it has admitted the new objects.
+	// Admit, if set, is called before bytes are written, and may refuse them. A negative number
+	// gives bytes back. After a successful export, the sum of the calls is the size of the new
+	// objects.
 	Admit func(bytes int64) error
-	Most  int64 // bytes of contents that are read; 0 is without a limit
-	// Prefetch, if set, is called with objects that Source will be asked for next. It may
+	Most  int64 // limit of the bytes of contents that the export reads; 0: no limit
+	// Prefetch, if set, is called with the objects that the export reads from Source next. It may
 	// keep them in memory until then.
 	Prefetch func([]cas.Hash) error
-	Progress func(stream.Progress) // called now and then, nil for never
+	Progress func(stream.Progress) // called once for 256 files; may be nil
 }
 
-// Result is what an export made.
+// Result describes a finished export.
 type Result struct {
 	Commit   string `json:"commit"`
 	Tree     string `json:"tree"`
@@ -76,20 +78,18 @@ type Result struct {
 	Previous string `json:"previous,omitempty"` // what Ref was before
 	Files    int    `json:"files"`              // in the commit
 	Written  int    `json:"written"`            // contents sent to git
-	Ignored  int    `json:"ignored"`            // paths left out by ignore rules; of a directory only itself
-	// Incremental says that only differences to a Base were looked at. Ignored
-	// then counts among those.
+	Ignored  int    `json:"ignored"`            // paths left out by ignore rules; an ignored directory counts as one
+	// Incremental: the export read only the differences from a Base. Then Ignored
+	// counts only paths among the differences.
 	Incremental bool `json:"incremental"`
 
-	Skipped []stream.Omission `json:"skipped"` // not in the commit
-	Reduced []stream.Omission `json:"reduced"` // in it, without some of what they had
+	Skipped []stream.Omission `json:"skipped"` // paths that are not in the commit
+	Reduced []stream.Omission `json:"reduced"` // paths in the commit that lost attributes
 }
 
-// Export writes a snapshot as a commit. Its tree is the one that `git add --all
-// --force` into an empty index and `git write-tree` make of the same files,
-// without --force if Gitignore is set; see the package comment for what git
-// refuses. Of the repository only Ref changes, and only if no other process changed
-// it meanwhile; after an error nothing has. A full disk is syscall.ENOSPC.
+// Export writes a snapshot as a commit and sets Ref to it. The package comment describes the tree
+// of the commit. Export fails with ErrRefMoved if another process changed Ref during the export,
+// and with syscall.ENOSPC if the disk is full. After an error the repository is unchanged.
 func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	trust := trustData
 
@@ -142,7 +142,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if previous != res.Commit {
 		err := repo.updateRef(ctx, o.Ref, previous, res.Commit, "amberfs: snapshot "+o.Info.Name)
 		if errors.Is(err, ErrRefMoved) {
-			// Another export of the same snapshot comes to the same commit.
+			// A concurrent export of the same snapshot makes the same commit.
 			if now, rerr := repo.readRef(ctx, o.Ref); rerr == nil && now == res.Commit {
 				err = nil
 			}
@@ -164,22 +164,22 @@ type exporter struct {
 	records records
 
 	parent string        // commit, "" for none
-	base   *exportRecord // an earlier export, nil if none is of use
-	before *tree.State   // that base was made of
-	update *update       // since then, nil for everything
+	base   *exportRecord // the earlier export that this one starts from, or nil
+	before *tree.State   // the tree of base
+	update *update       // the paths to compare; nil: all paths
 
 	w        *writer
 	nested   nestedReader
 	res      Result
-	links    map[string]bool // nested repositories
+	links    map[string]bool // paths of nested repositories
 	filtered []filteredFile  // files that git has to convert
 
 	worktree *attrWorktree
-	ignorer  *process // see notIgnored; nil if nothing is ignored
-	attrs    *process // see conversions
+	ignorer  *process // git check-ignore, for notIgnored; nil if ignored files are exported
+	attrs    *process // git check-attr, for conversions
 }
 
-// close ends the processes that are asked, and removes what they were asked about.
+// close ends the git processes of the worktree and removes the worktree.
 func (x *exporter) close() {
 	for _, p := range []*process{x.ignorer, x.attrs} {
 		if p != nil {
@@ -189,7 +189,7 @@ func (x *exporter) close() {
 	x.worktree.close()
 }
 
-// lookUpCommits finds out which of the commits named are in the repository.
+// lookUpCommits sets parent and base to the first commits of the options that are in the repository.
 func (x *exporter) lookUpCommits() error {
 	var ask []string
 	if !x.o.NoParent {
@@ -243,7 +243,7 @@ func (r *repository) isID(s string) bool {
 	return len(s) == r.idLength() && objectID(s) == s
 }
 
-// export writes the objects and returns the commit. No ref is changed.
+// export writes the objects and returns the result. It changes no ref.
 func (x *exporter) export() (res *Result, err error) {
 	q, err := newQuarantine(x.repo)
 	if err != nil {
@@ -280,15 +280,14 @@ func (x *exporter) export() (res *Result, err error) {
 	return &x.res, nil
 }
 
-// write walks the snapshot, or what differs from the base, and makes the commit.
+// write sends the snapshot, or its differences from the base, to git and makes the commit.
 func (x *exporter) write() (err error) {
 	if x.o.Gitignore {
-		x.ignorer, err = x.worktree.start(x.ctx, ignorer...)
+		if x.ignorer, err = x.worktree.start(x.ctx, ignorer...); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		x.attrs, err = x.worktree.start(x.ctx, attributes...)
-	}
-	if err != nil {
+	if x.attrs, err = x.worktree.start(x.ctx, attributes...); err != nil {
 		return err
 	}
 
@@ -320,6 +319,7 @@ func (x *exporter) write() (err error) {
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
 	res.Parent = x.parent
+
 	c := commit{author: x.set.author, committer: x.set.committer, time: x.o.Info.Time, message: x.message(), parent: x.parent}
 	if by := x.o.Info.Authors; len(by) == 1 {
 		c.author = identityOf(by[0])
@@ -338,17 +338,17 @@ func (x *exporter) write() (err error) {
 		}
 	}
 
-	// Without the record the next export is slower, nothing else.
+	// Without the record the next export is only slower, so its error is ignored.
 	_ = x.records.save(res.Commit, exportRecord{
 		x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
 
 	return nil
 }
 
-// identityOf is an actor as git writes one.
+// identityOf returns the git identity of an actor.
 func identityOf(actor string) string { return fmt.Sprintf("%s <%s@localhost>", actor, actor) }
 
-// message is the commit's: what the user said of the snapshot, then trailers.
+// message returns the message of the commit: the snapshot's message, then the trailers.
 func (x *exporter) message() string {
 	info := x.o.Info
 	text := strings.TrimSpace(strings.ReplaceAll(cmp.Or(x.o.Message, info.Message), "\x00", ""))

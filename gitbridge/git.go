@@ -20,8 +20,8 @@ import (
 
 // A GitError is a git command that failed.
 type GitError struct {
-	Command string // as typed, without the options that every call has
-	Stderr  string // what git said, trimmed
+	Command string // the git command and its arguments, without the options before them
+	Stderr  string // the error output of git, without prefixes and hints
 	Err     error
 }
 
@@ -35,9 +35,9 @@ func (e *GitError) Error() string {
 
 func (e *GitError) Unwrap() error { return e.Err }
 
-// repoVars are the variables that name another repository, index or object store than
-// the arguments do, or change what paths and answers mean.
-// The user's other settings (identity, SSH command, GIT_CONFIG_COUNT…) apply.
+// repoVars are the environment variables that override the repository, index or object store of the
+// arguments, or that change the meaning of paths and answers. git does not get them. It gets the
+// user's other variables (identity, SSH command, GIT_CONFIG_COUNT…).
 var repoVars = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_QUARANTINE_PATH",
@@ -46,15 +46,15 @@ var repoVars = []string{
 	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
 }
 
-// environment is the process's without repoVars, and with
-// messages in English, because some are read here.
+// environment returns the environment of this process without repoVars. git's messages are in English,
+// because this package compares some of them.
 func environment(extra ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(repoVars, name) || isLocale(kv)
 	})
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
-		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none") // a missing object is not fetched
+		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none") // git never fetches a missing object
 
 	return append(env, extra...)
 }
@@ -63,27 +63,28 @@ func isLocale(kv string) bool {
 	return strings.HasPrefix(kv, "LC_") || strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LANGUAGE=")
 }
 
-// userLocale restores the user's locale, for calls that run filters, which are the user's programs.
+// userLocale returns variables that restore the user's locale, for git calls that run filters: a filter
+// is a program of the user.
 func userLocale() []string {
 	set := slices.DeleteFunc(os.Environ(), func(kv string) bool { return !isLocale(kv) })
 	return append([]string{"LC_ALL="}, set...)
 }
 
-// fixed are the settings of every call. Hooks and the file system monitor are
-// programs of the repository, and not run. Objects are compressed, so that a workspace cannot
+// fixedSettings are options of every git call. Hooks and the file system monitor are programs of the
+// repository, so they are not run. Objects are compressed, so that the author of a workspace cannot
 // choose the bytes of a file that git writes.
 var fixedSettings = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
 	"-c", "core.looseCompression=1", "-c", "pack.compression=-1",
 	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
 
-// command prepares a git call in dir. It is ended with SIGTERM when ctx is, so
-// that it removes its own temporary files.
+// command prepares a git call in dir. When ctx ends, git gets SIGTERM, so that it can remove its
+// temporary files.
 func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
 	all := append([]string(nil), fixedSettings...)
 	if dir != "" {
-		// git changes to it. With Cmd.Dir the child would, while a thread of
-		// this process waits for it where the garbage collector cannot stop it:
-		// if dir lies in a mount that this process serves, both wait forever.
+		// With -C, git itself changes to dir. With Cmd.Dir, the child would change to it before exec.
+		// Until then a thread of this process waits for the child, and the garbage collector cannot
+		// stop that thread. If this process serves the mount of dir, both would wait forever.
 		all = append(all, "-C", dir)
 	}
 
@@ -95,7 +96,7 @@ func command(ctx context.Context, dir string, env []string, args ...string) *exe
 	return cmd
 }
 
-// run calls git and returns its output, also if it fails.
+// run runs git in dir and returns its output, also if it fails. Errors: a *GitError if git failed.
 func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := command(ctx, dir, env, args...)
 	var out, errs bytes.Buffer
@@ -107,9 +108,9 @@ func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ..
 	return out.Bytes(), nil
 }
 
-// Git calls git in the repository of an absolute dir, for others than this package, and returns
-// what it prints. The filters of the repository and the user do not run: files are as they are
-// stored. Nothing that a repository names is started.
+// Git runs git in dir, an absolute path in a repository, and returns its output without the last line
+// end. Git runs no program that the configuration names. No filters run either, so files have the bytes
+// that the repository stores.
 func Git(ctx context.Context, dir string, args ...string) (string, error) {
 	filters, err := withoutFilters(ctx, dir)
 	if err != nil {
@@ -119,10 +120,10 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// withoutFilters are the options that turn every configured filter off.
+// withoutFilters returns the options of git that turn all configured filters off.
 func withoutFilters(ctx context.Context, dir string) (options []string, err error) {
 	out, err := run(ctx, dir, nil, nil, "config", "--name-only", "-z", "--get-regexp", `^filter\.`)
-	if err != nil && gitdir.ExitCode(err) != 1 { // 1: none
+	if err != nil && gitdir.ExitCode(err) != 1 { // 1: there are no filters
 		return nil, err
 	}
 
@@ -163,7 +164,7 @@ func subcommand(args []string) []string {
 	return args
 }
 
-// complaint is what git said, without the prefixes and hints.
+// complaint returns the error output of git on one line, without prefixes, warnings and hints.
 func complaint(stderr string) string {
 	var lines []string
 	for _, l := range strings.Split(stderr, "\n") {
@@ -180,9 +181,8 @@ func complaint(stderr string) string {
 	return strings.Join(lines, "; ")
 }
 
-// process is a git command that reads requests and writes answers while it runs. It is the first of
-// a process group, and ends with those that it has started: fast-import leaves the last step to
-// another git.
+// process is a git command that reads requests and writes answers while it runs. It leads a process
+// group, which is ended as a whole: fast-import starts another git process for its last step.
 type process struct {
 	ctx  context.Context
 	cmd  *exec.Cmd
@@ -198,10 +198,10 @@ func start(ctx context.Context, dir string, env []string, args ...string) (p *pr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Cancel = p.terminate
 	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.in, err = p.cmd.StdinPipe()
-	}
 	if err != nil {
+		return nil, fmt.Errorf("starting git: %w", err)
+	}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
 
@@ -231,7 +231,8 @@ func (p *process) wait() error {
 	return nil
 }
 
-// fail ends the command and returns why it failed: its error output if it died, else err.
+// fail ends the command. It returns the command's own error if err is the result of its death, such as
+// EPIPE; then the error of ctx; otherwise err.
 func (p *process) fail(err error) error {
 	p.in.Close()
 	_ = p.terminate() // it may have ended

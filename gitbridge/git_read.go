@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// GitSource selects what is read of a repository.
+// GitSource selects a revision of a repository.
 type GitSource struct {
 	Repo string // root of a working tree, or a git directory
 	Rev  string // any revision: a commit, a tag, a tree
@@ -24,13 +24,13 @@ type GitSource struct {
 	TrustConfig bool
 }
 
-// ReadGit feeds the tree of a revision to sink, as git has it: bytes without
-// line end conversion or filters, symbolic links, the execute bit. The times of
-// all files are the commit's. It returns the commit or tree that was read.
+// ReadGit feeds the tree of a revision to sink, as git stores it: bytes without
+// line end conversion or filters, symbolic links, and the execute bit. All files get
+// the time of the commit. ReadGit returns the id of the commit or tree.
 //
-// The files of a submodule are not in the repository. Its directory gets a
-// ".git" that says only which commit is checked out, so that git add, and an
-// export, record the same commit again; Skip is called with it, if it is set.
+// The files of a submodule are not in the repository. The directory of a submodule gets a
+// minimal ".git" that only names the commit, so that git add, and an export, record the same
+// commit again. ReadGit reports each submodule to o.Skip.
 func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Options) (id string, err error) {
 	trust := trustData
 	if from.TrustConfig {
@@ -63,7 +63,7 @@ func ReadGit(ctx context.Context, from GitSource, sink stream.Sink, o stream.Opt
 	return treeish, nil
 }
 
-// gitMeta returns the attributes of a file with a type and execute bit.
+// gitMeta returns the attributes of a file with the type and the execute bit of a git mode.
 func gitMeta(o stream.Options, mode uint32, mtime int64) stream.Meta {
 	m := stream.Meta{Mode: mode & unix.S_IFMT, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	switch {
@@ -78,9 +78,9 @@ func gitMeta(o stream.Options, mode uint32, mtime int64) stream.Meta {
 	return o.Own(m)
 }
 
-// read hands the files of a tree to sink. git archive writes them, with the repository's
-// objects in a git directory of its own: the repository's settings and rules would have it
-// convert files or leave some out.
+// read feeds the files of a tree to sink. `git archive` writes them. It runs in a temporary git
+// directory that uses the repository's objects, because with the repository's own settings and rules
+// it would convert files or leave some out.
 func (r *repository) read(ctx context.Context, treeish string, isCommit bool, sink stream.Sink, o stream.Options) error {
 	commits, err := r.submodules(ctx, treeish, stream.NewChecker(sink, o))
 	if err != nil {
@@ -99,11 +99,11 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	}
 
 	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e stream.Entry) error {
-		if strings.EqualFold(path.Base(e.Path), ".git") { // only a forged tree has it
+		if strings.EqualFold(path.Base(e.Path), ".git") { // git never writes such a tree
 			return fmt.Errorf("%w: the tree has the path %q", stream.ErrHostile, e.Path)
 		}
 		if !isCommit {
-			e.Mtime = 0 // it would be that of the call
+			e.Mtime = 0 // for a tree, git archive writes the current time
 		}
 
 		e.Meta = gitMeta(o, e.Mode, e.Mtime)
@@ -115,9 +115,9 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	}, o)
 }
 
-// readArchive hands the files of a tree to sink as the git directory at dir has them. With
-// --worktree-attributes, and no working tree, git does not collect the .gitattributes of
-// the tree, which could be any number.
+// readArchive feeds the files of a tree to sink. dir is the git directory. With --worktree-attributes,
+// git reads attributes from a working tree, which dir does not have, and not from the tree, which could
+// have any number of .gitattributes files.
 func readArchive(ctx context.Context, dir string, env []string, treeish string, sink stream.Sink, o stream.Options) error {
 	p, err := start(ctx, dir, append(env, "GIT_ATTR_NOSYSTEM=1"), "-c", "core.attributesFile=/dev/null",
 		"archive", "--format=tar", "--worktree-attributes", treeish)
@@ -131,8 +131,8 @@ func readArchive(ctx context.Context, dir string, env []string, treeish string, 
 	return p.wait()
 }
 
-// submodules returns the paths of a tree that are commits of other repositories. Like the
-// files, they are counted: a small tree can have more paths than fit into memory.
+// submodules returns the commits of the submodules in a tree, by path. c counts all paths of the tree,
+// and limits their number: a small tree can have more paths than fit into memory.
 func (r *repository) submodules(ctx context.Context, treeish string, c *stream.Checker) (map[string]string, error) {
 	p, err := r.start(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", treeish)
 	if err != nil {

@@ -15,11 +15,12 @@ import (
 // IgnoreFile is the name of a file with patterns of paths that git ignores.
 const IgnoreFile = ".gitignore"
 
-// mostRules bounds the bytes of the rules that Ignored reads. With more, no path is ignored.
+// mostRules limits the total bytes of the .gitignore files that Ignored reads. With more, Ignored
+// returns no path.
 const mostRules = 1 << 20
 
-// Ignored returns which paths of a state git add would ignore by the .gitignore files above them. A
-// path of a directory ends with a slash.
+// Ignored returns the paths among paths that git add would ignore by the .gitignore files in the
+// directories above them. The path of a directory ends with a slash.
 func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []string) (map[string]bool, error) {
 	rules, err := rulesAbove(src, st, paths)
 	if err != nil || len(rules) == 0 {
@@ -41,8 +42,8 @@ func Ignored(ctx context.Context, src *tree.Source, st *tree.State, paths []stri
 	return ignored, nil
 }
 
-// ignoredBy reports which paths .gitignore files name, which it gets by their paths. Git decides, in a
-// directory that has these files alone.
+// ignoredBy reports for each path whether git ignores it. rules are the texts of the .gitignore files, by
+// path. git runs in a temporary directory with only these files.
 func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]bool, error) {
 	w, err := newAttrWorktree(ctx, &repository{trust: trustNone, format: "sha1"}, &settings{}, &meter{})
 	if err != nil {
@@ -80,7 +81,8 @@ func ignoredBy(ctx context.Context, rules map[string][]byte, paths []string) ([]
 	return ignored, nil
 }
 
-// rulesAbove returns the .gitignore files in the directories above some paths, by their paths.
+// rulesAbove returns the texts of the .gitignore files in the directories above paths, by path. It
+// returns nil if they have more than mostRules bytes.
 func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]byte, error) {
 	rules, seen, size := make(map[string][]byte), make(map[string]bool), int64(0)
 
@@ -89,7 +91,7 @@ func rulesAbove(src *tree.Source, st *tree.State, paths []string) (map[string][]
 			seen[dir] = true
 			n, err := st.At(src, path.Join(dir, IgnoreFile))
 			if err != nil || n == nil || !n.IsRegular() {
-				continue // a path without rules, such as one below a file
+				continue // dir has no readable rules; dir may also be a file or not exist
 			}
 			if size += n.Size(); size > mostRules {
 				return nil, nil

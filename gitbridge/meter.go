@@ -7,39 +7,41 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// inFlight is how many bytes git has at the most that it was sent and has not written yet.
+// inFlight is the maximum number of bytes that were sent to git and that git has not written yet.
 const inFlight = 4 << 20
 
-// A meter charges the disk space of an export before the export uses it.
+// A meter charges the disk space of an export before the export uses it. All fields below most are
+// bytes.
 type meter struct {
-	admit func(bytes int64) error // see ExportOptions
-	look  func() (int64, error)   // how many bytes git has written
-	most  int64                   // of contents; 0 is without a limit
+	admit func(bytes int64) error // ExportOptions.Admit
+	look  func() (int64, error)   // measures the bytes that git has written
+	most  int64                   // limit of sent; 0: no limit
 
-	sent    int64 // contents
-	written int64 // when it was last looked
-	unseen  int64 // contents that were sent since
-	scratch int64 // in temporary files
-	taken   int64 // was admitted
+	sent    int64 // contents sent to git
+	written int64 // result of the last look
+	unseen  int64 // contents sent since the last look
+	scratch int64 // written to temporary files
+	taken   int64 // admitted so far
 }
 
-// add charges contents that git is to be sent.
+// add charges n bytes of contents. The caller then sends them to git.
 func (m *meter) add(n int64) error {
 	m.sent += n
 	m.unseen += n
 	if m.most > 0 && m.sent > m.most {
 		return errs.New(errs.Quota, "limit reached: an export of a fork reads at most %d GiB; delete large files, or export from the workspace above", m.most>>30)
 	}
-	return m.take()
+	return m.charge()
 }
 
-// spool charges bytes of a temporary file.
+// spool charges n bytes of a temporary file.
 func (m *meter) spool(n int64) error {
 	m.scratch += n
-	return m.take()
+	return m.charge()
 }
 
-func (m *meter) take() error {
+// charge calls admit if the export may need more than was admitted.
+func (m *meter) charge() error {
 	if m.admit == nil || m.need() <= m.taken {
 		return nil
 	}
@@ -62,23 +64,24 @@ func (m *meter) take() error {
 	return nil
 }
 
-// need is how many bytes can be on the disk before the next look.
+// need returns the bytes that the export can have on the disk before the next look.
 func (m *meter) need() int64 { return min(m.sent, m.written+m.unseen+inFlight) + m.scratch }
 
-// settle charges the bytes that were written in the end, and gives the rest back.
+// settle corrects the charge to the bytes that the finished export has written.
 func (m *meter) settle(bytes int64) error {
 	if m.admit == nil || bytes == m.taken {
 		return nil
 	}
-	err := m.admit(bytes - m.taken)
-	if err == nil {
-		m.taken = bytes
+	if err := m.admit(bytes - m.taken); err != nil {
+		return err
 	}
 
-	return err
+	m.taken = bytes
+
+	return nil
 }
 
-// metered charges what is read of a file before it is.
+// A meteredReader charges the bytes of a read before it reads them from r.
 type meteredReader struct {
 	r      io.Reader
 	charge func(n int64) error
@@ -92,7 +95,7 @@ func (m meteredReader) Read(p []byte) (int, error) {
 	return m.r.Read(p)
 }
 
-// spooled charges what is written to a temporary file before it is.
+// A meteredWriter charges bytes before it writes them to a temporary file.
 type meteredWriter struct {
 	io.Writer
 	*meter
@@ -105,7 +108,7 @@ func (s meteredWriter) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// written returns the objects in the quarantine, but unfinished ones, and the bytes of all.
+// written returns the paths of the finished objects in the quarantine, and the bytes of all its files.
 func (q *quarantine) written() (objects []string, bytes int64, err error) {
 	err = fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

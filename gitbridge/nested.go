@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// nested reads repositories inside of a snapshot, without following links out of it.
+// nestedReader reads repositories in a snapshot. It follows no links out of the snapshot.
 type nestedReader struct {
 	src   *tree.Source
 	state *tree.State
@@ -19,15 +19,15 @@ type nestedReader struct {
 // errOutside means that a path points outside the snapshot.
 var errOutside = errors.New("points outside the snapshot")
 
-// lookup resolves a path and follows symbolic links, also the last one. The inode is nil if there
-// is none.
+// lookup resolves a path and follows symbolic links, also in the last component. The inode is nil if the
+// path does not exist. Errors: errOutside.
 func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 	root, err := n.state.Resolve(n.src, "")
 	if err != nil {
 		return nil, err
 	}
 
-	at, links := []*tree.Inode{root}, 0 // from the root on
+	at, links := []*tree.Inode{root}, 0 // at has the directories from the root to the current one
 
 	for todo := strings.Split(name, "/"); len(todo) > 0; {
 		c, dir := todo[0], at[len(at)-1]
@@ -70,7 +70,7 @@ func (n *nestedReader) lookup(name string) (*tree.Inode, error) {
 	return at[len(at)-1], nil
 }
 
-// read returns the first bytes of a file, "" if there is none.
+// read returns the first limit bytes of a regular file, "" if the file does not exist.
 func (n *nestedReader) read(name string, limit int64) (string, error) {
 	node, err := n.lookup(name)
 	if err != nil || node == nil || !node.IsRegular() {
@@ -85,8 +85,8 @@ func (n *nestedReader) read(name string, limit int64) (string, error) {
 	return string(text), nil
 }
 
-// gitDir returns the git directory of the working tree at dir, "" if dir is
-// none. The rules are is_nonbare_repository_dir's.
+// gitDir returns the git directory of the working tree at dir, "" if dir is not a working tree. It has
+// the rules of git's is_nonbare_repository_dir.
 func (n *nestedReader) gitDir(dir string) (string, error) {
 	at := path.Join(dir, ".git")
 	node, err := n.lookup(at)
@@ -139,7 +139,8 @@ func (n *nestedReader) head(dir string) (string, error) {
 	return text, err
 }
 
-// commonDir is where the refs and objects of a linked worktree are.
+// commonDir returns the directory with the refs and objects of the git directory dir: of a linked
+// worktree another directory, otherwise dir.
 func (n *nestedReader) commonDir(dir string) (string, error) {
 	text, err := n.read(dir+"/commondir", 4096)
 	if err != nil {
@@ -157,7 +158,7 @@ func (n *nestedReader) commonDir(dir string) (string, error) {
 	return dir + "/" + text, nil
 }
 
-// commit returns the commit that HEAD of a git directory names, "" if there is none yet.
+// commit returns the commit of HEAD in a git directory, "" if the branch has no commit yet.
 func (n *nestedReader) commit(dir string) (string, error) {
 	common, err := n.commonDir(dir)
 	if err != nil {
@@ -184,7 +185,7 @@ func (n *nestedReader) commit(dir string) (string, error) {
 	return "", nil
 }
 
-// ref reads a loose or packed ref.
+// ref returns the text of a loose ref, or the id of a packed ref, "" if neither exists.
 func (n *nestedReader) ref(common, ref string) (string, error) {
 	text, err := n.read(common+"/"+ref, 4096)
 	if err != nil || text != "" {
@@ -201,13 +202,13 @@ func (n *nestedReader) ref(common, ref string) (string, error) {
 	return "", err
 }
 
-// symref returns the target of a symbolic ref's text.
+// symref returns the target of a symbolic ref with this text, and whether it is one.
 func symref(text string) (string, bool) {
 	target, ok := strings.CutPrefix(text, "ref:")
 	return strings.Trim(target, " \t\r\n"), ok
 }
 
-// objectID returns the id that text begins with, "" if it does not.
+// objectID returns the object id at the beginning of text in lower case, "" if there is no whole id.
 func objectID(text string) string {
 	rest := strings.TrimLeft(text, "0123456789abcdefABCDEF")
 	id := text[:len(text)-len(rest)]

@@ -15,11 +15,12 @@ import (
 )
 
 // quarantine is a temporary directory in the object directory of a repository. Git writes objects
-// to it, which move to the repository after all has succeeded. `git gc` removes one that a crash
-// left. Objects are moved beneath a directory that is opened once, so no link out of it is followed.
+// to it, and they move to the repository at the end of a successful export. `git gc` removes the
+// quarantine of an export that was killed. All moves are made beneath an open os.Root, so they follow
+// no link out of the object directory.
 type quarantine struct {
-	objects *os.Root // the repository's
-	name    string   // of this directory in there, which newQuarantine made
+	objects *os.Root // the object directory of the repository
+	name    string   // name of the quarantine in objects
 	repo    *repository
 }
 
@@ -33,7 +34,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	at, err := os.Lstat(r.objects)
 	opened, oerr := objects.Stat(".")
 	if err = errors.Join(err, oerr); err == nil && r.trust != trustAll && !os.SameFile(at, opened) {
-		err = r.foreign(r.objects) // a link which was not there when the repository was looked at
+		err = r.foreign(r.objects) // openRepository found a directory, which was replaced by a link since
 	}
 	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)
@@ -45,7 +46,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	return q, nil
 }
 
-// env makes git write to the quarantine and read from the repository too.
+// env returns variables for git calls that write to the quarantine and also read from the repository.
 func (q *quarantine) env() []string {
 	alternate := q.repo.objects
 	if strings.ContainsAny(alternate, ":\"\n\\") {
@@ -55,12 +56,12 @@ func (q *quarantine) env() []string {
 }
 
 func (q *quarantine) remove() {
-	_ = q.objects.RemoveAll(q.name) // else it stays for git gc
+	_ = q.objects.RemoveAll(q.name) // after an error, git gc removes it later
 	_ = q.objects.Close()
 }
 
-// release moves every object to the repository, after m has admitted them. Index files go
-// last: git takes a pack for complete when it sees its index.
+// release moves all objects to the repository, after m has admitted them. Pack indexes are moved
+// last, because git uses a pack as soon as its index exists.
 func (q *quarantine) release(m *meter) error {
 	objects, bytes, err := q.written()
 	if err != nil {
@@ -84,13 +85,13 @@ func (q *quarantine) release(m *meter) error {
 	return nil
 }
 
-// isObject reports whether a file is one that git has finished.
+// isObject reports whether a file in the quarantine is a finished object or pack.
 func isObject(name string) bool {
 	return !strings.HasPrefix(name, "tmp_") && !strings.HasSuffix(name, ".keep")
 }
 
-// move puts one file into the repository. A directory made for it gets the
-// permissions of the object directory, which a shared repository has set.
+// move moves one file to the repository. A new directory gets the permissions of the object directory,
+// as in a repository that is shared by several users.
 func (q *quarantine) move(rel string) error {
 	dir := path.Dir(rel)
 	top, err := q.objects.Stat(".")
@@ -107,7 +108,7 @@ func (q *quarantine) move(rel string) error {
 		return fmt.Errorf("%w: %s is not a directory", ErrForeign, filepath.Join(q.repo.objects, dir))
 	}
 	if _, err := q.objects.Lstat(rel); err == nil {
-		return nil // the same object: its name is its hash
+		return nil // the repository has this object already: the name of an object is its hash
 	}
 
 	return q.objects.Rename(q.name+"/"+rel, rel)

@@ -12,12 +12,12 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// exported describes an export, so that the next one can start from it.
+// exportRecord describes a finished export, so that a later export can start from it.
 type exportRecord struct {
 	Fingerprint string
 	Tree        string
 	Files       int
-	Links       []string // nested repositories
+	Links       []string // paths of nested repositories
 	Skipped     []stream.Omission
 	Reduced     []stream.Omission
 }
@@ -27,11 +27,12 @@ type exportRecord struct {
 type records struct{ dir string }
 
 const (
-	maxRecords = 64       // that are kept
-	maxRecord  = 64 << 20 // bytes
+	maxRecords = 64       // records in the directory
+	maxRecord  = 64 << 20 // bytes of a record
 )
 
-// load returns the record of an exported commit. It follows no links and reads only regular files.
+// load returns the record of an exported commit, and whether it could be read. It follows no links and
+// reads only regular files.
 func (r records) load(commit string) (e exportRecord, ok bool) {
 	if r.dir == "" {
 		return e, false
@@ -66,7 +67,8 @@ func (r records) save(commit string, e exportRecord) error {
 		return err
 	}
 
-	// An export mostly starts from the one before it, so all older records are removed at once.
+	// An export usually starts from the latest one, so when the directory is full, all older records are
+	// removed.
 	if old, err := above.ReadDir(r.dir); err == nil && len(old) >= maxRecords {
 		for _, e := range old {
 			_ = above.Remove(filepath.Join(r.dir, e.Name))

@@ -13,14 +13,14 @@ import (
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 )
 
-// Default places of the refs.
+// Prefixes of the default refs: in a user's repository, and in the store's own.
 const (
 	userRefs  = "refs/sandbox/snapshots/"
 	storeRefs = "refs/snapshots/"
 )
 
-// DefaultRef is where a snapshot goes when no ref is given: out of the way of
-// branches and tags in a user's repository, shorter in the store's own.
+// DefaultRef returns the ref for a snapshot if the caller names none. In a user's repository it has a
+// longer prefix, which is not used by git's own commands.
 func DefaultRef(name string, ownStore bool) string {
 	if ownStore {
 		return storeRefs + name
@@ -28,12 +28,13 @@ func DefaultRef(name string, ownStore bool) string {
 	return userRefs + name
 }
 
-// reservedRefs are the name spaces of refs that git's commands show or move. An export does not write
-// there.
+// reservedRefs are the prefixes of refs that git's commands show or move. An export writes no ref with
+// such a prefix.
 var reservedRefs = []string{"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/bisect/",
 	"refs/rewritten/", "refs/worktree/", "refs/replace/", "refs/prefetch/", "refs/stash"}
 
-// checkRef refuses names that git refuses, and those in reservedRefs.
+// checkRef returns ErrBadRef if git refuses the name of a ref or if the ref is reserved, and ErrForeign
+// if a part of its path is a symbolic link.
 func (r *repository) checkRef(ctx context.Context, ref string) error {
 	if !strings.HasPrefix(ref, "refs/") {
 		return fmt.Errorf("%w: %q: give the whole name, such as %sNAME", ErrBadRef, ref, userRefs)
@@ -61,31 +62,31 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 	return nil
 }
 
-// readRef returns the object that ref points to, "" if there is no such ref. A
-// symbolic ref is refused: writing it would not be what its maker expects.
+// readRef returns the object that ref names, "" if the ref does not exist. It refuses a symbolic ref:
+// an export would replace it, and not change the ref that it points to.
 func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 	refs, err := r.refs(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 
-	for _, is := range refs {
+	for _, found := range refs {
 		switch {
-		case is.name != ref: // git takes the name for a pattern
-		case is.target != "":
-			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, is.target)
+		case found.name != ref: // git uses the name as a pattern, which also matches refs below it
+		case found.target != "":
+			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, found.target)
 		default:
-			return is.id, nil
+			return found.id, nil
 		}
 	}
 
 	return "", nil
 }
 
-// A ref is a ref of a repository. target is the ref that a symbolic ref names, "" for others.
+// A ref is a ref of a repository: its object, its whole name and, for a symbolic ref, its target.
 type ref struct{ id, name, target string }
 
-// refs returns the refs that match one of the patterns; without patterns, all.
+// refs returns the refs that match one of the patterns. Without patterns it returns all refs.
 func (r *repository) refs(ctx context.Context, patterns ...string) (all []ref, err error) {
 	out, err := r.git(ctx, nil, append([]string{"for-each-ref", "--format=%(objectname) %(refname) %(symref)"}, patterns...)...)
 	if err != nil {
@@ -98,7 +99,8 @@ func (r *repository) refs(ctx context.Context, patterns ...string) (all []ref, e
 	return all, nil
 }
 
-// updateRef moves ref from old ("" if it must not exist) to id, or fails.
+// updateRef sets ref to id if its value is old, or if it does not exist and old is "". reason is for the
+// reflog. Errors: ErrRefMoved; ErrBadRef if the name collides with another ref.
 func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string) error {
 	if old == "" {
 		old = r.zeroID()
@@ -123,7 +125,7 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 	return fmt.Errorf("moving %s: %w", ref, err)
 }
 
-// DropRefs deletes those refs of the store's own repository at dir that drop names, and
+// DropRefs deletes the refs of the store's own repository at dir for which drop returns true, and
 // reports whether there were any.
 func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (dropped bool, err error) {
 	repo, err := openOwn(ctx, dir)
@@ -140,7 +142,7 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (drop
 	return len(refs) > 0, repo.deleteRefs(ctx, refs)
 }
 
-// openOwn opens the store's own repository at dir. It returns nil if nothing was exported.
+// openOwn opens the store's own repository at dir. It returns nil if the repository does not exist yet.
 func openOwn(ctx context.Context, dir string) (*repository, error) {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -167,17 +169,17 @@ func (r *repository) deleteRefs(ctx context.Context, refs []ref) error {
 	return nil
 }
 
-// KeepCommits deletes the refs of the store's own repository at dir from which a commit can be reached that
-// is not one of the given commits, all reflogs, and the objects that no other ref needs. It returns the
-// deleted refs. No export may run meanwhile. With dryRun, it deletes nothing, and returns the refs that it
-// would delete.
+// KeepCommits removes all commits but the given ones from the store's own repository at dir. It deletes
+// each ref with another commit in its history, all reflogs, and the objects that the remaining refs do
+// not need. It returns the deleted refs; with dryRun it only returns the refs that it would delete. The
+// caller must let no export run at the same time.
 func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRun bool) (deleted []string, err error) {
 	repo, err := openOwn(ctx, dir)
 	if repo == nil || err != nil {
 		return nil, err
 	}
 
-	// Parents come before their children.
+	// git lists parents before their children.
 	out, err := repo.git(ctx, nil, "rev-list", "--all", "--topo-order", "--reverse", "--parents")
 	if err != nil {
 		return nil, fmt.Errorf("listing the commits of %s: %w", dir, err)
@@ -211,8 +213,8 @@ func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRu
 	return deleted, Prune(ctx, dir)
 }
 
-// Prune frees the objects of the store's own repository at dir that no ref needs. No export
-// may run meanwhile.
+// Prune removes the objects of the store's own repository at dir that no ref needs. The caller must let
+// no export run at the same time: its objects have no ref yet.
 func Prune(ctx context.Context, dir string) error {
 	repo, err := openRepository(ctx, dir, trustNone)
 	if err != nil {

@@ -20,31 +20,31 @@ import (
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrNotRepository: the directory named is no git repository.
+	// ErrNotRepository: the directory is not a git repository.
 	ErrNotRepository = errs.New(errs.NotExist, "not a git repository")
 	// ErrUnsafe: the repository belongs to another user and git does not trust it.
 	ErrUnsafe = errs.New(errs.Perm, "the repository belongs to another user")
-	// ErrForeign: it is a part of another repository, or refers to files outside itself.
+	// ErrForeign: the repository is part of another one, or refers to files outside of its directory.
 	ErrForeign = errs.New(errs.Perm, "the repository is incomplete or linked")
-	// ErrBadRef: git has no such ref names, or the ref is not one of ours to move.
+	// ErrBadRef: git does not allow the name of the ref, or an export must not write the ref.
 	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
-	// ErrRefMoved: another process changed the ref meanwhile. Nothing was changed.
+	// ErrRefMoved: another process changed the ref during the export, which changed nothing.
 	ErrRefMoved = errs.New(errs.Busy, "the ref was changed meanwhile")
 	// ErrNoRevision: the repository has no such revision.
 	ErrNoRevision = errs.New(errs.NotExist, "no such revision")
 )
 
-// trust is how much of a repository's own configuration is used. What it names may have been
-// chosen by the author of the files that are exported.
+// trust is the part of the configuration of git that is used. The repository's own configuration may
+// come from the author of the files that are exported.
 type trust int
 
 const (
-	trustData trust = iota // everything but programs: filters
-	trustAll               // as for git itself
-	trustNone              // of the store's own, nor of this user's
+	trustData trust = iota // the user's, and the repository's without the programs that it names (filters)
+	trustAll               // the user's and the repository's, as git does
+	trustNone              // neither: for the store's own repository
 )
 
-// env is the environment of git calls.
+// env returns additional variables for git calls.
 func (t trust) env() []string {
 	if t != trustNone {
 		return nil
@@ -56,16 +56,16 @@ func (t trust) env() []string {
 // repository is an opened git repository.
 type repository struct {
 	trust   trust
-	dir     string // as the user named it
-	gitDir  string // absolute
-	objects string // absolute: the object directory
-	format  string // of object ids, sha1 or sha256
+	dir     string // path that the user gave, for messages
+	gitDir  string // absolute path of the git directory
+	objects string // absolute path of the object directory
+	format  string // format of object ids: sha1 or sha256
 }
 
-// openRepository opens the repository at dir: a working tree's root or a git
-// directory, bare or not. A directory inside of a repository is refused, so
-// that a mistyped path never finds another repository further up. git
-// itself checks that the owner is trusted (safe.directory).
+// openRepository opens the repository at dir: the root of a working tree, or a git
+// directory, bare or not. It refuses a directory inside of a repository, so that a
+// mistyped path does not find a repository above it. git itself checks the owner
+// (safe.directory). Errors: ErrNotRepository, ErrUnsafe, ErrForeign, ErrNotRegular.
 func openRepository(ctx context.Context, dir string, t trust) (*repository, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -97,12 +97,12 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 		r.objects = filepath.Join(abs, r.objects)
 	}
 
-	return r, r.inPlace(abs)
+	return r, r.checkSelfContained(abs)
 }
 
-// inPlace refuses a repository at abs that refers to another one: a .git that is
-// a file or a link, a worktree, directories that are links.
-func (r *repository) inPlace(abs string) error {
+// checkSelfContained returns ErrForeign if the repository at abs refers to another one: its .git is a
+// file or a link, it is a linked worktree, or its directories are links. With trustAll it may.
+func (r *repository) checkSelfContained(abs string) error {
 	git := filepath.Join(abs, ".git")
 	if r.trust != trustAll && (r.gitDir != abs && r.gitDir != git || r.objects != filepath.Join(r.gitDir, "objects")) {
 		return r.foreign(r.objects)
@@ -110,6 +110,7 @@ func (r *repository) inPlace(abs string) error {
 	return r.noLinks(git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs"))
 }
 
+// noLinks returns ErrForeign if one of the paths is a symbolic link, unless the trust is trustAll.
 func (r *repository) noLinks(names ...string) error {
 	if i := slices.IndexFunc(names, isLink); i >= 0 && r.trust != trustAll {
 		return r.foreign(names[i])
@@ -142,17 +143,17 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("%s: %w: %s", dir, ErrNotRepository, g.Stderr)
 }
 
-// initBare makes a repository with as little in it as there can be. dir is absolute.
+// initBare makes a bare repository without templates at dir, an absolute path.
 func initBare(ctx context.Context, dir, format string) error {
 	_, err := run(ctx, "", trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format="+format, dir)
 	return err
 }
 
-// ownConfig is all that the configuration of the store's own repository says.
+// ownConfig is the whole configuration of the store's own repository.
 const ownConfig = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 
-// initOwn makes the store's own repository at dir unless there is one, and its
-// configuration again: the store may come from another user.
+// initOwn makes the store's own repository at dir, unless it exists. It always writes the configuration
+// again, because another user may have written the store and the configuration in it.
 func initOwn(ctx context.Context, dir string) error {
 	if isLink(dir) {
 		return fmt.Errorf("%s: %w", dir, ErrForeign)
@@ -175,8 +176,8 @@ func initOwn(ctx context.Context, dir string) error {
 	defer ownRepoLock.Unlock()
 
 	missing := func(name string) bool { _, err := root.Lstat(name); return err != nil }
-	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, missing) { // also after a crash
-		// An export that is cancelled leaves no half of a repository to others.
+	if slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, missing) { // new, or half made before a crash
+		// Other exports use the repository too, so a cancelled export still makes it completely.
 		if err := initBare(context.WithoutCancel(ctx), dir, "sha1"); err != nil {
 			return fmt.Errorf("making the store's git repository: %w", err)
 		}
@@ -190,13 +191,14 @@ func initOwn(ctx context.Context, dir string) error {
 	return nil
 }
 
-// making is held while a repository of a store is made or configured. All exports of a store are in
-// one process.
+// ownRepoLock is locked by initOwn while it makes or configures a repository. A lock in memory is enough:
+// all exports to a store's own repository are made by one process.
 var ownRepoLock sync.Mutex
 
-// plain refuses a repository in which something is not a regular file, such as a link, or
-// a FIFO, which git would wait for forever, and one whose objects lie elsewhere. Hooks
-// are never looked at. Other exports may remove files meanwhile.
+// checkOwn returns ErrForeign if the store's own repository contains a link or a special file, such as a
+// FIFO, on which git would block, if a file outside of objects has other hard links, or if the
+// repository has alternates. It does not check hooks, which are never run. Concurrent exports may
+// remove files during the walk.
 func checkOwn(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
@@ -210,7 +212,7 @@ func checkOwn(root *os.Root) error {
 			}
 		case !e.IsDir() && !e.Type().IsRegular(), path.Base(name) == "alternates":
 			return fmt.Errorf("%w: %s", ErrForeign, name)
-		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces those, and writes to none
+		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces objects, and never writes into one
 			return nil
 		}
 
@@ -226,18 +228,18 @@ func checkOwn(root *os.Root) error {
 	})
 }
 
-// git calls git on the repository, whatever the working directory is.
+// git runs git on the repository and returns its output without the last line end.
 func (r *repository) git(ctx context.Context, env []string, args ...string) (string, error) {
 	out, err := r.ask(ctx, env, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// ask is git with a standard input.
+// ask runs git on the repository with a standard input and returns its whole output.
 func (r *repository) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	return run(ctx, r.gitDir, slices.Concat(r.trust.env(), env), stdin, append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
 
-// start starts a git command that reads requests and writes answers.
+// start starts a git command on the repository that reads requests and writes answers.
 func (r *repository) start(ctx context.Context, env []string, args ...string) (*process, error) {
 	return start(ctx, r.gitDir, slices.Concat(r.trust.env(), env), append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
@@ -252,7 +254,7 @@ func (r *repository) idLength() int {
 
 func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) }
 
-// resolve returns the object that a revision names.
+// resolve returns the id of the object that a revision names. Errors: ErrNoRevision.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
 	if exit := gitdir.ExitCode(err); exit == 1 || exit == 128 || strings.HasPrefix(id, "^") { // git lets "^HEAD" pass

@@ -20,14 +20,15 @@ import (
 	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
-// ErrNotRegular: git would wait for a FIFO, and read a device or a very large file to its end.
+// ErrNotRegular: a file that git opens is a FIFO, a device or too large. git would block on a FIFO, and
+// read the others to their end.
 var ErrNotRegular = errs.New(errs.Invalid, "not a regular file, or larger than 16 MiB: remove it, or the setting that names it")
 
-// largestRules is how many bytes of rules or configuration are read. A larger .gitignore has
-// none, and a repository with another such file is refused.
+// largestRules is the size up to which a file of rules or configuration is read. A larger .gitignore or
+// .gitattributes in the tree is not read; a repository with any other larger file is refused.
 const largestRules = 16 << 20
 
-// Names of the files outside of the tree that say what is ignored and converted.
+// Names of the files of rules outside of the tree, in settings.rules.
 const (
 	infoAttributes = "info/attributes"
 	infoExclude    = "info/exclude"
@@ -35,14 +36,15 @@ const (
 	userIgnore     = "ignore"
 )
 
-// userFiles are the settings with the user's own files. git is given copies of these.
+// userFiles has the settings that name the user's own files of rules, and the names of the files here.
+// git gets copies of the files.
 var userFiles = map[string]string{"core.attributesfile": userAttributes, "core.excludesfile": userIgnore}
 
 // readRules reads the rules of the user and the repository.
 func (r *repository) readRules(ctx context.Context, s *settings) error {
 	files := map[string]string{"system": "/etc/gitattributes"}
 	for _, name := range []string{infoAttributes, infoExclude} {
-		files[name] = filepath.Join(filepath.Dir(r.objects), name) // worktrees share it
+		files[name] = filepath.Join(filepath.Dir(r.objects), name) // in the git directory that worktrees share
 	}
 
 	setting := make(map[string]string)
@@ -53,7 +55,7 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	s.rules = make(map[string]string)
 	for name, file := range files {
 		text, err := readRegular(file)
-		if errors.Is(err, ErrNotRegular) { // git, too, goes on without a file that it cannot read
+		if errors.Is(err, ErrNotRegular) { // other errors are ignored, as git ignores them
 			return fmt.Errorf("rules of git for %s: %s%w", r.dir, setting[name], err)
 		}
 		s.rules[name] = string(text)
@@ -62,7 +64,8 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	return nil
 }
 
-// userFile is the file of the user's own ignores or attributes, "" if there is none.
+// userFile returns the path of a user's own file of rules: of the setting key, or the default path of
+// name. It returns "" if there is neither.
 func (r *repository) userFile(ctx context.Context, s *settings, key, name string) string {
 	if _, ok := s.values[key]; ok {
 		file, err := r.git(ctx, nil, "config", "--type=path", "--get", key)
@@ -74,7 +77,8 @@ func (r *repository) userFile(ctx context.Context, s *settings, key, name string
 	return configFile(name)
 }
 
-// configFile is the path of one of the user's own files of git, "" if there is none.
+// configFile returns the default path of a file in the user's configuration of git, "" without a home
+// directory.
 func configFile(name string) string {
 	if dir := env.Get("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "git", name)
@@ -86,7 +90,7 @@ func configFile(name string) string {
 	return ""
 }
 
-// configs are the files of configuration of the machine and the user.
+// configs returns the paths of the machine's and the user's configuration of git.
 func configs() []string {
 	files := []string{"/etc/gitconfig", configFile("config")}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -102,8 +106,8 @@ func configs() []string {
 	return files
 }
 
-// fingerprint is a hash of everything outside of the tree on which the result of git add depends. A
-// new export can start from an earlier one only if that had the same fingerprint.
+// fingerprint returns a hash of all settings and rules outside of the tree on which the result of git
+// add depends. An export can start only from an earlier export with the same fingerprint.
 func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v %v %q\n", r.trust, gitignore, s.all)
@@ -118,7 +122,8 @@ func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// readRegular reads a regular file. A directory and /dev/null are empty.
+// readRegular reads a regular file of at most largestRules bytes. A directory and /dev/null are read as
+// empty. Errors: ErrNotRegular; the error of opening the file.
 func readRegular(name string) ([]byte, error) {
 	text, err := plainfile.Read(name, largestRules)
 	if errors.Is(err, plainfile.ErrUnfit) {
@@ -131,7 +136,7 @@ func readRegular(name string) ([]byte, error) {
 func checkFile(name string, most int64) error {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil // git, too, finds nothing there
+		return nil // git ignores a file that it cannot find
 	}
 	if info.IsDir() || info.Mode().IsRegular() && info.Size() <= most {
 		return nil
@@ -143,14 +148,14 @@ func checkFile(name string, most int64) error {
 	return fmt.Errorf("%s: %w", name, ErrNotRegular)
 }
 
-// Files and directories of a git directory that git opens.
+// Paths in a git directory: files that git opens, and directories in which git opens files.
 var (
-	opened = []string{"HEAD", "commondir", "shallow", "packed-refs", infoAttributes, infoExclude, "info/grafts"}
-	walked = []string{"refs", "logs", "reftable"}
+	openedFiles = []string{"HEAD", "commondir", "shallow", "packed-refs", infoAttributes, infoExclude, "info/grafts"}
+	openedDirs  = []string{"refs", "logs", "reftable"}
 )
 
-// checkFiles refuses a repository at abs with a file on which git would hang. Later changes of the
-// repository are not noticed.
+// checkFiles refuses the repository at abs if git would block on one of its files. It does not notice
+// later changes of the repository.
 func checkFiles(ctx context.Context, abs string, t trust) error {
 	dirs := []string{abs}
 
@@ -159,7 +164,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 		if !info.IsDir() {
 			l := gitdir.LinkAt(abs)
 			if l == nil {
-				return nil // no repository
+				return nil // not a repository, which the caller reports
 			}
 			dirs = []string{l.Dir, l.Common}
 		}
@@ -183,13 +188,13 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 			return err
 		}
 
-		for _, name := range opened {
+		for _, name := range openedFiles {
 			if err := checkFile(filepath.Join(dir, name), math.MaxInt64); err != nil {
 				return err
 			}
 		}
 
-		for _, name := range walked {
+		for _, name := range openedDirs {
 			if err := checkBelow(filepath.Join(dir, name)); err != nil {
 				return err
 			}
@@ -205,6 +210,7 @@ func checkFiles(ctx context.Context, abs string, t trust) error {
 	return nil
 }
 
+// checkBelow checks all files below a directory.
 func checkBelow(dir string) error {
 	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Type().IsRegular() {
@@ -214,7 +220,7 @@ func checkBelow(dir string) error {
 	})
 }
 
-// checkObjects checks a directory of objects, and those that it names as alternates.
+// checkObjects checks a directory of objects, and its alternates. seen has the paths checked before.
 func checkObjects(dir string, seen map[string]bool) error {
 	if seen[dir] {
 		return nil
@@ -254,7 +260,8 @@ func checkObjects(dir string, seen map[string]bool) error {
 	return nil
 }
 
-// checkConfig checks a file of configuration, and all that it includes, under whatever condition.
+// checkConfig checks a file of configuration and all files that it includes, also those under a
+// condition (includeIf). seen has the paths checked before.
 func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 	if seen[file] {
 		return nil
@@ -272,7 +279,7 @@ func checkConfig(ctx context.Context, file string, seen map[string]bool) error {
 		"--get-regexp", `^include(if\..*)?\.path$`)
 	var g *GitError
 	if errors.As(err, &g) {
-		return nil // none, or git says what is wrong when it reads it
+		return nil // no include, or a syntax error, which git reports later
 	}
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 
 	var entries []tree.Dirent
 	err := n.Dir.List(x.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
-		if hasRules(e.Name) || x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
+		if isRuleFile(e.Name) || x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
 			entries = append(entries, e)
 		}
 		return true
@@ -53,10 +53,10 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 		}
 	}
 
-	// git needs the rules before it is asked about files. Rules that did not change since an earlier
-	// export apply to files that did. git does not follow links to rules.
+	// git reads the rules from the worktree, so they are written before the questions about files.
+	// Unchanged rules are needed for changed files too. git does not follow links to rules.
 	for _, it := range items {
-		if hasRules(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
+		if isRuleFile(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
 			if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 		if path.Base(it.path) != ".git" {
 			return false
 		}
-		if dir != "" { // of the root it is the user's own repository
+		if dir != "" { // the .git at the root is never exported, and not reported
 			x.leaveOut(it.path, "git leaves out everything named .git")
 		}
 
@@ -103,18 +103,21 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	} else {
 		err = x.files(files)
 	}
+	if err != nil {
+		return err
+	}
 
 	for _, it := range dirs {
-		if err == nil {
-			err = x.subdir(it)
+		if err := x.subdir(it); err != nil {
+			return err
 		}
 	}
 
-	return err
+	return nil
 }
 
-// hasRules reports whether git reads rules from files of this name.
-func hasRules(name string) bool { return name == ".gitattributes" || name == ".gitignore" }
+// isRuleFile reports whether git reads rules from files with this name.
+func isRuleFile(name string) bool { return name == ".gitattributes" || name == ".gitignore" }
 
 // subdir puts a directory into the commit: its contents or, for a nested repository, a link to its
 // commit.
@@ -127,7 +130,7 @@ func (x *exporter) subdir(it item) error {
 
 	if gitDir != "" || errors.Is(err, errOutside) {
 		x.links[it.path] = true
-		x.w.remove(it.path) // files of the earlier export, when it was not a repository
+		x.w.remove(it.path) // in the base it may be a directory with files
 	}
 
 	switch {
@@ -144,7 +147,7 @@ func (x *exporter) subdir(it item) error {
 
 		u := x.update
 		if u != nil && u.links[it.path] {
-			x.update = nil // its files are not in the tree
+			x.update = nil // in the base it was a nested repository: all its files are new
 		}
 
 		err := x.dir(it.path, it.node)
@@ -169,7 +172,7 @@ func (x *exporter) leaveOut(path, reason string) {
 	x.res.Skipped = append(x.res.Skipped, stream.Omission{Path: path, Reason: reason})
 }
 
-// notIgnored drops what git add would ignore.
+// notIgnored returns the items that git add would not ignore. It reuses the array of items.
 func (x *exporter) notIgnored(items []item) ([]item, error) {
 	if x.ignorer == nil {
 		return items, nil

@@ -8,11 +8,11 @@ import (
 
 // settings are the configuration of a repository that git add depends on.
 type settings struct {
-	all               string            // as git lists them
-	rules             map[string]string // text of the files outside of the tree, by the names of ruleFiles
-	values            map[string]string // by lower-case key; the last one counts
+	all               string            // the output of git config --list -z
+	rules             map[string]string // texts of the files of rules outside of the tree, by the names in rules.go
+	values            map[string]string // last values, by lower-case key
 	noExec            bool              // core.fileMode=false: every file is 100644
-	autoCRLF          bool              // line ends are converted without attributes
+	autoCRLF          bool              // core.autocrlf: line ends are converted without attributes
 	names             nameRules
 	author, committer string // "Name <mail>"
 }
@@ -45,7 +45,7 @@ func parseSettings(out string) map[string][]string {
 	for setting := range strings.SplitSeq(out, "\x00") {
 		key, value, ok := strings.Cut(setting, "\n")
 		if !ok {
-			value = "true" // a key alone
+			value = "true" // a key without a value
 		}
 		if key != "" {
 			settings[key] = append(settings[key], value)
@@ -54,7 +54,8 @@ func parseSettings(out string) map[string][]string {
 	return settings
 }
 
-// identity is the user as the settings of git have it, or the program.
+// identity returns the user's identity from the settings of git, or amberfs if the user has not set one.
+// which is GIT_AUTHOR_IDENT or GIT_COMMITTER_IDENT.
 func (r *repository) identity(ctx context.Context, which string) string {
 	out, err := r.git(ctx, nil, "-c", "user.useConfigOnly=true", "var", which)
 	if err != nil {
@@ -63,7 +64,7 @@ func (r *repository) identity(ctx context.Context, which string) string {
 	return out[:strings.LastIndexByte(out, '>')+1]
 }
 
-// flag reads a boolean as git does.
+// flag returns the value of a boolean setting, parsed as git does. unset is the default.
 func (s *settings) flag(key string, unset bool) bool {
 	v, ok := s.values[key]
 	if !ok {

@@ -15,17 +15,16 @@ import (
 	"github.com/amberfs/amberfs/internal/scratch"
 )
 
-// attrWorktree is a working tree with only the files that git itself must read: the .gitignore and
-// .gitattributes of the snapshot, the directories that contain them, and files that a filter has to
-// convert. It is in a temporary directory. git uses the repository's settings there, as far as they
-// are trusted.
+// attrWorktree is a working tree in a temporary directory, with only the files that git itself must
+// read: the .gitignore and .gitattributes files of the snapshot, and files that git has to convert.
+// git uses the repository's settings there, as far as the export trusts them.
 type attrWorktree struct {
-	dir    string // has "tree", "git", and the index that does not exist
+	dir    string // contains the working tree "tree" and the git directory "git"; its "index" never exists
 	temp   *scratch.Dir
 	meter  *meter
 	root   *os.Root
 	env    []string
-	config []string // options of git with settings
+	config []string // options of git calls: -c SETTING=VALUE
 }
 
 func newAttrWorktree(ctx context.Context, r *repository, set *settings, m *meter) (*attrWorktree, error) {
@@ -73,8 +72,8 @@ func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings
 // nor a file.
 var plainKeys = []string{"core.autocrlf", "core.eol", "core.ignorecase", "core.checkroundtripencoding", "core.sharedrepository"}
 
-// copySettings makes a git directory that has only the plain settings and rules
-// of a repository.
+// copySettings makes a git directory at dir with the rules of a repository, and adds the
+// repository's plain settings to config. With trustNone it copies no rules.
 func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *settings, dir string) error {
 	for _, key := range plainKeys {
 		if value, ok := set.values[key]; ok {
@@ -111,40 +110,41 @@ func (s *attrWorktree) mkdir(dir string) error {
 	return nil
 }
 
-// write creates a file. It is charged twice: for this copy and for git's object.
+// write creates a file. The meter is charged twice: for this copy and for git's object.
 func (s *attrWorktree) write(name string, r io.Reader) error {
 	if err := s.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
 
 	f, err := s.root.Create(name)
-	if err == nil {
-		_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.spool(2 * n) }})
-		err = errors.Join(err, f.Close())
-	}
 	if err != nil {
+		return fmt.Errorf("copying what git must see: %w", err)
+	}
+	_, err = io.Copy(struct{ io.Writer }{f}, meteredReader{r, func(n int64) error { return s.meter.spool(2 * n) }})
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
 
 	return nil
 }
 
-// start begins a git command about the tree.
+// start starts a git command in the working tree.
 func (s *attrWorktree) start(ctx context.Context, args ...string) (*process, error) {
 	return start(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
 }
 
-// ask asks about paths and calls answer for each field that comes back, perPath
-// fields a path.
+// ask sends paths to a git command that answers perPath fields for each path, and calls answer for
+// each field. path is an index in paths.
 func (p *process) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
 	var in bytes.Buffer
 	for _, p := range paths {
-		in.WriteString("./") // a colon in front would be magic
+		in.WriteString("./") // a path that begins with a colon would be pathspec magic
 		in.WriteString(p)
 		in.WriteByte(0)
 	}
 
-	// git answers while it reads: writing has to go on meanwhile, or both wait.
+	// git answers while it reads. Without a goroutine, git and ask would wait for each other when both
+	// pipes are full.
 	sent := make(chan error, 1)
 	go func() {
 		_, err := p.in.Write(in.Bytes())
@@ -168,24 +168,25 @@ func (p *process) ask(paths []string, perPath int, answer func(path, field int, 
 	return nil
 }
 
-// Commands that say what git add leaves out, and the attributes of files.
+// Arguments of git: ignorer finds the paths that git add leaves out, attributes the attributes of paths.
 var (
 	ignorer        = []string{"check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching"}
 	attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
 	attributes     = append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)
 )
 
-// conversion is what git may do to a file's bytes before it stores them.
+// conversion is the kind of change that git makes to a file's bytes before it stores them.
 type conversion int
 
 const (
 	unconverted conversion = iota
-	lineEnds               // if the file has CR LF
-	converted              // $Id$, a filter, another encoding
+	lineEnds               // CR LF to LF
+	converted              // $Id$, a filter, or a different encoding
 )
 
-// conversionOf returns the conversion of a path with these values of attributeNames. If it is
-// uncertain, it returns one, and git decides.
+// conversionOf returns the conversion of a path. values are the values of attributeNames, auto is
+// core.autocrlf. If the attributes do not decide, it returns a conversion: then git decides by the
+// contents.
 func conversionOf(values []string, auto bool) conversion {
 	given := func(v string) bool { return v != "unspecified" && v != "unset" }
 	text, crlf, eol := values[0], values[1], values[2]

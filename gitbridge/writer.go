@@ -18,17 +18,17 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// writer feeds one git fast-import: first the blobs, then one commit. A temporary file has the
-// entries of the commit until then.
+// writer feeds one git fast-import: first the blobs, then one commit. The entries of the commit are
+// collected in a temporary file, because fast-import reads them after the blobs.
 type writer struct {
 	repo  *repository
 	env   []string // of git calls that write objects
 	p     *process
 	in    *bufio.Writer
 	meter *meter
-	spool *os.File
-	lines *bufio.Writer // to spool
-	files *[]entry      // of the directory that tree makes, nil if none
+	spool *os.File      // the entries of the commit, in the commands of fast-import
+	lines *bufio.Writer // writes to spool
+	files *[]entry      // entries of the directory that tree makes; nil outside of tree
 
 	written int
 	bytes   int64
@@ -36,23 +36,25 @@ type writer struct {
 }
 
 func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*writer, error) {
-	// Not in the repository: that may be in a mount of this process, which must not have a file
-	// there open while it starts another process.
+	// The file is not in the repository. The repository may lie in a mount of this process, which must
+	// not have a file of its own mount open while it starts another process.
 	spool, err := os.CreateTemp("", "amberfs-export-")
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary file: %w", err)
 	}
 
 	os.Remove(spool.Name())
-	// Without deltas an export is fast, and git gc makes better ones. Above the threshold git does
-	// not have a whole file in memory.
+
+	// Without deltas an export is fast, and a later git gc makes better deltas. git streams files above
+	// core.bigFileThreshold instead of reading them into memory.
 	p, err := r.start(ctx, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m",
 		"fast-import", "--quiet", "--done", "--depth=0")
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
 
-	// Without ReadFrom of p.in, an error of the bufio.Writer is always one of git.
+	// The struct hides ReadFrom of p.in, so that errors of the bufio.Writer are errors of writing to
+	// git, and not of reading the file.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
 	return &writer{repo: r, env: q.env(), p: p, meter: m, spool: spool, in: in, lines: bufio.NewWriterSize(meteredWriter{spool, m}, 64<<10)}, nil
 }
@@ -65,7 +67,7 @@ func (w *writer) close() {
 		w.ended = true
 	}
 
-	// git writes a crash report to the repository.
+	// A killed fast-import writes a crash report to the repository.
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
 }
 
@@ -75,10 +77,10 @@ func (w *writer) fail(err error) error {
 	return w.p.fail(err)
 }
 
-// commitMark is what fast-import calls the commit; contents come after it.
+// commitMark is the mark of the commit in fast-import. The blobs have the marks after it.
 const commitMark = 1
 
-// blob sends size bytes of r and returns their mark in fast-import.
+// blob sends size bytes of r as a blob and returns its mark in fast-import.
 func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	w.written++
 	w.bytes += size
@@ -96,7 +98,7 @@ func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	return mark, err
 }
 
-// set puts a path into the commit: an object, by its mark or id.
+// set puts a path into the commit. object is the mark or the id of its object.
 func (w *writer) set(mode uint32, object, name string) {
 	if w.files != nil {
 		*w.files = append(*w.files, entry{mode, object, path.Base(name)})
@@ -105,18 +107,18 @@ func (w *writer) set(mode uint32, object, name string) {
 	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, object, gitquote.Name(name))
 }
 
-// entry is a file of a directory.
+// entry is a file in a git tree.
 type entry struct {
 	mode       uint32
 	mark, name string
 }
 
-// largeDir is from how many files on git mktree makes the tree of a directory. fast-import compares
-// each name with all others of its directory.
+// largeDir is the number of files from which on git mktree makes the tree of a directory.
+// fast-import is slow for such directories: it compares each name with all others.
 const largeDir = 1000
 
-// tree puts a directory into the commit with the files that fill sets. Its other entries are set
-// later.
+// tree puts a directory into the commit. fill calls set for each of its files. Subdirectories are
+// added after tree has returned.
 func (w *writer) tree(dir string, fill func() error) error {
 	var files []entry
 	w.files = &files
@@ -147,7 +149,7 @@ func (w *writer) tree(dir string, fill func() error) error {
 		return w.fail(err)
 	}
 
-	// The contents are in a pack that is not finished.
+	// mktree cannot find the blobs yet (--missing): fast-import has not finished their pack.
 	id, err := w.repo.ask(w.p.ctx, w.env, &list, "mktree", "-z", "--missing")
 	if err != nil {
 		return fmt.Errorf("making the tree of %q: %w", dir, err)
@@ -158,7 +160,7 @@ func (w *writer) tree(dir string, fill func() error) error {
 	return nil
 }
 
-// remove takes a path, and all below it, out of the commit.
+// remove removes a path, and all paths below it, from the commit.
 func (w *writer) remove(name string) {
 	fmt.Fprintf(w.lines, "D %s\n", gitquote.Name(name))
 }
@@ -172,14 +174,13 @@ type commit struct {
 	tree              string // to start from, "" for an empty one
 }
 
-// commit finishes the import. Its branch is one that never reaches the
-// repository: it is reset to nothing before the end.
+// commit makes the commit and ends fast-import, which needs a branch for a commit. The branch is
+// deleted at the end, so fast-import never writes it to the repository.
 func (w *writer) commit(c commit) (id, tree string, err error) {
-	err = w.lines.Flush()
-	if err == nil {
-		_, err = w.spool.Seek(0, io.SeekStart)
+	if err := w.lines.Flush(); err != nil {
+		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
-	if err != nil {
+	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {
 		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
 
@@ -195,19 +196,18 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 		fmt.Fprintf(w.in, "M 040000 %s \"\"\n", c.tree)
 	}
 
-	_, err = io.Copy(w.in, w.spool)
-	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
-	if err == nil {
-		err = w.in.Flush()
+	if _, err := io.Copy(w.in, w.spool); err != nil {
+		return "", "", w.fail(err)
 	}
-	if err == nil {
-		id, err = w.p.out.ReadString('\n')
+	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
+	if err := w.in.Flush(); err != nil {
+		return "", "", w.fail(err)
 	}
 
-	root := ""
-	if err == nil {
-		root, err = w.p.out.ReadString('\n')
+	if id, err = w.p.out.ReadString('\n'); err != nil {
+		return "", "", w.fail(err)
 	}
+	root, err := w.p.out.ReadString('\n')
 	if err != nil {
 		return "", "", w.fail(err)
 	}

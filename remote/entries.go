@@ -110,7 +110,7 @@ func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 }
 
 // readNewestList reads the list with the number v.number into v. It reports false if there is no list, or
-// if it is damaged. Errors: errListReplaced; backend.ErrAway; the context's.
+// if the list is damaged. Errors: errListReplaced; backend.ErrAway; the error of ctx.
 func (v *refScan) readNewestList(ctx context.Context) (usable bool, err error) {
 	if v.number == 0 {
 		return false, nil
@@ -188,8 +188,8 @@ func (v *refScan) takeEntries() (unread []string) {
 	return unread
 }
 
-// settleEntries sets v.settledEntries: the entries that the next list includes. It deletes old keys if
-// there are many.
+// settleEntries sets v.settledEntries: the entries that the next list includes. It also deletes old keys
+// if there are many.
 func (v *refScan) settleEntries(ctx context.Context) {
 	var now time.Time
 	for _, i := range v.gc {

@@ -17,26 +17,33 @@ import (
 // A Forget has the arguments of Remote.Forget.
 type Forget struct {
 	Chunks map[cas.Hash]bool // the records that must not stay
-	Old    map[string]bool   // ids of snapshots that have other trees now
-	// Push sends the snapshot of a ref again, with its new tree, in place of the ref. base is the name of a
-	// snapshot that was sent before. If it is empty, all records are sent. An error leaves the ref as it is.
+	Old    map[string]bool   // former ids of snapshots whose trees the store has changed since
+	// Push pushes the snapshot of a ref again, with its new tree, and replaces the ref. base is the name of
+	// a snapshot that this Forget has pushed already, or "" for a push without a base. After an error the
+	// ref is unchanged.
 	Push func(ctx context.Context, ref *object.Ref, base string) error
 }
 
 // A Forgot is the result of Remote.Forget.
 type Forgot struct {
-	Replaced []string          // the snapshots that were sent again
-	Left     map[string]string // the snapshots that still have the records, and why
+	Replaced []string          // names of the snapshots that were pushed again
+	Left     map[string]string // names of the snapshots that still have the records → the reason
 	Removed  int               // number of removed objects
-	Versions bool              // the bucket keeps versions, also of what was removed
+	Versions bool              // the bucket keeps old versions, so the removed objects still exist in it
 	Registry bool              // the remote is a registry, which removes objects itself
 }
 
-// Forget removes records from the remote. It replaces each snapshot that needs an object with one of the
-// records, and then removes these objects, and all that only the replaced snapshots had. It does not wait
-// as a collection does: it writes a mark, so that pushes that begin afterwards do not use the objects, and
-// a push that ended meanwhile is in Forgot.Left. Objects that no snapshot needs are removed if they are
-// older than maxMarkAge. If Forget is interrupted, a collection removes the objects of its mark.
+// Forget removes records from the remote:
+//
+//  1. It writes a condemned mark with all objects of the snapshots that have one of the records. So pushes
+//     that begin later do not use these objects.
+//  2. It pushes these snapshots again.
+//  3. It removes the objects of the mark that no ref names now.
+//
+// Unlike a collection, it does not wait between these steps. If a push that began before step 1 writes its
+// ref during step 3, the snapshot lacks objects: Forgot.Left reports it. Forget also removes objects that no ref
+// names, if they are older than maxMarkAge. If it is interrupted, a collection removes the objects of the
+// mark.
 func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
 	f := &forgetRun{r: r, o: o, doomed: make(map[string]bool), done: &Forgot{Replaced: []string{}, Left: make(map[string]string), Registry: r.b.Collects()}}
 	refs, err := f.findRefs(ctx)
@@ -80,8 +87,8 @@ func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
 type forgetRun struct {
 	r      *Remote
 	o      Forget
-	doomed map[string]bool // names of objects to remove, unless a ref that stays needs them
-	used   map[string]bool // names of objects that refs need
+	doomed map[string]bool // names of objects to remove, unless a ref names them at the end
+	used   map[string]bool // names of objects that refs named at the beginning
 	done   *Forgot
 }
 
@@ -125,7 +132,8 @@ func allRefs(ctx context.Context, r *Remote) (all []*object.Ref, err error) {
 	return all, err
 }
 
-// objectsWith returns the names of the objects of refs that have one of the records.
+// objectsWith returns the names of the objects that have one of the records. It compares prefixes of hashes, so
+// it may return an object without such a record.
 func objectsWith(ctx context.Context, r *Remote, refs []*object.Ref, chunks map[cas.Hash]bool) (map[string]bool, error) {
 	bad, prefixes := make(map[string]bool), make(map[object.Prefix]bool)
 	for h := range chunks {
@@ -148,8 +156,8 @@ func objectsWith(ctx context.Context, r *Remote, refs []*object.Ref, chunks map[
 	return bad, nil
 }
 
-// findUnused adds the objects that no ref and no hold needs and no push can be about to use. A push that did not
-// end can have left a record in them, which nobody can read to find out.
+// findUnused adds to doomed the objects that no ref and no hold names and that are older than any running
+// push. They may have one of the records: without a ref, they have no index, so Forget cannot check.
 func (f *forgetRun) findUnused(ctx context.Context) error {
 	if f.r.b.Collects() || len(f.o.Chunks) == 0 {
 		return nil
@@ -175,6 +183,7 @@ func (f *forgetRun) findUnused(ctx context.Context) error {
 	})
 }
 
+// writeMark writes a mark of the doomed objects.
 func (f *forgetRun) writeMark(ctx context.Context, key string) error {
 	if f.r.b.Collects() {
 		return nil
@@ -201,7 +210,7 @@ func (f *forgetRun) remove(ctx context.Context, mark string) error {
 	}
 	f.done.Removed = len(keys)
 
-	// A push that read the marks before may have ended meanwhile.
+	// A push that read the marks before this Forget wrote its mark may have ended since the call above.
 	if err := f.keepNeeded(ctx, func(ref, object string) {
 		f.done.Left[ref] = fmt.Sprintf("it was pushed meanwhile, and lacks object %s: push it again with --force --full", object)
 	}); err != nil {
@@ -214,7 +223,7 @@ func (f *forgetRun) remove(ctx context.Context, mark string) error {
 	return f.r.b.Delete(ctx, condemnedPrefix+mark)
 }
 
-// keepNeeded takes the objects that refs need out of doomed, and calls needed for each.
+// keepNeeded removes the objects that refs name from doomed, and calls needed for each of them.
 func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object string)) error {
 	refs, err := allRefs(ctx, f.r)
 	if err != nil {
@@ -233,11 +242,10 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 	return nil
 }
 
-// Contents calls fn with the hash and the plain bytes of every record on the remote, each once, and with
-// the name of a snapshot whose objects have it. It returns the number of objects that no snapshot needs, which cannot be
-// read.
+// Contents calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a
+// snapshot with the record. It returns the number of objects that no ref names: it cannot read these.
 func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, err error) {
-	used, seen := make(map[string]bool), make(map[place]bool)
+	used, seen := make(map[string]bool), make(map[recordPlace]bool)
 	refs, err := allRefs(ctx, r)
 	if err != nil {
 		return 0, err
@@ -263,13 +271,14 @@ func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Ha
 	})
 }
 
-// A place is the place of a record in an object.
-type place struct {
+// A recordPlace is the place of a record on the remote.
+type recordPlace struct {
 	object string
 	offset uint32
 }
 
-func (s *Snapshot) contents(ctx context.Context, seen map[place]bool, fn func(snapshot string, h cas.Hash, b []byte) error) error {
+// contents does the work of Contents for one snapshot. seen has the records that fn was called for.
+func (s *Snapshot) contents(ctx context.Context, seen map[recordPlace]bool, fn func(snapshot string, h cas.Hash, b []byte) error) error {
 	x, err := s.Load(ctx)
 	if err != nil {
 		return err
@@ -277,7 +286,7 @@ func (s *Snapshot) contents(ctx context.Context, seen map[place]bool, fn func(sn
 
 	var plain []byte
 	for _, e := range slices.Concat(x.Entries(cas.KindData), x.Entries(cas.KindTree)) {
-		at := place{s.Ref.Objects[e.Object].Name, e.Offset}
+		at := recordPlace{s.Ref.Objects[e.Object].Name, e.Offset}
 		if seen[at] {
 			continue
 		}

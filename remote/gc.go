@@ -90,7 +90,7 @@ type gcRun struct {
 	scan  *refScan
 
 	live    map[string]bool  // names of objects that a ref or a hold names
-	objects map[string]int64 // objects on the remote by name, and their sizes, which removes needs
+	objects map[string]int64 // sizes of the objects on the remote, by name; 0 for an object that only a mark names
 	result  Collected
 }
 
@@ -325,7 +325,7 @@ func elapsed(since time.Time, d time.Duration) bool {
 
 // removeObjects deletes objects, except those that are live, and counts them. It fails after maxRunTime.
 func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
-	const atOnce = 1000 // that a service deletes with a request
+	const atOnce = 1000 // objects that a service deletes with one request
 	for part := range slices.Chunk(c.unreferenced(names), atOnce) {
 		if elapsed(c.began, maxRunTime) {
 			return fmt.Errorf("it took more than %v: run it again", maxRunTime)

@@ -22,7 +22,7 @@ const (
 	retryDelay = 200 * time.Millisecond
 )
 
-// A health knows whether a remote answers.
+// A health tracks whether a remote answers.
 //
 // A read without an answer starts one goroutine that probes the remote every second. After
 // three probes without an answer the remote is away: reads under way are cancelled, and
@@ -69,6 +69,7 @@ func (h *health) retry(ctx context.Context, fn func(context.Context) error) erro
 		}
 
 		h.mu.Unlock()
+
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, began.Add(h.timeout))
 		defer cancel()

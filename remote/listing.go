@@ -74,8 +74,8 @@ func md5Sum(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// encodeListing returns the compressed list of refs. l has the objects and entries of the list; objects of
-// refs that it lacks are added.
+// encodeListing returns the compressed list of refs. l has the objects and entries of the list, to which
+// encodeListing adds the other objects of refs.
 func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	number := map[backend.Object]int{}
 	for n, o := range l.Objects {
@@ -115,7 +115,7 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	return enc.EncodeAll(raw, nil), nil
 }
 
-// decodeListing decodes a list and its refs, by name. It leaves out refs that no push can have written.
+// decodeListing decodes a list and its refs, by name. It leaves out invalid refs, as Ref.Check finds them.
 func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxListing))
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 
 const (
 	objectSize = 32 << 20 // bytes of a full object
-	smallData  = 4 << 20  // up to so many bytes, data that is left over is sent in the head
+	smallData  = 4 << 20  // size up to which the last data is sent in the head, and not in an object of its own
 	smallest   = 1 << 20  // a merge sends the records of objects with fewer bytes again
-	maxIndexes = 8        // indexes of a snapshot from which on the next push merges them
+	maxIndexes = 8        // a push merges the indexes of its base if the base has this many
 	uploads    = 4        // parallel uploads
 	attempts   = 8        // attempts of a push while collections condemn its objects
 

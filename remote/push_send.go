@@ -135,8 +135,8 @@ func (u *pushRun) addEntries(entries []object.Entry, place int) {
 	}
 }
 
-// reserveObject adds an object to the ref and returns its place in the list. Its name is set by upload, for
-// it is the hash of the encrypted bytes.
+// reserveObject adds an object without a name to the list of the ref and returns its index there. upload
+// sets the name, the hash of the encrypted bytes.
 func (u *pushRun) reserveObject() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -113,7 +113,7 @@ func (r *Remote) Close() {
 	r.b.CloseIdleConnections()
 }
 
-// Probe starts to probe the remote in the background. Away then returns the result.
+// Probe starts to probe the remote in the background. Away returns the result.
 func (r *Remote) Probe() { r.health.startProbing() }
 
 // URL returns the URL of the remote.
@@ -318,8 +318,8 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	}
 
 	f, line := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}, formatLine
-	// A directory needs no entries, for its refs are read without requests. And without conditional puts
-	// two lists could have one number.
+	// A directory needs no entries, because its refs are read without requests. Without conditional puts
+	// a remote has no entries, because two programs could write lists with the same number.
 	if f.Conditional && !strings.HasPrefix(r.URL(), "file:") {
 		line = entriesLine
 	}

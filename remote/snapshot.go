@@ -26,8 +26,9 @@ const (
 	aheadMost = 4 << 20
 )
 
-// A Snapshot reads the records of a snapshot on a remote, which its methods call objects, as package cas
-// does. The first read, or Load, reads the indexes with their places. It is safe for concurrent use.
+// A Snapshot reads the records of a snapshot on a remote. Its methods have the interface of a cas.Store, so
+// in their comments "object" is a record. The first read, or Load, reads the indexes with the places of
+// the records. A Snapshot is safe for concurrent use.
 type Snapshot struct {
 	Ref     *object.Ref
 	r       *Remote
@@ -116,8 +117,8 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return b, err
 }
 
-// GetCached is Get, but reads from the cache only. If the cache lacks the object, it returns a cas.Absent
-// error. The caller calls it only if Loaded.
+// GetCached is Get without requests. If the cache lacks the object, it returns a cas.Absent error. It
+// panics if the indexes were not loaded: see Loaded.
 func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)
 	if !ok {
@@ -141,6 +142,7 @@ func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	return rec, err
 }
 
+// get returns an object in its stored form, and its plain bytes, appended to dst[:0].
 func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Stored, plain []byte, err error) {
 	x, err := s.Load(ctx)
 	if err != nil {
@@ -191,7 +193,7 @@ func asIncomplete(err error) error {
 	return err
 }
 
-// Fetch reads all objects of one kind into the cache, in requests of up to fetchRun bytes.
+// Fetch reads all objects of one kind into the cache, with requests of up to fetchRun bytes.
 func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	x, err := s.Load(ctx)
 	if err != nil {

@@ -23,9 +23,9 @@ type Verified struct {
 	Damaged   int   `json:"damaged"` // damaged snapshots
 }
 
-// Verify checks that the remote has all objects that refs name, in the right length. With deep it reads
+// Verify checks that the remote has all objects that refs name, with the right lengths. With deep it reads
 // them and checks every byte. It calls bad for each damaged snapshot, and progress with the bytes of
-// the objects that were checked; not several calls at once.
+// the objects that it has checked. It calls each of the two functions from one goroutine at a time.
 func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error), progress func(done, total int64)) (sum Verified, err error) {
 	report := func(name string, err error) error {
 		if isDamage(err) {
@@ -112,7 +112,7 @@ func verifySnapshot(ctx context.Context, r *Remote, ref *object.Ref, objects map
 }
 
 // isDamage reports whether an error proves that a value on the remote is missing or damaged. Other errors
-// may be of this machine or the network.
+// may come from this machine or the network.
 func isDamage(err error) bool {
 	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) ||
 		errors.Is(err, object.ErrNewer) || errors.Is(err, object.ErrOlder)

@@ -23,7 +23,7 @@ var (
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
 	// ErrNoBucket: the bucket does not exist.
 	ErrNoBucket = errs.New(errs.NotExist, "no such bucket")
-	// ErrChanged: the condition of a Put is not met.
+	// ErrChanged: the condition of a Put does not hold.
 	ErrChanged = errs.New(errs.Exist, "it was changed meanwhile")
 	// ErrDenied: the credentials are missing, wrong, or do not allow this.
 	ErrDenied = errs.New(errs.Perm, "the remote refused the request")
@@ -132,7 +132,7 @@ type Object struct {
 // Key returns the key of the object.
 func (o Object) Key() string { return "obj/" + o.Name }
 
-// Named returns the Object for data.
+// Named returns the name and the size of the object with the bytes data.
 func Named(data []byte) Object {
 	sum := sha256.Sum256(data)
 	return Object{hex.EncodeToString(sum[:]), int64(len(data))}

@@ -62,9 +62,9 @@ func errorOfStatus(status int) error {
 	return fmt.Errorf("the remote answers %d %s", status, http.StatusText(status))
 }
 
-// errorOfTransport wraps the error of a request that got no answer. It drops the URL of a *url.Error,
-// which may contain secrets. It asks ctx, and not err, whether the caller has given up: timeouts of
-// the transport are context.DeadlineExceeded too.
+// errorOfTransport wraps the error of a request that got no answer with ErrAway, unless ctx has ended. It
+// drops the URL of a *url.Error, which may contain secrets. It checks ctx instead of err, because timeouts
+// of the transport are context.DeadlineExceeded too.
 func errorOfTransport(ctx context.Context, host string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

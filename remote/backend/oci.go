@@ -302,8 +302,8 @@ func refInManifest(raw []byte) ([]byte, error) {
 	return data, nil
 }
 
-// GetRange makes its own request for the range: the library's Fetch would request the whole blob, and
-// again the rest of it at a seek.
+// GetRange requests the range itself: Fetch of the library would request the whole blob, and after a seek
+// the rest of the blob again.
 func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	blob, tag, err := splitKey(key)
 	if err != nil {
@@ -346,7 +346,7 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	return data, r.wrapError(ctx, "read", key, err)
 }
 
-// errBeyond: the range begins behind the object's end.
+// errBeyond: the range begins after the end of the object.
 var errBeyond = errors.New("range behind the end")
 
 // rangeBody returns the body of an answer, reduced to the requested range if the answer has the whole object.

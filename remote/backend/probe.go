@@ -40,7 +40,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 		return err
 	}
 	if !b.Collects() {
-		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // the user may have no right to delete
+		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // fails if the user has no right to delete
 	}
 
 	for _, r := range [][2]int{{0, probeSize}, {probeSize / 3, 1000}, {probeSize - 5, 5}} {

@@ -114,7 +114,7 @@ func (e *Export) addJSON(kind string, v any) (ocispec.Descriptor, error) {
 	return d, err
 }
 
-// explainLost returns an error for the user if a blob of the base is missing, otherwise err.
+// explainLost adds a text and a hint for the user to err if a blob of the base is missing.
 func explainLost(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errs.Fail(errs.NotExist, "the store has lost a part of the image: %w", err).WithHint("import the image again, into a directory of its own, to have it again")
@@ -192,8 +192,10 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 		return "", at.explain(ctx, "", err)
 	}
 
-	err = e.pushBlobs(ctx, t)
-	if err == nil && tag != "" {
+	if err := e.pushBlobs(ctx, t); err != nil {
+		return "", at.explain(ctx, "", err)
+	}
+	if tag != "" {
 		err = t.Tag(ctx, e.manifestBlob, tag)
 	}
 

@@ -106,11 +106,11 @@ func Open(ctx context.Context, ref, platform string) (*Image, error) {
 		all, pinned, err = im.resolveTag(ctx)
 	}
 
-	if err == nil {
-		err = im.chooseManifest(ctx, all, pinned)
+	if err != nil {
+		return im, im.location.explain(ctx, "", err)
 	}
 
-	return im, im.location.explain(ctx, "", err)
+	return im, im.location.explain(ctx, "", im.chooseManifest(ctx, all, pinned))
 }
 
 // PlatformName returns a platform as OS/ARCH[/VARIANT].
@@ -229,7 +229,7 @@ func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pi
 // pinned is not "", the manifest or one of these indexes must have that digest.
 func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, pinned digest.Digest) (err error) {
 	const maxNested = 4
-	first, met := all[0].Digest, pinned == ""
+	first, met := all[0].Digest, pinned == "" // met: a descriptor had the pinned digest
 
 	for range maxNested {
 		d, err := im.pickPlatform(all)
@@ -252,7 +252,7 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 			return im.readConfig(ctx, d.MediaType)
 		}
 
-		// It is an index of manifests: one of them is next.
+		// d is an index: the next round looks among its manifests.
 		var index ocispec.Index
 		if err := json.Unmarshal(im.manifest, &index); err != nil {
 			return err
@@ -264,13 +264,15 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 	return errors.New("its indexes are nested too deep")
 }
 
-// fitsPlatform reports whether a platform is the wanted one. Fields that one of the two lacks do not count.
+// fitsPlatform reports whether a platform is the wanted one. A field that is empty in one of the two fits
+// every value.
 func (im *Image) fitsPlatform(p ocispec.Platform) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(p.OS, im.platform.OS) && same(p.Architecture, im.platform.Architecture) && same(p.Variant, im.platform.Variant)
 }
 
-// pickPlatform returns the first descriptor for the platform. A single one without a platform fits too.
+// pickPlatform returns the first descriptor for the platform. If there is only one descriptor, and it names
+// no platform, that one fits too.
 func (im *Image) pickPlatform(all []ocispec.Descriptor) (d ocispec.Descriptor, err error) {
 	if len(all) == 1 && all[0].Platform == nil {
 		return all[0], nil

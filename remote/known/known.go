@@ -41,7 +41,7 @@ type Registry struct {
 
 	trust  *trustStore
 	cache  *cache.Cache
-	closed context.Context    // of reads without a context of a caller: ends with HangUp
+	closed context.Context    // context of reads whose caller has none; ends with HangUp
 	hangUp context.CancelFunc // ends closed
 
 	mu     sync.Mutex
@@ -49,16 +49,16 @@ type Registry struct {
 	opened map[string]*remote.Remote // by URL
 
 	loadedSources atomic.Pointer[[]*remote.Snapshot] // the sources, in the order in which they were added
-	addingSource  *semaphore.Weighted                // held while a source is added
+	addingSource  *semaphore.Weighted                // acquired by Source and Forget, which may wait for a remote
 	answers       map[[2]string]nameAnswer           // by URL and name of the snapshot; guarded by addingSource
-	added         chan struct{}                      // gets an element when a source was added, which needs a hold
+	added         chan struct{}                      // gets an element when a source was added: see Added
 }
 
 // A registryFile is the content of remotes.json.
 type registryFile struct {
 	Version int               `json:"version"`
 	Remotes map[string]string `json:"remotes"` // URLs by name
-	// Pushed has for each URL the name of the snapshot that the next push is compared with.
+	// Pushed has for each URL the name of the snapshot that is the base of the next push.
 	Pushed map[string]string `json:"pushed,omitempty"`
 	// Sent has for each URL the number of the newest snapshot that the policy pushed.
 	Sent map[string]uint64 `json:"sent,omitempty"`
@@ -109,7 +109,7 @@ func (k *Registry) readFile() error {
 	return k.file.validate()
 }
 
-// validate refuses a file that this package cannot have written, because the store may be another user's. It
+// validate refuses a file that this package cannot have written: another user may have made the store. It
 // makes missing maps.
 func (f *registryFile) validate() error {
 	if f.Version != fileVersion {
@@ -178,13 +178,14 @@ func (k *Registry) change(fn func(f *registryFile) error) error {
 
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// MayAdd returns the error that Add would return, so that the caller can check before it uses the URL.
+// MayAdd returns the error that Add would return, without adding the remote.
 func (k *Registry) MayAdd(name, url string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return mayAdd(k, name, url)
 }
 
+// mayAdd does the work of MayAdd. The caller holds Registry.mu.
 func mayAdd(k *Registry, name, url string) error {
 	if !remoteName.MatchString(name) {
 		return errs.New(errs.Invalid, "%q is not a name for a remote; use up to 64 letters, digits, '_' and '-'", name)
@@ -236,7 +237,7 @@ func (k *Registry) List() map[string]string {
 	return maps.Clone(k.file.Remotes)
 }
 
-// errUnknown is the error for a name of no remote. The caller holds Registry.mu.
+// errUnknown returns the error for a name that no remote has. The caller holds Registry.mu.
 func errUnknown(k *Registry, name string) error {
 	if len(k.file.Remotes) == 0 {
 		return errs.New(errs.NotExist, "no such remote: %q; `amberfs remote add NAME URL` adds one", name)
@@ -245,8 +246,9 @@ func errUnknown(k *Registry, name string) error {
 		strings.Join(slices.Sorted(maps.Keys(k.file.Remotes)), ", "))
 }
 
-// Remote returns the remote with a name or a URL. The caller passes a URL only if the user gave it, who
-// thereby agrees to contact the remote. A name may have come with the store.
+// Remote returns the remote with a name or a URL. The caller must pass a URL only if the user typed it:
+// Remote then records that the user agrees to contact the remote. A name does not record this, because
+// another user may have chosen its URL.
 func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -276,8 +278,8 @@ func (k *Registry) openAgreed(url string) (*remote.Remote, error) {
 	return r, nil
 }
 
-// Trust records that the user agrees to contact a remote of the store, which has a name or is a source. It
-// returns the URL.
+// Trust records that the user agrees to contact a remote of the store: the remote with a name, or the
+// source with a URL. It returns the URL.
 func (k *Registry) Trust(name string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -300,7 +302,8 @@ func (k *Registry) Trust(name string) (string, error) {
 	return r.URL(), k.trust.add(r.URL())
 }
 
-// Untrusted returns the URLs that the user has not agreed to: of remotes by name, of sources by URL.
+// Untrusted returns the URLs that the user has not agreed to: the URLs of remotes by name, and the URLs of
+// other sources by URL.
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -365,7 +368,7 @@ func cacheDir(store string) string {
 	return filepath.Join(dir, "amberfs")
 }
 
-// EraseCache erases the blocks of remote objects that all daemons of the user share.
+// EraseCache erases the cached blocks of remote objects, which all daemons of the user share.
 func (k *Registry) EraseCache() error {
 	err := k.cache.Erase()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -374,14 +377,14 @@ func (k *Registry) EraseCache() error {
 	return err
 }
 
-// Forgetting reports whether forgotten contents are still to be removed from the remotes.
+// Forgetting reports whether the store has forgotten contents that it must still remove from the remotes.
 func (k *Registry) Forgetting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.file.Forgetting
 }
 
-// SetForgetting records whether forgotten contents are still to be removed from the remotes.
+// SetForgetting sets the result of Forgetting.
 func (k *Registry) SetForgetting(on bool) error {
 	if k.Forgetting() == on {
 		return nil
@@ -392,7 +395,7 @@ func (k *Registry) SetForgetting(on bool) error {
 	})
 }
 
-// Base returns the name of the snapshot on a remote that the next push is compared with; "" if unknown.
+// Base returns the name of the snapshot on a remote that is the base of the next push; "" if unknown.
 func (k *Registry) Base(r *remote.Remote) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -422,7 +425,7 @@ func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
 	})
 }
 
-// Away returns the remotes that do not answer: by URL, since when.
+// Away returns the URLs of the remotes that do not answer, each with the time since which it does not.
 func (k *Registry) Away() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

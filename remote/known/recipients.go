@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A recipients has the recipients of each remote when it was added or first used: the public keys of age to
-// which values are encrypted. No keys means that values are not encrypted. The store remembers them,
-// because otherwise a service could switch encryption off, or add a key of its own.
+// A recipients has the recipients that each remote had when it was added or first used: the public age keys
+// to which its values are encrypted. Without keys, values are not encrypted. The store remembers the keys,
+// because the format of a remote is not authenticated: a service could remove them, or add its own.
 type recipients struct {
 	mu    sync.Mutex
 	byURL map[string][]string

@@ -21,8 +21,8 @@ import (
 // sources returns the sources, in the order in which they were added.
 func (k *Registry) sources() []*remote.Snapshot { return *k.loadedSources.Load() }
 
-// nameTime is the time for which Source uses the answer of a remote for a name again: a thousand claims at
-// once make one request.
+// nameTime is the time for which Source reuses the answer of a remote for a name, so that a thousand
+// claims at once make one request.
 const nameTime = time.Minute
 
 // A nameAnswer is the ref that a remote returned for a name.
@@ -136,7 +136,7 @@ func findSource(k *Registry, r *remote.Remote, id string) *object.Ref {
 	return nil
 }
 
-// addSource adds a source, after it has read its indexes.
+// addSource reads the indexes of a snapshot and adds it to the sources.
 func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
 	s := r.Snapshot(ref)
 	if _, err := s.Load(ctx); err != nil {
@@ -176,8 +176,8 @@ func (k *Registry) From() *object.Ref {
 	return k.file.From[0].Ref
 }
 
-// Load makes Has and Get use the sources in the file. It makes no request, so a store can be mounted while a
-// remote does not answer.
+// Load opens the sources in the file, so that Has and Get read from them. It makes no request, so a store
+// can be mounted while a remote does not answer.
 func (k *Registry) Load() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,7 +212,7 @@ func (k *Registry) Any() bool { return len(k.sources()) > 0 }
 
 // Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
-	var failed error // a remote without an answer does not keep the others from being asked
+	var failed error // after an error, the other remotes are still asked
 	for _, s := range loadedFirst(k) {
 		ok, err := s.Has(k.closed, h)
 		if ok {

@@ -11,14 +11,14 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// A trustStore has the URLs that this user has agreed to contact. They are not stored in the store, which
-// may come from another user: its remotes.json could name a host to which the user's credentials would
-// be sent. They are stored in the user's state directory, with a file for each URL.
+// A trustStore has the URLs that this user has agreed to contact. They are stored in the user's state
+// directory, with a file for each URL, and not in the store: another user may have made the store, with a
+// remotes.json that names a host to which this user's credentials would be sent.
 type trustStore struct {
 	dir string // empty if the user has no home
 
 	mu     sync.Mutex
-	agreed map[string]bool // the URLs that were looked up
+	agreed map[string]bool // results of isTrusted, by URL
 }
 
 func newTrust() *trustStore {

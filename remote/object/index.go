@@ -82,8 +82,8 @@ func (t indexTable) len() int { return len(t) / EntrySize }
 
 func (t indexTable) entry(i int) Entry { return decodeEntry(t[i*EntrySize:]) }
 
-// find looks a hash up. It compares only the prefixes of the hashes. If the record is another one with the
-// same prefix, its reader finds that the whole hash differs.
+// find looks a hash up. It compares only prefixes of hashes, so the entry may be of another record with the
+// same prefix: the caller must compare the bytes of the record with the hash.
 func (t indexTable) find(h cas.Hash) (Entry, bool) {
 	i := sort.Search(t.len(), func(i int) bool {
 		return bytes.Compare(t[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0
@@ -148,7 +148,7 @@ func ByPlace(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Offset, b.Offset))
 }
 
-// A Pack is an object that is being made.
+// A Pack is an object that a push is filling with records.
 type Pack struct {
 	Bytes   []byte
 	Entries []Entry // of its records; Entry.Object is not set

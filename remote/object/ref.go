@@ -46,12 +46,12 @@ type Ref struct {
 	Kind    string            `json:"kind,omitempty"`
 	Files   int64             `json:"files"`
 	Bytes   int64             `json:"bytes"`
-	// Actors have changed files since the snapshot before. ActorSets are the hashes of the records that
-	// say which files.
+	// Actors are the names of the actors that changed files since the previous snapshot. ActorSets are the
+	// hashes of the records that list these files for each actor.
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 
-	// Claim is the label of the claimed fork that the snapshot is of, Lineage has the ids of earlier
+	// Claim is the label of the claimed fork whose snapshot this is, Lineage has the ids of earlier
 	// snapshots of that fork.
 	Claim   string   `json:"claim,omitempty"`
 	Lineage []string `json:"lineage,omitempty"`

@@ -181,7 +181,7 @@ func (r *rig) shell(dir, script string) string {
 	cmd := exec.Command("sh", "-e", "-c", script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+r.top, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a")
-	must.OK(r.t, os.WriteFile(filepath.Join(r.top, ".gitconfig"), []byte("[init]\n\tdefaultBranch = main\n\ttemplateDir =\n[protocol \"file\"]\n\tallow = always\n[core]\n\teditor = true\n"), 0o600))
+	must.OK(r.t, os.WriteFile(filepath.Join(r.top, ".gitconfig"), []byte("[init]\n\tdefaultBranch = main\n\ttemplateDir =\n[protocol \"file\"]\n\tallow = always\n[core]\n\teditor = true\n\tfsync = none\n[maintenance]\n\tauto = false\n"), 0o600))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		r.t.Fatalf("%s: %v\n%s", script, err, out)

@@ -25,6 +25,7 @@ type side struct {
 	wip    []string
 	log    string
 	nested map[string]*side // repositories and working trees in it
+	graphs bool             // git has files that list its commits or packs
 }
 
 // aCommit is a commit of a history.
@@ -33,11 +34,8 @@ type aCommit struct {
 	subject string
 }
 
-// captures is the script that prints a side. What it runs is a process each.
-const captures = `
-echo @status; git status --porcelain=v2 -uall --no-renames
-echo @dag; git for-each-ref refs/tags --format='%(objectname)|%(*objectname)|tag'; git log --all --reflog --format='%H|%P|%s' 2>/dev/null
-echo @end`
+// dag is the script that prints the commits of a side.
+const dag = `git for-each-ref refs/tags --format='%(objectname)|%(*objectname)|tag'; git log --all --reflog --format='%H|%P|%s' 2>/dev/null; echo @end`
 
 // capture reads a side after a script has run in it.
 func (h *histories) capture(dir, script string) *side {
@@ -52,7 +50,6 @@ var nestedNames = []string{"lib", "inner"}
 // captureIn reads a side, or one that is nested in it.
 func (h *histories) captureIn(top, below string) *side {
 	dir := filepath.Join(top, below)
-	out := h.rig.in(top, "cd "+below+" || exit\n"+captures)
 	s := &side{refs: make(map[string]string), index: make(map[string]string), staged: make(map[string]bool), dirty: make(map[string]bool), nested: make(map[string]*side)}
 	s.files = h.filesBelow(dir)
 	for _, name := range nestedNames {
@@ -60,28 +57,25 @@ func (h *histories) captureIn(top, below string) *side {
 			s.nested[name] = h.captureIn(dir, name)
 		}
 	}
-	part := ""
-	for l := range strings.Lines(out) {
-		l = strings.TrimSuffix(l, "\n")
-		if strings.HasPrefix(l, "@") && !strings.Contains(l, " ") {
-			part = l
-			continue
-		}
-		switch part {
-		case "@status":
-			s.status(strings.TrimSuffix(l, "/"))
-		case "@dag":
-			p := strings.SplitN(l, "|", 3)
-			if p[2] == "tag" && p[1] == "" {
-				continue // it is no object of its own
-			}
-			h.commits[p[0]] = aCommit{strings.Fields(p[1]), p[2]}
-		}
+	script := "cd " + below + " || exit\necho @status; git status --porcelain=v2 -uall --no-renames; echo @dag\n"
+	if h.readGit(dir, s) {
+		script += dag
 	}
-	if part != "@end" {
+	out := h.rig.in(top, script)
+	for l := range strings.Lines(before(after(out, "@status\n"), "@dag\n")) {
+		s.status(strings.TrimSuffix(strings.TrimSuffix(l, "\n"), "/"))
+	}
+	list := after(out, "@dag\n")
+	for l := range strings.Lines(before(list, "@end\n")) {
+		p := strings.SplitN(strings.TrimSuffix(l, "\n"), "|", 3)
+		if p[2] == "tag" && p[1] == "" {
+			continue // it is no object of its own
+		}
+		h.commits[p[0]] = aCommit{strings.Fields(p[1]), p[2]}
+	}
+	if !strings.Contains(out, "@dag\n") || strings.HasSuffix(script, dag) && !strings.HasSuffix(list, "@end\n") {
 		h.t.Fatalf("the script ended early: %s", out)
 	}
-	h.readGit(dir, s)
 	names := slices.Sorted(maps.Keys(s.refs))
 	for _, name := range names {
 		s.log += fmt.Sprintf("%s %.7s\n", name, s.refs[name])
@@ -90,8 +84,8 @@ func (h *histories) captureIn(top, below string) *side {
 	return s
 }
 
-// readGit reads refs, HEAD and what is in progress.
-func (h *histories) readGit(dir string, s *side) {
+// readGit reads refs, HEAD and what is in progress. It reports whether there are commits that are not known.
+func (h *histories) readGit(dir string, s *side) (unknown bool) {
 	own := filepath.Join(dir, ".git")
 	if b, err := os.ReadFile(own); err == nil {
 		own = strings.TrimSpace(strings.TrimPrefix(string(b), "gitdir: "))
@@ -134,9 +128,37 @@ func (h *histories) readGit(dir string, s *side) {
 			s.wip = append(s.wip, name)
 		}
 	}
-	if entries, err := os.ReadDir(filepath.Join(common, "worktrees")); err == nil && len(entries) > 0 {
-		h.worktrees += h.rig.in(dir, "git worktree list --porcelain")
+	if heads := got(filepath.Glob(filepath.Join(common, "worktrees/*/HEAD"))); len(heads) > 0 {
+		if !strings.Contains(read(filepath.Join(common, "config")), "bare = true") {
+			heads = append(heads, filepath.Join(common, "HEAD"))
+		}
+		for _, at := range heads {
+			h.worktrees += read(at) + "\n"
+		}
 	}
+	for _, name := range []string{"info/alternates", "info/commit-graph", "info/commit-graphs", "pack/multi-pack-index"} {
+		_, err := os.Lstat(filepath.Join(common, "objects", name))
+		s.graphs = s.graphs || err == nil
+	}
+	return h.unknown(s, own) || h.unknown(s, common)
+}
+
+// unknown reports whether refs of a side, or HEADs and logs of a git directory, name commits that are not known.
+func (h *histories) unknown(s *side, dir string) bool {
+	all := append(slices.Collect(maps.Values(s.refs)), s.commit)
+	for _, pattern := range []string{"worktrees/*/HEAD", "logs/*", "logs/refs/*", "logs/refs/*/*", "logs/refs/*/*/*", "logs/refs/*/*/*/*", "worktrees/*/logs/*", "worktrees/*/logs/refs/*/*"} {
+		for _, at := range got(filepath.Glob(filepath.Join(dir, pattern))) {
+			b, _ := os.ReadFile(at) // else it is a directory
+			for l := range strings.Lines(string(b)) {
+				old, rest, _ := strings.Cut(l, " ")
+				all = append(all, strings.TrimSpace(old), before(rest, " "))
+			}
+		}
+	}
+	return slices.ContainsFunc(all, func(id string) bool {
+		_, known := h.commits[id]
+		return !known && strings.Trim(id, "0") != "" && id != "ref:" && !strings.HasPrefix(id, "refs/")
+	})
 }
 
 func after(s, sep string) string  { _, a, _ := strings.Cut(s, sep); return a }
@@ -238,7 +260,8 @@ func (s *side) fetchedOver(theirs *side, said string) (out []string) {
 // check checks the receiving side, which was ours, now that theirs came.
 func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefer bool) (wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	for l := range strings.Lines(h.rig.in(dir, `git fsck --full --strict --no-dangling --no-progress 2>&1`)) {
+	graphs := fmt.Sprintf("-c core.commitGraph=%v -c core.multiPackIndex=%v", now.graphs, now.graphs) // without files of theirs, they cost a process each
+	for l := range strings.Lines(h.rig.in(dir, `git `+graphs+` fsck --full --strict --no-dangling --no-progress 2>&1`)) {
 		if !strings.HasPrefix(l, "notice:") && !strings.HasPrefix(l, "dangling ") {
 			fail("FSCK %s", l)
 		}
@@ -325,7 +348,7 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 
 // checkedOut reports whether another working tree may have a branch.
 func (h *histories) checkedOut(name string) bool {
-	return strings.Contains(h.worktrees, "branch "+name+"\n")
+	return strings.Contains(h.worktrees, "ref: "+name+"\n")
 }
 
 func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {

@@ -37,7 +37,7 @@ type histories struct {
 	n         int
 	did       []string
 	commits   map[string]aCommit
-	worktrees string          // those of ours, as git lists them
+	worktrees string          // the HEADs of all that were seen
 	excused   map[string]bool // paths of conflicts
 	base      *side           // what both sides had
 	why       map[string]bool // why something was refused

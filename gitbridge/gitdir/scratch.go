@@ -156,17 +156,19 @@ func (s *scratchRepo) between(ctx context.Context, commit string, without ...str
 		revs += "^" + id + "\n"
 	}
 
-	out, err := s.ask(ctx, nil, strings.NewReader(revs), "rev-list", "--count", "--ignore-missing", "--stdin")
-	if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
+	out, err := s.ask(ctx, nil, strings.NewReader(revs), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
+	if err != nil || out == "" {
 		return 0, nil
 	}
 
-	out, err = s.ask(ctx, nil, strings.NewReader(revs), "log", "--format=%s", "--ignore-missing", "-"+strconv.Itoa(mostSubjects), "--stdin")
-	if err != nil {
-		return n, nil
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	if n = len(lines); n == mostSubjects {
+		out, err = s.ask(ctx, nil, strings.NewReader(revs), "rev-list", "--count", "--ignore-missing", "--stdin")
+		if n, _ = strconv.Atoi(strings.TrimSpace(out)); err != nil || n == 0 {
+			return 0, nil
+		}
 	}
 
-	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	slices.Reverse(lines)
 	if n > len(lines) {
 		subjects = append(subjects, fmt.Sprintf("%d more, and", n-len(lines)))

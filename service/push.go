@@ -25,7 +25,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// push sends snapshots one after the other. Objects that the one before needs are not sent again.
+// push sends snapshots one after the other. It sends an object that several of them have only once.
 func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
 	done := PushedList{Pushed: []Pushed{}}
 	if len(a.Snapshots) == 0 {

@@ -134,8 +134,8 @@ func (d *driver) push(ctx context.Context, r *record) error {
 	return withRemoteCode(d.do(ctx, r.ID, push, nil))
 }
 
-// setUp sets a remote up if it is new. It removes the name of the remote again, since there would be one name
-// for each secret.
+// setUp sets a remote up if it is new. AddRemote does that, and also gives the remote a name. The driver calls
+// remotes by their URLs, so setUp removes the name.
 func (d *driver) setUp(ctx context.Context, r *record) error {
 	add := service.AddRemote{Name: r.ID, URL: d.logins.urlOf(r.Remote, r.Login)}
 	if err := d.do(ctx, "", add, nil); err != nil {

@@ -101,8 +101,8 @@ func Top(ctx context.Context, dir string) (string, error) {
 	return top, nil
 }
 
-// Plain returns the repository of a directory, for ordinary worktrees of git. If the directory is in a
-// worktree, Top is this worktree.
+// Plain returns the repository of a directory, with which git adds a worktree without amberfs. If the directory
+// is in a worktree, Top is the directory of that worktree.
 func Plain(ctx context.Context, dir string) (*Repository, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	return &Repository{Top: top}, err

@@ -2,9 +2,8 @@ package budget
 
 import "sync"
 
-// An Account counts the memory of changes that tenants make, until the changes are on disk. A quarter
-// of its size is for the owner alone. The other tenants share the rest by the rule of a Budget. Memory
-// that was used already is counted by Add, also beyond the size.
+// An Account counts the memory of the tenants' changes that are not on disk yet. A quarter of its size
+// is reserved for the owner. The other tenants share the rest by the rule of a Budget: see fraction.
 type Account struct {
 	owner any
 	size  int64
@@ -60,6 +59,7 @@ func (a *Account) Fits(tenant any, bytes int64, urgent bool) bool {
 	return a.fitsLocked(tenant, bytes, urgent)
 }
 
+// fitsLocked does the work of Fits. The caller holds a.mu.
 func (a *Account) fitsLocked(tenant any, bytes int64, urgent bool) bool {
 	most, left := a.leftLocked(tenant)
 	left -= bytes

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A Budget is the view of one tenant on a pool of memory. Requests reserve memory in it before they
-// use it, and wait while other requests have too much of it. The nil Budget has no bounds.
+// A Budget is the share of one tenant in a pool of memory. A request reserves memory before it uses it,
+// and waits while other requests have reserved too much. The nil Budget has no bounds.
 type Budget struct {
 	pool   *pool
 	tenant any
@@ -37,12 +37,11 @@ func (b *Budget) Of(tenant any) *Budget {
 	return &Budget{b.pool, tenant}
 }
 
-// Holds reports whether a tenant could reserve so many bytes if there were no other requests.
+// Holds reports whether a tenant could reserve bytes if there were no other requests.
 func (b *Budget) Holds(bytes int64) bool { return b == nil || bytes <= b.pool.most() }
 
-// Take waits until bytes can be reserved, and reserves them. If a tenant can never have so many, see
-// Holds, it reserves the most that a tenant can have. The caller calls release. The error is the error
-// of ctx.
+// Take waits until bytes can be reserved, and reserves them. If bytes is more than Holds allows, it
+// reserves the most that a tenant can have. The caller must call release. The error is the error of ctx.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
@@ -58,8 +57,8 @@ func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err err
 // step is the number of bytes that a Charge reserves at a time.
 const step = 1 << 20
 
-// A Charge is the memory of one request that does not know beforehand how much it needs. It is not safe
-// for concurrent use. The nil Charge has no bounds.
+// A Charge is the growing reservation of one request, which does not know beforehand how much memory it
+// needs. It is not safe for concurrent use. The nil Charge has no bounds.
 type Charge struct {
 	budget   *Budget
 	used     int64 // bytes that the request uses
@@ -132,7 +131,8 @@ func (c *Charge) All(ctx context.Context) error {
 	return nil
 }
 
-// Release releases the memory of the charge, which can be used again. It may be called twice.
+// Release gives the memory of the charge back. The charge can then be used again. Release may be called
+// twice.
 func (c *Charge) Release() {
 	if c != nil {
 		c.budget.pool.give(c.budget.tenant, c.reserved, c.all)
@@ -140,13 +140,14 @@ func (c *Charge) Release() {
 	}
 }
 
-// A tenant may have at most fraction times the memory that stays free after a grant to it. So one tenant
-// alone gets three quarters of the pool, and a second tenant finds a quarter free.
+// fraction limits a grant: after it, the tenant may have at most fraction times the memory that is still
+// free. So a tenant without others gets at most three quarters of the pool, and leaves a quarter to a
+// second tenant.
 const fraction = 3
 
-// A pool is the memory of the budgets of all tenants. A request waits if too little is free. The
-// tenant that has the least memory is next. If two tenants have equally much, the one is next that had
-// less when its request began to wait.
+// A pool is the memory of the budgets of all tenants. A request waits if too little is free. The waiting
+// request of the tenant with the least memory is granted first. If two tenants have the same amount,
+// the request whose tenant had less when it began to wait comes first.
 type pool struct {
 	size int64
 
@@ -245,15 +246,15 @@ func (p *pool) give(tenant any, bytes int64, all bool) {
 	p.grantAllLocked()
 }
 
-// grantAllLocked grants all requests that fit, those of the tenants with the least memory first.
+// grantAllLocked grants all requests that fit, in the order of pool.
 func (p *pool) grantAllLocked() {
 	for p.grantOneLocked() {
 	}
 }
 
-// grantOneLocked grants the next request that fits, and reports whether there was one. A request that
-// does not fit is skipped if its tenant has memory, or if it waits to be without bounds. Otherwise no
-// later request is granted before it: many small ones could keep a large one waiting.
+// grantOneLocked grants the next request that fits, and reports whether there was one. It skips a request
+// that does not fit if its tenant has memory, or if it is a request for no bounds. It does not skip the
+// first request of a tenant: otherwise many small requests could keep a large one waiting.
 func (p *pool) grantOneLocked() bool {
 	order := slices.Clone(p.waiting)
 	slices.SortStableFunc(order, func(a, b *waiter) int { return cmp.Compare(p.takenBy[a.tenant], p.takenBy[b.tenant]) })

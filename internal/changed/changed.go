@@ -14,7 +14,7 @@ type Set[K cmp.Ordered] struct {
 	readers int
 	mu      sync.Mutex
 	marks   map[K]*Mark
-	changed []map[K]*Mark // the keys that changed, by reader
+	changed []map[K]*Mark // for each reader, the keys that changed, with their marks
 }
 
 // A Mark records for each reader whether its key changed.
@@ -32,8 +32,8 @@ func New[K cmp.Ordered](readers int) *Set[K] {
 	return s
 }
 
-// Add adds a key as changed, and returns its mark. A mark that the key had before has no effect any
-// more.
+// Add adds a key, records it as changed for all readers, and returns its mark. An earlier mark of the key
+// loses its effect.
 func (s *Set[K]) Add(key K) *Mark {
 	s.Remove(key)
 	m := &Mark{changed: make([]atomic.Bool, s.readers)}
@@ -53,7 +53,7 @@ func (s *Set[K]) Add(key K) *Mark {
 	return m
 }
 
-// Remove removes a key. Its mark has no effect any more.
+// Remove removes a key. Its mark loses its effect.
 func (s *Set[K]) Remove(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *Set[K]) Remove(key K) {
 	}
 }
 
-// Change records that the key changed, for all readers. It is cheap if that is recorded already.
+// Change records that the key changed, for all readers. It takes no lock if this is recorded already.
 func (m *Mark) Change() {
 	for reader := range m.changed {
 		if !m.changed[reader].Load() && !m.changed[reader].Swap(true) {
@@ -91,8 +91,8 @@ func (s *Set[K]) For(reader int) []K {
 	return slices.Sorted(maps.Keys(s.changed[reader]))
 }
 
-// Take returns the keys of For and calls Unchanged for them. The caller makes sure that no key changes
-// during the call.
+// Take returns the keys of For and calls Unchanged for them. The caller must let no key change during the
+// call.
 func (s *Set[K]) Take(reader int) []K {
 	keys := s.For(reader)
 	s.Unchanged(reader, keys...)
@@ -100,7 +100,7 @@ func (s *Set[K]) Take(reader int) []K {
 }
 
 // Unchanged records that keys have not changed for a reader, so that For returns them again only after
-// their next change. The caller makes sure that none of them changes during the call.
+// their next change. The caller must let none of them change during the call.
 func (s *Set[K]) Unchanged(reader int, keys ...K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

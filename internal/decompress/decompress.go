@@ -35,7 +35,8 @@ func Reader(r io.Reader) (io.ReadCloser, error) {
 	case "gzip":
 		return gzip.NewReader(in)
 	case "zstd":
-		// The window of `zstd --long`. Streams with a larger one need an option of zstd itself, too.
+		// window is the largest window of `zstd --long`. zstd itself does not decompress streams with a
+		// larger one without an option.
 		const window = 128 << 20
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 		if err != nil {

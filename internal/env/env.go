@@ -1,5 +1,5 @@
-// Package env reads environment variables. Its table lists all that amberfs uses. The reference page is
-// generated from the table, and a variable that is not in the table cannot be read.
+// Package env reads environment variables. Its table Vars lists all variables that amberfs uses. The
+// reference page is generated from the table, and reading a variable that is not in it panics.
 package env
 
 import (
@@ -16,8 +16,8 @@ type Var struct {
 	About string
 }
 
-// Vars lists all variables, including those that only libraries read: for S3, registries and temporary
-// files.
+// Vars lists all variables, also the variables that only libraries read: for S3, registries and
+// temporary files.
 var Vars = []Var{
 	{[]string{"AMBERFS_PAGER", "PAGER"}, "the pager of `amberfs diff` on a terminal. Default: `less`"},
 	{[]string{"VISUAL", "EDITOR"}, "the editor of the question of `amberfs apply`. Default: `vi`"},

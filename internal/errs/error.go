@@ -41,7 +41,7 @@ func (e *Error) As(target any) bool {
 	return true
 }
 
-// Fail returns an Error of kind k. An error that the format has as %w becomes the cause.
+// Fail returns an Error of kind k with the formatted message. An error for %w becomes the cause.
 func Fail(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: k, Msg: err.Error(), Err: errors.Unwrap(err)}
@@ -74,9 +74,9 @@ func ErrorOf(err error) *Error {
 	return Fail(ScriptKind(err), "%w", err)
 }
 
-// ScriptKind returns the kind of err among the kinds that have a name for scripts. It is the kind of
-// an Error in the chain, else follows from the Kind or the errno in the chain, else it is Failed. For
-// nil it is "".
+// ScriptKind returns the kind of err for scripts, which know fewer kinds: see Named. It uses the first of
+// these in the chain of err: an Error, a Kind with a name of its own, an errno. Without one it returns
+// Failed. For nil it returns "".
 func ScriptKind(err error) Kind {
 	if err == nil {
 		return ""

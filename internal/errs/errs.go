@@ -1,4 +1,4 @@
-// Package errs has the kinds of errors that callers distinguish, for all packages. The kind of an error
+// Package errs defines the kinds of errors that callers of all packages distinguish. The kind of an error
 // determines its errno, its exit status, its HTTP status and its name for scripts (table.go).
 //
 // An error gets its kind and a sentence where it occurs. Callers wrap it with %w and a description of
@@ -46,7 +46,7 @@ const (
 	Busy      Kind = "busy"
 	Stale     Kind = "stale file handle"
 	Closed    Kind = "closed"
-	// Conflict means that both sides changed the same, and that the operation changed nothing.
+	// Conflict means that both sides changed the same path, and that the operation changed nothing.
 	Conflict Kind = "changed on both sides"
 )
 
@@ -66,8 +66,7 @@ const (
 	Failed Kind = "stopped after an I/O error"
 )
 
-// New returns an error of kind k with a sentence as its text. It wraps errors that the format has as
-// %w.
+// New returns an error of kind k with the formatted sentence as its text. It wraps the errors for %w.
 func New(k Kind, format string, args ...any) error {
 	return &kindError{kind: k, text: fmt.Errorf(format, args...)}
 }
@@ -112,8 +111,8 @@ func Shortage(err error) bool {
 		slices.ContainsFunc(shortages, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// ShortageIn returns the errno of a shortage that is in the chain of err or in its text, because some
-// libraries do not wrap errors. It returns 0 if there is none.
+// ShortageIn returns the errno of a shortage in the chain of err, or 0. It also searches the text of err,
+// because some libraries do not wrap errors.
 func ShortageIn(err error) syscall.Errno {
 	for _, e := range shortages {
 		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
@@ -123,7 +122,7 @@ func ShortageIn(err error) syscall.Errno {
 	return 0
 }
 
-// Except returns an error, nil for one that is expected.
+// Except returns err, or nil if err is the expected error.
 func Except(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil

@@ -13,7 +13,7 @@ type meaning struct {
 	name  string // for scripts
 	exit  int    // the exit status
 	http  int
-	says  string // describes the exit status; empty if another kind with the same status does
+	says  string // description of the exit status; empty if another kind has the description
 }
 
 var meanings = map[Kind]meaning{
@@ -101,7 +101,7 @@ func Named(name string) Kind {
 // MarshalText returns the name of the kind for scripts.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.Name()), nil }
 
-// UnmarshalText sets the kind to the one with a name.
+// UnmarshalText sets the kind to the kind with a name for scripts.
 func (k *Kind) UnmarshalText(name []byte) error {
 	*k = Named(string(name))
 	return nil

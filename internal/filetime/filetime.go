@@ -37,7 +37,7 @@ func Timespec(t int64) unix.Timespec {
 	return unix.Timespec{Sec: first + int64(since/1_000_000_000), Nsec: int64(since % 1_000_000_000)}
 }
 
-// Time converts a time to one of package time.
+// Time converts a time to a time of package time.
 func Time(t int64) time.Time {
 	ts := Timespec(t)
 	return time.Unix(ts.Sec, ts.Nsec)

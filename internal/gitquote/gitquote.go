@@ -17,13 +17,14 @@ func Name(name string) string {
 	return quote(name, func(r rune, _ int) bool { return ' ' <= r && r < 0x7f })
 }
 
-// Readable quotes a name for people: letters of all languages are not escaped. Control characters and
-// invalid UTF-8 are.
+// Readable quotes a name for people: it escapes control characters and invalid UTF-8, but no letters of
+// any language.
 func Readable(name string) string {
 	return quote(name, func(r rune, _ int) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }
 
-// quote puts a name in double quotes if it has a quote, a backslash or a character that is not plain.
+// quote puts a name in double quotes if it has a quote, a backslash or a character that is not plain, and
+// escapes these.
 func quote(name string, plain func(r rune, size int) bool) string {
 	quoted := escapeText(name, func(r rune, size int) bool { return plain(r, size) && r != '"' && r != '\\' })
 	if quoted == name {
@@ -50,6 +51,7 @@ func escapeText(text string, plain func(r rune, size int) bool) string {
 	return b.String()
 }
 
+// escape appends the escapes of all bytes to b.
 func escape(b *strings.Builder, bytes string) {
 	for _, c := range []byte(bytes) {
 		b.WriteByte('\\')
@@ -69,16 +71,16 @@ func isControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Shown returns a text of another party for a terminal. It escapes control characters, except for those
-// in keep, and invalid UTF-8.
+// Shown returns a text from an untrusted source for a terminal. It escapes invalid UTF-8 and all control
+// characters that are not in keep.
 func Shown(text, keep string) string {
 	return escapeText(text, func(r rune, size int) bool {
 		return (r != utf8.RuneError || size > 1) && (!isControl(r) || strings.ContainsRune(keep, r))
 	})
 }
 
-// JSON returns an equal JSON document without control characters in its strings. It escapes those that
-// an encoder leaves as they are.
+// JSON returns an equal JSON document without control characters in its strings. It escapes the control
+// characters above 0x7e, which an encoder does not escape.
 func JSON(doc []byte) []byte {
 	special := func(r rune) bool { return r >= 0x7f && isControl(r) }
 	if bytes.IndexFunc(doc, special) < 0 {

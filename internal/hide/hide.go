@@ -1,4 +1,5 @@
-// Package hide matches the paths that a workspace does not have. The patterns are those of .gitignore.
+// Package hide matches the paths that are hidden in a workspace. Its patterns are the patterns of
+// .gitignore.
 package hide
 
 import (
@@ -92,7 +93,7 @@ func refuse(line string) error {
 	return errs.New(errs.Invalid, "%q is no pattern of paths below the root, as .gitignore has them", line)
 }
 
-// withCaret replaces the "!" that negates a class of characters by the "^" of path.Match.
+// withCaret replaces the "!" that negates a class of characters by "^", as path.Match expects.
 func withCaret(segment string) string {
 	b := []byte(segment)
 	for i := 0; i+1 < len(b); i++ {
@@ -174,7 +175,8 @@ func matchName(segment, name string) bool {
 	return ok
 }
 
-// Below returns the pattern of a directory's .gitignore or the like as one of the root.
+// Below converts a line of a .gitignore, or of a file like it, in the directory dir to a line for the
+// root.
 func Below(dir, line string) string {
 	line = trimSpaces(strings.TrimSuffix(line, "\r"))
 	if dir == "" || dir == "." || line == "" || line[0] == '#' {

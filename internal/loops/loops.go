@@ -23,7 +23,7 @@ type Group struct {
 	cancel  context.CancelFunc
 	group   *sync.WaitGroup
 	logger  *slog.Logger
-	rest    time.Duration // after a panic
+	rest    time.Duration // panicPause, which tests shorten
 }
 
 // New returns a group without goroutines.
@@ -72,8 +72,8 @@ func (b *Group) Stop() { b.cancel() }
 // Wait waits until all goroutines of the group have ended.
 func (b *Group) Wait() { b.group.Wait() }
 
-// While calls needed at intervals, and returns a context that ends with cause when needed returns
-// false. The caller calls stop.
+// While returns a context that ends with cause when needed returns false. It calls needed at intervals.
+// The caller must call stop.
 func While(ctx context.Context, interval time.Duration, cause error, needed func() bool) (while context.Context, stop func()) {
 	while, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -98,7 +98,7 @@ func While(ctx context.Context, interval time.Duration, cause error, needed func
 // A Wake is a signal to a loop. Several signals before the loop receives one are one signal.
 type Wake chan struct{}
 
-// NewWake returns a signal that was not sent.
+// NewWake returns a signal that has not been sent yet.
 func NewWake() Wake { return make(Wake, 1) }
 
 // Up sends the signal. It does not block.

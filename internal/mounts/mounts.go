@@ -45,9 +45,9 @@ var lastOn struct {
 	paths        []string
 }
 
-// On returns the mount points on the file system with the device number major:minor, as paths from the
-// root of that file system. It reads the tables of the mount namespaces in /proc for up to maxTables.
-// Concurrent calls share a result.
+// On returns the mount points that lie on the file system with the device number major:minor, as paths
+// from the root of that file system. It reads the tables of the mount namespaces in /proc for up to
+// maxTables. Concurrent calls share a result.
 func On(major, minor int) []string {
 	asked, l := time.Now(), &lastOn
 	l.Lock()
@@ -66,8 +66,8 @@ func On(major, minor int) []string {
 }
 
 // readTables calls fn with the mount table of this process, then with the tables of other mount
-// namespaces. Tables of processes whose namespace is not known, those of other users, come last. It
-// calls now before each page that it reads.
+// namespaces. The tables of other users' processes come last, because their namespaces are not known. It
+// calls now, the clock, before each page that it reads.
 func readTables(now func() time.Time, fn func(text []byte)) {
 	processes, err := os.Open("/proc")
 	if err != nil {
@@ -175,8 +175,8 @@ func pointsOn(text []byte, major, minor int) (points []point) {
 	return points
 }
 
-// Covered returns the mount points on a file system that hide its files from a process, as paths from
-// the root of the file system. It returns none if the process has the mount namespace of this process.
+// Covered returns the mount points that hide files of a file system from a process, as paths from the
+// root of the file system. It returns none if the process is in the mount namespace of this process.
 func Covered(pid, major, minor int) (paths []string) {
 	proc := fmt.Sprint("/proc/", pid)
 	own, _ := os.Readlink("/proc/self/ns/mnt")
@@ -193,8 +193,8 @@ func Covered(pid, major, minor int) (paths []string) {
 	return paths
 }
 
-// OverlayOn reports whether an overlay in a mount namespace in /proc has a layer on a file system, or a
-// layer whose file system cannot be found out. It does not resolve symlinks in the paths of layers.
+// OverlayOn reports whether an overlay in any mount namespace in /proc has a layer on a file system, or a
+// layer on an unknown file system. It does not resolve symlinks in the paths of layers.
 func OverlayOn(major, minor int) (found bool) {
 	readTables(time.Now, func(text []byte) { found = found || overlayOn(text, major, minor) })
 	return found
@@ -301,7 +301,7 @@ func Abort(point, source string) error {
 		return nil
 	}
 
-	// A user that may not call umount(2) owns this file, which ends the requests, too.
+	// This user must not call umount(2), but owns this file. A write to it also ends the requests.
 	return os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", m.Minor), []byte("1"), 0)
 }
 

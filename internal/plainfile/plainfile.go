@@ -1,5 +1,5 @@
-// Package plainfile reads small files of directories in which other programs write. There, a file may have
-// become a pipe, a device or a file that is too large for the memory.
+// Package plainfile reads small files in directories to which other programs write. These programs may
+// replace a file by a pipe, by a device, or by a file that is too large for the memory.
 package plainfile
 
 import (
@@ -32,7 +32,7 @@ func Read(name string, most int64) ([]byte, error) {
 	}
 
 	var out bytes.Buffer
-	out.Grow(int(info.Size()) + bytes.MinRead) // so that it is not copied
+	out.Grow(int(info.Size()) + bytes.MinRead) // large enough, so that ReadFrom does not grow it again
 	_, err = out.ReadFrom(io.LimitReader(f, most))
 	return out.Bytes(), err
 }

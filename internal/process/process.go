@@ -39,8 +39,8 @@ func readProc(id int, name string) ([]byte, error) {
 	}
 }
 
-// Boot returns an id of the last start of the system, "" if it is unknown. Process ids and start times
-// are unique only together with it.
+// Boot returns an id of the last start of the system, "" if it is unknown. A process id with a start time
+// is unique only together with this id.
 func Boot() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -49,8 +49,8 @@ func Boot() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Killed reports whether a SIGKILL is pending for a process or thread. It is false for one that is not
-// visible.
+// Killed reports whether a SIGKILL is pending for a process or thread. It reports false if the process is
+// not visible.
 func Killed(id int) bool {
 	b, err := readProc(id, "status")
 	return err == nil && killPending(string(b))

@@ -1,6 +1,6 @@
-// Package scratch creates temporary directories that are removed after their process has ended. The
-// process removes its directory itself or, if it was killed, another process does at its next New. A
-// directory belongs to a living process if it is locked: process ids would not do, because processes of
+// Package scratch creates temporary directories that are removed even if their process is killed. A
+// process removes its own directories. At each New it also removes the directories of processes that
+// have ended: the directories without a lock. Process ids cannot be used for this, because processes of
 // several PID namespaces can share a directory for temporary files.
 package scratch
 
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The purposes of directories, which are the beginnings of their names.
+// The purposes of directories. The name of a directory begins with its purpose.
 const (
 	Merge  = "amberfs-merge-"
 	Export = "amberfs-export-"
@@ -79,11 +79,11 @@ func isOwned(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
-// errTaken means that another process has locked the directory, or has replaced it by another one.
+// errTaken means that another process has locked the directory, or has removed or replaced it.
 var errTaken = errors.New("in use")
 
-// lock locks the directory at path. It fails with errTaken if the directory is locked, or is no longer
-// at path after that.
+// lock opens and locks the directory at path. It fails with errTaken if the directory is locked, or if
+// path names another directory when the lock is taken.
 func lock(path string) (*Dir, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

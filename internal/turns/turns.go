@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// slice is the time after which a computation lets others have a turn.
+	// slice is the time after which Yield gives up a turn.
 	slice = 10 * time.Millisecond
-	// lease is the time after which a turn expires. A computation that does not yield for so long
-	// waits, perhaps for another computation that waits for a turn.
+	// lease is the time after which a turn expires. A computation that does not call Yield for this long
+	// is blocked, perhaps by another computation that waits for a turn.
 	lease = 250 * time.Millisecond
 )
 
-// Turns lets a few computations run at a time. There are two queues, one for First. Turns are given to
-// the queues alternately, in each to the computation that has waited longest.
+// Turns limits the number of computations that run at a time. Waiting computations are in two queues, one
+// of them for contexts of First. The two queues get turns alternately. In each queue, the computation that
+// has waited longest is next.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
@@ -26,7 +27,7 @@ type Turns struct {
 	last    int        // the queue that got the last turn
 }
 
-// New returns Turns for so many computations at a time.
+// New returns Turns for atOnce computations at a time.
 func New(atOnce int) *Turns { return &Turns{free: atOnce} }
 
 // A turn is the turn of one computation, which it gives up and takes again.
@@ -38,8 +39,8 @@ type turn struct {
 }
 
 type (
-	turnKey  struct{} // of the computation's turn in its context
-	queueKey struct{} // of the number of the queue in a context
+	turnKey  struct{} // context key of the computation's turn
+	queueKey struct{} // context key of the number of the queue
 )
 
 // First makes Do wait in the queue that has few computations.

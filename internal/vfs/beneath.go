@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Beneath is an FS for the files in one directory, which another party may have created. It opens no
-// file outside of the directory and follows no symbolic links. It opens regular files only, so that a
-// FIFO does not block and a device is not read. It does not write to a file that has a second name,
-// because that could be a file of any user. The directory may be moved while it is open. Names and
-// errors have the path at which it was opened.
+// Beneath is an FS for the files in one directory, which may come from another user. It opens no file
+// outside of the directory and follows no symbolic links. It opens regular files only, so that a FIFO
+// does not block and a device is not read. It does not write to a file with a second hard link, because
+// that could be a file of any user elsewhere. The directory may be moved while it is open. Callers still
+// pass paths below the path at which it was opened, and errors have these paths.
 type Beneath struct {
 	root *os.File // nil in OS
 	dir  string   // the path at which the directory was opened
@@ -32,7 +32,7 @@ var OS FS = &Beneath{}
 var (
 	// ErrNotRegular means that the file is a link, a FIFO or a device.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrLinked means that the file that is opened for writing has more than one name.
+	// ErrLinked means that a file that was to be opened for writing has several hard links.
 	ErrLinked = errors.New("it has other hard links: replace it by a copy of its own")
 )
 
@@ -49,8 +49,8 @@ func OpenBeneath(dir string) (*Beneath, error) {
 // Close closes the directory. Open files stay open.
 func (b *Beneath) Close() error { return b.root.Close() }
 
-// Path returns a path of name that is valid while b is open, also after the directory was moved. It is
-// for libraries that need paths, which follow links in the path. If /proc is not mounted, it returns
+// Path converts name to a path that is valid while b is open, even after the directory was moved. It is
+// for libraries that take paths; these libraries follow links in it. If /proc is not mounted, it returns
 // name.
 func (b *Beneath) Path(name string) string {
 	rest, ok := strings.CutPrefix(name, b.dir)
@@ -229,7 +229,7 @@ func (b *Beneath) RenameNew(from, to string) error {
 // It creates missing directories. With synced, the data is on disk before the rename.
 func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, rename func(from, to string) error) error {
 	dir := filepath.Dir(name)
-	// Users that may read the file may also enter its directories.
+	// Each user class that may read the file gets the right to enter its directories.
 	if err := b.MkdirAll(dir, perm|perm>>2&0o111); err != nil {
 		return err
 	}

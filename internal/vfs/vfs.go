@@ -19,7 +19,7 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// Sync makes the bytes and the size durable (fdatasync). After an error, each write since the last
+	// Sync makes the bytes and the size durable (fdatasync). If it fails, all writes since the last
 	// successful Sync may be lost.
 	Sync() error
 	// Truncate sets the size in bytes.

@@ -37,9 +37,10 @@
 // new and are kept. gc keeps an older record if the caller's mark function names it, or if a Put
 // or Has finds it during the Recording. All other records are dead. Then, pack by pack, gc
 // deletes the dead records from the index while no Put runs, turns runs of dead records into free
-// records, syncs, punches holes under the free records, and overwrites what lies beside the holes. A pack with few live records, or
-// whose dead records lie in pieces too small for holes, is emptied by appending its live records
-// to the newest pack, and removed. After each step a kill or a power cut leaves a working store.
+// records, syncs, punches holes under the free records, and overwrites what lies beside the holes. A pack
+// with few live records, or whose dead records lie in pieces too small for holes, is emptied by appending
+// its live records to the newest pack, overwriting them, and removed. After each step a kill or a power cut
+// leaves a working store. With Recording.Wipe, dead records are overwritten on the disk before.
 //
 // Before the first step, gc increments the number of collections in the index, then in the
 // manifest. An index that was restored from an older copy has a smaller number, and is rebuilt.

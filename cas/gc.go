@@ -118,7 +118,7 @@ func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 // A Recording is a collection that has begun: from Record until Close, all objects that a Put or Has
 // finds or adds are kept. There is one Recording at a time.
 type Recording struct {
-	// Wipe makes Collect overwrite all free space of the packs, also what earlier collections left.
+	// Wipe makes Collect overwrite the removed objects on the disk before it frees their space.
 	Wipe bool
 
 	s *Store
@@ -293,7 +293,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 
 		end, old := s.c.limits[p.id]
 		s.store.index.mu.Lock()
-		clean := !s.wipe && !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
+		clean := !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
 		s.store.index.mu.Unlock()
 
 		if old && !clean {

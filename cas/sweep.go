@@ -183,7 +183,27 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 		}
 	}
 
+	if err := s.wipeMoved(w); err != nil {
+		return false, err
+	}
+
 	return true, s.removePack(w.p)
+}
+
+// wipeMoved overwrites what was moved out of a pack: a user may forget it later, when nobody knows where it
+// was. With Recording.Wipe, it overwrites the whole pack.
+func (s *sweeper) wipeMoved(w *sweepPlan) error {
+	for i := range w.records {
+		r := &w.records[i]
+		r.dead = w.wipe || !r.dead && !r.free
+	}
+
+	w.wipe = true
+	if err := s.freeDead(w); !errors.Is(err, ErrNoSpace) { // on a filesystem that copies on write
+		return err
+	}
+
+	return nil
 }
 
 // stopAppends makes the appender leave the pack. It reports false if new records were appended since
@@ -267,17 +287,21 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 		return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 
+	if w.wipe { // the blocks that holes free keep their bytes
+		for _, r := range runs {
+			if err := vfs.Overwrite(w.f, min(r.from+headerSize, r.to), r.to); err != nil {
+				return errs.Full(err)
+			}
+		}
+		if err := w.f.Sync(); err != nil {
+			return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+		}
+	}
+
 	for _, r := range runs {
 		if err := r.erase(w.f); err != nil {
 			return err
 		}
-	}
-
-	if !w.wipe {
-		return nil
-	}
-	if err := w.f.Sync(); err != nil {
-		return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 
 	return nil
@@ -296,25 +320,11 @@ func (r deadRun) erase(f vfs.File) error {
 	}
 
 	from := min(r.from+headerSize, r.to)
-	if err := overwrite(f, from, min(r.holeFrom, r.to)); err != nil {
-		return err
+	if err := vfs.Overwrite(f, from, min(r.holeFrom, r.to)); err != nil {
+		return errs.Full(err)
 	}
 
-	return overwrite(f, max(r.holeTo, from), r.to)
-}
-
-// overwrite writes zeros from one offset to another.
-func overwrite(f vfs.File, from, to int64) error {
-	zeros := make([]byte, min(max(to-from, 0), scanBytes))
-
-	for ; from < to; from += int64(len(zeros)) {
-		zeros = zeros[:min(to-from, int64(len(zeros)))]
-		if _, err := f.WriteAt(zeros, from); err != nil {
-			return fmt.Errorf("overwrite free space: %w", errs.Full(err))
-		}
-	}
-
-	return nil
+	return errs.Full(vfs.Overwrite(f, max(r.holeTo, from), r.to))
 }
 
 // removePack deletes a pack in which the index has no object.
@@ -353,7 +363,7 @@ type sweepPlan struct {
 	dead    int64 // number of dead records
 	waste   int64 // bytes of dead and free records that no hole can free
 	damaged bool  // the pack has damaged bytes, which a sweep does not change
-	wipe    bool  // see Recording.Wipe
+	wipe    bool  // free space is overwritten before it is freed
 }
 
 // A deadRun is a range of neighbouring dead and free records, at least one of them dead unless all free

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // Prefixes of the default refs: in a user's repository, and in the store's own.
@@ -213,15 +216,63 @@ func KeepCommits(ctx context.Context, dir string, commits map[string]bool, dryRu
 	return deleted, Prune(ctx, dir)
 }
 
-// Prune removes the objects of the store's own repository at dir that no ref needs. The caller must let
-// no export run at the same time: its objects have no ref yet.
+// Prune removes the objects of the store's own repository at dir that no ref needs, and overwrites the files that
+// git removes. The caller must let no export run at the same time: its objects have no ref yet.
 func Prune(ctx context.Context, dir string) error {
 	repo, err := openRepository(ctx, dir, trustNone)
 	if err != nil {
 		return err
 	}
+
+	// A second name of each file keeps it from being freed by git. A kill may leave these names.
+	names := filepath.Join(dir, "pruning")
+	if err := eraseNames(names); err != nil {
+		return err
+	}
+	if err := addNames(repo.objects, names); err != nil {
+		return fmt.Errorf("preparing to free objects of %s: %w", dir, err)
+	}
+
 	if _, err := repo.git(ctx, nil, "gc", "--prune=now", "--quiet"); err != nil {
 		return fmt.Errorf("freeing objects of %s: %w", dir, err)
+	}
+
+	return eraseNames(names)
+}
+
+// addNames gives each file below objects a second name in a new directory.
+func addNames(objects, names string) error {
+	if err := os.Mkdir(names, 0o700); err != nil {
+		return err
+	}
+
+	number := 0
+	return filepath.WalkDir(objects, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		number++
+		return os.Link(name, filepath.Join(names, strconv.Itoa(number)))
+	})
+}
+
+// eraseNames removes the directory of addNames. It overwrites the files that have no other name any more.
+func eraseNames(names string) error {
+	files, err := os.ReadDir(names)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	for _, f := range files {
+		name := filepath.Join(names, f.Name())
+		if fi, serr := f.Info(); serr == nil && vfs.Own(fi) {
+			err = errors.Join(err, os.Chmod(name, 0o600), vfs.Erase(vfs.OS, name))
+		} else {
+			err = errors.Join(err, serr, os.Remove(name))
+		}
+	}
+	if err = errors.Join(err, os.Remove(names)); err != nil {
+		return fmt.Errorf("overwriting what git removed: %w", err)
 	}
 
 	return nil

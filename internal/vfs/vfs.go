@@ -3,6 +3,7 @@ package vfs
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -155,4 +156,44 @@ func WriteFile(fsys FS, name string, b []byte) error {
 	}
 
 	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// Erase overwrites a file and removes it, so that its bytes are not in the free space of the disk. A file
+// with a second name is removed only.
+func Erase(fsys FS, name string) error {
+	f, err := OpenWrite(fsys, name)
+	if errors.Is(err, ErrLinked) {
+		return fsys.Remove(name)
+	}
+	if err != nil {
+		return err
+	}
+
+	size, err := f.Size()
+	if err == nil {
+		err = Overwrite(f, 0, size)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+
+	return fsys.Remove(name)
+}
+
+// Overwrite writes zeros from one offset of a file to another. When they are synced, the old bytes are gone,
+// unless the filesystem copies on write or the disk is flash memory: these reuse the space later.
+func Overwrite(f File, from, to int64) error {
+	zeros := make([]byte, min(max(to-from, 0), 1<<20))
+
+	for ; from < to; from += int64(len(zeros)) {
+		zeros = zeros[:min(to-from, int64(len(zeros)))]
+		if _, err := f.WriteAt(zeros, from); err != nil {
+			return fmt.Errorf("overwrite: %w", err)
+		}
+	}
+
+	return nil
 }

@@ -171,7 +171,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 
 func (d *dir) Delete(ctx context.Context, key string) error {
 	return d.withDir(ctx, "delete", key, func(b *vfs.Beneath) error {
-		err := b.Remove(d.file(key))
+		err := vfs.Erase(b, d.file(key)) // it may be an object that a user forgets
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

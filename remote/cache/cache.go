@@ -309,8 +309,7 @@ func (c *Cache) Drop(o backend.Object, off, n int64) {
 	}
 }
 
-// Erase removes all blocks, and frees or overwrites their bytes on the disk first. Programs that read
-// from a remote fetch their blocks again.
+// Erase overwrites and removes all blocks. Programs that read from a remote fetch their blocks again.
 func (c *Cache) Erase() error {
 	c.mu.Lock()
 	c.unstored = nil
@@ -320,34 +319,12 @@ func (c *Cache) Erase() error {
 
 	return c.withDir(func(d *vfs.Beneath) error {
 		for _, b := range blocks {
-			err := eraseFile(d, b)
-			if err == nil {
-				err = d.Remove(b.Name)
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise another process removed it
+			if err := vfs.Erase(d, b.Name); err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise another process removed it
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// eraseFile frees the bytes of a file on the disk, or overwrites them if the filesystem cannot free them.
-func eraseFile(d *vfs.Beneath, file vfs.Info) error {
-	f, err := vfs.OpenWrite(d, file.Name)
-	if err != nil {
-		return err
-	}
-
-	err = f.Punch(0, file.Size)
-	if errors.Is(err, vfs.ErrNotSupported) {
-		_, err = f.WriteAt(make([]byte, file.Size), 0)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-
-	return errors.Join(err, f.Close())
 }
 
 // staleTemporary is the age at which a temporary file is deleted: its writer was killed.

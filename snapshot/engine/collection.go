@@ -193,7 +193,7 @@ func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (
 	return g.run(ctx, false, progress)
 }
 
-// Wipe is Run, and overwrites all free space of the packs.
+// Wipe is Run, and overwrites the removed objects on the disk.
 func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) { return g.run(ctx, true, nil) }
 
 func (g *Collector) run(ctx context.Context, wipe bool, progress func(done, total int64)) (cas.GCResult, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -19,16 +20,33 @@ type disk struct {
 	giveUp     func()       // see Options.GiveUp; may be nil
 }
 
-// drop removes a segment, or moves it to the quarantine if the disk could not read all of it.
+// drop makes a segment a file to erase, or moves it to the quarantine if the disk could not read all of it.
 func (d *disk) drop(s *segment) error {
 	if d.quarantine == "" || !s.readFailed.Load() {
-		return d.fs.Remove(d.path(s.name))
+		return d.fs.Rename(d.path(s.name), d.path(s.name+droppedSuffix))
 	}
 	if err := d.fs.MkdirAll(d.quarantine, 0o700); err != nil {
 		return err
 	}
 
 	return d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
+}
+
+// eraseDropped erases the dropped segments. Bytes that a user forgets later are not left in the free space of
+// the disk then. A segment that cannot be overwritten is removed only: its space may be needed.
+func (d *disk) eraseDropped() error {
+	files, err := d.fs.ReadDir(d.dir)
+	if err != nil {
+		return err
+	}
+
+	for _, i := range files {
+		if name := d.path(i.Name); strings.HasSuffix(name, segmentSuffix+droppedSuffix) && vfs.Erase(d.fs, name) != nil {
+			err = errors.Join(err, d.fs.Remove(name))
+		}
+	}
+
+	return err
 }
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }

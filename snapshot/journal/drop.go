@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -64,17 +65,18 @@ func (j *Journal) dropFirst(pos int64) error {
 		first = first[1:]
 	}
 
-	if serr := j.disk.fs.SyncDir(j.disk.dir); serr != nil && err == nil {
-		err = fmt.Errorf("sync the journal directory: %w", serr)
-	}
-
 	if len(first) > 0 { // these are still on disk
 		j.mu.Lock()
-		defer j.mu.Unlock()
 		j.setSegments(append(slices.Clone(first), j.segments()...))
+		j.mu.Unlock()
 	}
 
-	return err
+	// A crash must not bring a segment back after a part of it was overwritten.
+	if serr := j.disk.fs.SyncDir(j.disk.dir); serr != nil {
+		return errors.Join(err, fmt.Errorf("sync the journal directory: %w", serr))
+	}
+
+	return errors.Join(err, j.disk.eraseDropped())
 }
 
 // Shrink does what DropBefore does. If the log ends at pos, it also replaces the last segment by a

@@ -41,6 +41,9 @@ func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	}
 
 	all, err := segs[i].readRecord(p, pos, payload)
+	if err != nil && !slices.Contains(j.segments(), segs[i]) {
+		return fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, segs[i].name) // and is erased
+	}
 	if all != nil {
 		j.recent.Store(all)
 	}

@@ -59,6 +59,9 @@ func (o journalOpener) open() error {
 		if err := o.log.disk.fs.MkdirAll(o.log.disk.dir, 0o700); err != nil {
 			return err
 		}
+		if err := o.log.disk.eraseDropped(); err != nil {
+			return err
+		}
 	}
 
 	infos, err := o.log.disk.fs.ReadDir(o.log.disk.dir)
@@ -340,7 +343,7 @@ func (o journalOpener) discardAll(discarded, kept []*segment) error {
 	for _, s := range discarded {
 		err = errors.Join(err, s.f.Close())
 		if !o.log.readOnly {
-			err = errors.Join(err, o.log.disk.fs.Remove(o.log.disk.path(s.name)))
+			err = errors.Join(err, vfs.Erase(o.log.disk.fs, o.log.disk.path(s.name)))
 		}
 	}
 	if err != nil || len(discarded) == 0 || o.log.readOnly {

@@ -14,8 +14,9 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	minSegment    = 1 << 20  // bytes of a segment of an idle log, and of the smallest one on a full disk
-	urgentSegment = 64 << 10 // bytes of the smallest segment of AppendUrgent
+	droppedSuffix = ".dropped" // after segmentSuffix: the file is about to be erased
+	minSegment    = 1 << 20    // bytes of a segment of an idle log, and of the smallest one on a full disk
+	urgentSegment = 64 << 10   // bytes of the smallest segment of AppendUrgent
 	blockSize     = 4096
 )
 

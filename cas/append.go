@@ -65,6 +65,7 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	if damaged != nil {
 		s.index.subtract(*damaged)
 		s.index.unmarkDamaged(h.hash)
+		s.index.replaced.Store(true)
 	}
 
 	s.index.add(h.hash, l)

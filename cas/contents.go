@@ -15,7 +15,7 @@ func (s *Store) Contents(ctx context.Context, fn func(at string, h Hash, b []byt
 	}
 	defer s.life.RUnlock()
 
-	if err := s.gc.running.Acquire(ctx, 1); err != nil {
+	if err := s.gc.acquire(ctx, s.gc.running); err != nil {
 		return err
 	}
 	defer s.gc.running.Release(1)

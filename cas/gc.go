@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -17,8 +18,16 @@ import (
 type gcState struct {
 	recording *semaphore.Weighted // one Recording at a time
 	running   *semaphore.Weighted // one collection or verification at a time
+	waiting   atomic.Int32        // number of callers that wait for one of them
 	gate      sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDead
 	current   *collector          // guarded by gate; nil when there is no Recording
+}
+
+// acquire takes recording or running.
+func (g *gcState) acquire(ctx context.Context, lock *semaphore.Weighted) error {
+	g.waiting.Add(1)
+	defer g.waiting.Add(-1)
+	return lock.Acquire(ctx, 1)
 }
 
 // A collector knows which records the collection under way must not remove.
@@ -45,6 +54,19 @@ func (c *collector) keepFound(l loc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.places.touch(l.place())
+}
+
+// keepSlots keeps records that an earlier collection marked.
+func (c *collector) keepSlots(pack uint64, slots []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.places[pack] == nil {
+		c.places[pack] = make(map[uint32]placeBits, len(slots)/2)
+	}
+	for _, slot := range slots {
+		c.places.add(place{pack, int64(slot) * recordAlign})
+	}
 }
 
 // isKept reports whether the record at a place was kept. It does not know the new records.
@@ -120,6 +142,9 @@ func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 type Recording struct {
 	// Wipe makes Collect overwrite the removed objects on the disk before it frees their space.
 	Wipe bool
+	// Yield, which may be nil, is called after each little piece of Collect's work, with no lock. It
+	// may take long. It is not called while another collection or a verification waits for this one.
+	Yield func()
 
 	s *Store
 	c *collector
@@ -137,9 +162,18 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 
 	r := &Recording{s: s}
 
-	if err := s.gc.recording.Acquire(ctx, 1); err != nil {
+	if err := s.gc.acquire(ctx, s.gc.recording); err != nil {
 		s.life.RUnlock()
 		return nil, fmt.Errorf("gc: %w", err)
+	}
+
+	if s.index.replaced.Load() {
+		if err := s.index.dropGenerations(); err != nil {
+			s.gc.recording.Release(1)
+			s.life.RUnlock()
+			return nil, fmt.Errorf("gc: %w", err)
+		}
+		s.index.replaced.Store(false)
 	}
 
 	r.c = s.startRecording()
@@ -151,7 +185,7 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 		}
 	}
 
-	if err := s.gc.running.Acquire(ctx, 1); err != nil {
+	if err := s.gc.acquire(ctx, s.gc.running); err != nil {
 		r.stop()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
@@ -191,7 +225,7 @@ func (r *Recording) stop() {
 // error of the disk.
 func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) (GCResult, error) {
-	s := &sweeper{store: r.s, c: r.c, wipe: r.Wipe}
+	s := &sweeper{Recording: r, store: r.s, c: r.c, wipe: r.Wipe}
 	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
 		return s.res, fmt.Errorf("gc: %w", err)
 	}
@@ -200,10 +234,28 @@ func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Kee
 
 // A sweeper removes the objects that a collector did not keep.
 type sweeper struct {
+	*Recording
 	store *Store
 	c     *collector
 	wipe  bool // see Recording.Wipe
 	res   GCResult
+
+	keeper  *Keeper
+	counted bool // countCollection was called
+}
+
+func (s *sweeper) yield() {
+	if s.Yield != nil && s.store.gc.waiting.Load() == 0 {
+		s.Yield()
+	}
+}
+
+// objects returns the number of objects when the collection began.
+func (s *sweeper) objects() (n int64) {
+	for _, i := range s.c.infos {
+		n += i.objects
+	}
+	return n
 }
 
 func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
@@ -223,7 +275,8 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	}
 
 	keeper := &Keeper{s: s, incomplete: incomplete}
-	if err := mark(keeper); err != nil {
+	s.keeper = keeper
+	if err := mark(s.keeper); err != nil {
 		return err
 	}
 
@@ -246,7 +299,13 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 		return err
 	}
 
-	s.store.index.compact()
+	// Without them the next collection takes longer.
+	if err := keeper.save(s.counted); err != nil {
+		s.store.log.Warn("cannot save what gc has marked", "err", err)
+	}
+	if s.counted || keeper.changed {
+		s.store.index.compact()
+	}
 
 	return nil
 }
@@ -284,8 +343,6 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 		total += s.c.limits[p.id]
 	}
 
-	counted := false // countCollection was called
-
 	for _, p := range packs {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -297,11 +354,11 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 		s.store.index.mu.Unlock()
 
 		if old && !clean {
-			if !counted {
+			if !s.counted {
 				if err := s.countCollection(); err != nil {
 					return err
 				}
-				counted = true
+				s.counted = true
 			}
 
 			if err := s.sweepPack(ctx, p, end); err != nil {

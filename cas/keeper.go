@@ -7,9 +7,12 @@ import (
 )
 
 // maxLeaves is the number of hashes, 32 bytes each, that a Keeper gathers before it reads the whole
-// index once to look all of them up. A look-up of one hash takes as long as to read fifty entries
-// of the index in order.
+// index once to look all of them up.
 const maxLeaves = 3 << 17
+
+// walkFactor is the number of entries of the index that are read in order in the time that a look-up of
+// one hash takes.
+const walkFactor = 50
 
 // A Keeper collects the objects that a collection must keep: the mark function of Collect calls it.
 // It must not be used by several goroutines at once.
@@ -18,6 +21,11 @@ type Keeper struct {
 	incomplete bool
 	leaves     []Hash // passed to KeepLeaf and not looked up yet
 	err        error  // the first error
+
+	remembers   bool                // Resume was called
+	generations []generation        // those of earlier collections, and of Remember
+	changed     bool                // generations are not those that the index has
+	named       map[uint64][]uint32 // by pack: slots that were named since the last Remember
 
 	last  Hash // the object that Keep found last
 	place loc  // its place
@@ -28,6 +36,7 @@ type Keeper struct {
 // true. Unless the store is incomplete, Collect then fails before it removes an object: perhaps the
 // index is damaged.
 func (k *Keeper) Keep(h Hash) (first bool) {
+	k.s.yield()
 	l, ok, err := k.s.store.index.find(h)
 	if err == nil && ok {
 		k.last, k.place = h, l
@@ -44,7 +53,14 @@ func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 		k.err = fmt.Errorf("look for object %s: %w", h, err)
 	}
 
-	return err == nil && (!ok || k.s.c.keepMarked(l))
+	if err != nil || ok && !k.s.c.keepMarked(l) {
+		return false
+	}
+	if ok {
+		k.note(l.place())
+	}
+
+	return true
 }
 
 // KeepLeaf is Keep for an object that refers to no others.
@@ -73,8 +89,13 @@ func (k *Keeper) keepLeaves() {
 		return ok
 	})
 
-	if len(left) > 0 {
+	if int64(len(left))*walkFactor < k.s.objects() {
+		for _, h := range left {
+			k.Keep(h)
+		}
+	} else if len(left) > 0 {
 		err := k.s.store.index.storedObjects(func(h Hash, l loc) {
+			k.s.yield()
 			for len(left) > 0 && bytes.Compare(left[0][:], h[:]) < 0 {
 				k.keepPlace(left[0], loc{}, false, nil)
 				left = left[1:]

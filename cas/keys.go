@@ -8,10 +8,12 @@ import (
 
 // Keys of the index begin with a byte for their type.
 const (
-	keyHead   = 'h' // → indexHead
-	keyMark   = 'b' // hash → loc at which the object was found damaged
-	keyObject = 'o' // hash → loc
-	keyPack   = 'p' // pack id → packInfo
+	keyHead        = 'h' // → indexHead
+	keyMark        = 'b' // hash → loc at which the object was found damaged
+	keyObject      = 'o' // hash → loc
+	keyPack        = 'p' // pack id → packInfo
+	keyGenerations = 'g' // → hash of encodeGenerations, and the number of collections
+	keyGeneration  = 'k' // number of a piece → the piece of encodeGenerations
 )
 
 // indexHead returns the value of keyHead: the version of the index, and the number of collections.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/amberfs/amberfs/cas/index"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -23,7 +24,8 @@ type locator struct {
 
 	db *index.DB
 
-	writing sync.Mutex // held while the database is written
+	writing  sync.Mutex  // held while the database is written
+	replaced atomic.Bool // an object got another place since the last collection began, not by a collection
 
 	mu          sync.Mutex    // guards the fields below, and most fields of all packs
 	fresh       overlay       // places that are not in the database yet
@@ -250,6 +252,9 @@ func (x *locator) endFlush(back overlay, dirty []*pack) {
 func (x *locator) writeBatch(over overlay, infos map[uint64]packInfo) error {
 	b := x.db.Batch(x.space.forIndex)
 	b.Put([]byte{keyHead}, indexHead(x.collectionCount()))
+	if x.replaced.Load() {
+		b.Delete([]byte{keyGenerations}) // before the new place
+	}
 	for h, l := range over.objects {
 		b.Put(objectKey(h), encodeLoc(l))
 	}

@@ -280,6 +280,9 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 	if ok {
 		// An interrupted flush may have added the old place, but not counted it in the entry of its pack.
 		q := s.store.packs.get(old.pack)
+		if old.pack != p.id || old.off != it.off {
+			s.store.index.replaced.Store(true)
+		}
 		if counted || q != nil && old.off < q.info.covered {
 			s.store.index.subtract(old)
 		}

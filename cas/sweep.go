@@ -27,7 +27,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 
-	w := &sweepPlan{p: p, f: f, end: end, wipe: s.wipe}
+	w := &sweepPlan{p: p, f: f, end: end, wipe: s.wipe, places: map[uint32]place{}}
 	s.store.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
 	s.store.index.mu.Unlock()
@@ -72,6 +72,7 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
 	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.end}
 	return sc.run(ctx, func(it *item) error {
+		s.yield()
 		r := sweepRecord{hash: it.hash, off: it.off, length: it.length, plain: int64(it.plain), free: it.kind == kindFree}
 
 		if it.damage != "" {
@@ -177,7 +178,8 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 	if w.live > 0 {
 		if err := s.moveLive(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
-				return false, nil // the caller punches holes, which needs no space
+				s.keeper.remembers = false // some records may have been moved
+				return false, nil          // the caller punches holes, which needs no space
 			}
 			return false, err
 		}
@@ -186,6 +188,8 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 	if err := s.wipeMoved(w); err != nil {
 		return false, err
 	}
+
+	s.keeper.move(w.p.id, w.places)
 
 	return true, s.removePack(w.p)
 }
@@ -264,6 +268,15 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 		}
 
 		w.moved += h.size()
+		now, ok, err := s.store.index.find(r.hash)
+		if err != nil {
+			return err
+		}
+		if ok && s.keeper.remembers {
+			w.places[from.place().slot()] = now.place()
+		}
+
+		s.yield()
 	}
 
 	return s.store.index.flush()
@@ -358,12 +371,13 @@ type sweepPlan struct {
 	f       vfs.File
 	end     int64 // records from this offset on are new
 	records []sweepRecord
-	live    int64 // bytes of live records
-	moved   int64 // bytes of live records that were moved to another pack
-	dead    int64 // number of dead records
-	waste   int64 // bytes of dead and free records that no hole can free
-	damaged bool  // the pack has damaged bytes, which a sweep does not change
-	wipe    bool  // free space is overwritten before it is freed
+	live    int64            // bytes of live records
+	moved   int64            // bytes of live records that were moved to another pack
+	dead    int64            // number of dead records
+	waste   int64            // bytes of dead and free records that no hole can free
+	places  map[uint32]place // by the slots before: where live records were moved
+	damaged bool             // the pack has damaged bytes, which a sweep does not change
+	wipe    bool             // free space is overwritten before it is freed
 }
 
 // A deadRun is a range of neighbouring dead and free records, at least one of them dead unless all free

@@ -21,7 +21,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 	}
 	defer s.life.RUnlock()
 
-	if err := s.gc.running.Acquire(ctx, 1); err != nil {
+	if err := s.gc.acquire(ctx, s.gc.running); err != nil {
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
 	defer s.gc.running.Release(1)

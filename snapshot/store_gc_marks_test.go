@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 
 	"github.com/amberfs/amberfs/cas"
@@ -14,7 +13,8 @@ import (
 
 func TestGCMarksAsEachStateAlone(t *testing.T) {
 	ctx := context.Background()
-	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
+	dir := t.TempDir()
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
 	must.OK(t, err)
 	t.Cleanup(func() { s.Close() })
 	keepAll(t, s)
@@ -46,6 +46,15 @@ func TestGCMarksAsEachStateAlone(t *testing.T) {
 			if !there[h] {
 				t.Errorf("%s: %s is needed and gone", what, h)
 			}
+		}
+		for h := range there {
+			if !needed[h] {
+				t.Errorf("%s: %s is there and not needed", what, h)
+			}
+		}
+		if round%2 == 0 {
+			x.s = afterKill(t, x.s, dir)
+			s = x.s
 		}
 	}
 }

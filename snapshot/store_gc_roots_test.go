@@ -20,11 +20,23 @@ func (s *Store) Reachable(ctx context.Context) (map[cas.Hash]bool, error) {
 	for _, h := range roots.Sets {
 		all[h] = true
 	}
-	err = roots.Each(func(st *tree.State) error {
+	mark := func(st *tree.State) error {
 		return st.Mark(ctx, s.src, nil, false, func(h cas.Hash) bool {
 			all[h] = true
 			return true
 		})
-	})
-	return all, err
+	}
+	for _, r := range roots.Snapshots {
+		for _, h := range r.Sets {
+			all[h] = true
+		}
+		st, err := tree.Load(s.src, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		if err := mark(st); err != nil {
+			return nil, err
+		}
+	}
+	return all, roots.Each(mark)
 }

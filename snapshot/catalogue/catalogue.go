@@ -79,6 +79,9 @@ func (u *Unwritten) Take() (keys map[string]uint32, roots int) {
 	return keys, len(u.roots)
 }
 
+// Keys returns a copy of what the next Take returns.
+func (u *Unwritten) Keys() map[string]uint32 { return maps.Clone(u.keys) }
+
 // Return adds the keys of Take again, because the checkpoint failed.
 func (u *Unwritten) Return(keys map[string]uint32) { maps.Copy(u.keys, keys) }
 
@@ -327,14 +330,11 @@ func (c *Catalogue) dropUnsealed(sn *Snapshot) {
 	}
 }
 
-// Leaves returns the objects without a tree that must stay: the sets of actors to which snapshots and
-// workspaces refer, and the receipts of what was forgotten.
+// Leaves returns the objects without a tree that must stay: the sets of actors to which workspaces
+// refer, and the receipts of what was forgotten.
 func (c *Catalogue) Leaves() (out []cas.Hash) {
 	for i := range c.Forgotten {
 		out = append(out, c.Forgotten[i].Receipt)
-	}
-	for _, sn := range c.Snapshots.All() {
-		out = append(out, sn.Changes.Stored...)
 	}
 	for _, w := range c.Workspaces.All() {
 		out = append(out, w.StoredChanges.Stored...)

@@ -268,41 +268,19 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error
 		return err
 	}
 
-	to := localKeeper{g.Objects, k}
+	m := &marking{ctx: ctx, Collector: g, k: k, to: localKeeper{g.Objects, k}}
+	m.src = g.Source.With(m.to)
+	if err := m.snapshots(roots.Snapshots); err != nil {
+		return err
+	}
+
 	for _, h := range roots.Sets {
-		if here, err := g.Objects.Has(h); here || err != nil { // a damaged set does not stop the gc
-			to.KeepLeaf(h)
+		if _, err := m.leaf(h); err != nil {
+			return err
 		}
 	}
 
-	src := g.Source.With(to)
-	var before *tree.State
-	return roots.Each(func(st *tree.State) error {
-		err := st.MarkFor(ctx, src, before, g.Incomplete.Load(), to)
-		before = st
-		return err
-	})
-}
-
-// A localKeeper is a cas.Keeper that skips objects on remotes.
-type localKeeper struct {
-	tree.Objects
-	k *cas.Keeper
-}
-
-func (m localKeeper) Keep(h cas.Hash) bool { return m.Here(h) && m.k.Keep(h) }
-
-func (m localKeeper) KeepLeaf(h cas.Hash) {
-	if m.Here(h) {
-		m.k.KeepLeaf(h)
-	}
-}
-
-func (m localKeeper) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if m.Elsewhere != nil {
-		return m.Objects.Get(h, dst)
-	}
-	return m.k.Read(h, dst)
+	return roots.Each(m.state)
 }
 
 // NeedsRepair adds advice to the error of a damaged store. A gc does not run in a damaged store,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
@@ -30,11 +31,33 @@ import (
 // The package comment explains why these are enough.
 type Roots struct {
 	*Parts
-	states []*tree.State // states that are in memory
-	stored []storedState
-	snaps  []*catalogue.Snapshot
-	Sets   []cas.Hash      // actor sets, receipts, and descriptions of files that are not sealed
-	dirs   map[string]bool // ids of states of directories
+	states    []*tree.State // states that are in memory
+	stored    []storedState
+	Snapshots []SnapshotRoot    // sealed snapshots, by workspace and age
+	unwritten map[string]uint32 // keys of records of the last checkpoint that differ from the catalogue
+	Sets      []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
+	dirs      map[string]bool   // ids of states of directories
+}
+
+// A SnapshotRoot has what a sealed snapshot needs.
+type SnapshotRoot struct {
+	WS, View uint32
+	ID       cas.Hash
+	Sets     []cas.Hash // its actor sets
+}
+
+// Key returns a hash that is equal only for roots of the same objects.
+func (r *SnapshotRoot) Key() cas.Hash {
+	if len(r.Sets) == 0 {
+		return r.ID
+	}
+
+	text := slices.Clone(r.ID[:])
+	for _, h := range r.Sets {
+		text = append(text, h[:]...)
+	}
+
+	return cas.Sum(text)
 }
 
 // A storedState is a state that is not in memory.
@@ -58,13 +81,14 @@ func (p *Parts) Roots() (*Roots, error) {
 		}
 
 		for _, sn := range p.Catalogue.Snapshots.All() {
-			r.snaps = append(r.snaps, sn)
+			r.addSnapshot(sn)
 		}
 		for _, root := range p.Catalogue.Unwritten.Roots() {
 			r.add(root, live.MainView)
 		}
 
-		r.Sets = p.Catalogue.Leaves()
+		r.unwritten = p.Catalogue.Unwritten.Keys()
+		r.Sets = append(r.Sets, p.Catalogue.Leaves()...)
 		orphans, err := tx.Orphans(p.Catalogue.Workspaces.Views())
 		r.states = slices.AppendSeq(r.states, maps.Values(orphans))
 		r.states = append(r.states, p.Pins.all()...)
@@ -73,6 +97,17 @@ func (p *Parts) Roots() (*Roots, error) {
 	})
 
 	return r, err
+}
+
+func (r *Roots) addSnapshot(sn *catalogue.Snapshot) {
+	r.dirs[sn.Dir] = true
+	if sn.Sealed {
+		r.Snapshots = append(r.Snapshots, SnapshotRoot{sn.WS, sn.View, sn.Hash, sn.Changes.Stored})
+		return
+	}
+
+	r.states = append(r.states, sn.State.Load())
+	r.Sets = append(r.Sets, sn.Changes.Stored...)
 }
 
 func (r *Roots) addDirs(ids []string) {
@@ -89,21 +124,13 @@ func (r *Roots) add(root catalogue.Root, view uint32) {
 	}
 }
 
-// Read adds the roots of the last checkpoint, which may be newer than the call of Parts.Roots.
+// Read adds the roots of the last checkpoint, which may be newer than the call of Parts.Roots: the
+// objects of a newer one are those of the other roots, or newer than the begin of the gc.
 func (r *Roots) Read() error {
-	// Sort the snapshots of each workspace by age, because each shares most objects with the one
-	// before.
-	slices.SortFunc(r.snaps, func(a, b *catalogue.Snapshot) int {
+	// Each snapshot shares most objects with the one before.
+	slices.SortFunc(r.Snapshots, func(a, b SnapshotRoot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))
 	})
-	r.WithReadLock(func(*live.Tx) {
-		for _, sn := range r.snaps {
-			r.add(sn.Root(), sn.WS)
-			r.dirs[sn.Dir] = true
-		}
-	})
-
-	r.snaps = nil
 
 	// record has the fields of interest of the records of workspaces and snapshots.
 	type record struct {
@@ -118,13 +145,21 @@ func (r *Roots) Read() error {
 		Ops       []catalogue.Op    `json:"ops"`
 	}
 
-	for _, prefix := range []string{catalogue.Snapshots, catalogue.Workspaces} {
+	// All other records of snapshots are equal to the catalogue.
+	prefixes := []string{catalogue.Workspaces}
+	for key := range r.unwritten {
+		if strings.HasPrefix(key, catalogue.Snapshots) {
+			prefixes = append(prefixes, key)
+		}
+	}
+
+	for _, prefix := range prefixes {
 		if err := catalogue.Scan(r.CAS, prefix, func(rec record) error {
 			r.Sets = append(r.Sets, rec.ActorSets...)
 			r.dirs[rec.Dir] = true
 			r.addDirs((&catalogue.WorkspaceRecord{Ops: rec.Ops}).OpIDs())
 			view := rec.View
-			if prefix == catalogue.Snapshots {
+			if prefix != catalogue.Workspaces {
 				view = rec.WS
 			}
 
@@ -169,7 +204,7 @@ func (r *Roots) Read() error {
 	return nil
 }
 
-// Each calls fn for each state of the roots, after Read.
+// Each calls fn for each state of the roots except Snapshots, after Read.
 func (r *Roots) Each(fn func(*tree.State) error) error {
 	known := make(map[cas.Hash]bool, len(r.stored))
 

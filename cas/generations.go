@@ -1,0 +1,253 @@
+package cas
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// A generation is a group of roots that a collection marked, and the slots, by pack, of the objects that
+// it marked for them and for no earlier generation. What a root refers to never changes. So while all
+// roots of the first generations are in use, later collections keep these slots, and mark only other
+// roots. The index has the generations: they are lost with it, and with a place that changes.
+type generation struct {
+	roots []Hash
+	slots map[uint64][]uint32
+}
+
+// Generations are stored in pieces, which are smaller than the values that Badger takes.
+const generationPiece = 64 << 10
+
+func generationKey(piece int) []byte {
+	return binary.BigEndian.AppendUint32([]byte{keyGeneration}, uint32(piece))
+}
+
+// Resume keeps the objects that earlier collections marked for roots, and returns which of roots these
+// are. It may be called once, before Keep. Only after it does Remember have an effect.
+func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
+	marked = map[Hash]bool{}
+	if k.incomplete {
+		return marked, nil
+	}
+
+	k.remembers = true
+	stored, err := k.s.store.index.loadGenerations()
+	if err != nil {
+		return nil, err
+	}
+
+	used := make(map[Hash]bool, len(roots))
+	for _, h := range roots {
+		used[h] = true
+	}
+
+	for i, g := range stored {
+		if slices.ContainsFunc(g.roots, func(h Hash) bool { return !used[h] }) {
+			k.changed = true
+			stored = stored[:i]
+			break
+		}
+
+		for _, h := range g.roots {
+			marked[h] = true
+		}
+		for pack, slots := range g.slots {
+			k.s.c.keepSlots(pack, slots)
+		}
+	}
+
+	k.generations = stored
+
+	return marked, nil
+}
+
+// Remember says that all objects below roots were named. A later collection does not need them again.
+func (k *Keeper) Remember(roots []Hash) {
+	k.keepLeaves()
+	g := generation{roots, k.named}
+	k.named, k.changed = nil, true
+
+	// A generation is larger than the one after it, so there are few.
+	for last := len(k.generations) - 1; last >= 0 && len(k.generations[last].roots) <= len(g.roots); last-- {
+		old := k.generations[last]
+		g.roots = append(old.roots, g.roots...)
+		for pack, slots := range g.slots {
+			old.slots[pack] = append(old.slots[pack], slots...)
+		}
+		g.slots, k.generations = old.slots, k.generations[:last]
+	}
+
+	k.generations = append(k.generations, g)
+}
+
+// note adds a place to the next generation.
+func (k *Keeper) note(p place) {
+	if !k.remembers {
+		return
+	}
+	if k.named == nil {
+		k.named = map[uint64][]uint32{}
+	}
+	k.named[p.pack] = append(k.named[p.pack], p.slot())
+}
+
+// move replaces the slots of a removed pack by the places to which its objects were moved.
+func (k *Keeper) move(pack uint64, to map[uint32]place) {
+	for _, g := range k.generations {
+		for _, slot := range g.slots[pack] {
+			if p, ok := to[slot]; ok {
+				g.slots[p.pack] = append(g.slots[p.pack], p.slot())
+			}
+		}
+		delete(g.slots, pack)
+	}
+}
+
+// save writes the generations to the index, or deletes those that it has. counted is set if the
+// collection removed objects.
+func (k *Keeper) save(counted bool) error {
+	x := k.s.store.index
+	if x.replaced.Load() || k.err != nil || !k.remembers {
+		return x.dropGenerations()
+	}
+	if !counted && !k.changed {
+		return nil
+	}
+
+	text := encodeGenerations(k.generations)
+	sum := Sum(text)
+	x.writing.Lock()
+	defer x.writing.Unlock()
+
+	b := x.db.Batch(x.space.forIndex)
+	n := 0
+	for piece := range slices.Chunk(text, generationPiece) {
+		b.Put(generationKey(n), piece)
+		n++
+	}
+	b.Put([]byte{keyGenerations}, binary.LittleEndian.AppendUint64(sum[:], x.collectionCount()))
+
+	return b.Commit()
+}
+
+// dropGenerations deletes the generations, if there are any.
+func (x *locator) dropGenerations() error {
+	_, ok, err := x.db.Get([]byte{keyGenerations})
+	if err != nil || !ok {
+		return err
+	}
+	x.writing.Lock()
+	defer x.writing.Unlock()
+
+	b := x.db.Batch(nil)
+	b.Delete([]byte{keyGenerations})
+
+	return b.Commit()
+}
+
+// loadGenerations reads the generations, if all places in them are still right.
+func (x *locator) loadGenerations() ([]generation, error) {
+	head, ok, err := x.db.Get([]byte{keyGenerations})
+	if err != nil || !ok || x.replaced.Load() {
+		return nil, err
+	}
+
+	var text []byte
+	if err := x.db.Each([]byte{keyGeneration}, func(_, v []byte) error {
+		text = append(text, v...)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+
+	// After the last piece there may be pieces of a longer list.
+	if len(text) < 8 || uint64(len(text)) < binary.LittleEndian.Uint64(text) {
+		return nil, nil
+	}
+
+	text = text[:binary.LittleEndian.Uint64(text)]
+	sum := Sum(text)
+	if !bytes.Equal(head, binary.LittleEndian.AppendUint64(sum[:], x.collectionCount())) {
+		return nil, nil
+	}
+
+	return decodeGenerations(text[8:])
+}
+
+// encodeGenerations encodes generations after the number of all bytes. Each has its roots, and for each
+// pack the distances between the sorted slots.
+func encodeGenerations(all []generation) []byte {
+	b := make([]byte, 8)
+
+	for _, g := range all {
+		b = binary.AppendUvarint(b, uint64(len(g.roots)))
+		for _, h := range g.roots {
+			b = append(b, h[:]...)
+		}
+
+		b = binary.AppendUvarint(b, uint64(len(g.slots)))
+		for _, pack := range slices.Sorted(maps.Keys(g.slots)) {
+			slots := g.slots[pack]
+			slices.Sort(slots)
+			b = binary.LittleEndian.AppendUint64(b, pack)
+			b = binary.AppendUvarint(b, uint64(len(slots)))
+			last := uint32(0)
+			for _, s := range slots {
+				b = binary.AppendUvarint(b, uint64(s-last))
+				last = s
+			}
+		}
+	}
+
+	binary.LittleEndian.PutUint64(b, uint64(len(b)))
+
+	return b
+}
+
+var errGenerations = errors.New("malformed generations in the index")
+
+// decodeGenerations is the opposite of encodeGenerations, without the number of bytes. The text has been
+// compared with its hash, so a malformed one is a fault of the program.
+func decodeGenerations(b []byte) (all []generation, err error) {
+	number := func() (n uint64) {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			err, b = errGenerations, nil
+			return 0
+		}
+		b = b[size:]
+		return n
+	}
+
+	for len(b) > 0 {
+		g := generation{slots: map[uint64][]uint32{}}
+		for range number() {
+			if len(b) < len(Hash{}) {
+				return nil, errGenerations
+			}
+			g.roots, b = append(g.roots, Hash(b)), b[len(Hash{}):]
+		}
+
+		for range number() {
+			if len(b) < 8 {
+				return nil, errGenerations
+			}
+			pack := binary.LittleEndian.Uint64(b)
+			b = b[8:]
+
+			n, last := number(), uint32(0)
+			slots := make([]uint32, 0, min(n, uint64(len(b))))
+			for range n {
+				last += uint32(number())
+				slots = append(slots, last)
+			}
+			g.slots[pack] = slots
+		}
+
+		all = append(all, g)
+	}
+
+	return all, err
+}

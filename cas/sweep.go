@@ -185,7 +185,7 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 		}
 	}
 
-	if err := s.wipeMoved(w); err != nil {
+	if err := s.wipePack(w); err != nil {
 		return false, err
 	}
 
@@ -194,15 +194,15 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 	return true, s.removePack(w.p)
 }
 
-// wipeMoved overwrites what was moved out of a pack: a user may forget it later, when nobody knows where it
-// was. With Recording.Wipe, it overwrites the whole pack.
-func (s *sweeper) wipeMoved(w *sweepPlan) error {
-	for i := range w.records {
-		r := &w.records[i]
-		r.dead = w.wipe || !r.dead && !r.free
+// wipePack overwrites a pack that is removed next, with Recording.Wipe.
+func (s *sweeper) wipePack(w *sweepPlan) error {
+	if !w.wipe {
+		return nil
 	}
 
-	w.wipe = true
+	for i := range w.records {
+		w.records[i].dead = true
+	}
 	if err := s.freeDead(w); !errors.Is(err, ErrNoSpace) { // on a filesystem that copies on write
 		return err
 	}

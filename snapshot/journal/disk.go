@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -18,11 +19,16 @@ type disk struct {
 	segSize    int64
 	reserve    func() int64 // see Options.Reserve
 	giveUp     func()       // see Options.GiveUp; may be nil
+	eraseTo    atomic.Int64 // the position up to which dropped segments are overwritten, see Journal.Roll
 }
 
-// drop makes a segment a file to erase, or moves it to the quarantine if the disk could not read all of it.
+// drop removes a segment, or moves it to the quarantine if the disk could not read all of it. A segment below
+// eraseTo becomes a file for eraseDropped.
 func (d *disk) drop(s *segment) error {
 	if d.quarantine == "" || !s.readFailed.Load() {
+		if s.base >= d.eraseTo.Load() {
+			return d.fs.Remove(d.path(s.name))
+		}
 		return d.fs.Rename(d.path(s.name), d.path(s.name+droppedSuffix))
 	}
 	if err := d.fs.MkdirAll(d.quarantine, 0o700); err != nil {
@@ -32,8 +38,8 @@ func (d *disk) drop(s *segment) error {
 	return d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
 }
 
-// eraseDropped erases the dropped segments. Bytes that a user forgets later are not left in the free space of
-// the disk then. A segment that cannot be overwritten is removed only: its space may be needed.
+// eraseDropped overwrites the dropped segments below eraseTo, and removes them. A segment that cannot be
+// overwritten is removed only: its space may be needed.
 func (d *disk) eraseDropped() error {
 	files, err := d.fs.ReadDir(d.dir)
 	if err != nil {

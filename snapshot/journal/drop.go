@@ -124,7 +124,7 @@ func (j *Journal) restartAt(pos int64) error {
 }
 
 // Roll begins a new segment at the position that it returns, so that a later DropBefore can remove all
-// records before.
+// records before. DropBefore overwrites these segments before it frees their space.
 func (j *Journal) Roll() (base int64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -137,6 +137,8 @@ func (j *Journal) Roll() (base int64, err error) {
 	}
 
 	base = j.end.Load()
+	j.disk.eraseTo.Store(base)
+
 	return base, j.restart()
 }
 

@@ -47,8 +47,12 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 
 	// Without deltas an export is fast, and a later git gc makes better deltas. git streams files above
 	// core.bigFileThreshold instead of reading them into memory.
-	p, err := r.start(ctx, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m",
-		"fast-import", "--quiet", "--done", "--depth=0")
+	args := []string{"-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m"}
+	if r.trust == trustNone { // git would unlink a small pack, and its blocks would keep what a user forgets later
+		args = append(args, "-c", "fastimport.unpackLimit=1")
+	}
+
+	p, err := r.start(ctx, q.env(), append(args, "fast-import", "--quiet", "--done", "--depth=0")...)
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}

@@ -3,6 +3,8 @@ package gitbridge
 import (
 	"regexp"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/pattern"
 )
 
 // nameRules are the rules by which git accepts paths in an index: verify_path in
@@ -15,23 +17,23 @@ type nameRules struct {
 
 // refusedNames has the names that git refuses: file for files of every type, link for symbolic links
 // only.
-type refusedNames struct{ file, link *regexp.Regexp }
+type refusedNames struct{ file, link func() *regexp.Regexp }
 
 var (
-	plainNames = refusedNames{regexp.MustCompile(`^(?i:\.git)$`), regexp.MustCompile(`^(?i:\.gitmodule)[sS]$`)}
+	plainNames = refusedNames{pattern.New(`^(?i:\.git)$`), pattern.New(`^(?i:\.gitmodule)[sS]$`)}
 
 	// Windows also opens these files by short names ("git~1"), and by names with trailing dots and
 	// spaces or with an alternate stream after a colon. A backslash separates path components there,
 	// so only the part after the last backslash counts.
 	windowsNames = refusedNames{
-		regexp.MustCompile(`(?s)^(?:.+\\)?(?i:\.git|git~1)[. ]*(?:[\\:].*)?$`),
-		regexp.MustCompile(`(?s)^(?:.+\\)?(?:(?i:\.gitmodule)[sS]|(?i:gitmod)~[1-4]|(?i:gi7eba)~[1-9]|(?i:gi7eb)~[1-9]\d|(?i:gi7e)~[1-9]\d{2}|` +
+		pattern.New(`(?s)^(?:.+\\)?(?i:\.git|git~1)[. ]*(?:[\\:].*)?$`),
+		pattern.New(`(?s)^(?:.+\\)?(?:(?i:\.gitmodule)[sS]|(?i:gitmod)~[1-4]|(?i:gi7eba)~[1-9]|(?i:gi7eb)~[1-9]\d|(?i:gi7e)~[1-9]\d{2}|` +
 			`(?i:gi7)~[1-9]\d{3}|(?i:gi)~[1-9]\d{4}|(?i:g)~[1-9]\d{5}|~[1-9]\d{6})[. ]*(?::.*)?$`),
 	}
 )
 
 func (r refusedNames) match(name string, symlink bool) bool {
-	return r.file.MatchString(name) || symlink && r.link.MatchString(name)
+	return r.file().MatchString(name) || symlink && r.link().MatchString(name)
 }
 
 // refuses reports whether git add would refuse a file because of its name, the last component of its

@@ -5,10 +5,10 @@ import (
 	"io"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -109,7 +109,7 @@ func topmost(left map[string]bool, changes []tree.Change) []string {
 func forkEntries(changes []tree.Change) map[string]bool {
 	out := make(map[string]bool)
 	for _, c := range changes {
-		if m := forkEntry.FindStringSubmatch(c.Path.String()); m != nil {
+		if m := forkEntry().FindStringSubmatch(c.Path.String()); m != nil {
 			out[m[1]] = true
 		}
 	}
@@ -117,7 +117,7 @@ func forkEntries(changes []tree.Change) map[string]bool {
 	return out
 }
 
-var forkEntry = regexp.MustCompile(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
+var forkEntry = pattern.New(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
 
 // leadsToFork reports whether a change makes a link to a fork of the workspace, such as the link to a
 // worktree. The directory has no forks.

@@ -196,7 +196,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 
 // isLeftTemp reports whether a name is a temporary name of an apply that was killed.
 func (d *dirReader) isLeftTemp(at, name string) bool {
-	if !anyTemp.MatchString(name) {
+	if !anyTemp().MatchString(name) {
 		return false
 	}
 	if d.Skip != nil {

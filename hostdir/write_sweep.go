@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // tempPrefix begins all temporary names, see host.temps.
 const tempPrefix = ".amberfs-apply-"
 
-var anyTemp = regexp.MustCompile(`^\.amberfs-apply-[0-9a-f]+-`)
+var anyTemp = pattern.New(`^\.amberfs-apply-[0-9a-f]+-`)
 
 // ErrInterrupted is the reason why the temporary files of an apply that was killed are not read.
 var ErrInterrupted = errors.New("an apply was interrupted")

@@ -3,7 +3,6 @@ package main
 import (
 	"io/fs"
 	"path/filepath"
-	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -12,15 +11,16 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
 	"github.com/amberfs/amberfs/hostdir"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/internal/plainfile"
 )
 
 var (
 	// secretName matches the names of files that mostly have secrets. notSecret matches the names of examples
 	// and public keys among them.
-	secretName = regexp.MustCompile(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
-	notSecret  = regexp.MustCompile(`\.(example|sample|template|dist)$`)
-	npmToken   = regexp.MustCompile(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
+	secretName = pattern.New(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
+	notSecret  = pattern.New(`\.(example|sample|template|dist)$`)
+	npmToken   = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
 // Bounds of the names that are looked at, and of the bytes of an .npmrc.
@@ -80,7 +80,7 @@ func secrets(dir string, h hostdir.Hidden, most int) (found []string) {
 			return nil
 		}
 
-		if d.Type().IsRegular() && secretName.MatchString(d.Name()) && !notSecret.MatchString(d.Name()) && !h.Paths.Match(rel, false) && readable(name) {
+		if d.Type().IsRegular() && secretName().MatchString(d.Name()) && !notSecret().MatchString(d.Name()) && !h.Paths.Match(rel, false) && readable(name) {
 			found = append(found, rel)
 		}
 
@@ -96,5 +96,5 @@ func readable(name string) bool {
 		return unix.Access(name, unix.R_OK) == nil
 	}
 	text, err := plainfile.Read(name, maxNpmrc)
-	return err == nil && npmToken.Match(text)
+	return err == nil && npmToken().Match(text)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 )
 
 var (
@@ -146,9 +146,9 @@ type Info struct {
 	Sum      string    // MD5 of the value in hex, from List; "" if the service does not report it
 }
 
-var keyPattern = regexp.MustCompile(`^(format|(ref/|hold/|gc/|new/(rm-)?[0-9a-f-]{36}\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
+var keyPattern = pattern.New(`^(format|(ref/|hold/|gc/|new/(rm-)?[0-9a-f-]{36}\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
 
-func isKey(key string) bool { return keyPattern.MatchString(key) && !strings.Contains(key, "..") }
+func isKey(key string) bool { return keyPattern().MatchString(key) && !strings.Contains(key, "..") }
 
 // Open returns the backend of a URL. It makes no request. The backend does not check that keys are valid.
 // URLs are:
@@ -191,10 +191,10 @@ func Open(raw string) (Backend, error) {
 	return nil, fmt.Errorf("%s:// is not a kind of remote; the kinds are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
 }
 
-var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+var schemePattern = pattern.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // IsURL reports whether s has the form of a URL, of any scheme.
-func IsURL(s string) bool { return schemePattern.MatchString(s) }
+func IsURL(s string) bool { return schemePattern().MatchString(s) }
 
 // parameters returns the known parameters of a remote's URL. It refuses others.
 func parameters(u *url.URL, known ...string) (map[string]string, error) {

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
@@ -176,7 +176,7 @@ func (k *Registry) change(fn func(f *registryFile) error) error {
 	return k.save()
 }
 
-var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var remoteName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // MayAdd returns the error that Add would return, without adding the remote.
 func (k *Registry) MayAdd(name, url string) error {
@@ -187,7 +187,7 @@ func (k *Registry) MayAdd(name, url string) error {
 
 // mayAdd does the work of MayAdd. The caller holds Registry.mu.
 func mayAdd(k *Registry, name, url string) error {
-	if !remoteName.MatchString(name) {
+	if !remoteName().MatchString(name) {
 		return errs.New(errs.Invalid, "%q is not a name for a remote; use up to 64 letters, digits, '_' and '-'", name)
 	}
 	if old, ok := k.file.Remotes[name]; ok && old != url {

@@ -3,12 +3,12 @@ package object
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
@@ -106,7 +106,7 @@ func DecodeRef(raw []byte) (*Ref, error) {
 	return &r, nil
 }
 
-var objectName = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var objectName = pattern.New(`^[0-9a-f]{64}$`)
 
 // Check returns an error for a ref that no push can have written.
 func (r *Ref) Check() error {
@@ -134,7 +134,7 @@ func (r *Ref) Check() error {
 	}
 
 	for _, o := range r.Objects {
-		if !objectName.MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
+		if !objectName().MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
 			return fmt.Errorf("object %q of %d bytes", o.Name, o.Size)
 		}
 	}

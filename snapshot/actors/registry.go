@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/internal/process"
 )
 
@@ -315,7 +315,7 @@ func (r *Registry) sessionName(p process.Stat, uid uint32) string {
 // commandName returns a command with only characters that are valid in an actor's name.
 func commandName(command string) string {
 	name := strings.Map(func(c rune) rune {
-		if c < 128 && (nameForm.MatchString(string(c)) || c == '-' || c == '.') {
+		if c < 128 && (nameForm().MatchString(string(c)) || c == '-' || c == '.') {
 			return c
 		}
 		return '_'
@@ -398,14 +398,14 @@ func (r *Registry) register(id, uid, view uint32, name string) error {
 	return nil
 }
 
-var userForm = regexp.MustCompile(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
+var userForm = pattern.New(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
 
 // IsUser reports whether a name is the name of a login session or a user, and not a registered
 // name.
 func (r *Registry) IsUser(name string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return userForm.MatchString(name) && !r.registered[name]
+	return userForm().MatchString(name) && !r.registered[name]
 }
 
 // Registered reports whether a name, or a name below it, is registered in a workspace for a process

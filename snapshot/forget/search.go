@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 )
 
 // A Search finds contents in files: exact bytes, or matches of regular expressions in single lines.
@@ -118,7 +119,7 @@ func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int)
 		if end := bytes.Contains(line, []byte("-----END ")); f.key && !end {
 			add(from, to)
 		} else {
-			f.key = s.Keys && !end && privateKey.Match(line)
+			f.key = s.Keys && !end && privateKey().Match(line)
 			s.searchLine(line, func(i, j int) { add(from+i, from+j) })
 		}
 		from = to + 1
@@ -162,7 +163,7 @@ func (m *masker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
+var privateKey = pattern.New(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
 
 // Secrets are patterns of keys and passwords, as scanners for secrets have them.
 var Secrets = []string{

@@ -3,18 +3,18 @@ package naming
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 )
 
 // maxName is the longest name of a snapshot or fork, in bytes.
 const maxName = 128
 
 var (
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
-	autoForm = regexp.MustCompile(`^cp-[0-9]+$`)
+	nameForm = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	autoForm = pattern.New(`^cp-[0-9]+$`)
 )
 
 // controlNames are the names in .snapshots that are not snapshots.
@@ -51,20 +51,20 @@ func Check(name string) error {
 		return errs.New(errs.NameTooLong, "name too long: %d bytes, at most %d are possible", len(name), maxName)
 	case name == "":
 		return fmt.Errorf("%w: it is empty", ErrBad)
-	case !nameForm.MatchString(name):
+	case !nameForm().MatchString(name):
 		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'", ErrBad, name)
 	case controlNames[name], strings.HasPrefix(name, "call."):
 		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBad, name)
 	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
 		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBad, name)
-	case autoForm.MatchString(name):
+	case autoForm().MatchString(name):
 		return fmt.Errorf("%w: %q is reserved for snapshots without a name", ErrBad, name)
 	}
 	return nil
 }
 
 // IsAuto reports whether a name has the form of automatic names: cp-N.
-func IsAuto(name string) bool { return autoForm.MatchString(name) }
+func IsAuto(name string) bool { return autoForm().MatchString(name) }
 
 // Local returns the name in this store of a snapshot that was taken in another store. An automatic name
 // gets a prefix, because this store has, or will have, a snapshot of that name.

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/tests/must"
@@ -23,33 +22,18 @@ var update = flag.Bool("update", false, "write docs/reference/metrics.md")
 func TestMetricsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the code. `-o metrics=HOST:PORT` serves these for Prometheus at `/metrics`, beside the metrics of the process and the Go runtime. They contain sizes and counts, no names of files and no contents. Anybody who can reach the address can read them.\n\n|metric|meaning|\n|---|---|\n")
-	parts := regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)".*constLabels: {}, variableLabels: {([^}]*)}`)
-	all, ch := make(chan prometheus.Metric, 100), make(chan *prometheus.Desc, 100)
-	collect(all, map[string]uint64{"READ": 1}, info.Status{}, service.Survival{})
-	close(all)
-	for one := range all {
-		ch <- one.Desc()
-	}
 	m := newMetrics(nil, nil, nil, nil)
-	for _, c := range []prometheus.Collector{m.took, m.read, m.written} {
-		c.Describe(ch)
-	}
-	close(ch)
-	seen := map[string]bool{}
-	for d := range ch {
-		if seen[d.String()] {
-			continue
-		}
-		seen[d.String()] = true
-		p := parts.FindStringSubmatch(d.String())
-		if p == nil {
-			t.Fatal(d)
-		}
+	m.add(fusefs.AnsweredRequest{Op: "READ"})
+	p := &page{}
+	p.addStore(map[string]uint64{"READ": 1}, info.Status{}, service.Survival{})
+	p.addRequests(m)
+	parts := regexp.MustCompile(`# HELP (\S+) (.*)\n# TYPE .*\n\w+(?:\{(\w+)=)?`)
+	for _, m := range parts.FindAllStringSubmatch(p.String(), -1) {
 		labels := ""
-		if p[3] != "" {
-			labels = "{" + p[3] + "}"
+		if m[3] != "" {
+			labels = "{" + m[3] + "}"
 		}
-		fmt.Fprintf(&b, "|`%s%s`|%s|\n", p[1], labels, p[2])
+		fmt.Fprintf(&b, "|`%s%s`|%s|\n", m[1], labels, m[2])
 	}
 	const file = "../../../../docs/reference/metrics.md"
 	if *update {

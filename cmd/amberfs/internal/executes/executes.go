@@ -4,11 +4,11 @@ package executes
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -37,12 +37,12 @@ func File(p string, now *tree.Inode) bool {
 		return !now.IsRegular() || !quietIn(p[i+len(".git/"):])
 	}
 
-	return executed.MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
+	return executed().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
 }
 
 // executed are files of shells, editors, agents and bare repositories. What is below node_modules
 // belongs to packages, in which nobody works.
-var executed = regexp.MustCompile(`(^|/)(` +
+var executed = pattern.New(`(^|/)(` +
 	`\.vscode|\.idea|\.zed|\.husky|\.devcontainer|` +
 	`\.claude|\.codex|\.cursor|\.gemini|\.agents|\.amazonq|\.cline|\.continue|\.junie|\.kiro|\.opencode|\.roo|\.windsurf|` +
 	`[^/]+\.git/hooks)/|` +

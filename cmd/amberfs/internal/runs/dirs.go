@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/pattern"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
@@ -76,11 +76,11 @@ func Stores(root string) (out []string, err error) {
 }
 
 // notInName matches the characters that the name of a run cannot have.
-var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+var notInName = pattern.New(`[^A-Za-z0-9_-]+`)
 
 // Base returns the beginning of the names of a directory's runs. A number follows.
 func Base(dir string) string {
-	name := strings.Trim(notInName.ReplaceAllString(filepath.Base(dir), "-"), "-")
+	name := strings.Trim(notInName().ReplaceAllString(filepath.Base(dir), "-"), "-")
 	if name == "" {
 		return "run"
 	}

@@ -28,13 +28,16 @@ type applyGit struct {
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{in: in, gitMerge: gitMerge{
 		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", byInode: true, rule: in.Rule,
-		answers: mergeAnswers{merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge }},
+		answers: mergeAnswers{
+			merges: func(at string) bool { return in.Merge || in.ChoiceOf(at).Merge },
+			leaves: func(at string) bool { return in.ChoiceOf(at).Leave || in.Hidden.Paths.Hides(at, false) },
+		},
 	}}
 	if r.git == nil {
 		r.git = run
 	}
 
-	r.answers.resolve, r.here, r.receive, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.takeFiles
+	r.answers.resolve, r.here, r.receive, r.movedHere, r.finish = r.resolution, r.ourEntry, r.receiverAt, r.movedIn, r.takeFiles
 	r.out.Merged = make(map[string]hostdir.MergedFile)
 	r.out.AddObjects, r.out.Commit, r.out.Close = r.addObjects, r.commit, r.close
 
@@ -104,6 +107,26 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 		return nil
 	}
 	return to, nil
+}
+
+// movedIn returns the files in a working tree that are new or gone in the directory, as git knows them.
+func (r *applyGit) movedIn(work string) (names []string) {
+	at := path.Join(work, ".git")
+	base := treeFiles{r.src, r.base, at, nil}
+	p, err := tree.ParsePath(at)
+	if err != nil {
+		return nil
+	}
+
+	if repo, _ := r.repoAt(p, base); repo != nil {
+		repo.Work = filepath.Join(r.in.Dir.Path(), work)
+		names, _ = repo.Moved(r.ctx, r.git, base) // else the files are in conflict
+	}
+	for i, name := range names {
+		names[i] = path.Join(work, name)
+	}
+
+	return names
 }
 
 // borrowed returns the git directories of the workspace whose objects the one at a path reads, by the

@@ -65,6 +65,7 @@ func fileOf(src *tree.Source, n *tree.Inode) *gitdir.File {
 		return nil
 	}
 	f := &gitdir.File{Size: n.Size(), Mtime: n.Mtime, Exec: n.Mode&0o100 != 0}
+	f.Open = func() io.Reader { return n.Content.Reader(src.Files) }
 	f.Blob = func(idLen int) string {
 		var h hash.Hash = sha1.New()
 		if idLen > sha1.Size {

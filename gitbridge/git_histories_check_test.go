@@ -291,8 +291,9 @@ func (h *histories) check(dir, said string, base, ours, theirs, now *side, prefe
 	h.below = strings.TrimPrefix(strings.TrimPrefix(dir, h.rig.dir), h.rig.run)
 	defer func() { h.below = "" }()
 	h.checkRefs(fail, base, ours, theirs, now, prefer)
-	h.checkIndex(fail, base, ours, theirs, now, prefer)
-	h.checkFiles(fail, base, ours, theirs, now, prefer)
+	followed := h.gitMerged(base, ours, theirs)
+	h.checkIndex(fail, base, ours, theirs, now, followed, prefer)
+	h.checkFiles(fail, base, ours, theirs, now, followed, prefer)
 	return wrong
 }
 
@@ -351,7 +352,7 @@ func (h *histories) checkedOut(name string) bool {
 	return strings.Contains(h.worktrees, "ref: "+name+"\n")
 }
 
-func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
+func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, now *side, followed map[string]string, prefer bool) {
 	for at := range now.staged {
 		switch {
 		case ours.staged[at] && ours.index[at] == now.index[at], theirs.staged[at] && theirs.index[at] == now.index[at]:
@@ -366,7 +367,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 	}
 	for at := range now.dirty {
 		first := before(at, "/")
-		if !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+		if followed[at] == "" && !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
 			!(slices.Contains(nestedNames, first) && ours.files[at] != "" && now.index[at] == "") && // it was ignored
 			!((ours.nested[first] == nil) != (theirs.nested[first] == nil)) &&
 			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {
@@ -388,7 +389,7 @@ func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, no
 }
 
 // checkFiles compares the working tree with a merge of the three.
-func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, prefer bool) {
+func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, followed map[string]string, prefer bool) {
 	parted := now.commit != theirs.commit
 	merged := h.join && parted && now.commit != ours.commit
 	if to := h.mergeTree(ours, theirs); merged && !prefer && to != "" && h.contains(now.commit, theirs.refs[ours.head]) {
@@ -429,6 +430,9 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 					fail("FILE %s: a conflict became %q", at, n)
 				}
 			}
+		}
+		if as, ok := followed[at]; ok && (n == as || (!parted || theirs.commit == base.commit) && len(h.excused) == 0) {
+			want = as
 		}
 		if n != want && !h.excused[first] {
 			fail("FILE %s: %q, want %q (base %q ours %q theirs %q)", at, n, want, b, o, t)

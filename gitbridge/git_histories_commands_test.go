@@ -129,6 +129,13 @@ var commands = []string{
 	`git sparse-checkout set sub1; git status -s; git sparse-checkout disable`,
 }
 
+// renames are commands of some histories: one side renames the file that the other side changes.
+var renames = []string{
+	`mv shared $S-shared`, `git mv shared $S-shared`, `git mv shared $S-shared; git commit -qm "$S$N moved shared"`, `mkdir -p $S-to; mv shared $S-to; git add -A`,
+	`mv sub1 $S-sub1`, `git mv sub1 $S-sub1; git commit -qm "$S$N moved sub1"`, `mv $S-shared shared`,
+	`sed -i "$L s/.*/$S$N/" shared`, `sed -i "$L s/.*/$S$N/" $S-shared`, `sed -i "5 s/.*/$S$N/" $S-shared`, `chmod +x sub1/f`, `chmod +x shared; sed -i "$L s/.*/$S$N/" shared; git add shared`, `git rm -q -f shared`,
+}
+
 // script is what a side does: up to most commands, made of random ones.
 func script(rnd *rand.Rand, k repoKind, name string, most int, n *int) (all []string) {
 	for range rnd.IntN(most + 1) {

@@ -3,9 +3,11 @@ package gitbridge
 import (
 	"cmp"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/tests/must"
@@ -32,8 +34,39 @@ func (h *histories) mergeFile(b, o, t string) (string, bool) {
 }
 
 // gitConflicts returns the paths at which git's own merge of the two working trees has conflicts.
-func (h *histories) gitConflicts(base, ours, theirs *side, renames string) string {
+func (h *histories) gitConflicts(base, ours, theirs *side) string {
+	return h.gitMerge(base, ours, theirs, h.t.TempDir(), `git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'`)
+}
+
+// gitMerged returns the files of git's own merge of the two working trees that are as on neither side, and those that one side
+// changed and the other renamed. It returns none if there are conflicts, or no such files.
+func (h *histories) gitMerged(base, ours, theirs *side) map[string]string {
+	lost := func(b, o, t *side) []string { // files that t does not have
+		return slices.DeleteFunc(slices.Collect(maps.Keys(o.files)), func(at string) bool { return t.files[at] != "" || b.files[at] == "" || o.files[at] == b.files[at] })
+	}
+	all := slices.Concat(lost(base, ours, theirs), lost(base, theirs, ours), lost(ours, theirs, base))
+	if len(all) == 0 {
+		return nil
+	}
+	out := make(map[string]string)
 	dir := h.t.TempDir()
+	h.gitMerge(base, ours, theirs, dir, `m=$(git merge-tree --write-tree $o $t) && mkdir m && git archive $m | tar -x -C m`)
+	if _, err := os.Lstat(filepath.Join(dir, "m")); err != nil {
+		return nil
+	}
+	for at, text := range h.filesBelow(filepath.Join(dir, "m")) {
+		if text != ours.files[at] && text != theirs.files[at] {
+			out[at] = text
+		}
+	}
+	for _, at := range slices.Concat(lost(base, ours, theirs), lost(base, theirs, ours)) {
+		out[at] = ""
+	}
+	return out
+}
+
+// gitMerge has git make commits of a base and two working trees, $b, $o and $t, and runs a script with them in a directory.
+func (h *histories) gitMerge(base, ours, theirs *side, dir, script string) string {
 	write := func(s *side, name string) {
 		at := filepath.Join(dir, name)
 		for file, text := range s.files {
@@ -55,8 +88,7 @@ func (h *histories) gitConflicts(base, ours, theirs *side, renames string) strin
 	write(ours, "o")
 	write(theirs, "t")
 	return h.rig.in(dir, `exec 2>&1; git init -q; c() { rm -f .git/index; git --work-tree=$1 add -A -f; git commit-tree $2 $3 -m $1 $(git write-tree); }
-b=$(c b); o=$(c o -p $b); t=$(c t -p $b); if `+renames+`; then git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'
-else git checkout -q -f $o; git merge -q -s recursive -X no-renames $t >/dev/null; git diff --name-only --diff-filter=U; fi`)
+b=$(c b); o=$(c o -p $b); t=$(c t -p $b); `+script)
 }
 
 // ofBoth calls git with the objects of both sides, and with as much of the history as the receiving one

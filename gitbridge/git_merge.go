@@ -31,6 +31,7 @@ type gitMerge struct {
 	answers            mergeAnswers
 	here               func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
 	receive            func(at string, base treeFiles) (*receiver, error)
+	movedHere          func(work string) []string // files in a working tree that are new or gone on the receiving side
 	// finish has the receiving side follow the plan of a repository: it takes some files from theirs, whatever
 	// the base has, and some from a merge of git.
 	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
@@ -48,6 +49,7 @@ type mergeAnswers struct {
 	merges  func(at string) bool // whether branches of a git directory that both sides moved are merged
 	refuses bool                 // a branch that both sides moved is a conflict until the user decides about it
 	resolve func(path string) gitdir.Resolution
+	leaves  func(path string) bool // whether nothing changes at a path
 }
 
 // A receiver is a git directory of the receiving side. open sets the fields of a merge that belong to it.
@@ -105,7 +107,8 @@ func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 		}
 	}
 
-	return g.withoutGone(files), g.err
+	files, err = g.followRenames(g.withoutGone(files))
+	return files, errors.Join(err, g.err)
 }
 
 // planRepository plans the merge of one git directory. It returns the changes that the merge of files takes: all of

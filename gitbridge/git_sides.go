@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,7 @@ type sidesGit struct {
 	m      Merger
 	in     threeway.Sides
 	copies map[string]*gitdir.Copy // of the receiving git directories
+	taken  []string                // see threeway.Outcome.Taken
 	edits  []threeway.Edit
 
 	release func() // gives the memory of git back
@@ -55,20 +57,24 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 			merges:  func(at string) bool { return in.Merge || in.Rule(at) == threeway.MergeBranch },
 			refuses: in.RefuseDiverged,
 			resolve: func(at string) gitdir.Resolution { return resolutions[in.Rule(at)] },
+			leaves:  func(string) bool { return false },
 		},
 	}}
-	s.receive, s.finish = s.receiverAt, s.editFiles
+	s.receive, s.movedHere, s.finish = s.receiverAt, s.movedIn, s.editFiles
 	s.here = func(at string) *tree.Inode { return s.inodeAt(s.ours, at) }
 	out.Close = func() { s.close(); s.release() }
 	changes, err := s.run(in.Changes)
 
-	edited := make(map[string]bool)
+	planned := make(map[string]bool)
+	for _, at := range s.taken {
+		planned[at] = true
+	}
 	for _, e := range s.edits {
-		edited[e.Path] = true
+		planned[e.Path] = true
 	}
 
-	out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return edited[c.Path.String()] })
-	out.Edits, out.Said, out.Conflicts = s.edits, s.said, s.conflicts
+	out.Changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return planned[c.Path.String()] })
+	out.Taken, out.Edits, out.Said, out.Conflicts = s.taken, s.edits, s.said, s.conflicts
 	return out, err
 }
 
@@ -114,29 +120,29 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	return to, nil
 }
 
-// editFiles carries out the plan of a repository in its copy. It makes edits of the files that differ in the copy
-// then, of the files that follow HEAD, and of the files that git merges.
-func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.Text) error {
-	for _, at := range follow {
-		edit := threeway.Edit{Path: at}
-		switch theirs := s.inodeAt(s.theirs, at); {
-		case theirs == nil:
-		case theirs.IsSymlink():
-			edit.Target = theirs.Target
-		default:
-			edit.Mode = theirs.Mode
-			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(theirs.Content.Reader(s.src.Files)), nil }
+// movedIn returns the files in a working tree that are new or gone in ours.
+func (s *sidesGit) movedIn(work string) (names []string) {
+	s.err = errors.Join(s.err, tree.Diff(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{work}}, func(c tree.Change) error {
+		if (c.Before == nil) != (c.After == nil) {
+			names = append(names, c.Path.String())
 		}
+		return nil
+	}))
+	return names
+}
 
-		s.edits = append(s.edits, edit)
-	}
-
+// editFiles carries out the plan of a repository in its copy. It makes edits of the files that differ in the copy
+// then, and of the files that git merges.
+func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.Text) error {
+	s.taken = append(s.taken, follow...)
 	for at, text := range texts {
 		edit := threeway.Edit{Path: at}
 		if text.Data != nil {
 			mode := uint32(unix.S_IFREG | 0o644)
-			if n := s.here(at); n != nil && n.IsRegular() {
-				mode = n.Mode
+			for _, n := range []*tree.Inode{s.inodeAt(s.theirs, at), s.here(at)} {
+				if n != nil && n.IsRegular() {
+					mode = n.Mode
+				}
 			}
 
 			edit.Mode = threeway.Executable(mode, text.Exec)

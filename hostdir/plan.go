@@ -230,6 +230,8 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 		file, mode := pl.repos.Merged[name], uint32(unix.S_IFREG|0o644)
 		if at := pl.tree.places[name]; at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			mode = at.st.Mode
+		} else if n, err := pl.o.Now.At(pl.o.Source, name); err == nil && n != nil && n.IsRegular() {
+			mode = n.Mode
 		}
 
 		edit := threeway.Edit{Path: name, Mode: threeway.Executable(mode, file.Exec)}

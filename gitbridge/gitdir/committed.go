@@ -2,6 +2,7 @@ package gitdir
 
 import (
 	"context"
+	"io"
 	"strings"
 )
 
@@ -9,6 +10,7 @@ import (
 type File struct {
 	Size, Mtime int64
 	Exec        bool
+	Open        func() io.Reader       // may be nil
 	Blob        func(idLen int) string // the id of its contents as a blob, without filters
 }
 

@@ -34,20 +34,19 @@ type GitRules struct {
 type Outcome struct {
 	Changes []tree.Change // the Changes of Sides that are about ordinary files
 	Taken   []string      // files that become as in theirs, whatever ours has
-	Edits   []Edit        // of files in git directories, and of the files that follow HEAD
+	Edits   []Edit        // of files in git directories, and of the files that git merged
 	Said    []Repository
 	// Conflicts are the paths of files and refs in conflict for which Sides.Rule has no decision.
 	Conflicts []string
 	Close     func() // called when the edits are made
 }
 
-// An Edit gives a file of the present tree other bytes, makes it a symbolic link, or removes it.
+// An Edit gives a file of the present tree other bytes, or removes it.
 type Edit struct {
 	Path     string
 	Mode     uint32                        // 0: as it was, or as files of its directory are
 	ReadOnly bool                          // a new file has no permission to write
-	Target   string                        // of a symbolic link
-	Open     func() (io.ReadCloser, error) // nil: it is removed, or a symbolic link
+	Open     func() (io.ReadCloser, error) // nil: it is removed
 }
 
 // A Repository describes the changes of one git directory in the words of git.
@@ -108,7 +107,7 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
-		if e.Open == nil && e.Target == "" {
+		if e.Open == nil {
 			p.files.set(e.Path, nil)
 			continue
 		}
@@ -116,12 +115,6 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 		n, err := p.fileIn(path.Dir(e.Path))
 		if err != nil {
 			return err
-		}
-
-		if e.Target != "" {
-			n.Mode, n.Target = unix.S_IFLNK|0o777, e.Target
-			p.files.set(e.Path, &file{node: &n, view: p.View, ino: n.Ino})
-			continue
 		}
 
 		in, err := e.Open()

@@ -1,0 +1,103 @@
+package gitbridge
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/amberfs/amberfs/gitbridge/gitdir"
+	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// followRenames has git merge the files that the base or one side does not have: they may have another name there. It
+// returns the changes that remain for the merge of files.
+func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
+	all := make(map[string][]string) // by working tree
+	for _, c := range changes {
+		if work, ok := g.worktreeAt(c.Path); ok && g.mayBeRenamed(c) {
+			all[work] = append(all[work], c.Path.String())
+		}
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		return changes, nil
+	}
+
+	for work, names := range all {
+		followed, err := g.mergeRenames(work, names, changes)
+		if err != nil {
+			return nil, fmt.Errorf("renamed files in %s: %w", work, err)
+		}
+		if followed {
+			changes = slices.DeleteFunc(changes, func(c tree.Change) bool { return slices.Contains(names, c.Path.String()) })
+		}
+	}
+
+	return changes, nil
+}
+
+// worktreeAt returns the innermost working tree of the base with a path.
+func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
+	for ; p != nil; p = p.Dir {
+		if dir = path.Join(p.Dir.String(), "."); g.inodeAt(g.base, path.Join(dir, ".git")) != nil {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// mayBeRenamed reports whether two of the three states have different files at the path of a change, and the third has
+// none.
+func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
+	files := []*tree.Inode{c.Before, g.here(c.Path.String()), c.After}
+	if slices.ContainsFunc(files, func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }) {
+		return false
+	}
+	files = slices.DeleteFunc(files, func(n *tree.Inode) bool { return n == nil })
+	return len(files) == 2 && !sameFile(g.src, files[0], files[1])
+}
+
+// mergeRenames merges the files of a working tree that may be renamed. followed means that there are no conflicts.
+func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Change) (followed bool, err error) {
+	names := slices.Clone(renamed)
+	for _, c := range changes {
+		if _, ok := below(c.Path.String(), work); ok && (c.Before == nil) != (c.After == nil) {
+			names = append(names, c.Path.String())
+		}
+	}
+
+	if slices.ContainsFunc(renamed, func(at string) bool { return g.here(at) == nil }) {
+		names = append(names, g.movedHere(work)...)
+	}
+
+	const most = 64 << 20 // bytes
+	sides, bytes := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
+	slices.Sort(names)
+	for _, at := range slices.Compact(names) {
+		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)} {
+			if n != nil && n.IsRegular() {
+				sides[i][at], bytes = fileOf(g.src, n), bytes+n.Size()
+			}
+		}
+	}
+	if bytes > most || g.err != nil {
+		return false, g.err
+	}
+
+	temp, err := scratch.New(scratch.Merge)
+	if err != nil {
+		return false, fmt.Errorf("making a temporary directory: %w", err)
+	}
+	defer func() { _ = temp.Remove() }() // else another process does
+
+	texts, follow, err := gitdir.MergeFiles(g.ctx, g.git, filepath.Join(temp.Path, "git"), sides)
+	if texts == nil || slices.ContainsFunc(slices.AppendSeq(slices.Clone(renamed), maps.Keys(texts)), g.answers.leaves) {
+		return false, err
+	}
+
+	follow = slices.DeleteFunc(follow, func(at string) bool { return !slices.Contains(renamed, at) })
+	return true, g.finish(&repoMerge{plan: &gitdir.Plan{}}, follow, texts)
+}

@@ -1,0 +1,92 @@
+package gitdir
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
+)
+
+// MergeFiles has git merge three sets of files: the base, ours and theirs. Renames are followed. merged are the files
+// that are as on neither side, nil if there are conflicts, and taken those that become as in theirs. dir is for a
+// repository.
+func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*File) (merged map[string]Text, taken []string, err error) {
+	s := &scratchRepo{gitCaller: gitCaller{git, dir, "", []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none"}}}
+	if err := makeRepo(dir, map[string]string{"HEAD": "ref: " + branches + "none\n", "config": "[core]\n\tbare = true\n"}); err != nil {
+		return nil, nil, err
+	}
+
+	const base, ours, theirs = branches + "base", branches + "ours", branches + "theirs"
+	var in []io.Reader
+	for i, name := range []string{base, ours, theirs} {
+		head := "commit " + name + "\ncommitter a <a> 0 +0000\ndata 0\n"
+		if i > 0 {
+			head += "from " + base + "\n"
+		}
+		in = append(in, strings.NewReader(head+"deleteall\n"))
+		for _, at := range slices.Sorted(maps.Keys(sides[i])) {
+			f := sides[i][at]
+			mode := map[bool]int{false: 0o100644, true: 0o100755}[f.Exec]
+			in = append(in, strings.NewReader(fmt.Sprintf("M %o inline %s\ndata %d\n", mode, gitquote.Name(at), f.Size)), f.Open(), strings.NewReader("\n"))
+		}
+	}
+
+	if _, err := s.ask(ctx, nil, io.MultiReader(in...), "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet"); err != nil {
+		return nil, nil, err
+	}
+
+	tree, err := s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
+	if err != nil {
+		return nil, nil, s.failed
+	}
+	tree = strings.TrimSpace(tree)
+
+	changed, err := s.diffTree(ctx, ours, tree)
+	if err != nil {
+		return nil, nil, err
+	}
+	apart, err := s.diffTree(ctx, theirs, tree)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	merged = make(map[string]Text)
+	for at, c := range changed {
+		if _, differs := apart[at]; !differs {
+			taken = append(taken, at)
+			continue
+		}
+		data, err := s.ask(ctx, nil, nil, "cat-file", "blob", c[1].ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		merged[at] = Text{c[1].Mode&0o111 != 0, []byte(data)}
+	}
+
+	return merged, taken, nil
+}
+
+// Moved returns the files of the working tree that are new or gone since the commit of the base, without ignored ones.
+func (r *Repo) Moved(ctx context.Context, git Git, base Files) ([]string, error) {
+	s, err := readState(base)
+	if err != nil {
+		return nil, err
+	}
+
+	head := s.resolve(s.head)
+	if head == "" {
+		head = s.emptyTree()
+	}
+	c := gitCaller{git, r.Dir, r.Work, literalPaths}
+	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", "--diff-filter=AD", head, "--")
+	if err != nil {
+		return nil, err
+	}
+
+	untracked, err := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
+	return strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00"), err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,9 +171,17 @@ func (g *Collector) Import() (done func()) {
 // Due reports whether an automatic gc should begin.
 func (g *Collector) Due() bool { return g.imports.Load() == 0 && g.dueIn() == 0 }
 
-// Loop runs a gc when it is due. It does not begin one during an import, because the gc would
+// Loop runs a gc when it is due, with a tenth of the processors unless the disk is nearly full. It does not begin one during an import, because the gc would
 // wait for the import and keep all objects that are put in that time.
 func (g *Collector) Loop() {
+	runtime.LockOSThread() // for share, and until the goroutine ends
+	own := newShare(g.Loops)
+	slowly := func(gc *cas.Recording) {
+		if g.Left() >= growth {
+			gc.Yield = own.yield
+		}
+	}
+
 	for g.Loops.Context.Err() == nil {
 		g.Loops.Await(g.Signal, nil, g.dueIn())
 		g.Loops.Pause(time.Second)
@@ -180,7 +189,7 @@ func (g *Collector) Loop() {
 			continue
 		}
 
-		if _, err := g.Run(g.Loops.Context, nil); err != nil && g.Loops.Context.Err() == nil {
+		if _, err := g.run(g.Loops.Context, slowly, nil); err != nil && g.Loops.Context.Err() == nil {
 			g.Logger.Warn("gc", "err", err, guard.Stack(err))
 			g.Loops.Pause(time.Minute)
 		}
@@ -190,16 +199,19 @@ func (g *Collector) Loop() {
 // Run runs a gc. If a full disk prevented the checkpoint of the gc, it runs again, at most rounds
 // times.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
-	return g.run(ctx, false, progress)
+	return g.run(ctx, func(*cas.Recording) {}, progress)
 }
 
 // Wipe is Run, and overwrites the removed objects on the disk.
-func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) { return g.run(ctx, true, nil) }
+func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) {
+	return g.run(ctx, func(gc *cas.Recording) { gc.Wipe = true }, nil)
+}
 
-func (g *Collector) run(ctx context.Context, wipe bool, progress func(done, total int64)) (cas.GCResult, error) {
+// run is Run. how sets the fields of each Recording.
+func (g *Collector) run(ctx context.Context, how func(*cas.Recording), progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range rounds {
-		again, err := g.collect(ctx, wipe, &sum, progress)
+		again, err := g.collect(ctx, how, &sum, progress)
 		if isDamage(err) {
 			err = NeedsRepair(err)
 			g.SetDamage(err)
@@ -220,7 +232,7 @@ func (g *Collector) run(ctx context.Context, wipe bool, progress func(done, tota
 
 // collect runs one round of a gc and adds its result to sum. again reports whether the disk had no
 // space for the checkpoint.
-func (g *Collector) collect(ctx context.Context, wipe bool, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
+func (g *Collector) collect(ctx context.Context, how func(*cas.Recording), sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
 	// Wait for callers that put objects before the recording began, also for imports. When they
 	// are done, a root references their objects.
 	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
@@ -229,7 +241,7 @@ func (g *Collector) collect(ctx context.Context, wipe bool, sum *cas.GCResult, p
 	}
 	defer gc.Close()
 
-	gc.Wipe = wipe
+	how(gc)
 	weighed := g.garbage.estimate(g.Elapsed())
 	var roots *Roots
 	full, err := g.Checkpoints.Hold(ctx, func() (err error) {

@@ -25,6 +25,28 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
+// Part fills p with the bytes of an object from its byte at on, and reports whether it did. It can only
+// do so if the object is stored without compression. It does not compare the bytes with the hash.
+func (s *Store) Part(h Hash, p []byte, at int64) bool {
+	if s.beginCall(false) != nil {
+		return false
+	}
+	defer s.life.RUnlock()
+
+	l, ok, err := s.index.find(h)
+	if err != nil || !ok || l.flags&flagZstd != 0 || at+int64(len(p)) > int64(l.plain) {
+		return false
+	}
+
+	pack, f, err := s.packs.acquirePack(l)
+	if err != nil {
+		return false
+	}
+	defer s.packs.releaseFile(pack)
+
+	return readExactly(f, p, l.off+headerSize+at) == nil
+}
+
 // withPlace calls read with the place of an object. If read fails, withPlace looks the place up again and
 // repeats read, because gc may have moved the object. If read has failed twice at one place because of
 // damage, the object gets a mark.

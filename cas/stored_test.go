@@ -41,6 +41,30 @@ func TestStored(t *testing.T) {
 	}
 }
 
+// A part can be read of an object that is stored without compression, and of no other.
+func TestPart(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{})
+	must.OK(t, err)
+	defer s.Close()
+	h, err := s.Put(KindData, []byte("0123456789"))
+	must.OK(t, err)
+	p := make([]byte, 4)
+	if !s.Part(h, p, 3) || string(p) != "3456" {
+		t.Errorf("the part is %q", p)
+	}
+	if s.Part(h, p, 7) {
+		t.Error("a part ends behind the object")
+	}
+	if s.Part(Sum([]byte("absent")), p, 0) {
+		t.Error("an absent object has a part")
+	}
+	h, err = s.Put(KindData, []byte(strings.Repeat("compresses well\n", 1000)))
+	must.OK(t, err)
+	if s.Part(h, p, 3) {
+		t.Error("a compressed object has a part")
+	}
+}
+
 // A flipped bit on the disk is an error, not a record that another reader copies.
 func TestStoredDamaged(t *testing.T) {
 	dir := t.TempDir()

@@ -2,6 +2,8 @@ package content
 
 import (
 	"fmt"
+	"hash/crc32"
+	"slices"
 
 	"golang.org/x/sync/singleflight"
 
@@ -30,6 +32,7 @@ type Source struct {
 	objects ObjectStore
 	log     Log
 	cache   *Cache[cachedObject]
+	checked *Cache[[]uint32]   // see part
 	loading singleflight.Group // chunks, by hash
 }
 
@@ -46,22 +49,22 @@ type cachedObject struct {
 
 // NewSource returns a source with a cache of about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes)}
+	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes), checked: NewCache[[]uint32](cacheBytes / 2)}
 }
 
 // With returns a source with the same cache that reads objects which are not in the cache from o.
 func (s *Source) With(o ObjectStore) *Source {
-	return &Source{objects: o, log: s.log, cache: s.cache}
+	return &Source{objects: o, log: s.log, cache: s.cache, checked: s.checked}
 }
 
 // WithLog returns a source with the same cache that reads unsealed bytes from the log that over
 // returns. over gets the log of s.
 func (s *Source) WithLog(over func(Log) Log) *Source {
-	return &Source{objects: s.objects, log: over(s.log), cache: s.cache}
+	return &Source{objects: s.objects, log: over(s.log), cache: s.cache, checked: s.checked}
 }
 
 // CacheBytes returns the present size of the cache in bytes.
-func (s *Source) CacheBytes() int64 { return s.cache.Weight() }
+func (s *Source) CacheBytes() int64 { return s.cache.Weight() + s.checked.Weight() }
 
 // Object returns the bytes of an object other than a chunk and puts it into the cache. The caller must
 // not change the bytes.
@@ -120,6 +123,10 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	}
 
 	if keep || int64(len(p)) < it.n {
+		if s.part(it, p, at) {
+			return nil
+		}
+
 		plain, err := s.loadShared(it)
 		if err != nil {
 			return err
@@ -140,6 +147,48 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	return nil
 }
 
+// checkedBlock is the number of bytes of a chunk that have a checksum of their own in Source.checked.
+const checkedBlock = 4096
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// part fills p with the bytes of a chunk from its byte at on, if loadShared has loaded the chunk before.
+// It reads only the blocks that p needs, and compares them with the checksums from that time. So random
+// reads of a large file need not read and hash a whole chunk each. It reports false if the chunk must
+// be loaded.
+func (s *Source) part(it *item, p []byte, at int64) bool {
+	objects, ok := s.objects.(interface {
+		Part(h cas.Hash, p []byte, at int64) bool
+	})
+	if !ok {
+		return false
+	}
+
+	sums, ok := s.checked.Get(it.hash)
+	begin := at - at%checkedBlock
+	end := (at + int64(len(p)) + checkedBlock - 1) / checkedBlock * checkedBlock
+	if !ok || end/checkedBlock > int64(len(sums)) {
+		return false
+	}
+
+	blocks := make([]byte, min(end, it.n)-begin)
+	if !objects.Part(it.hash, blocks, begin) || !slices.Equal(checksums(blocks), sums[begin/checkedBlock:end/checkedBlock]) {
+		return false
+	}
+
+	copy(p, blocks[at-begin:])
+
+	return true
+}
+
+// checksums returns the CRC-32C of each block.
+func checksums(b []byte) (sums []uint32) {
+	for block := range slices.Chunk(b, checkedBlock) {
+		sums = append(sums, crc32.Checksum(block, castagnoli))
+	}
+	return sums
+}
+
 // loadShared returns a whole chunk and puts it into the cache. Goroutines that read parts of one
 // chunk at the same time, such as parallel reads of one file, load it once.
 func (s *Source) loadShared(it *item) ([]byte, error) {
@@ -154,6 +203,10 @@ func (s *Source) loadShared(it *item) ([]byte, error) {
 		}
 
 		s.keep(it.hash, cachedObject{raw: plain})
+		if len(plain) > checkedBlock {
+			sums := checksums(plain)
+			s.checked.Put(it.hash, sums, entryBytes+4*int64(cap(sums)))
+		}
 
 		return plain, nil
 	})

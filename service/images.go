@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"path"
@@ -159,6 +160,10 @@ func (imp *imports) sweepImages() {
 		return // an import runs, and calls sweepImages at its end
 	}
 	defer imp.blobsLock.Unlock()
+
+	if _, err := imp.store.FS().Stat(imp.blobs().Dir); errors.Is(err, fs.ErrNotExist) {
+		return // no image was imported
+	}
 
 	keep := make(map[digest.Digest]bool)
 	for _, i := range imp.store.Images() {

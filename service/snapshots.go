@@ -39,10 +39,13 @@ func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (i
 	return awaitSealed(ctx, r, info)
 }
 
-// awaitSealed waits until a snapshot has its id.
+// awaitSealed waits until a snapshot has its id, and is on disk.
 func awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, error) {
 	r.progress(Progress{What: "sealing " + made.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, made.Name)
+	if err == nil {
+		err = r.Workspace.Store().Sync()
+	}
 	if err != nil {
 		return made, errs.Fail(errs.ScriptKind(err), "snapshot %s was taken, but is not stored: %w", made.Name, err)
 	}

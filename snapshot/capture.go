@@ -140,8 +140,8 @@ func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error)
 	return newest, ErrUnchanged
 }
 
-// WaitSealed waits until a snapshot has its id. When it returns, all changes that were
-// acknowledged before the call are on disk.
+// WaitSealed waits until a snapshot has its id. When it returns, all changes that were acknowledged before
+// the call are on disk. What the store was filled with may not be: Store.Sync waits for that, too.
 func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, error) {
 	var sn *catalogue.Snapshot
 	var err error
@@ -154,7 +154,7 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 	if err := ss.w.store.seal.Wait(ctx, sn); err != nil {
 		return info.Info{}, err
 	}
-	if err := ss.w.store.Sync(); err != nil {
+	if err := ss.w.store.log.Sync(); err != nil {
 		return info.Info{}, err
 	}
 

@@ -36,7 +36,7 @@ func (s *Store) Close() error {
 			return s.closeParts()
 		}
 
-		err := s.log.Sync()
+		err := s.Sync()
 		makeLastCheckpoint(s)
 
 		return errors.Join(err, s.closeParts())

@@ -121,6 +121,9 @@ func openStore(s *Store) error {
 // openParts opens packs and journal, recovers the workspaces and starts the background work.
 func openParts(s *Store) error {
 	err := s.at.Format(s.opt.Filling)
+	if err == nil && !s.opt.ReadOnly {
+		err = s.at.ResumeFill(s.opt.Quiet)
+	}
 	if err != nil {
 		return err
 	}

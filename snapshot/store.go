@@ -32,7 +32,8 @@ const (
 // Options are the arguments of Open. Zero values are defaults.
 type Options struct {
 	// Filling is the directory or image from which the caller will fill a new store, "" for none.
-	// Until the caller calls storedir.Filled, Created is true each time the store is opened.
+	// Until the caller calls MarkFilled, Created is true each time the store is opened. With Quiet, filling
+	// does not wait for the disk: SyncFill does that when the store was opened again.
 	Filling string
 	Logger  *slog.Logger
 	FS      vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
@@ -228,8 +229,24 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 // Free returns the number of bytes that can still be written.
 func (s *Store) Free() (int64, error) { return s.room.Free() }
 
+// MarkFilled records that the caller has filled the store, see Options.Filling.
+func (s *Store) MarkFilled() error {
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	return s.at.MarkFilled()
+}
+
+// SyncFill makes what the store was filled with durable. Sync calls it, too.
+func (s *Store) SyncFill() error { return s.at.SyncFill() }
+
 // Sync returns when all acknowledged changes would survive a power cut.
-func (s *Store) Sync() error { return s.log.Sync() }
+func (s *Store) Sync() error {
+	if err := s.at.SyncFill(); err != nil {
+		return err
+	}
+	return s.log.Sync()
+}
 
 // Changed returns a channel that is closed when the next record is appended to the journal.
 func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -13,7 +14,7 @@ import (
 
 // storeEntries are the names of the files and directories that a store consists of.
 var storeEntries = []string{
-	"format", "from", "filling", "filling.tmp", "format.tmp", "manifest", "manifest.tmp", "manifest.copy", "manifest.copy.tmp",
+	"format", "from", "filling", "filled", "filling.tmp", "format.tmp", "manifest", "manifest.tmp", "manifest.copy", "manifest.copy.tmp",
 	"journal", "packs", "index", "index.old", "events", "git", "gitcache", "images", "remotes.json", "remotes.json.tmp",
 	"actors.json", "actors.json.tmp", "socket", "amberfs.log", "amberfs.log.1",
 	"lock", // removed last, so that no other process opens the store before
@@ -29,6 +30,9 @@ type Dir struct {
 	createdDir bool            // this process created the directory
 	before     map[string]bool // names in the directory when it was opened; nil with an inherited lock
 	formatted  bool            // this process wrote the file `format` under the lock
+
+	syncing  sync.Mutex
+	unsynced bool // the store was filled, and SyncFill is due; guarded by syncing
 }
 
 // Open locks a store, or a directory that can become one. It creates a missing directory. It writes

@@ -59,12 +59,19 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	}
 
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // the `run` that started it may have been killed
+	time.AfterFunc(fillSyncDelay, func() {
+		d.background.work("writing the copy to disk", func(context.Context) error { return d.store.SyncFill() })
+	})
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)
 	d.cfg.Keeper.Send(keeper.Message{Ready: true})
 
 	return d.waitEnd(signals)
 }
+
+// fillSyncDelay is how long the daemon of a new copy leaves the disk to the program. A short run that keeps
+// nothing then writes little to the disk.
+const fillSyncDelay = time.Second
 
 // ownerOnly makes new files of this process and its libraries accessible to their owner alone.
 const ownerOnly = 0o077

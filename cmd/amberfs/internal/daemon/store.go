@@ -130,11 +130,8 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
 		return err
 	}
-	if err := s.Sync(); err != nil {
-		return err
-	}
 
-	return storedir.MarkFilled(cfg.Store)
+	return s.MarkFilled()
 }
 
 // endTime is how long to wait for the end of a daemon that has no mount and still writes to its store.

@@ -1,0 +1,188 @@
+package storedir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// The names of the file with the path of the directory that a store is filled from. A zero byte and the
+// kernel's boot id follow the path. A power cut may tear a store under the first two names: if it is
+// opened after another boot, it is emptied and filled again.
+const (
+	fillingName = "filling" // the store is not filled yet. The file is written before the file `format`
+	filledName  = "filled"  // the store is filled, but may not be on disk yet
+	fromName    = "from"    // the store is filled, and on disk
+)
+
+// markFilling writes the file fillingName of a store, or removes it if from is "".
+func markFilling(disk *vfs.Beneath, dir, from string) error {
+	name := filepath.Join(dir, fillingName)
+	if from != "" {
+		return vfs.WriteFile(disk, name, []byte(from+"\x00"+process.Boot()))
+	}
+
+	err := disk.Remove(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+
+	return err
+}
+
+// Unfilled returns the directory that a store is being filled from, or from which filling was
+// interrupted. It returns "" if the store is filled, or is not filled from a directory.
+func Unfilled(dir string) (from string, err error) {
+	err = withDisk(dir, func(disk *vfs.Beneath) error {
+		from, _, err = readFill(disk, dir, fillingName)
+		return err
+	})
+	return from, err
+}
+
+// FilledFrom returns the directory that a store was filled from, or "".
+func FilledFrom(dir string) (from string, err error) {
+	err = withDisk(dir, func(disk *vfs.Beneath) error {
+		if from, _, err = readFill(disk, dir, fromName); from == "" && err == nil {
+			from, _, err = readFill(disk, dir, filledName)
+		}
+		return err
+	})
+	return from, err
+}
+
+// readFill reads the file of one of the names above. from is "" if it does not exist.
+func readFill(disk *vfs.Beneath, dir, name string) (from, boot string, err error) {
+	b, err := readSmall(disk, filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", "", nil
+	}
+
+	from, boot, _ = strings.Cut(string(b), "\x00")
+	return from, boot, err
+}
+
+// ResumeFill prepares a store that is not filled yet, or not on disk yet. If alone is set, no goroutine but
+// the one that fills the store writes to it: then it does not wait for the disk.
+func (d *Dir) ResumeFill(alone bool) error {
+	for _, name := range []string{fillingName, filledName} {
+		from, boot, err := readFill(d.Disk, d.Path, name)
+		if err != nil {
+			return err
+		}
+
+		switch now := process.Boot(); {
+		case from == "":
+			continue
+		case boot != "" && boot != now:
+			if err := d.dropTorn(name, from); err != nil {
+				return err
+			}
+			boot, name = now, fillingName
+		}
+
+		d.unsynced = name == filledName
+		d.Disk.SkipSyncs.Store(alone && boot != "" && name == fillingName)
+
+		return nil
+	}
+	return nil
+}
+
+// dropTorn removes the files of a store that a power cut may have torn, and marks the store as not filled.
+// name is the present name of the file with the directory from.
+func (d *Dir) dropTorn(name, from string) error {
+	if err := errors.Join(d.Disk.Rename(d.file(name), d.file(fillingName)), d.Disk.SyncDir(d.Path)); err != nil {
+		return err
+	}
+
+	for _, name := range storeEntries {
+		if slices.Contains([]string{"format", fillingName, "amberfs.log", "amberfs.log.1", "lock"}, name) {
+			continue
+		}
+		if err := os.RemoveAll(d.Disk.Path(d.file(name))); err != nil {
+			return err
+		}
+	}
+
+	return errors.Join(d.Disk.SyncDir(d.Path), markFilling(d.Disk, d.Path, from))
+}
+
+func (d *Dir) file(name string) string { return filepath.Join(d.Path, name) }
+
+// MarkFilled records that the store is filled. It may be called for any store. Unless ResumeFill was called
+// with alone, the caller has made all files of the store durable.
+func (d *Dir) MarkFilled() error {
+	name := fromName
+	if d.Disk.SkipSyncs.Load() {
+		name = filledName
+	}
+
+	err := d.Disk.Rename(d.file(fillingName), d.file(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+
+	return errors.Join(err, d.Disk.SyncDir(d.Path))
+}
+
+// SyncFill makes a store durable that was filled without waiting for the disk. Until it returns, nothing in
+// the store survives a power cut.
+func (d *Dir) SyncFill() error {
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+
+	if !d.unsynced {
+		return nil
+	}
+
+	// The index is left out: its tables are synced by Badger, and it can be made again from the packs.
+	files := []string{d.file("manifest"), d.file("manifest.copy")}
+	for _, dir := range []string{"packs", "journal"} {
+		infos, err := d.Disk.ReadDir(d.file(dir))
+		if err != nil {
+			return err
+		}
+		for _, i := range infos {
+			files = append(files, filepath.Join(d.file(dir), i.Name))
+		}
+	}
+
+	for _, name := range files {
+		if err := syncFile(d.Disk, name); err != nil {
+			return err
+		}
+	}
+
+	for _, dir := range []string{"packs", "journal", "."} {
+		if err := d.Disk.SyncDir(d.file(dir)); err != nil {
+			return err
+		}
+	}
+	if err := d.Disk.Rename(d.file(filledName), d.file(fromName)); err != nil {
+		return err
+	}
+
+	err := d.Disk.SyncDir(d.Path)
+	d.unsynced = err != nil
+
+	return err
+}
+
+// syncFile syncs a file. One that was removed is no error: what has replaced it was synced before.
+func syncFile(disk *vfs.Beneath, name string) error {
+	f, err := vfs.Open(disk, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(f.Sync(), f.Close())
+}

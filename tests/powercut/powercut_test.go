@@ -5,6 +5,7 @@
 package powercut_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 )
@@ -217,5 +219,55 @@ func TestPowerCut(t *testing.T) {
 	m.Stop()
 	if out, err := harness.Command("verify", m.Store); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
+	}
+}
+
+// A run's copy of a directory is not on disk yet when the program starts. After a power cut it is made again.
+// Once a program has synced a file, the run has everything.
+func TestPowerCutOfACopy(t *testing.T) {
+	for _, synced := range []bool{false, true} {
+		d := newDisk(t)
+		dir, store := filepath.Join(t.TempDir(), "dir"), filepath.Join(d.dir, "store")
+		must.OK(t, os.Mkdir(dir, 0o755))
+		for n := range 300 {
+			must.OK(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), content(n), 0o644))
+		}
+
+		ready := filepath.Join(t.TempDir(), "ready")
+		script := "echo new > made; "
+		if synced {
+			script += "sync made; "
+		}
+		run := exec.Command(harness.Binary(t), "run", "--from", dir, store, "--", "sh", "-c", script+"touch "+ready+"; sleep 1000")
+		must.OK(t, run.Start())
+		harness.Eventually(t, "the program runs", func() bool { _, err := os.Stat(ready); return err == nil })
+		d.cut()
+		if !harness.KillAll(store) {
+			t.Fatal("processes of the run do not end")
+		}
+		_ = run.Wait()
+		d.unmount()
+		must.OK(t, d.mount())
+		for _, name := range []string{"filling", "filled"} { // the machine did not start again
+			mark := filepath.Join(store, name)
+			if b, err := os.ReadFile(mark); err == nil {
+				must.OK(t, os.WriteFile(mark, bytes.Replace(b, []byte(process.Boot()), []byte("before"), 1), 0o600))
+			}
+		}
+
+		m := harness.At(t, store)
+		m.Start()
+		for n := range 300 {
+			if got, err := os.ReadFile(m.Path(strconv.Itoa(n))); string(got) != string(content(n)) {
+				t.Fatalf("synced %v: file %d has %d bytes, %v", synced, n, len(got), err)
+			}
+		}
+		if got, err := os.ReadFile(m.Path("made")); synced && string(got) != "new\n" {
+			t.Errorf("the file that the program synced has %q, %v", got, err)
+		}
+		m.Stop()
+		if out, err := harness.Command("verify", store); err != nil {
+			t.Errorf("verify: %v\n%s", err, out)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package doctor examines whether amberfs can work on this system, and finds what stands in its way.
+// Package doctor examines whether amberfs can work on this system, and names remedies for its problems.
 package doctor
 
 import (
@@ -9,7 +9,7 @@ import (
 // The states of a check.
 const (
 	OK      = "ok"
-	Warning = "warning" // some of amberfs does not work, or will soon not
+	Warning = "warning" // a part of amberfs does not work, or will stop working soon
 	Failed  = "failed"  // amberfs cannot work
 )
 
@@ -29,9 +29,9 @@ type Report struct {
 	Checks  []Check `json:"checks"`
 }
 
-// A Subject has what Examine cannot find out by itself.
+// A Subject has the arguments of Examine.
 type Subject struct {
-	Dir     string // whose hooks are looked for
+	Dir     string // directory whose settings of agents are examined for hooks
 	Version string
 	System  string
 }
@@ -56,5 +56,5 @@ func Examine(ctx context.Context, s Subject) Report {
 	return r
 }
 
-// found returns a check without a fault.
+// found returns a check with the state OK.
 func found(name, text string) Check { return Check{Name: name, State: OK, Found: text} }

@@ -38,6 +38,7 @@ func examineSpace() []Check {
 	return []Check{space("free space for runs", root, "AMBERFS_RUNS"), space("free space for temporary stores", os.TempDir(), "TMPDIR")}
 }
 
+// space examines the disk of a directory, which the environment variable can replace by another one.
 func space(name, dir, variable string) Check {
 	var st unix.Statfs_t
 	existing := dir
@@ -67,7 +68,7 @@ func space(name, dir, variable string) Check {
 	return c
 }
 
-// examineWatches looks at the limits of inotify(7), which editors and build tools use.
+// examineWatches compares the limits of inotify(7) with the needs of editors and build tools.
 func examineWatches() Check {
 	const enough, enoughInstances = 65536, 128
 	watches, _ := strconv.Atoi(setting("fs/inotify/max_user_watches"))

@@ -33,11 +33,11 @@ func examineDevice() Check {
 	return c
 }
 
-// gives are the Linux versions with which amberfs does more than with older ones.
-var gives = []struct {
+// kernelFeatures has the features of amberfs that need a version of Linux.
+var kernelFeatures = []struct {
 	major, minor int
-	state        string // of an older kernel
-	what         string
+	state        string // state of the check with an older kernel
+	what         string // the feature, for the user
 }{
 	{5, 11, Failed, "amberfs works"},
 	{6, 9, Warning, "a crash of the daemon is a pause for programs, and does not end the mount"},
@@ -50,13 +50,13 @@ func examineKernel() Check {
 	return kernel(unix.ByteSliceToString(name.Release[:]))
 }
 
-// kernel returns the check of a kernel by its release.
+// kernel returns the check of a kernel with a release, such as "6.9.3-generic".
 func kernel(release string) Check {
 	c := found("kernel", "Linux "+release)
 	var major, minor int
 	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // 0.0 for a malformed release
 
-	for _, g := range gives {
+	for _, g := range kernelFeatures {
 		if major > g.major || major == g.major && minor >= g.minor {
 			continue
 		}
@@ -124,9 +124,9 @@ func examineNamespaces(ctx context.Context) Check {
 	return c
 }
 
-// examineBarrier is the check of a mechanism that may refuse namespaces. namespaces reports whether they can be
-// made; off and harmless are what was found if the mechanism is off, or refuses nothing, and refuses is the check
-// otherwise.
+// examineBarrier returns the check of a mechanism that may refuse user namespaces to amberfs. If the mechanism is
+// not on, the check is OK with the text off. If it is on, but namespaces can be made, the check is OK with the text
+// harmless. Otherwise the check is refuses.
 func examineBarrier(namespaces, on bool, off, harmless string, refuses Check) Check {
 	switch {
 	case !on:

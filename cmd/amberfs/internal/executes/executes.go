@@ -1,5 +1,5 @@
-// Package executes knows which paths other programs execute because they are there: git, shells,
-// editors and coding agents.
+// Package executes finds files that programs execute, or take commands from, without being told to by
+// the user: the hooks of git, and settings of shells, editors and coding agents.
 package executes
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// In returns the paths of a plan that other programs execute.
+// In returns the paths of a plan whose new files other programs execute.
 func In(plan []hostdir.Planned) (out []naming.BytePath) {
 	for _, c := range plan {
 		if File(c.Path.String(), c.After) {
@@ -23,9 +23,9 @@ func In(plan []hostdir.Planned) (out []naming.BytePath) {
 	return out
 }
 
-// File reports whether other programs execute what comes to a path: nil for nothing. In a git
-// directory that is everything but the names that are known as harmless. Other repositories
-// are named by a file .git, or by a link, so these count, too.
+// File reports whether other programs execute the file now at the path p. now is nil for a deleted file. In a
+// git directory all files count, except for names that are known as harmless. A file or a link .git also
+// counts, because it can name another repository.
 func File(p string, now *tree.Inode) bool {
 	if now == nil || now.IsDir() {
 		return false
@@ -40,16 +40,16 @@ func File(p string, now *tree.Inode) bool {
 	return executed().MatchString(p) && !strings.Contains("/"+p, "/node_modules/")
 }
 
-// executed are files of shells, editors, agents and bare repositories. What is below node_modules
-// belongs to packages, in which nobody works.
+// executed matches files of shells, editors, agents and bare repositories. File does not use it below
+// node_modules, because nobody works in the directories of packages.
 var executed = pattern.New(`(^|/)(` +
 	`\.vscode|\.idea|\.zed|\.husky|\.devcontainer|` +
 	`\.claude|\.codex|\.cursor|\.gemini|\.agents|\.amazonq|\.cline|\.continue|\.junie|\.kiro|\.opencode|\.roo|\.windsurf|` +
 	`[^/]+\.git/hooks)/|` +
 	`(^|/)(\.envrc|\.devcontainer\.json|\.?mcp\.json|opencode\.jsonc?|\.aider\.conf\.yml|[^/]+\.git/(config|commondir))$`)
 
-// quiet are the names in a git directory that name no program: git reads and shows them only.
-// A name with / at its end is a directory.
+// quiet has the harmless names in a git directory: these files name no program, and git only reads and
+// shows them. A name with / at its end is a directory with harmless files.
 var quiet = []string{
 	"objects/", "lfs/objects/", "refs/", "logs/", "HEAD", "index", "packed-refs", "shallow", "description",
 	"ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "SQUASH_MSG", "AUTO_MERGE",
@@ -57,6 +57,7 @@ var quiet = []string{
 	"info/exclude", "info/refs", "info/sparse-checkout", "gc.log",
 }
 
+// quietIn reports whether the file rel in a git directory is harmless.
 func quietIn(rel string) bool {
 	if first, rest, ok := strings.Cut(rel, "/"); ok && (first == "worktrees" || first == "modules") {
 		return quietBelow(rest, first == "modules")
@@ -69,9 +70,9 @@ func quietIn(rel string) bool {
 	})
 }
 
-// quietBelow is quietIn for the git directory of a linked worktree or a submodule, whose name comes
-// first. The name of a submodule may have slashes and look like a part of a git directory, so what
-// may be its configuration or a hook is never quiet.
+// quietBelow is quietIn for a file below worktrees/ or modules/. rel begins with the name of a worktree or a
+// submodule. With slashes, which is set for submodules, the name may have slashes and may look like a part of
+// a git directory: then a file that could be the configuration or a hook of a submodule is never harmless.
 func quietBelow(rel string, slashes bool) bool {
 	parts := strings.Split(rel, "/")
 	if slashes {

@@ -1,4 +1,4 @@
-// Package here finds what amberfs has for a directory outside of a mount: its runs, mounts and stores.
+// Package here finds the runs, mounts and stores that belong to a directory outside of a mount.
 package here
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// A Directory is what amberfs has for a directory.
+// A Directory has the runs, mounts and stores of a directory.
 type Directory struct {
 	Dir       string     `json:"directory"`
 	Runs      []runs.Run `json:"runs"`
@@ -50,7 +50,7 @@ type Store struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Elsewhere counts what amberfs has for other directories.
+// Elsewhere has the numbers of runs and mounts that belong to other directories.
 type Elsewhere struct {
 	Runs   int `json:"runs"`
 	Mounts int `json:"mounts"`
@@ -62,7 +62,7 @@ type Step struct {
 	Does    string `json:"does"`
 }
 
-// Look finds what amberfs has for a directory, which is absolute. It sets no Next.
+// Look returns the runs, mounts and stores of a directory, which is absolute. It does not set Next.
 func Look(ctx context.Context, dir string, f *runs.Finder) (*Directory, error) {
 	table, err := locate.Mounts()
 	if err != nil {
@@ -139,7 +139,7 @@ func StateOf(m locate.Mount) string {
 // findStores finds the stores in the directory that are not mounted. The store of its worktrees is two levels
 // below it.
 func (d *Directory) findStores() {
-	names, _ := os.ReadDir(d.Dir) // a directory that cannot be read has none that can be used
+	names, _ := os.ReadDir(d.Dir) // if the directory cannot be read, its stores cannot be used either
 	paths := []string{filepath.Join(d.Dir, ".claude/worktrees/.amberfs")}
 	for _, e := range names {
 		if e.IsDir() {
@@ -159,7 +159,8 @@ func (d *Directory) findStores() {
 	}
 }
 
+// storeAt returns the store at a path, without its Bytes.
 func storeAt(path string) Store {
-	from, _ := storedir.FilledFrom(path) // one that cannot be read was filled from an unknown directory
+	from, _ := storedir.FilledFrom(path) // "" if it cannot be read
 	return Store{Path: path, From: from}
 }

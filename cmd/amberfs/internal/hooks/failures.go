@@ -41,10 +41,10 @@ func StateFailures() Failures {
 	return Failures{state}
 }
 
-// Worked is called when a hook runs: if amberfs is missing later, the shell warns again.
+// Worked records that a hook ran. If amberfs is removed later, the shell warns again: see shellCommand.
 func (f Failures) Worked() {
 	if f.dir != "" {
-		_ = os.Remove(filepath.Join(f.dir, missingFile)) // as a rule the file does not exist
+		_ = os.Remove(filepath.Join(f.dir, missingFile)) // usually the file does not exist
 	}
 }
 
@@ -71,7 +71,7 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 		return false, log
 	}
 
-	_ = appendTo(file, key) // else it is shown again
+	_ = appendTo(file, key) // if it fails, the warning is shown again
 
 	return true, log
 }

@@ -32,6 +32,7 @@ func Trusted(m Mount) bool {
 	return m.FSType == FSType && trustedBy(m, os.Geteuid(), ownIDMap())
 }
 
+// trustedBy reports whether the user caller, with the map of its user namespace, trusts a FUSE mount.
 func trustedBy(m Mount, caller int, ids idMap) bool {
 	uid, ok := MountedBy(m)
 	switch {

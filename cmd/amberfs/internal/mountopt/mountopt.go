@@ -29,7 +29,7 @@ type Options struct {
 
 // option is one word or a pair of opposite words.
 type option struct {
-	on, off string // off is "" where there is no opposite
+	on, off string // off is "" for an option without an opposite
 	value   string // the words that may follow "=", separated by |, or an example; "" for an option without a value
 	help    string
 	flag    func(*Options) *bool   // the field that on sets and off clears
@@ -56,8 +56,8 @@ var options = []option{
 	{on: "remount", help: "change ro, rw, exec, noexec of a mount (root)", flag: func(o *Options) *bool { return &o.Remount }},
 }
 
-// generic are words of mount(8) and fstab(5) that are accepted without effect.
-// At a remount mount(8) passes some options of the kernel again, which are among them.
+// generic are words of mount(8) and fstab(5) that are accepted without effect. They include the options of
+// the kernel that mount(8) passes at a remount.
 var generic = strings.Fields(`defaults auto noauto user nouser users owner group nofail _netdev async
 	atime noatime relatime norelatime strictatime nostrictatime lazytime nolazytime diratime nodiratime
 	mand nomand silent loud iversion noiversion default_permissions

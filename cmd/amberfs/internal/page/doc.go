@@ -1,26 +1,24 @@
 // Package page serves the timeline as a web page, for one user alone.
 //
-// It is a client of the daemon's HTTP API and nothing more: what the page asks
-// below /api goes to the store's socket as it is. Which bytes are a text, and which an
-// image, is decided here (file.go). There is no state but the session.
+// The package is a client of the daemon's HTTP API. It passes requests of the page below /api to the store's
+// socket unchanged. It decides itself whether a file is a text or an image (file.go). Its only state is the
+// session.
 //
-// # Who may use it
+// # Protection
 //
-// The process runs as the user, who could use the socket as well. Other users are kept
-// out (page.go):
+// The process runs as the user, who may also use the socket. page.go protects the page from:
 //
-//   - another user of the machine, by the session: the address that is printed
-//     has a token of 256 bits in its fragment, which the page exchanges, once,
-//     for a key that it sends in a header of every request. There is no cookie:
-//     a browser sends cookies to every port of a host;
-//   - another site in the same browser, as it cannot send that header, by
-//     http.CrossOriginProtection, and as no GET changes anything;
-//   - a name that an attacker points at 127.0.0.1 (DNS rebinding), by the Host
-//     header, which must be a loopback name;
-//   - the contents of files, by never being served as HTML: text travels as JSON
-//     and is shown as text, images have the type that their first bytes say, and
-//     the content security policy allows scripts from here only.
+//   - other users of the machine: the printed address has a token of 256 bits in its fragment. The page
+//     exchanges the token, once, for a key, and sends the key in a header of every request. It uses no
+//     cookie, because a browser sends cookies to every port of a host;
+//   - other sites in the same browser: they cannot send the header, http.CrossOriginProtection refuses
+//     their requests, and no GET changes anything;
+//   - names that an attacker points at 127.0.0.1 (DNS rebinding): the Host header must be the random
+//     name of this page;
+//   - the contents of files: they are never served as HTML. Text is sent as JSON and shown as text, the
+//     type of an image is detected from its first bytes, and the content security policy allows only the
+//     scripts of the page.
 //
-// Without Options.Write the page has no buttons, and every request that could
-// change something is refused.
+// Without Options.Write the page has no buttons, and the server refuses every request that could change
+// something.
 package page

@@ -11,23 +11,25 @@ import (
 )
 
 const (
-	// maxText bounds in bytes the text that is shown, maxImage an image.
+	// maxText and maxImage are the sizes in bytes up to which a text and an image are shown.
 	maxText  = 32 << 20
 	maxImage = 64 << 20
-	// pageLines are the lines of one answer, maxLine the bytes of one line.
+	// pageLines is the maximum number of lines in an answer. maxLine is the number of bytes to which a line
+	// is cut.
 	pageLines = 2000
 	maxLine   = 4 << 10
 )
 
+// A listing is the answer with some lines of a file.
 type listing struct {
 	Kind  string   `json:"kind"` // text, binary or very large
 	Size  int64    `json:"size"`
-	Total int      `json:"total"` // lines
+	Total int      `json:"total"` // number of lines of the file
 	Lines []string `json:"lines"`
 }
 
-// openContent opens a file of a snapshot; limit+1 bytes of it can be read. What the daemon refuses is
-// passed on to the browser, and is nil here.
+// openContent requests a file of a snapshot from the daemon, at most limit+1 bytes of it. If the daemon
+// refuses the request, openContent passes the answer on to the browser and returns nil.
 func (p *Page) openContent(w http.ResponseWriter, r *http.Request, limit int64) io.ReadCloser {
 	q := url.Values{"path": r.URL.Query()["path"], "limit": {strconv.FormatInt(limit+1, 10)}}
 	for _, name := range []string{"snapshot", "workspace"} {
@@ -59,7 +61,7 @@ func (p *Page) openContent(w http.ResponseWriter, r *http.Request, limit int64) 
 	return nil
 }
 
-// file answers with lines of a text from the line of the query on.
+// file answers with a listing: the lines of a file from the line "from" of the query on.
 func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	body := p.openContent(w, r, maxText)
 	if body == nil {
@@ -76,7 +78,7 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	text := bufio.NewReaderSize(body, 64<<10)
 	head, _ := text.Peek(8 << 10)
 	binary := bytes.IndexByte(head, 0) >= 0 // as git decides
-	out, err := window(text, max(from, 0), n)
+	out, err := readLines(text, max(from, 0), n)
 	switch {
 	case err != nil:
 		refuse(w, http.StatusBadGateway, "the daemon stopped answering")
@@ -90,12 +92,12 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, out)
 }
 
-// window reads a text to its end and keeps n of its lines from a line on. Lines that are too
-// long to read are cut. The memory it takes does not depend on the text's size.
-func window(text *bufio.Reader, from, n int) (listing, error) {
+// readLines reads a text to its end and returns n of its lines, from the line number from on. It cuts long
+// lines, so that its memory does not depend on the size of the text.
+func readLines(text *bufio.Reader, from, n int) (listing, error) {
 	out := listing{Kind: "text", Lines: []string{}}
-	var line []byte // the beginning of the present one
-	begun := false
+	var line []byte // the bytes of the current line so far, at most maxLine+2
+	begun := false  // a byte of the current line was read
 
 	for {
 		piece, err := text.ReadSlice('\n')
@@ -112,7 +114,7 @@ func window(text *bufio.Reader, from, n int) (listing, error) {
 		if begun {
 			out.Total++
 			if wanted {
-				out.Lines = append(out.Lines, shown(bytes.TrimSuffix(line, []byte{'\n'})))
+				out.Lines = append(out.Lines, shownLine(bytes.TrimSuffix(line, []byte{'\n'})))
 			}
 		}
 
@@ -126,14 +128,15 @@ func window(text *bufio.Reader, from, n int) (listing, error) {
 	}
 }
 
-func shown(line []byte) string {
+// shownLine returns a line as valid UTF-8, cut to maxLine bytes.
+func shownLine(line []byte) string {
 	if len(line) > maxLine {
 		return strings.ToValidUTF8(string(line[:maxLine]), "") + " …"
 	}
 	return strings.ToValidUTF8(string(line), "\uFFFD")
 }
 
-// image answers with an image, by the type that its first bytes say.
+// image answers with an image. It detects the type from the first bytes.
 func (p *Page) image(w http.ResponseWriter, r *http.Request) {
 	body := p.openContent(w, r, maxImage)
 	if body == nil {
@@ -155,7 +158,7 @@ func (p *Page) image(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_, err = content.ReadByte()
 	}
-	if err != io.EOF { // it is larger, or the daemon stopped: the browser takes no part of an image for it
+	if err != io.EOF { // too large, or broken off: the connection is cut, so that the browser shows no partial image
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -29,11 +29,11 @@ var static embed.FS
 //go:embed static/index.html
 var index string
 
-// version is the version of the files in the binary, a hash of them. It is in their address, so a browser may
-// cache them.
+// version is a hash of the static files. It is a part of their addresses, so that a browser may cache them
+// forever.
 var version = sync.OnceValue(func() string {
 	sum := sha256.New()
-	files, _ := static.ReadDir("static") // what is embedded can be read
+	files, _ := static.ReadDir("static") // reading embedded files does not fail
 	for _, f := range files {
 		b, _ := static.ReadFile("static/" + f.Name())
 		fmt.Fprintf(sum, "%s %d %s", f.Name(), len(b), b)
@@ -42,17 +42,18 @@ var version = sync.OnceValue(func() string {
 })
 
 type Options struct {
-	// Daemon reaches the HTTP API on the store's socket.
+	// Daemon sends requests to the HTTP API on the store's socket.
 	Daemon http.RoundTripper
-	// Mountpoint is shown to the user, and Workspace first: the forks that lead
-	// to it with / between them, empty for main.
+	// Mountpoint is the mount point, and Workspace the workspace that the page shows first: the names of
+	// forks from main on, separated by /; empty for main.
 	Mountpoint, Workspace string
-	// Write gives the page its buttons.
+	// Write allows changes: the page has buttons.
 	Write bool
-	// Dir is the directory that the workspace was filled from, "" for none.
+	// Dir is the directory that the workspace was filled from, or "".
 	Dir    string
 	OfRuns bool // the forks are runs of Dir
-	// Apply, which gets JSON, writes changes of a fork or of main to Dir.
+	// Apply writes changes of a workspace to Dir. args is the JSON of the browser's request. It is nil
+	// if Dir is "".
 	Apply func(ctx context.Context, workspace string, args []byte) (any, error)
 	// Runs lists the runs of the user. It may be nil.
 	Runs func(ctx context.Context) (any, error)
@@ -64,18 +65,18 @@ type Page struct {
 }
 
 func New(o Options) *Page {
-	// No earlier server had this origin: what one left in the browser, such as a service worker,
-	// does not apply here.
+	// A random host name gives the page an origin of its own: data that an earlier server left in the
+	// browser, such as a service worker, does not apply to it.
 	host := strings.ToLower(rand.Text()) + ".localhost"
 	return &Page{o: o, guard: guard{host: host, token: secret(), key: secret()}}
 }
 
-// URL is the address of the page behind a port, with the token.
+// URL returns the address of the page on a port, with the token.
 func (p *Page) URL(port string) string {
 	return fmt.Sprintf("http://%s:%s/#token=%s", p.guard.host, port, p.guard.token)
 }
 
-// Token is what the address of the page carries behind #token=.
+// Token returns the token in the address of the page, the text after "#token=".
 func (p *Page) Token() string { return p.guard.token }
 
 func (p *Page) Handler() http.Handler {
@@ -109,11 +110,11 @@ func (p *Page) Handler() http.Handler {
 	return p.guard.protect(mux)
 }
 
-// statusHeader has the status of an answer that the page expects: conflicts, and snapshots that are gone.
-// With the status itself, the browser would show them as errors of the page.
+// statusHeader is a header with the status of an answer. quiet uses it instead of the HTTP status for errors that
+// the page expects: conflicts and deleted snapshots. A browser would log these statuses as errors of the page.
 const statusHeader = "Amberfs-Status"
 
-// quiet answers with statusHeader where next answers with one of these statuses.
+// quiet returns next with the statuses 404 and 409 moved to statusHeader.
 func quiet(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { next(quietWriter{w}, r) }
 }
@@ -134,7 +135,7 @@ func (p *Page) session(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"mountpoint": p.o.Mountpoint, "workspace": p.o.Workspace, "write": p.o.Write, "dir": p.o.Dir, "runs": p.o.OfRuns})
 }
 
-// maxApply bounds the choices of an apply, in bytes.
+// maxApply is the maximum size in bytes of the choices of an apply.
 const maxApply = 8 << 20
 
 func (p *Page) apply(w http.ResponseWriter, r *http.Request) {
@@ -169,30 +170,31 @@ func secret() string {
 	return hex.EncodeToString(b[:])
 }
 
-// answer sends JSON. It ignores that the browser may be gone.
+// answer sends v as JSON. It ignores errors: the browser may have closed the connection.
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
 
+// refuse sends an error.
 func refuse(w http.ResponseWriter, status int, sentence string) {
 	answer(w, status, map[string]string{"error": sentence})
 }
 
 // A guard decides who may use the page.
 type guard struct {
-	host  string // the only name under which the page is served
-	token string // in the address; good once
-	used  atomic.Bool
-	key   string // what the token is exchanged for
+	host  string      // the only name under which the page is served
+	token string      // the token in the address, which is accepted once
+	used  atomic.Bool // the token was used
+	key   string      // the key of the session
 }
 
-// sessionHeader has the key in every request. A cookie would go to every port of the
-// host, also to a server of another user.
+// sessionHeader is the header with the key in every request. A browser would send a cookie to every port of
+// the host, also to a server of another user.
 const sessionHeader = "Amberfs-Session"
 
-// policy is the content security policy: the page loads nothing from elsewhere.
+// policy is the content security policy: the page loads only files of this server.
 const policy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 // protect refuses requests with another Host or from another site.
@@ -207,7 +209,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 
-		if g.named(r.Host) {
+		if g.isHost(r.Host) {
 			next.ServeHTTP(w, r)
 		} else {
 			refuse(w, http.StatusForbidden, "this page is not served under that name; open the address that `amberfs ui` printed")
@@ -215,14 +217,16 @@ func (g *guard) protect(next http.Handler) http.Handler {
 	})
 }
 
-// named reports whether a Host header names the page, on any port: ssh may forward another one.
-func (g *guard) named(host string) bool {
+// isHost reports whether a Host header has the name of the page. The port may differ, because ssh may forward
+// another port.
+func (g *guard) isHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	return host == g.host
 }
 
+// enter exchanges the token for the key.
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`
@@ -250,17 +254,17 @@ func (g *guard) requireKey(next http.HandlerFunc) http.HandlerFunc {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// The operations that the page uses: looking, and with Options.Write changing.
+// The operations that the page uses: reads, and changes, which need Options.Write.
 var (
-	looks   = []string{"list", "show", "summaries", "conflict", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
+	reads   = []string{"list", "show", "summaries", "conflict", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
 	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget"}
 )
 
-// maxRequest bounds a request in bytes, as the daemon does.
+// maxRequest is the maximum size of a request in bytes, as in the daemon.
 const maxRequest = 16 << 20
 
-// api passes requests on to the daemon. The browser's headers stay here: the
-// daemon knows its caller by the socket.
+// api passes requests on to the daemon, without the browser's headers: the daemon identifies the caller by the
+// socket.
 func (p *Page) api() http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport: p.o.Daemon,
@@ -271,11 +275,11 @@ func (p *Page) api() http.Handler {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // each reload breaks off the stream of events
+		ErrorLog: log.New(io.Discard, "", 0), // each reload of the page would log a closed stream of events
 	}
 
-	// The request is read first: the daemon may answer before its end was read, and the server
-	// would close its body then, while the transport reads it.
+	// pass reads the whole request before it sends it. Otherwise the daemon could answer before it has read
+	// the request, and the server would close the body while the transport still reads it.
 	pass := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 		if err != nil {
@@ -288,7 +292,7 @@ func (p *Page) api() http.Handler {
 	}
 
 	mux := http.NewServeMux()
-	for _, op := range looks {
+	for _, op := range reads {
 		mux.HandleFunc("POST /v1/"+op, pass)
 	}
 

@@ -27,7 +27,7 @@ func TestWindow(t *testing.T) {
 			all = nil
 		}
 		for _, from := range []int{0, 1, 500, len(all) - 1, len(all), len(all) + 5} {
-			part, err := window(bufio.NewReader(strings.NewReader(text)), max(from, 0), 100)
+			part, err := readLines(bufio.NewReader(strings.NewReader(text)), max(from, 0), 100)
 			must.OK(t, err)
 			total, got := part.Total, part.Lines
 			want := all[min(max(from, 0), len(all)):]
@@ -41,7 +41,7 @@ func TestWindow(t *testing.T) {
 	text := bufio.NewReader(bytes.NewReader(bytes.Repeat([]byte{'\n'}, 33_000_000)))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := window(text, 1000, 2000)
+	_, err := readLines(text, 1000, 2000)
 	must.OK(t, err)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// Dir is the directory that the question is about.
+// Dir returns the directory to which the changes are applied.
 func (q *Question) Dir() string { return q.dir }
 
 // AllEmpty reports whether nothing changed in any directory.
@@ -56,7 +56,7 @@ func AskAll(ctx context.Context, all []*Question) (yes bool, err error) {
 	}
 }
 
-// forEach calls fn for each directory in which something changed. All read from one terminal.
+// forEach calls fn for each Question that is not Empty. All of them read from the terminal of the first one.
 func forEach(all []*Question, fn func(*Question) error) error {
 	for _, q := range all {
 		if q.Empty() {

@@ -46,7 +46,8 @@ func (q *Question) askWord(ctx context.Context, prompt string, words []string, h
 	}
 }
 
-// readLine prints a prompt and reads a line, in lower case. An end of input is errNotApplied.
+// readLine prints a prompt and reads a line, which it returns in lower case. At the end of the input it returns
+// errNotApplied.
 func (q *Question) readLine(ctx context.Context, prompt string) (line string, err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
 	defer stop()
@@ -122,8 +123,8 @@ func (q *Question) showDiff(ctx context.Context, groups ...group) error {
 	return nil
 }
 
-// resolve asks which version to apply of a path that both sides changed, or what to do with diverged
-// branches. It records the choice.
+// resolve asks which version of a path in conflict to apply or, for a repository, what to do with each diverged
+// branch. It records the choices.
 func (q *Question) resolve(ctx context.Context, g group) error {
 	if g.git {
 		return q.resolveBranches(ctx, g)

@@ -38,7 +38,7 @@ func gitText(g group) string {
 	return gitquote.Readable(text)
 }
 
-// subjects returns the subjects of the commits that a repository would get, the last few of each branch.
+// subjects returns the subjects of the newest commits, a few of each branch, that a repository would get.
 func subjects(g group) (out []string) {
 	for _, s := range g.repo.Commits {
 		out = append(out, gitquote.Readable(s))
@@ -46,7 +46,7 @@ func subjects(g group) (out []string) {
 	return out
 }
 
-// resolveBranches asks what to do with the branches of a repository that moved on both sides.
+// resolveBranches asks what to do with the branches of a repository that both sides moved.
 func (q *Question) resolveBranches(ctx context.Context, g group) error {
 	q.set(g, hostdir.Choice{})
 
@@ -59,7 +59,7 @@ func (q *Question) resolveBranches(ctx context.Context, g group) error {
 	return nil
 }
 
-// resolveBranch asks what becomes of one branch that moved on both sides.
+// resolveBranch asks what to do with one branch that both sides moved, and records the choice.
 func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diverged) error {
 	branch, words, prompt := gitquote.Readable(d.Branch), []string{"keep", "theirs", "stop"}, "  [t]heirs, of "+gitquote.Readable(q.theirs)+"  [s]top: "
 	ways := q.branchHelp(d)
@@ -95,10 +95,11 @@ func (q *Question) resolveBranch(ctx context.Context, g group, d *threeway.Diver
 	return nil
 }
 
-// branchPath is the path by which a choice names a branch.
+// branchPath returns the path of a branch in choices.
 func branchPath(dir string, d *threeway.Diverged) string { return dir + "/refs/heads/" + d.Branch }
 
-// branchHelp says, for each answer about a branch, which commits it puts on the branch and takes off.
+// branchHelp returns a text that describes, for each answer about a branch, the commits that it adds to the branch and
+// removes from it.
 func (q *Question) branchHelp(d *threeway.Diverged) string {
 	commits := func(n int, subjects []string) string {
 		return english.Plural(n, "commit", "commits") + ": " + strings.Join(subjects, ", ")
@@ -126,7 +127,7 @@ func (q *Question) branchHelp(d *threeway.Diverged) string {
 	return out
 }
 
-// resolveMerged asks which version to take of a path that a merge leaves in conflict.
+// resolveMerged asks which version of a path in conflict the merge takes.
 func (q *Question) resolveMerged(ctx context.Context, at string) error {
 	c := hostdir.Planned{Lines: q.ch != nil, Conflict: true}
 	var err error

@@ -17,14 +17,14 @@ import (
 
 // A group is one line of the question: a path, or a directory with many changes.
 type group struct {
-	dir     string // of the changes; "" for a single path
-	whole   bool   // the changes are applied together: a repository, the directory of Mercurial or jj, or a path whose type changes
+	dir     string // directory of the changes; "" for a single path
+	whole   bool   // the changes are applied together or not at all: a repository, the directory of Mercurial or jj, or a path whose type changes
 	git     bool   // dir is the .git of a repository
 	changes []hostdir.Planned
 	repo    threeway.Repository // if git is set: the changes of the repository
 }
 
-// withRepos adds what git says of repositories to their groups.
+// withRepos sets the repositories of their groups, and adds a group for a repository without one.
 func withRepos(groups []group, repos []threeway.Repository) []group {
 	for _, r := range repos {
 		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })
@@ -42,8 +42,8 @@ func withRepos(groups []group, repos []threeway.Repository) []group {
 func (g group) conflict() bool { return len(g.changes) > 0 && g.changes[0].Conflict }
 
 // groupChanges returns a group for each conflict, then for each other change in the order of paths, then
-// for each repository. Directories that are created or deleted together with their contents are in no
-// group; dirs are these.
+// for each repository. dirs are the directories that are created or deleted together with their contents;
+// they are in no group.
 func groupChanges(plan []hostdir.Planned) (groups []group, dirs []hostdir.Planned) {
 	var repos, others []group
 	slices.SortFunc(plan, func(a, b hostdir.Planned) int { return tree.ComparePaths(a.Path.String(), b.Path.String()) })

@@ -10,16 +10,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// ErrStopped means that the user wants no answer to be used.
+// ErrStopped means that the user stopped the question, and that no answer must be used.
 var ErrStopped = errors.New("stopped")
 
-// ForMerge is about a merge that was refused: ours is the side that would be changed.
+// ForMerge returns the question about the conflicts of a merge. ours is the side that the merge would change.
 func ForMerge(t Terminal, ours, theirs string) *Question {
 	return &Question{t: t, ours: ours, theirs: theirs, in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 }
 
-// Settle asks, for each branch and path in conflict, which side to take. It returns the answers as rules,
-// by path.
+// Settle asks which side to take for each branch and path in conflicts. It returns the answers as rules, by
+// path. Errors: ErrStopped.
 func (q *Question) Settle(ctx context.Context, repos []threeway.Repository, conflicts []string) (map[string]threeway.Rule, error) {
 	err := q.settleAll(ctx, repos, conflicts)
 	if errors.Is(err, errNotApplied) {

@@ -48,10 +48,10 @@ type Question struct {
 	Merge     bool // branches that moved on both sides are merged, without asking
 
 	t       Terminal
-	ch      *client.Changes // nil if it is about a merge
-	dir     string
-	ours    string // the side that is changed
-	theirs  string
+	ch      *client.Changes // nil for the question about a merge
+	dir     string          // the directory to which changes are applied
+	ours    string          // name of the side that is changed
+	theirs  string          // name of the other side
 	groups  []group
 	dirs    []hostdir.Planned // see groupChanges
 	leftOut []string          // paths that apply leaves out
@@ -61,16 +61,16 @@ type Question struct {
 
 	choices map[string]hostdir.Choice // by path, for all paths below it too
 	some    bool                      // changes without a choice are not applied
-	quit    bool                      // no more questions: the rest is not applied
-	search  string                    // the next question is about a change with this text in its path or lines
+	quit    bool                      // the user ended the questions: changes without an answer are not applied
+	search  string                    // if set, changes without this text in their paths or lines are skipped
 }
 
 // errNotApplied ends a question without an answer.
 var errNotApplied = errs.Fail(errs.Failed, "nothing was applied")
 
-// New returns the question about a plan, the result of a dry run of an apply to dir. It changes the plan:
-// paths in conflict that rule leaves as they are in dir are removed, and only a rule that refuses conflicts
-// leaves any to be asked for.
+// New returns the question about a plan, the result of a dry run of an apply to dir. It changes the plan: with
+// the rule KeepOurs, it removes the paths in conflict from the plan, and with TakeTheirs they are no longer
+// conflicts. Only with RefuseConflicts the question asks about conflicts.
 func New(t Terminal, ch *client.Changes, dir string, rule threeway.Rule, plan *hostdir.Applied) *Question {
 	q := &Question{t: t, ch: ch, dir: dir, ours: dir, theirs: "the workspace", in: bufio.NewReader(t.In), choices: make(map[string]hostdir.Choice)}
 	plan.Plan = slices.DeleteFunc(plan.Plan, func(c hostdir.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
@@ -101,7 +101,7 @@ func YesNo(ctx context.Context, t Terminal, prompt string) (bool, error) {
 // Empty reports whether there is no change to ask about.
 func (q *Question) Empty() bool { return len(q.groups) == 0 }
 
-// maxPrinted is how many changes are listed. For further ones, only their number is printed.
+// maxPrinted is the maximum number of changes that are listed. Only the number of further changes is printed.
 const maxPrinted = 20
 
 // Print lists the changes: files, repositories, and warnings about files that other programs
@@ -250,20 +250,20 @@ func (q *Question) Ask(ctx context.Context) (yes bool, err error) {
 	return err == nil, err
 }
 
-// manyFiles is the largest number of changed files with which a run is removed without a second question.
+// manyFiles is the maximum number of changed files of a run that is removed without a second question.
 const manyFiles = 20
 
 // confirm asks again before a run with commits or many files is removed.
 func (q *Question) confirm(ctx context.Context) (bool, error) {
-	if len(q.Commits()) == 0 && q.files() <= manyFiles {
+	if len(q.Commits()) == 0 && len(q.changedFiles().changes) <= manyFiles {
 		return true, nil
 	}
 	answer, err := q.readLine(ctx, "remove "+q.Summary()+"? Type discard again: ")
 	return answer == "discard", err
 }
 
-// work returns a group of all changed files outside of repositories.
-func (q *Question) work() (g group) {
+// changedFiles returns a group of all changed files outside of repositories.
+func (q *Question) changedFiles() (g group) {
 	for _, one := range q.groups {
 		for _, c := range one.changes {
 			if !one.git && !isDir(c) {
@@ -274,12 +274,10 @@ func (q *Question) work() (g group) {
 	return g
 }
 
-func (q *Question) files() int { return len(q.work().changes) }
-
 // Summary returns a text with the numbers of changed files and the changes of repositories.
 func (q *Question) Summary() string {
 	var parts []string
-	if g := q.work(); len(g.changes) > 0 {
+	if g := q.changedFiles(); len(g.changes) > 0 {
 		parts = append(parts, english.Plural(len(g.changes), "file", "files")+" ("+g.counts()+")")
 	}
 
@@ -302,7 +300,7 @@ func (q *Question) Summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// Commits returns the subjects of the new commits, the newest last, at most a few of each repository.
+// Commits returns the subjects of new commits, a few of each repository, the newest last.
 func (q *Question) Commits() (out []string) {
 	for _, g := range q.groups {
 		if g.git {

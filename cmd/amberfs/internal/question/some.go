@@ -24,7 +24,7 @@ import (
 // errNotApplied.
 func (q *Question) chooseSome(ctx context.Context) error {
 	q.some = true
-	var past [][]group // todo at each earlier question, for "b"
+	var past [][]group // the values of todo before earlier questions, for the answer "b"
 
 	for todo := foldGroups(q.groups, maxPrinted, "."); len(todo) > 0; {
 		g, now := todo[0], todo

@@ -327,7 +327,7 @@ func (g *gitMerge) isGone(dir string) bool {
 	switch here, there := g.here(file) != nil, g.inodeAt(g.theirs, file) != nil; {
 	case there && !here && path.Base(path.Dir(link)) == "worktrees":
 		line = "the working tree is gone here: what changed in it stays in " + g.side
-	case here && !there && (g.stay[id] || !g.unlinked[id] && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir)):
+	case here && !there && (g.stay[id] || !g.unlinked[id] && g.inodeAt(g.theirs, dir) == nil && g.changedHere(dir, link)):
 		line = "the working tree is gone in " + g.side + ": this one stays, as it changed"
 	default:
 		return false
@@ -337,8 +337,18 @@ func (g *gitMerge) isGone(dir string) bool {
 	return true
 }
 
-// changedHere reports whether the receiving side has changed a directory of the base.
-func (g *gitMerge) changedHere(dir string) bool {
+// changedHere reports whether the receiving side has changed a directory of the base, or the HEAD of the git directory
+// in the states that its `.git` names.
+func (g *gitMerge) changedHere(dir, link string) bool {
+	_, head, _ := threeway.InGit(link + "/HEAD")
+	for at := dir; at != "."; {
+		at = path.Dir(at)
+		file := path.Join(at, ".git", head)
+		if was := g.inodeAt(g.base, file); was != nil && was.IsRegular() && !sameFile(g.src, was, g.here(file)) {
+			return true
+		}
+	}
+
 	same, err := Unchanged(g.ctx, g.src, g.base, g.ours, true, dir)
 	g.err = errors.Join(g.err, err)
 	return !same

@@ -59,6 +59,7 @@ func TestRemovedRepository(t *testing.T) {
 			"a changed file":     {`echo x >>in/ner/a`, ".git\na\nb\nc\nM a"},
 			"a removed file":     {`rm in/ner/a`, ".git\nb\nc\nD a"},
 			"staged":             {`cd in/ner; echo s >s; git add s`, ".git\na\nb\nc\ns\nA  s"},
+			"a detached commit":  {`cd in/ner; git checkout -q --detach; git commit -q --allow-empty -m mine; git log -1 --format=%s`, ".git\na\nb\nc"},
 			"git status, a time": {`cd in/ner; git status -s; touch .`, ""},
 		} {
 			for _, how := range []string{"apply", "merge"} {

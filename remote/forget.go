@@ -29,7 +29,8 @@ type Forgot struct {
 	Replaced []string          // names of the snapshots that were pushed again
 	Left     map[string]string // names of the snapshots that still have the records → the reason
 	Removed  int               // number of removed objects
-	Versions bool              // the bucket keeps old versions, so the removed objects still exist in it
+	Versions []backend.Version // former versions of removed objects that could not be removed
+	Unlisted error             // why former versions cannot be listed
 	Registry bool              // the remote is a registry, which removes objects itself
 }
 
@@ -54,7 +55,7 @@ func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
 		return nil, err
 	}
 	if len(refs)+len(f.doomed) == 0 {
-		return f.done, nil
+		return f.done, f.removeVersions(ctx)
 	}
 
 	mark := uuid.NewString()
@@ -79,8 +80,26 @@ func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
 		return f.done, err
 	}
 
-	f.done.Versions, err = backend.KeepsVersions(ctx, r.b)
-	return f.done, err
+	return f.done, f.removeVersions(ctx)
+}
+
+// removeVersions removes the former versions of all removed objects: nobody can read which records they have.
+func (f *forgetRun) removeVersions(ctx context.Context) error {
+	if len(f.o.Chunks) == 0 {
+		return nil
+	}
+
+	all, err := backend.FormerVersions(ctx, f.r.b, "obj/")
+	if errors.Is(err, backend.ErrDenied) {
+		f.done.Unlisted = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	f.done.Versions, err = backend.DeleteVersions(ctx, f.r.b, all)
+	return err
 }
 
 // A forgetRun is one call of Forget.
@@ -243,12 +262,13 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 }
 
 // Contents calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a
-// snapshot with the record. It returns the number of objects that no ref names: it cannot read these.
-func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, err error) {
+// snapshot with the record. It returns what it cannot read, because no ref names it: the number of objects, and
+// the former versions of removed objects.
+func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, former []backend.Version, err error) {
 	used, seen := make(map[string]bool), make(map[recordPlace]bool)
 	refs, err := allRefs(ctx, r)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 
 	for _, ref := range refs {
@@ -256,14 +276,19 @@ func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Ha
 			used[o.Name] = true
 		}
 		if err := r.Snapshot(ref).contents(ctx, seen, fn); err != nil {
-			return 0, fmt.Errorf("snapshot %s: %w", ref.Name, err)
+			return 0, nil, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
 	if r.b.Collects() {
-		return 0, nil
+		return 0, nil, nil
 	}
 
-	return unread, r.b.List(ctx, "obj/", func(i backend.Info) error {
+	former, err = backend.FormerVersions(ctx, r.b, "obj/")
+	if err != nil {
+		return 0, nil, err
+	}
+
+	return unread, former, r.b.List(ctx, "obj/", func(i backend.Info) error {
 		if !used[i.Key[len("obj/"):]] {
 			unread++
 		}

@@ -65,7 +65,7 @@ func TestForget(t *testing.T) {
 func records(t *testing.T, r *Remote) map[cas.Hash]bool {
 	t.Helper()
 	all := make(map[cas.Hash]bool)
-	unread, err := r.Contents(t.Context(), func(_ string, h cas.Hash, _ []byte) error {
+	unread, _, err := r.Contents(t.Context(), func(_ string, h cas.Hash, _ []byte) error {
 		all[h] = true
 		return nil
 	})

@@ -153,6 +153,9 @@ func ReceiptText(r *forget.Receipt) string {
 		for _, name := range slices.Sorted(maps.Keys(at.Left)) {
 			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, at.Name, at.Left[name])
 		}
+		for _, v := range at.Versions {
+			fmt.Fprintf(text, "not removed: version %s of %s on remote %s: the credentials may not remove it\n", v.ID, v.Key, at.Name)
+		}
 	}
 	for _, p := range r.Kept {
 		fmt.Fprintf(text, "stays: the same bytes in %s\n", placeText(p))
@@ -271,14 +274,18 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 		return f.pushAgain(ctx, to, ref, base)
 	}})
 	if done != nil {
-		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.Removed, Left: done.Left})
+		var versions []forget.Version
+		for _, v := range done.Versions {
+			versions = append(versions, forget.Version(v))
+		}
+		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.Removed, Left: done.Left, Versions: versions})
 	}
 	if err != nil {
 		return err
 	}
 
-	if done.Versions {
-		receipt.Cannot = append(receipt.Cannot, fmt.Sprintf("former versions in the bucket of remote %s, which has versioning: remove them with the rights of its owner", name))
+	if done.Unlisted != nil {
+		receipt.Cannot = append(receipt.Cannot, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, done.Unlisted))
 	}
 	if done.Registry {
 		receipt.Cannot = append(receipt.Cannot, fmt.Sprintf("layers without a tag in remote %s: the registry removes them", name))
@@ -347,7 +354,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 			return explainRemoteError(name, err)
 		}
 
-		unread, err := at.Contents(ctx, func(sn string, h cas.Hash, b []byte) error {
+		unread, former, err := at.Contents(ctx, func(sn string, h cas.Hash, b []byte) error {
 			proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
 			if scan.Object(h) || scan.In(b) {
 				proof.Found = append(proof.Found, fmt.Sprintf("snapshot %s on remote %s", sn, name))
@@ -356,6 +363,9 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 		})
 		if err != nil {
 			return explainRemoteError(name, err)
+		}
+		for _, v := range former {
+			proof.Found = append(proof.Found, fmt.Sprintf("remote %s, perhaps: version %s of %s cannot be read", name, v.ID, v.Key))
 		}
 		if unread > 0 {
 			proof.Found = append(proof.Found, fmt.Sprintf("remote %s, perhaps: %s that no snapshot needs cannot be read", name, plural(unread, "object", "objects")))

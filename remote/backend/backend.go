@@ -99,20 +99,53 @@ func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	return g.Wait()
 }
 
-// A versioner is a Backend that may keep former versions of values, also of removed ones.
+// A Version is a former version of a removed value.
+type Version struct{ Key, ID string }
+
+// A versioner is a Backend that may keep former versions of removed values.
 type versioner interface {
-	KeepsVersions(ctx context.Context) (bool, error)
+	FormerVersions(ctx context.Context, prefix string) ([]Version, error)
+	DeleteVersion(ctx context.Context, v Version) error
 }
 
-// KeepsVersions reports whether b keeps former versions of values, also of removed ones.
-func KeepsVersions(ctx context.Context, b Backend) (bool, error) {
+// FormerVersions returns the versions that b keeps of the removed values whose keys begin with prefix.
+func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, error) {
+	if v := versionerOf(b); v != nil {
+		return v.FormerVersions(ctx, prefix)
+	}
+	return nil, nil
+}
+
+// DeleteVersions removes versions, and returns those that the service refuses to remove.
+func DeleteVersions(ctx context.Context, b Backend, all []Version) (left []Version, err error) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelDeletes)
+	var mu sync.Mutex
+
+	for _, v := range all {
+		g.Go(func() error {
+			err := versionerOf(b).DeleteVersion(ctx, v)
+			if err == nil || ctx.Err() != nil || errors.Is(err, ErrAway) {
+				return err
+			}
+
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, v)
+
+			return nil
+		})
+	}
+
+	return left, g.Wait()
+}
+
+func versionerOf(b Backend) versioner {
 	if l, ok := b.(*lazyBackend); ok {
 		b = l.backend()
 	}
-	if v, ok := b.(versioner); ok {
-		return v.KeepsVersions(ctx)
-	}
-	return false, nil
+	v, _ := b.(versioner)
+	return v
 }
 
 // PutOptions are the options of a Put. The zero value means: no condition.

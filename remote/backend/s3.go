@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -249,14 +250,28 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// KeepsVersions asks for the bucket's setting. A service that does not know the request keeps none.
-func (b *bucket) KeepsVersions(ctx context.Context) (bool, error) {
-	v, err := b.core.GetBucketVersioning(ctx, b.name)
-	switch err := b.wrapError(ctx, "read the versioning", "", err); {
-	case errors.Is(err, ErrDenied), errors.Is(err, ErrAway):
-		return false, err
-	case err != nil:
-		return false, nil //nolint:nilerr // see above
+// FormerVersions lists the versions of the keys whose newest version is a mark of their removal, with these
+// marks. A service that does not know the request keeps none.
+func (b *bucket) FormerVersions(ctx context.Context, prefix string) (former []Version, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var all []Version
+	removed := make(map[string]bool)
+	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true, WithVersions: true}) {
+		if err := b.wrapError(ctx, "list the versions of", prefix, o.Err); errors.Is(err, ErrDenied) || errors.Is(err, ErrAway) {
+			return nil, err
+		} else if err != nil {
+			break
+		}
+		all = append(all, Version{o.Key, o.VersionID})
+		removed[o.Key] = removed[o.Key] || o.IsLatest && o.IsDeleteMarker
 	}
-	return v.Status != "", nil
+
+	return slices.DeleteFunc(all, func(v Version) bool { return !removed[v.Key] }), ctx.Err()
+}
+
+func (b *bucket) DeleteVersion(ctx context.Context, v Version) error {
+	err := b.core.RemoveObject(ctx, b.name, v.Key, minio.RemoveObjectOptions{VersionID: v.ID})
+	return b.wrapError(ctx, "delete a version of", v.Key, err)
 }

@@ -30,6 +30,13 @@ type Remote struct {
 	Replaced []string          `json:"replaced" jsonschema:"snapshots that were sent again"`
 	Removed  int               `json:"removed" jsonschema:"number of removed objects"`
 	Left     map[string]string `json:"left,omitempty" jsonschema:"snapshots that still have the contents, and why"`
+	Versions []Version         `json:"versions,omitempty" jsonschema:"versions of removed objects that a bucket keeps and refuses to remove"`
+}
+
+// A Version is a former version of an object in a bucket.
+type Version struct {
+	Key string `json:"key"`
+	ID  string `json:"version"`
 }
 
 // A Place is a path in snapshots of a workspace.

@@ -109,7 +109,7 @@ func S3(t testing.TB) (endpoint string) {
 	must.OK(t, os.Mkdir(filepath.Join(dir, "amber"), 0o755))
 	addr := start(t, func(addr string) *exec.Cmd {
 		return exec.Command(bin, "--port", addr, "--access", "testkey", "--secret", "testsecret",
-			"--keep-alive", "--quiet", "posix", dir)
+			"--keep-alive", "--quiet", "posix", "--versioning-dir", t.TempDir(), dir)
 	})
 	t.Setenv("AWS_ACCESS_KEY_ID", "testkey")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")

@@ -899,6 +899,8 @@ class ForgetRemote:
     removed: int
     # snapshots that were sent again
     replaced: list[str]
+    # versions of removed objects that a bucket keeps and refuses to remove
+    versions: list[Version] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1720,6 +1722,12 @@ class VerifiedRemote:
     damaged: int
     objects: int
     snapshots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    key: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

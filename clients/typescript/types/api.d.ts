@@ -454,6 +454,8 @@ export interface ForgetRemote {
   removed: number
   /** snapshots that were sent again */
   replaced: string[]
+  /** versions of removed objects that a bucket keeps and refuses to remove */
+  versions?: Version[]
 }
 
 export interface ForkArgs {
@@ -1560,6 +1562,11 @@ export interface VerifyRemoteArgs {
   deep?: boolean
   /** the remote's name or URL */
   remote: string
+}
+
+export interface Version {
+  key: string
+  version: string
 }
 
 export interface WhatChanged {

@@ -120,7 +120,9 @@ func (r *applyGit) movedIn(work string) (names []string) {
 
 	if repo, _ := r.repoAt(p, base); repo != nil {
 		repo.Work = filepath.Join(r.in.Dir.Path(), work)
-		names, _ = repo.Moved(r.ctx, r.git, base) // else the files are in conflict
+		if names, err = repo.NewOrGone(r.ctx, r.git, base); err != nil {
+			return nil // the files are in conflict
+		}
 	}
 	for i, name := range names {
 		names[i] = path.Join(work, name)

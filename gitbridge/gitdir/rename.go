@@ -1,7 +1,9 @@
 package gitdir
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,23 +72,16 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 	return merged, taken, nil
 }
 
-// Moved returns the files of the working tree that are new or gone since the commit of the base, without ignored ones.
-func (r *Repo) Moved(ctx context.Context, git Git, base Files) ([]string, error) {
+// NewOrGone returns the files of the working tree that are new or gone since the commit of the base, without ignored ones.
+func (r *Repo) NewOrGone(ctx context.Context, git Git, base Files) ([]string, error) {
 	s, err := readState(base)
 	if err != nil {
 		return nil, err
 	}
 
-	head := s.resolve(s.head)
-	if head == "" {
-		head = s.emptyTree()
-	}
 	c := gitCaller{git, r.Dir, r.Work, literalPaths}
-	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", "--diff-filter=AD", head, "--")
-	if err != nil {
-		return nil, err
-	}
+	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", "--diff-filter=AD", cmp.Or(s.resolve(s.head), s.emptyTree()), "--")
+	untracked, uerr := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
 
-	untracked, err := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
-	return strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00"), err
+	return strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00"), errors.Join(err, uerr)
 }

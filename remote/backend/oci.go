@@ -16,10 +16,12 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 	oci "oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
@@ -247,26 +249,41 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 		}
 	}
 
-	m := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refAnnotation: base64.StdEncoding.EncodeToString(data)}}
-	for _, k := range o.Keeps {
+	return r.wrapError(ctx, "write", key, r.writeTag(ctx, tag, data, o.Keeps))
+}
+
+// writeTag pushes a manifest with a value, and with objects as its layers. It has the empty configuration,
+// which registries want to have.
+func (r *registry) writeTag(ctx context.Context, tag string, value []byte, keeps []Object) error {
+	empty := ocispec.DescriptorEmptyJSON
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: artifactType,
+		Config: empty, Annotations: map[string]string{
+			refAnnotation:             base64.StdEncoding.EncodeToString(value),
+			ocispec.AnnotationCreated: time.Now().UTC().Format(time.RFC3339),
+		},
+	}
+	for _, k := range keeps {
 		m.Layers = append(m.Layers, blobDescriptor(k))
 	}
-
-	_, err = oras.PackManifest(ctx, taggedRepository{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, m)
-	return r.wrapError(ctx, "write", key, err)
-}
-
-// A taggedRepository pushes manifests with a tag.
-type taggedRepository struct {
-	*remote.Repository
-	tag string
-}
-
-func (t taggedRepository) Push(ctx context.Context, d ocispec.Descriptor, data io.Reader) error {
-	if d.MediaType == ocispec.MediaTypeImageManifest {
-		return t.PushReference(ctx, d, data, t.tag)
+	if len(m.Layers) == 0 {
+		m.Layers = []ocispec.Descriptor{empty}
 	}
-	return t.Repository.Push(ctx, d, data)
+
+	has, err := r.repo.Exists(ctx, empty)
+	if err == nil && !has {
+		err = r.repo.Push(ctx, empty, bytes.NewReader(empty.Data))
+	}
+	if err != nil {
+		return err
+	}
+
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+
+	return r.repo.PushReference(ctx, content.NewDescriptorFromBytes(m.MediaType, raw), bytes.NewReader(raw), tag)
 }
 
 // readTag returns the value in the manifest of a tag.

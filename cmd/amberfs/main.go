@@ -47,6 +47,7 @@ func main() {
 }
 
 func runApp(a *app, argv []string) int {
+	a.argv = argv[1:]
 	root := newRoot(a)
 	a.argv = readOnlyPaths(asMountHelper(root, argv))
 	root.SetArgs(a.argv)
@@ -151,6 +152,8 @@ func isCommand(root *cobra.Command, name string) bool {
 	return err == nil && c != root || name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
 }
 
+// newRoot returns the commands: all of them, or of the operations' commands only the one that the command
+// line names.
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "amberfs",
@@ -225,7 +228,6 @@ Without a command, it prints what "amberfs status" prints.`,
 		}
 	}
 
-	opCommands(a, root, add)
 	root.AddCommand(versionCommand(a), exitStatusHelp(),
 		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
@@ -236,6 +238,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		hidden(worktreeHook, 1, func(ctx context.Context, argv []string) error { return onWorktree(ctx, a, argv) }),
 		hidden(search.Janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
 
+	opCommands(a, root, add)
 	addCompletions(a, root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	refuseUnknownTopics(root)
@@ -281,7 +284,7 @@ func noSuchCommand(root *cobra.Command, word string) error {
 func firstWord(argv []string) string {
 	for i := 0; i < len(argv); i++ {
 		switch arg := argv[i]; {
-		case arg == "-C" || arg == "--directory":
+		case strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, "C") || arg == "--directory":
 			i++
 		case arg == "--":
 			return ""

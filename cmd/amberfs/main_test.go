@@ -89,6 +89,20 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// TestOneCommand: the command that a command line names is the same as among all.
+func TestOneCommand(t *testing.T) {
+	for _, c := range newRoot(newApp(nil, nil, nil)).Commands() {
+		for _, name := range append(c.Aliases, c.Name()) {
+			a := newApp(nil, nil, nil)
+			a.argv = []string{"-qC", "list", name}
+			one, _, err := newRoot(a).Find([]string{name})
+			if err != nil || one.UsageString() != c.UsageString() {
+				t.Errorf("%s: %v\n%s", name, err, one.UsageString())
+			}
+		}
+	}
+}
+
 func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{
 		"a/b c":       "a/b c",

@@ -20,11 +20,25 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// opCommands adds the commands of the operations that have one in their row.
+// opCommands adds the commands of the operations that have one in their row. If the command line names a
+// command, it adds no others: making all takes a millisecond.
 func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.Command)) {
+	word := firstWord(a.argv)
+	named := func(c service.Command) bool {
+		name, _, _ := strings.Cut(c.Use, " ")
+		return c.Under == "" && name == word || c.Under == word || slices.Contains(c.Aliases, word)
+	}
+	own, _, err := root.Find([]string{word})
+	one := word != "" && (err == nil && own != root ||
+		slices.ContainsFunc(service.Ops(), func(o *service.Op) bool { return slices.ContainsFunc(o.Commands, named) }))
+
 	for _, o := range service.Ops() {
 		for i := range o.Commands {
 			c := &o.Commands[i]
+			if one && !named(*c) {
+				continue
+			}
+
 			cmd := opCommand(a, o, c)
 			if c.Under == "" {
 				add(c.Group, cmd)

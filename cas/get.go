@@ -25,26 +25,35 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// Part fills p with the bytes of an object from its byte at on, and reports whether it did. It can only
-// do so if the object is stored without compression. It does not compare the bytes with the hash.
-func (s *Store) Part(h Hash, p []byte, at int64) bool {
+// A Place is where an object is that is stored without compression.
+type Place struct{ loc }
+
+// Place returns the place of an object; false if the object is compressed, or not in the store.
+func (s *Store) Place(h Hash) (Place, bool) {
 	if s.beginCall(false) != nil {
-		return false
+		return Place{}, false
 	}
 	defer s.life.RUnlock()
 
 	l, ok, err := s.index.find(h)
-	if err != nil || !ok || l.flags&flagZstd != 0 || at+int64(len(p)) > int64(l.plain) {
+	return Place{l}, ok && err == nil && l.flags&flagZstd == 0
+}
+
+// Part fills p with the bytes of the object at a place from its byte at on, and reports whether it did. It
+// does not compare them with the hash. After a gc they may be those of another object.
+func (s *Store) Part(from Place, p []byte, at int64) bool {
+	if at+int64(len(p)) > int64(from.plain) || s.beginCall(false) != nil {
 		return false
 	}
+	defer s.life.RUnlock()
 
-	pack, f, err := s.packs.acquirePack(l)
+	pack, f, err := s.packs.acquirePack(from.loc)
 	if err != nil {
 		return false
 	}
 	defer s.packs.releaseFile(pack)
 
-	return readExactly(f, p, l.off+headerSize+at) == nil
+	return readExactly(f, p, from.off+headerSize+at) == nil
 }
 
 // withPlace calls read with the place of an object. If read fails, withPlace looks the place up again and

@@ -48,20 +48,21 @@ func TestPart(t *testing.T) {
 	defer s.Close()
 	h, err := s.Put(KindData, []byte("0123456789"))
 	must.OK(t, err)
+	at, ok := s.Place(h)
 	p := make([]byte, 4)
-	if !s.Part(h, p, 3) || string(p) != "3456" {
-		t.Errorf("the part is %q", p)
+	if !ok || !s.Part(at, p, 3) || string(p) != "3456" {
+		t.Errorf("the part is %q, %v", p, ok)
 	}
-	if s.Part(h, p, 7) {
+	if s.Part(at, p, 7) {
 		t.Error("a part ends behind the object")
 	}
-	if s.Part(Sum([]byte("absent")), p, 0) {
-		t.Error("an absent object has a part")
+	if _, ok := s.Place(Sum([]byte("absent"))); ok {
+		t.Error("an absent object has a place")
 	}
 	h, err = s.Put(KindData, []byte(strings.Repeat("compresses well\n", 1000)))
 	must.OK(t, err)
-	if s.Part(h, p, 3) {
-		t.Error("a compressed object has a part")
+	if _, ok := s.Place(h); ok {
+		t.Error("a compressed object has a place")
 	}
 }
 

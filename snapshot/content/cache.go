@@ -43,23 +43,30 @@ func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 	return e.Value.(*cacheItem[V]).value, true
 }
 
-// Put adds a value of a weight in bytes. It has no effect if the cache already has a value of h, or if
-// the weight alone is above the limit.
+// Put adds a value of a weight in bytes, in place of an earlier value of h. It has no effect if the
+// weight alone is above the limit.
 func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.items[h] != nil || bytes > c.limit {
+	if bytes > c.limit {
 		return
+	}
+	if e := c.items[h]; e != nil {
+		c.drop(e)
 	}
 
 	c.items[h] = c.order.PushFront(&cacheItem[V]{h, bytes, v})
 	c.bytes += bytes
 	for c.bytes > c.limit {
-		old := c.order.Remove(c.order.Back()).(*cacheItem[V])
-		delete(c.items, old.hash)
-		c.bytes -= old.bytes
+		c.drop(c.order.Back())
 	}
+}
+
+func (c *Cache[V]) drop(e *list.Element) {
+	old := c.order.Remove(e).(*cacheItem[V])
+	delete(c.items, old.hash)
+	c.bytes -= old.bytes
 }
 
 // Weight returns the total weight of the values in bytes.

@@ -30,4 +30,8 @@ func TestLRU(t *testing.T) {
 	if w := c.Weight(); w != 100 {
 		t.Errorf("weight %d, want 100", w)
 	}
+	c.Put(key(11), 11_000, 9)
+	if v, _ := c.Get(key(11)); v != 11_000 || c.Weight() != 99 {
+		t.Errorf("%d in place of another value, weight %d", v, c.Weight())
+	}
 }

@@ -32,7 +32,7 @@ type Source struct {
 	objects ObjectStore
 	log     Log
 	cache   *Cache[cachedObject]
-	checked *Cache[[]uint32]   // see part
+	checked *Cache[checked]    // see part
 	loading singleflight.Group // chunks, by hash
 }
 
@@ -49,7 +49,7 @@ type cachedObject struct {
 
 // NewSource returns a source with a cache of about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes), checked: NewCache[[]uint32](cacheBytes / 2)}
+	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes), checked: NewCache[checked](cacheBytes / 2)}
 }
 
 // With returns a source with the same cache that reads objects which are not in the cache from o.
@@ -147,7 +147,18 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	return nil
 }
 
-// checkedBlock is the number of bytes of a chunk that have a checksum of their own in Source.checked.
+// A partStore is an ObjectStore that can read parts of objects. *cas.Store is one.
+type partStore interface {
+	Place(h cas.Hash) (cas.Place, bool)
+	Part(from cas.Place, p []byte, at int64) bool
+}
+
+// checked is a chunk that was compared with its hash: its place, and the CRC-32C of each checkedBlock.
+type checked struct {
+	place cas.Place
+	sums  []uint32
+}
+
 const checkedBlock = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -157,28 +168,35 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // reads of a large file need not read and hash a whole chunk each. It reports false if the chunk must
 // be loaded.
 func (s *Source) part(it *item, p []byte, at int64) bool {
-	objects, ok := s.objects.(interface {
-		Part(h cas.Hash, p []byte, at int64) bool
-	})
-	if !ok {
-		return false
-	}
-
-	sums, ok := s.checked.Get(it.hash)
+	parts, ok := s.objects.(partStore)
+	c, known := s.checked.Get(it.hash)
 	begin := at - at%checkedBlock
 	end := (at + int64(len(p)) + checkedBlock - 1) / checkedBlock * checkedBlock
-	if !ok || end/checkedBlock > int64(len(sums)) {
+	if !ok || !known || end/checkedBlock > int64(len(c.sums)) {
 		return false
 	}
 
 	blocks := make([]byte, min(end, it.n)-begin)
-	if !objects.Part(it.hash, blocks, begin) || !slices.Equal(checksums(blocks), sums[begin/checkedBlock:end/checkedBlock]) {
+	if !parts.Part(c.place, blocks, begin) || !slices.Equal(checksums(blocks), c.sums[begin/checkedBlock:end/checkedBlock]) {
 		return false
 	}
 
 	copy(p, blocks[at-begin:])
 
 	return true
+}
+
+// remember makes part possible for a chunk with these bytes.
+func (s *Source) remember(h cas.Hash, plain []byte) {
+	parts, ok := s.objects.(partStore)
+	if !ok || len(plain) <= checkedBlock {
+		return
+	}
+
+	if place, ok := parts.Place(h); ok {
+		sums := checksums(plain)
+		s.checked.Put(h, checked{place, sums}, entryBytes+4*int64(cap(sums)))
+	}
 }
 
 // checksums returns the CRC-32C of each block.
@@ -203,10 +221,7 @@ func (s *Source) loadShared(it *item) ([]byte, error) {
 		}
 
 		s.keep(it.hash, cachedObject{raw: plain})
-		if len(plain) > checkedBlock {
-			sums := checksums(plain)
-			s.checked.Put(it.hash, sums, entryBytes+4*int64(cap(sums)))
-		}
+		s.remember(it.hash, plain)
 
 		return plain, nil
 	})

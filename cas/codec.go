@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	minCompress = 128      // bytes; below, a frame costs more than it saves
-	sampleSize  = 4 << 10  // bytes of a sample, see looksRandom
-	minEstimate = 16 << 10 // bytes; shorter objects are compressed without sampling
+	minCompress = 128         // bytes; below, a frame costs more than it saves
+	partSize    = 4 << 10 / 3 // bytes of each part of a sample, see looksRandom
+	minEstimate = 16 << 10    // bytes; shorter objects are compressed without sampling
 	// maxRandom is compress.Estimate's highest result for bytes that are taken for random: 98 % of
 	// random samples are below, and hardly any sample of compressible bytes.
 	maxRandom = 0.05
@@ -77,20 +77,19 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	return h, bp
 }
 
-// looksRandom reports whether compression would be in vain: b is long, and three samples of it look
-// random, as in files that are compressed already.
+// looksRandom reports whether compression would be in vain: b is long, and a sample of three parts of it
+// looks random, as in files that are compressed already.
 func looksRandom(b []byte) bool {
 	if len(b) < minEstimate {
 		return false
 	}
 
-	for _, at := range []int{0, (len(b) - sampleSize) / 2, len(b) - sampleSize} {
-		if compress.Estimate(b[at:at+sampleSize]) > maxRandom {
-			return false
-		}
+	var sample [3 * partSize]byte
+	for i, at := range []int{0, (len(b) - partSize) / 2, len(b) - partSize} {
+		copy(sample[i*partSize:], b[at:at+partSize])
 	}
 
-	return true
+	return compress.Estimate(sample[:]) <= maxRandom
 }
 
 // release gives a buffer back to the pool, unless it is too large to be kept.

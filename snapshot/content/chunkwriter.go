@@ -90,20 +90,22 @@ type chunkWriter struct {
 
 	beside  chan struct{}  // see Sealer.Beside
 	pending []*pendingItem // in order
+	batch   []*pendingItem // those of pending whose chunks are in buf, and that no goroutine is storing yet
+	stored  chan struct{}  // of the items in batch
 }
 
 // pendingItem is a chunk that a goroutine is storing, or a chunk or hole after it. Items are listed in
 // order, so they wait for the chunks before them.
 type pendingItem struct {
 	item
+	data   []byte        // of the chunk, until it is stored
 	stored chan struct{} // closed when the chunk is stored; nil for a hole
 	err    error
 }
 
-// maxPending bounds the items that wait for one chunk whose storing takes long.
-const maxPending = 64
-
-var chunks = sync.Pool{New: func() any { return new([maxChunk]byte) }}
+// maxPending bounds the items that wait for one chunk whose storing takes long. It is more than a batch
+// has: of a buffer, each chunk but those before holes has minChunk bytes, and each hole minHole.
+const maxPending = 256
 
 func newChunkWriter(ctx context.Context, z *Sealer) *chunkWriter {
 	return &chunkWriter{ctx: ctx, z: z, list: listBuilder{objects: z.Objects}}
@@ -130,11 +132,19 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 		w.buf = buffers.Get().(*[bufferSize]byte)
 	}
 
+	next := w.buf
+	if len(w.batch) > 0 {
+		next = buffers.Get().(*[bufferSize]byte)
+	}
+
 	// Keep the bytes from p on that were read before.
 	have := int64(0)
 	if p < w.to {
-		have = int64(copy(w.buf[:], w.buf[p-w.from:w.to-w.from]))
+		have = int64(copy(next[:], w.buf[p-w.from:w.to-w.from]))
 	}
+
+	w.storeBatch()
+	w.buf = next
 
 	w.from, w.to = p, p+max(n, min(ahead, bufferSize))
 	data := w.buf[:w.to-p]
@@ -145,7 +155,7 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 	return data, nil
 }
 
-// store stores a chunk, in a goroutine if w.beside is set, and adds it to the list.
+// store stores a chunk, or adds it to the batch if w.beside is set, and lists it. data is in the buffer.
 func (w *chunkWriter) store(data []byte) error {
 	c := &pendingItem{item: item{n: int64(len(data))}}
 	if w.beside == nil {
@@ -153,22 +163,37 @@ func (w *chunkWriter) store(data []byte) error {
 		return w.add(c)
 	}
 
-	c.stored = make(chan struct{})
-	w.beside <- struct{}{}
-	b := chunks.Get().(*[maxChunk]byte)
-	n := copy(b[:], data)
-	go func() {
-		defer func() { <-w.beside }()
-		defer chunks.Put(b)
-		defer close(c.stored)
-
-		c.err = guard.Do(func() (err error) {
-			c.hash, err = w.z.Objects.Put(cas.KindData, b[:n])
-			return err
-		})
-	}()
+	if len(w.batch) == 0 {
+		w.stored = make(chan struct{})
+	}
+	c.data, c.stored = data, w.stored
+	w.batch = append(w.batch, c)
 
 	return w.add(c)
+}
+
+// storeBatch stores the chunks of the batch in a goroutine, which takes over the buffer.
+func (w *chunkWriter) storeBatch() {
+	if len(w.batch) == 0 {
+		return
+	}
+
+	batch, buf, stored := w.batch, w.buf, w.stored
+	w.batch, w.buf = nil, nil
+	w.beside <- struct{}{}
+	go func() {
+		defer func() { <-w.beside }()
+		defer buffers.Put(buf)
+		defer close(stored)
+
+		for _, c := range batch {
+			c.err = guard.Do(func() (err error) {
+				c.hash, err = w.z.Objects.Put(cas.KindData, c.data)
+				return err
+			})
+			c.data = nil
+		}
+	}()
 }
 
 // add adds a chunk or a hole after the pending items.
@@ -326,6 +351,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 
 		if ended { // data beyond end was not read
 			if data = data[:end-p]; len(data) == 0 {
+				w.storeBatch()
 				return end, nil
 			}
 		}

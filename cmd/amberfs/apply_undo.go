@@ -76,7 +76,7 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 		return err
 	}
 
-	return r.Unapplied(ctx, c)
+	return r.MarkKept(ctx, c)
 }
 
 // undoOp undoes an operation, or the last one if the number is 0. An edit of the workspace that was the last

@@ -175,7 +175,7 @@ func applyKept(ctx context.Context, a *app, run, snapshot, dir string, ask askMo
 func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return r.Applied(ctx, c, done, all, bar.show)
+	return r.FinishApply(ctx, c, done, all, bar.show)
 }
 
 // askMode says whether an apply asks the user, and in which command.

@@ -9,11 +9,11 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// background has the goroutines that belong to no request. The store takes snapshots, and reports
-// events of them, until it is closed, so start may be called after close, and does nothing after it.
+// background runs the goroutines that belong to no request. start may be called after close, and then does
+// nothing: until the store is closed, it takes snapshots and reports events, which start goroutines.
 type background struct {
-	life   context.Context    // of the work
-	hangUp context.CancelFunc // cancels life
+	life   context.Context    // context of the goroutines
+	hangUp context.CancelFunc // ends life
 	log    *slog.Logger
 
 	mu      sync.Mutex // guards closed
@@ -27,14 +27,14 @@ func newBackground(log *slog.Logger) *background {
 	return b
 }
 
-// later runs fn in the background. Only the end of the daemon waits for it. what names fn in the log.
-func (b *background) later(what string, fn func()) {
+// goGuarded runs fn in the background, and logs a panic. what names fn in the log. close waits for fn.
+func (b *background) goGuarded(what string, fn func()) {
 	b.start(func() { guard.Call(b.log, what, fn) })
 }
 
-// work is later for a step that can fail. It logs the error, unless the end of the daemon is the reason.
-func (b *background) work(what string, fn func(context.Context) error) {
-	b.later(what, func() {
+// goFailing is goGuarded for a function that can fail. It logs the error, unless the daemon is ending.
+func (b *background) goFailing(what string, fn func(context.Context) error) {
+	b.goGuarded(what, func() {
 		if err := fn(b.life); err != nil && b.life.Err() == nil {
 			b.log.Warn(what, "err", err)
 		}
@@ -63,8 +63,8 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// retry calls fn, a step that a takeover can continue without. If fn fails, retry returns, and fn is called
-// again in the background until it succeeds. what names the step in the log.
+// retry calls fn, a step of a takeover without which the takeover can continue. If fn fails, retry returns, and
+// repeats fn in the background until it succeeds. what names the step in the log.
 func (b *background) retry(what string, fn func() error) {
 	err := fn()
 	if err == nil {
@@ -72,7 +72,7 @@ func (b *background) retry(what string, fn func() error) {
 	}
 
 	b.log.Warn(what+" has to wait", "err", err)
-	b.later(what, func() {
+	b.goGuarded(what, func() {
 		for pause := firstPause; ; pause = min(2*pause, longestPause) {
 			select {
 			case <-b.life.Done():

@@ -16,11 +16,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// answerTime is how long Answers waits.
+// answerTime is the time for which Answers waits.
 const answerTime = 5 * time.Second
 
-// check returns an error if a mount of cfg would fail. It unmounts dead mounts of the store, and reports
-// them to s. It replaces cfg's paths by paths without symbolic links.
+// check returns an error if a mount with cfg would fail. It first unmounts dead mounts of the store, reports
+// them to s, and resolves the symbolic links in the paths of cfg.
 func check(cfg *Config, s Starter) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -100,7 +100,7 @@ func insideStore(dir string) (store string, ok bool) {
 	}
 }
 
-// unmountDead unmounts the mounts of the store, and on the mount point, whose daemon has ended.
+// unmountDead unmounts dead mounts: mounts of the store or on the mount point whose daemons have ended.
 func unmountDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	for _, m := range mounts {
 		ours := m.FSType == locate.FSType && (m.Mountpoint == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
@@ -248,7 +248,7 @@ func checkFUSE() error {
 // busyError returns the error for a store that another process has locked. pid is this process, 0 if it is
 // not known. point is the mount point that it has written into the store, "" if it has not mounted.
 func busyError(store string, pid int, point string) error {
-	visible := false // the mount is in this mount namespace
+	visible := false // the store is mounted in this mount namespace
 	if mounts, err := locate.Mounts(); err == nil {
 		if ms := locate.OfStore(mounts, store); len(ms) > 0 {
 			point, visible = ms[len(ms)-1].Mountpoint, true

@@ -40,12 +40,13 @@ type Daemon struct {
 	crash      crash
 }
 
-// Run is the whole life of a daemon. It returns when the store is closed. A start that fails is
-// reported to s and returned.
+// Run starts a daemon and returns when the store is closed. If the start fails, it reports the error to s and
+// returns it.
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	unix.Umask(ownerOnly)
 	limitMemory()
-	// Signals are received before another process can find the daemon, so that no signal to end is lost.
+
+	// Signals are caught before another process can find the daemon, so that no signal is lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	if cfg.LogTo == nil { // without a terminal, SIGHUP has no meaning
@@ -173,14 +174,14 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 
 	undo = append(undo, func() { d.events.log.Close() })
 	d.service = service.New(d.serviceConfig())
-	d.store.Hooks.OnEvent(d.storeEvent) // after the service is set: a fork may expire at once, and its exports are removed
+	d.store.Hooks.OnEvent(d.storeEvent) // after service is set: when a fork expires, storeEvent removes its exports
 	if err = d.serveMetrics(); err != nil {
 		return nil, err
 	}
 
 	undo = append(undo, d.metrics.close)
-	// The socket is made before the mount, so that a visible mount has one. Requests on the
-	// socket wait until the mount answers.
+	// The socket is made before the mount, so that every visible mount has a socket. Requests on the socket wait
+	// until the mount answers.
 	if d.socket, err = d.listen(); err != nil {
 		return nil, err
 	}
@@ -200,10 +201,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 
 	d.mount.serve()
-	d.dropExports() // the last daemon may have been killed before it removed them
-	d.background.work("erasing what was forgotten", d.service.EraseForgotten)
-	d.background.later("remotes", func() { d.connection.Run(d.background.life, d.cfg.Options.Prefetch) })
-	d.background.later("pushes of the policy", func() { d.service.Backups.Run(d.background.life) })
+	d.dropExports() // of forks that ended, if the last daemon was killed before it could do so
+	d.background.goFailing("erasing what was forgotten", d.service.EraseForgotten)
+	d.background.goGuarded("remotes", func() { d.connection.Run(d.background.life, d.cfg.Options.Prefetch) })
+	d.background.goGuarded("pushes of the policy", func() { d.service.Backups.Run(d.background.life) })
 	close(d.mount.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
 	if before != nil {

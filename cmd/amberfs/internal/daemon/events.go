@@ -24,8 +24,8 @@ import (
 // eventsDir is the directory of the event log in the store.
 const eventsDir = "events"
 
-// eventPath is the length up to which paths are built for events. It is one more than an event may have,
-// so that package events sees which paths are longer, and shortens them.
+// eventPath is the maximum length of the paths that are built for events. It is larger than events.MaxPath by one,
+// so that package events notices longer paths and shortens them.
 const eventPath = events.MaxPath + 1
 
 // An eventRecorder records the changes of a store in the event log.
@@ -49,7 +49,7 @@ func (r *eventRecorder) load() error {
 		return err
 	}
 
-	// A fork may have ended without a daemon left to remove its log.
+	// If the last daemon was killed, the logs of ended forks may still exist.
 	for _, view := range r.log.Views() {
 		if _, ok := r.store.Workspace(view); !ok {
 			r.remove(view)
@@ -59,7 +59,7 @@ func (r *eventRecorder) load() error {
 	return nil
 }
 
-// tenant returns the fork of main that is, or contains, the workspace of a view; 0 stands for main.
+// tenant returns the view of the fork of main that is, or contains, the workspace of a view. It returns 0 for main.
 func (r *eventRecorder) tenant(view uint32) (tenant uint32) {
 	ws, _ := r.store.Workspace(view)
 	for ws != nil && ws.IsFork() {
@@ -93,11 +93,11 @@ func (r *eventRecorder) remove(view uint32) {
 }
 
 func (d *Daemon) dropExports() {
-	d.background.work("removing the exports of deleted forks", d.service.Exports.Drop)
+	d.background.goFailing("removing the exports of deleted forks", d.service.Exports.Drop)
 }
 
-// resolveNode returns the present path and size of a node. Package events calls it some time
-// after an event of the node.
+// resolveNode returns the present path and size of a node. Package events calls it later than the event of the
+// node.
 func (r *eventRecorder) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
 	id := live.Node(view, node)
 	p, err := r.store.Forest().Path(id, eventPath)
@@ -149,7 +149,7 @@ func (r *eventRecorder) pathOf(dir live.NodeID, name string) string {
 // c is the caller of the operation.
 func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	if e.Action == "ended" {
-		d.background.later("removing events", func() { d.events.remove(e.Workspace) })
+		d.background.goGuarded("removing events", func() { d.events.remove(e.Workspace) })
 		return
 	}
 	if e.Action == "fork-deleted" {
@@ -166,10 +166,10 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 
 	span := d.events.log.Captured(e)
 	// The caller of the snapshot does not wait for the counting.
-	d.background.later("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
+	d.background.goGuarded("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
 }
 
-// countEvents stores with a snapshot the numbers of the events since the snapshot before it.
+// countEvents adds the numbers of the events since the previous snapshot to a snapshot.
 func (r *eventRecorder) countEvents(view uint32, name string, span events.Span) {
 	ws, ok := r.store.Workspace(view)
 	if !ok {

@@ -24,10 +24,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// This file has the daemon's part of the work with its keeper: it gives the keeper the mount, takes a mount
-// over from an earlier daemon, and reports its state. See package keeper.
+// This file has the daemon's side of the protocol with its keeper: the daemon gives the keeper the mount, takes a
+// mount over from an earlier daemon, and reports its state. See package keeper.
 
-// takesOver returns the connection to the kernel that this daemon takes over, nil if it mounts.
+// takesOver returns the connection to the kernel that this daemon takes over. It returns nil if the daemon makes a
+// new mount.
 func (cfg *Config) takesOver() *keeper.Connection {
 	if cfg.Keeper == nil {
 		return nil
@@ -68,8 +69,8 @@ func setKeeperOptions(o *fusefs.Options, l *keeper.Link) {
 	}
 }
 
-// attach mounts, or takes the mount over. After its return the keeper starts another daemon after a crash,
-// unless crash.end is set.
+// attach makes the mount, or takes it over. From then on, the keeper starts another daemon after a crash, unless
+// crash.end is set.
 func (d *Daemon) attach() (err error) {
 	l := d.cfg.Keeper
 	if c := d.cfg.takesOver(); c != nil {
@@ -120,8 +121,8 @@ func (d *Daemon) giveToKeeper() error {
 	})
 }
 
-// withFD calls fn with the descriptor of a socket. os.File.Fd is not used because it makes the
-// descriptor blocking, and Close of a blocking one waits until its readers return.
+// withFD calls fn with the descriptor of a socket. It does not use os.File.Fd, which makes the descriptor blocking:
+// Close of a blocking descriptor waits until its readers return.
 func withFD(c syscall.Conn, fn func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -146,8 +147,8 @@ func (d *Daemon) watchKeeper() {
 	}()
 }
 
-// finishTakeover is called when a mount that was taken over answers. It records the event, and takes the
-// users of the earlier daemon over.
+// finishTakeover ends a takeover when the mount answers. It records an event, counts the users of the earlier
+// daemon, and answers a client that asked for an upgrade.
 func (d *Daemon) finishTakeover() {
 	l := d.cfg.Keeper
 	d.crash.pause = time.Since(l.Died)
@@ -221,7 +222,7 @@ func freezing(l *keeper.Link) service.Freezing {
 	return f
 }
 
-// A crash is what a daemon knows of the crash before its start, and of the next one.
+// A crash describes the crash before the start of a daemon, and the effect of a next one.
 type crash struct {
 	keeper *keeper.Link           // may be nil
 	end    atomic.Pointer[string] // the reason why a crash would end the mount; nil if another daemon would take over
@@ -251,7 +252,7 @@ func (cfg *Config) Terms(init []byte) (string, error) {
 }
 
 const (
-	// termsTime is how long a program may take to print its terms.
+	// termsTime is the time in which a program must print its terms.
 	termsTime = 10 * time.Second
 	// TermsCommand is the hidden command that prints Terms. Its arguments are those of mount.
 	TermsCommand = "terms"
@@ -280,7 +281,7 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	c, err := take()
 	if err != nil {
 		d.socket.Undrain()
-		return nil // there is no connection left to answer on
+		return nil // the client has closed its connection
 	}
 
 	if err := addUser(d.cfg.Keeper, c, &keeper.User{State: keeper.Upgrading}); err != nil {
@@ -295,8 +296,8 @@ func (d *Daemon) upgrade(ctx context.Context, program string, take func() (*net.
 	return nil
 }
 
-// drainTime is how long an upgrade waits for the end of running commands. Commands that begin during this
-// time wait for the upgrade.
+// drainTime is the time for which an upgrade waits for running commands. Commands that begin in this time wait for
+// the upgrade.
 const drainTime = 30 * time.Second
 
 // drain waits until no command is running, so that the end of this daemon interrupts none.

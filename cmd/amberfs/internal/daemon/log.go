@@ -18,7 +18,7 @@ import (
 // LogName is the name of the log in the store.
 const LogName = "amberfs.log"
 
-// maxLog is the size in bytes above which the log is renamed, and the most that is buffered before open.
+// maxLog is the size in bytes above which the log is renamed. It is also the maximum size of the buffer before open.
 const maxLog = 4 << 20
 
 // A logFile is the daemon's log. It is in memory until the store exists, and then in a

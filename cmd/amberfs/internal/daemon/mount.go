@@ -28,12 +28,12 @@ type mount struct {
 
 	up     chan struct{} // closed when the mount answers
 	ending atomic.Bool   // the daemon is ending
-	// unmounted is closed when the kernel has ended the mount. detached is closed by end: the mount
-	// was unmounted here, but another mount namespace has a copy of it.
+	// unmounted is closed when the kernel has ended the mount. detached is closed by end, if the mount was
+	// unmounted here and another mount namespace still has a copy of it.
 	unmounted, detached chan struct{}
 	end                 func()
-	// unmounting is held during umount(2), which returns after the end of the mount, when the kernel has
-	// dropped the inodes.
+	// unmounting is locked during umount(2). The call returns later than unmounted is closed, because the
+	// kernel then drops the inodes.
 	unmounting sync.Mutex
 	number     atomic.Pointer[string] // the device number; nil until device has found it in the mount table
 }
@@ -67,7 +67,7 @@ func (m *mount) isUp() bool {
 	}
 }
 
-// unmount unmounts. With lazy it detaches a mount that is in use.
+// unmount unmounts the mount and waits for its end. With lazy it detaches a mount that is in use.
 func (m *mount) unmount(lazy bool) error {
 	var err error
 	if _, ok, merr := m.entry(); ok || merr != nil { // otherwise umount(8) has unmounted it
@@ -98,12 +98,12 @@ func (m *mount) unmount(lazy bool) error {
 	return nil
 }
 
-// copyTime is how long the daemon waits after umount(2) for the kernel to end the mount. After it, the
-// daemon ends although another mount namespace, such as a container's, has a copy of the mount.
-// Acknowledged changes are in the journal.
+// copyTime is the time for which the daemon waits after umount(2) until the kernel has ended the mount. Then the
+// daemon ends although another mount namespace, such as a container's, still has a copy of the mount. No
+// acknowledged change is lost: all are in the journal.
 const copyTime = 2 * time.Second
 
-// graceTime is how long programs may keep a mount busy after a signal.
+// graceTime is the time for which programs may keep a mount busy after a signal.
 const graceTime = 2 * time.Second
 
 // forceUnmount unmounts, after graceTime even if programs use the mount.
@@ -203,8 +203,8 @@ func (m *mount) readOnly(otherwise bool) bool {
 	return ok && slices.Contains(strings.Split(entry.VFSOptions, ","), "ro") || err != nil && otherwise
 }
 
-// dropName drops the name of a snapshot or fork that an event removed or renamed from the kernel's cache.
-// direct: the caller did not come through the mount, so it may wait.
+// dropName drops the old name of a snapshot or fork, which was removed or renamed, from the kernel's cache. direct is
+// set if the request did not come through the mount: then dropName may wait for the kernel.
 func (m *mount) dropName(e events.Event, direct bool) {
 	if !m.isUp() { // the kernel has no names yet
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Config says what to mount, where and how. Its paths are absolute.
+// Config describes a mount and its daemon. Its paths are absolute.
 type Config struct {
 	Store      string
 	Mountpoint string
@@ -47,8 +47,8 @@ const closeTime = 300 * time.Millisecond
 // defaultPatience is the patience of a mount without the options timeout and hard.
 const defaultPatience = 30 * time.Second
 
-// Patience is how long programs wait for a remote that does not answer, and for a daemon that takes over
-// and lacks a resource. A negative value means no limit.
+// Patience returns the time for which programs wait for a remote that does not answer, and for a daemon that cannot
+// take over because it lacks a resource. A negative value means no limit.
 func (cfg *Config) Patience() time.Duration {
 	if cfg.Options.Hard {
 		return -1

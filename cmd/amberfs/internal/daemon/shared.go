@@ -21,7 +21,7 @@ type sharedMount struct {
 	made   []string // directories that makeMountpoint made
 }
 
-// joinTime is how long a daemon that `run` started waits for its first user.
+// joinTime is the time for which a daemon that `run` started waits for its first user.
 const joinTime = 10 * time.Second
 
 // IsolateMounts makes the mounts of this namespace slaves of the mounts outside: a mount that is made or
@@ -33,7 +33,7 @@ func IsolateMounts() error {
 	return nil
 }
 
-// RunMountpoint is the directory on which `run STORE` mounts the workspace.
+// RunMountpoint returns the directory on which `run STORE` mounts the workspace.
 func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 
 // join counts a user, and returns a detached copy of the mount for it (open_tree(2)). A daemon that an
@@ -52,7 +52,7 @@ func (d *Daemon) join(options string) (*os.File, error) {
 			WithHint("use the same options, or none")
 	}
 
-	// The `run` mounts its copy here if no other directory was named.
+	// `run` mounts its copy on this directory if the user named no other one.
 	d.makeMountpoint(RunMountpoint(d.cfg.Store))
 	var tree *os.File
 	fd, err := unix.OpenTree(unix.AT_FDCWD, d.cfg.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -105,9 +105,9 @@ func (d *Daemon) umount(lazy bool) error {
 	return d.unmount(lazy)
 }
 
-// makeMountpoint makes a directory that removeMountpoints removes at the end. Both are called while the
-// store is locked, because removing a directory would unmount another daemon's mount on it in other
-// namespaces.
+// makeMountpoint makes a directory that removeMountpoints removes at the end. The caller of each must have locked the
+// store: without the lock, another daemon could have mounted on the directory, and the removal would unmount it in
+// other namespaces.
 func (d *Daemon) makeMountpoint(dir string) {
 	if os.Mkdir(dir, 0o700) == nil {
 		d.shared.made = append(d.shared.made, dir)

@@ -27,8 +27,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Args returns the arguments of the program for the daemon of cfg, as ps(1) shows them. The command line
-// must parse them into the same Config, and call Run.
+// Args returns the arguments of the program for the daemon of cfg, which ps(1) shows. The command line must parse
+// them to an equal Config, and call Run.
 func (cfg Config) Args() []string {
 	out := []string{"mount", "-f"}
 	if cfg.Shared {
@@ -118,8 +118,8 @@ func firstLines(b []byte, n int) string {
 // ReadyEnv is the environment variable with the descriptor of the readiness pipe.
 const ReadyEnv = "_AMBERFS_READY_FD"
 
-// A Message reports the start of a daemon to the process that started it. One field is set. The last
-// message of Run has Ready or Error.
+// A Message is a message of a starting daemon to the process that started it. One field is set. The last message has
+// Ready or Error.
 type Message struct {
 	Progress *service.Progress `json:"progress,omitempty"`
 	Note     string            `json:"note,omitempty"` // a sentence for the user
@@ -232,8 +232,8 @@ func (d *Daemon) notify(state string) {
 	}
 }
 
-// unmanaged returns an environment without the variable of the service manager: a daemon in the
-// background is no service, and must not notify the manager for the service that started it.
+// unmanaged returns an environment without the variable of the service manager. A daemon in the background must not
+// notify the manager, which would take the message for one of the service that started the daemon.
 func unmanaged(environ []string) []string {
 	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Make makes the store of cfg, if it does not exist, and fills it. It reports whether it filled the
-// store. `run` calls it before it enters its namespaces, because all user ids are mapped outside.
+// Make makes the store of cfg if it does not exist, fills it, and reports whether it did. `run` calls it outside of
+// its namespaces, where all user ids are mapped.
 func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 	err = WhenFree(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
@@ -118,7 +118,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 
 	var left hostdir.LeftOut
 	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
-	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the same path as the directory
+	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the path of the directory, and links stay valid
 		o.Found, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {
@@ -134,16 +134,16 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	return s.MarkFilled()
 }
 
-// endTime is how long to wait for the end of a daemon that has no mount and still writes to its store.
+// endTime is the time to wait for a daemon that has no mount any more and still writes to its store.
 const endTime = 30 * time.Second
 
-// openStore opens a store. If the daemon of the store is ending, it waits: a daemon still writes after
-// umount(8) has returned.
+// openStore opens a store. If the daemon of the store is ending, openStore waits for its end, because a daemon still
+// writes after umount(8) has returned.
 func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
 	return afterEnd(func() (*snapshot.Store, error) { return snapshot.Open(dir, o) })
 }
 
-// afterEnd calls f until it does not fail because of a daemon that has locked the store and is ending.
+// afterEnd calls f, and again while f fails because a daemon that is ending has locked the store.
 func afterEnd[R any](f func() (R, error)) (R, error) {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		r, err := f()
@@ -154,8 +154,8 @@ func afterEnd[R any](f func() (R, error)) (R, error) {
 	}
 }
 
-// WhenFree calls f until it does not fail with an error of kind Busy, which it does while another process
-// fills the store, or while the daemon of the store starts or ends.
+// WhenFree calls f, and again while f fails with an error of kind Busy: another process is filling the store, or the
+// daemon of the store is starting or ending. It gives up after endTime, but waits for a filling without a limit.
 func WhenFree(ctx context.Context, store string, f func() error) error {
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := f()
@@ -163,7 +163,7 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 			return err
 		}
 		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
-			began = time.Now() // filling is not limited by endTime
+			began = time.Now() // a process without a mount point is filling the store
 		}
 		if time.Since(began) > endTime {
 			return err
@@ -171,9 +171,9 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 	}
 }
 
-// ending reports whether the process pid, which has locked a store and has written down the mount point
-// point, has no mount of the store. The mount table of the process is read, because a daemon may
-// have a mount namespace of its own. A daemon that starts counts as ending until it has mounted.
+// ending reports whether the daemon pid has no mount of its store any more. point is the mount point that it has
+// written into the store. ending reads the mount table of the daemon, which may have a mount namespace of its own. A
+// starting daemon counts as ending until it has mounted.
 func ending(store string, pid int, point string) bool {
 	if pid <= 0 || point == "" {
 		return false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// suspects are requests of which daemons may have died (keeper.Start). They are carried out one at a time,
-// each in its turn, so that the next death can be blamed on one request.
+// suspects are requests that may have crashed earlier daemons (keeper.Start). They are carried out one at a time, each
+// in its turn, so that the next crash proves which of them is the cause.
 type suspects struct {
 	all map[uint64]bool // by the number of the request
 
@@ -15,8 +15,8 @@ type suspects struct {
 	free chan struct{} // closed when the turn ends
 }
 
-// turnTime is how long a suspect waits for its turn. Then it is carried out without a turn, because the
-// request whose turn it is may itself wait for the effect of another suspect.
+// turnTime is the time for which a suspect waits for its turn. Then it is carried out without a turn, because the
+// request that has the turn may be waiting for the effect of this one.
 const turnTime = 5 * time.Second
 
 func newSuspects(all []uint64) *suspects {

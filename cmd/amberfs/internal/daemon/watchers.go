@@ -34,7 +34,7 @@ type watchers struct {
 	mount *mount
 	log   *slog.Logger
 	time  int64 // see fusefs.Options.Nudge
-	// took is the processor time that the last process used. Only the goroutine of run uses it.
+	// took is the processor time of the last process. Only the goroutine of run accesses it.
 	took time.Duration
 
 	mu struct {
@@ -54,11 +54,13 @@ const (
 	// The time between two processes is at least nudgeShare times the processor time of the first, so
 	// that continuous restores use at most a twentieth of a processor for watchers.
 	nudgeShare = 20
-	// maxNudged is how many paths one process touches. For further names only directories are touched.
+	// maxNudged is the number of paths up to which a process touches files. Of further names, it touches only
+	// the directories.
 	maxNudged = 10_000
-	// maxPending is how many names are queued. Of further names, one for each directory is queued.
+	// maxPending is the number of names up to which all names are queued. After it, one name for each directory
+	// is queued.
 	maxPending = 4 * maxNudged
-	// nudgeTime is how long a process may take.
+	// nudgeTime is the time after which a process is killed.
 	nudgeTime = 10 * time.Second
 )
 

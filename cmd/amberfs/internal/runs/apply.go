@@ -37,10 +37,10 @@ type Apply struct {
 	DryRun   bool `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// Do applies the changes of c's workspace to the directory of r. Then a run continues from the state of
-// the directory, and is marked as applied if all changes were applied. r has no name if the workspace
-// is not a run. For a run of several directories, nothing is changed unless all can be; the paths of the other
-// directories are absolute, in a and in the result.
+// Do applies the changes of the workspace of c to the directory of r. r has no name if the workspace is not a
+// run. A run then continues from the state of the directory, and is marked as applied if all its changes were
+// applied. If a run has several directories, Do first checks all of them and changes none if one has a
+// conflict; a and the result have absolute paths for all directories but the first.
 func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (done *hostdir.Applied, err error) {
 	rule, err := threeway.RuleOf(a.Ours, a.Theirs)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a Apply) Do(ctx context.Context, f *Finder, c *client.Client, r *Run) (don
 	return done, err
 }
 
-// plan returns what the apply of one directory will do.
+// plan returns the result of a dry run of the apply to one directory.
 func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.Applied, error) {
 	o, err := a.options(ctx, p, first, rule)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a Apply) plan(ctx context.Context, p *Part, first bool, rule threeway.Rule
 	return Write(ctx, p.Changes, p.Run.Dir, o)
 }
 
-// apply applies the run of one directory.
+// apply applies the changes of a part to its directory.
 func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rule) (*hostdir.Applied, error) {
 	o, err := a.options(ctx, p, first, rule)
 	if err != nil {
@@ -112,13 +112,14 @@ func (a Apply) apply(ctx context.Context, p *Part, first bool, rule threeway.Rul
 	}
 
 	all := o.Choose == nil && !a.Ours && !done.Incomplete
-	return done, p.Run.Applied(ctx, p.Client, done, all, func(service.Progress) {})
+	return done, p.Run.FinishApply(ctx, p.Client, done, all, func(service.Progress) {})
 }
 
-// options returns the options of the apply of one directory, with the choices for its paths.
+// options returns the options of the apply to one directory, with the choices for its paths. first is set for
+// the first directory of a run.
 func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.Rule) (hostdir.ApplyOptions, error) {
 	o := hostdir.ApplyOptions{Own: true, Name: p.Run.Name, Everything: a.NoIgnore, Merge: a.Merge, Conflicts: rule}
-	a = a.in(p.Run.Dir, first)
+	a = a.inDir(p.Run.Dir, first)
 	if len(a.Leave)+len(a.Hunks) == 0 {
 		return o, nil
 	}
@@ -134,8 +135,8 @@ func (a Apply) options(ctx context.Context, p *Part, first bool, rule threeway.R
 	return o, err
 }
 
-// in returns the choices for the paths in one directory of the run.
-func (a Apply) in(dir string, first bool) Apply {
+// inDir returns a with only the paths in one directory of the run, relative to it.
+func (a Apply) inDir(dir string, first bool) Apply {
 	all := a
 	a.Leave, a.Hunks = nil, make(map[string][]string)
 
@@ -153,7 +154,8 @@ func (a Apply) in(dir string, first bool) Apply {
 	return a
 }
 
-// relative returns a path as one in a directory of the run. Relative paths are in the first directory.
+// relative returns a path relative to a directory of the run; ok is false if the path is not in it. Relative
+// paths belong to the first directory.
 func relative(dir, name string, first bool) (rel string, ok bool) {
 	if !path.IsAbs(name) {
 		return name, first
@@ -161,7 +163,8 @@ func relative(dir, name string, first bool) (rel string, ok bool) {
 	return strings.CutPrefix(name, dir+"/")
 }
 
-// together returns the results of several directories as one, in which the paths of all but the first are absolute.
+// together joins the results for several directories to one result. In it, the paths in all directories but the
+// first are absolute.
 func together(all []*hostdir.Applied) *hostdir.Applied {
 	if len(all) == 0 || all[0] == nil {
 		return nil
@@ -203,7 +206,7 @@ func together(all []*hostdir.Applied) *hostdir.Applied {
 	return &sum
 }
 
-// Write applies changes to a directory. If there are conflicts, they are the result of the error, too.
+// Write applies changes to a directory. The error for conflicts also has the result with their paths.
 func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyOptions) (*hostdir.Applied, error) {
 	if o.Own {
 		if err := requirePresent(dir, ch.Source, ch.Base); err != nil {
@@ -236,8 +239,8 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 	return done, err
 }
 
-// recorder returns a function for ApplyOptions.Record. It sends to the daemon what the directory has before
-// and after the apply, so that the apply can be undone.
+// recorder returns a function for ApplyOptions.Record. It sends the changed paths of the directory, as they are
+// before and after the apply, to the daemon, so that the apply can be undone.
 func recorder(ctx context.Context, ch *client.Changes, dir string, own bool) func(bool, func(*tree.State, stream.Sink) error) error {
 	base, _ := ch.Base.ID()
 	now, _ := ch.Now.ID()
@@ -279,10 +282,10 @@ func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 	return nil
 }
 
-// Applied records that a run was applied to its directory. The run then continues from the directory's
-// present state. With all, it is marked as applied. The next refresh reports paths in conflict.
-// c is connected with the run.
-func (r *Run) Applied(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
+// FinishApply is called after a run was applied to its directory. It refreshes the run from the directory and,
+// with all, marks it as applied. It ignores conflicts of the refresh: the next refresh reports them. c is
+// connected with the run.
+func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show, Less{})
 	if errs.ScriptKind(err) == errs.Conflict {
 		err = nil
@@ -330,7 +333,7 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.P
 	}, nil
 }
 
-// Parts returns the hunks of one file of a run that an apply can choose from.
+// Parts returns the hunks of one file of a run, by which Apply.Hunks can choose.
 func Parts(ctx context.Context, f *Finder, c *client.Client, r *Run, name string) (text diff.Text, err error) {
 	err = f.OnGroup(ctx, r, c, func(parts []*Part) error {
 		for i, p := range parts {
@@ -354,7 +357,7 @@ func (a Apply) leaves(name string) bool {
 	return false
 }
 
-// someHunks returns the choice of the hunks of a file that have the ids.
+// someHunks returns the choice that applies only the hunks of a file with the given ids.
 func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids []string) (hostdir.Choice, error) {
 	if p.Before == nil || p.After == nil || !p.Before.IsRegular() || !p.After.IsRegular() {
 		return hostdir.Choice{}, errs.Fail(errs.Invalid, "%s has no parts", p.Path.Short())
@@ -374,7 +377,7 @@ func someHunks(ctx context.Context, ch *client.Changes, p hostdir.Planned, ids [
 	return hostdir.Choice{Text: text}, errors.Join(err, staleError(p, len(some), ids))
 }
 
-// staleError returns an error unless all chosen hunks were found in the file.
+// staleError returns an error if fewer hunks were found in the file than ids were chosen.
 func staleError(p hostdir.Planned, found int, ids []string) error {
 	if found == len(ids) {
 		return nil

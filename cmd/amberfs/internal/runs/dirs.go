@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Root is the directory of all stores of runs.
+// Root returns the directory of all stores of runs.
 func Root() (string, error) {
 	if dir := env.Get("AMBERFS_RUNS"); filepath.IsAbs(dir) {
 		return filepath.Clean(dir), nil
@@ -36,8 +36,8 @@ func Root() (string, error) {
 	return filepath.Join(state, "runs"), nil
 }
 
-// Store returns the store of a directory in root. A directory in a mount of amberfs has another
-// one than the directory that the mount hides.
+// Store returns the path of the store of a directory, in root. A directory in an amberfs mount and the
+// directory that the mount hides have different stores.
 func Store(root string, mounts []locate.Mount, dir string) string {
 	key := dir
 	if m, ok := locate.At(mounts, dir); ok && m.FSType == locate.FSType {
@@ -47,7 +47,7 @@ func Store(root string, mounts []locate.Mount, dir string) string {
 	return filepath.Join(root, fmt.Sprintf("%s-%x", Base(dir), sum[:4]))
 }
 
-// Dir returns the directory of a store; ok is false if the store is not one of runs.
+// Dir returns the directory that a store of runs was filled from; ok is false for other stores.
 func Dir(store string) (dir string, ok bool) {
 	root, err := Root()
 	if err != nil || filepath.Dir(store) != root {
@@ -78,7 +78,7 @@ func Stores(root string) (out []string, err error) {
 // notInName matches the characters that the name of a run cannot have.
 var notInName = pattern.New(`[^A-Za-z0-9_-]+`)
 
-// Base returns the beginning of the names of a directory's runs. A number follows.
+// Base returns the beginning of the names of a directory's runs. In a name, a dash and a number follow.
 func Base(dir string) string {
 	name := strings.Trim(notInName().ReplaceAllString(filepath.Base(dir), "-"), "-")
 	if name == "" {

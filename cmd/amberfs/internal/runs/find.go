@@ -138,7 +138,7 @@ func StoreOf(dir string) (resolved, store string, err error) {
 	return dir, Store(locate.Resolve(mounts, root), mounts, dir), nil
 }
 
-// OnApplied calls fn with the run of a directory whose apply is the last one that was not undone.
+// OnApplied calls fn with the run of a directory that was applied last, not counting undone applies.
 func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *client.Client) error) error {
 	dir, store, err := StoreOf(dir)
 	if err != nil {
@@ -181,7 +181,7 @@ func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *c
 	})
 }
 
-// open calls fn with a connection to a run. A daemon serves the store.
+// open calls fn with a connection to a run. A daemon must be serving the store.
 func (f *Finder) open(ctx context.Context, r *Run, fn func(c *client.Client) error) error {
 	return client.With(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command}, fn)
 }
@@ -208,8 +208,9 @@ func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *cl
 	return err
 }
 
-// onUnlinked does the work of On for a run to whose name there is no link in namesDir. An earlier version of amberfs
-// made the run, or it was made with another AMBERFS_RUNS. Several directories may have a run of that name.
+// onUnlinked does the work of On for a run whose name has no link in namesDir, because an earlier version of
+// amberfs made it, or because it was made with another AMBERFS_RUNS. Several directories may have a run with such
+// a name.
 func (f *Finder) onUnlinked(ctx context.Context, name string, fn func(r *Run, c *client.Client) error) (found bool, err error) {
 	root, err := Root()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// groupsDir is a directory next to the stores. For each run of several directories, it has a file, named as the
-// run, with the other directories. Each of these has its own store, and in it a run with its own name.
+// groupsDir is a directory next to the stores. For each run with several directories it has a file, with the name
+// of the run, that lists the directories other than the first. Each of these has a store and a run of its own.
 const groupsDir = "groups"
 
 // A Member is another directory of a run.
@@ -28,22 +28,27 @@ func groupFile(store, name string) string {
 
 // SetGroup records the other directories of a run. GiveBack removes the file.
 func SetGroup(store, name string, members []Member) error {
-	file := groupFile(store, name)
-	b, err := json.Marshal(members)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(file), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(groupFile(store, ".new-"+name), b, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(groupFile(store, ".new-"+name), file)
-	}
-	if err != nil {
+	if err := writeGroup(store, name, members); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot record the directories of the run: %w", err)
 	}
-
 	return nil
+}
+
+func writeGroup(store, name string, members []Member) error {
+	b, err := json.Marshal(members)
+	if err != nil {
+		return err
+	}
+
+	file, temp := groupFile(store, name), groupFile(store, ".new-"+name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(temp, b, 0o600); err != nil {
+		return err
+	}
+
+	return os.Rename(temp, file)
 }
 
 // Group returns the other directories of a run. Most runs have none.
@@ -68,14 +73,14 @@ func HasGroups(store string) bool {
 	return len(files) > 0
 }
 
-// A Part is the run of one directory of several. Client is connected with it.
+// A Part is the run of one of the directories of a run. Client is connected with it.
 type Part struct {
 	Run     Run
 	Client  *client.Client
 	Changes *client.Changes
 }
 
-// OnGroup calls fn with the parts of the run r, which is the first.
+// OnGroup calls fn with the parts of the run r: r itself first, then the runs of its other directories.
 func (f *Finder) OnGroup(ctx context.Context, r *Run, c *client.Client, fn func([]*Part) error) error {
 	var members []Member
 	var err error
@@ -89,7 +94,7 @@ func (f *Finder) OnGroup(ctx context.Context, r *Run, c *client.Client, fn func(
 	return f.onParts(ctx, r, c, members, nil, fn)
 }
 
-// onParts opens the parts of r and members, and calls fn with these and parts.
+// onParts calls fn with parts, followed by the part of r and the parts of members, which it opens.
 func (f *Finder) onParts(ctx context.Context, r *Run, c *client.Client, members []Member, parts []*Part, fn func([]*Part) error) error {
 	if err := r.Applicable(r.Dir); err != nil {
 		return err
@@ -113,7 +118,7 @@ func (f *Finder) onParts(ctx context.Context, r *Run, c *client.Client, members 
 	return fn(parts)
 }
 
-// OnAll calls fn with the run of a directory that has the name, and with the runs of its other directories.
+// OnAll calls fn for the run that On finds, and then for each run of its other directories.
 func (f *Finder) OnAll(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
 	var members []Member
 	err := f.On(ctx, dir, name, func(r *Run, c *client.Client) (err error) {

@@ -57,7 +57,7 @@ func List(ctx context.Context, main *client.Client, dir, store string) (out []Ru
 	return out, nil
 }
 
-// Named returns the run of a name. A daemon serves the store. user is the user's command line.
+// Named returns the run with a name. A daemon must be serving the store. user is the user's command line.
 func Named(ctx context.Context, store, name, user string) (*Run, error) {
 	dir, _ := Dir(store)
 	main, err := client.Open(ctx, client.Target{Store: store, Command: user})
@@ -79,7 +79,7 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 	return &all[i], nil
 }
 
-// Sizes returns the runs with the bytes that deleting each would free.
+// Sizes returns the runs with Bytes set: the bytes that the deletion of each run would free.
 func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	var d info.Disk
 	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // after an error, the sizes are 0
@@ -93,7 +93,7 @@ func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	return out
 }
 
-// Of reports whether dir is the directory of the run, or below it.
+// Of reports whether dir is the directory of the run, or is below it.
 func (r *Run) Of(dir string) bool { return naming.Under(dir, r.Dir) }
 
 // Removable returns an error for a run that cannot be removed, because it is running.
@@ -131,7 +131,8 @@ func (r *Run) expired(now time.Time) bool {
 	return false
 }
 
-// Delete deletes the fork of a run, and gives back the name. The caller has checked that no program is in the run.
+// Delete deletes the fork of a run, and gives back the name. The caller must check before that no program is in the
+// run.
 func Delete(ctx context.Context, main *client.Client, store, name string) error {
 	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Exchange{}, nil); err != nil {
 		return err
@@ -150,7 +151,7 @@ func Expire(ctx context.Context, main *client.Client, all []Run) (left []Run) {
 	return left
 }
 
-// Choose returns the run with a name that was not removed or, without a name, the newest that is kept.
+// Choose returns the run with a name or, without a name, the newest kept run. A removed run is an error.
 func Choose(all []Run, name, dir string) (*Run, error) {
 	var newest *Run
 	for i, r := range all {

@@ -12,9 +12,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// namesDir is a directory next to the stores. For each run, it has a link, named as the run, to the run's store:
-// names are unique among the runs of a user. A name is taken before the fork is created, and given back after the
-// fork was deleted.
+// namesDir is a directory next to the stores. For each run it has a link, with the name of the run, to the store of
+// the run. So names are unique among all runs of a user. A name is taken before the fork is created, and given
+// back after the fork was deleted.
 const namesDir = "names"
 
 func linkOf(store, name string) string {
@@ -80,8 +80,8 @@ func NamesIn(store string) (out []string) {
 	return out
 }
 
-// RemoveEmpty removes a store without runs, and reports whether it did. It keeps the store of a run that has
-// just begun: the run's daemon has the lock of the store, and then the run has taken its name.
+// RemoveEmpty removes a store without runs, and reports whether it did. It does not remove the store of a run that
+// is beginning: the daemon of that run has the lock of the store until the run has taken its name.
 func RemoveEmpty(store string) (removed bool, err error) {
 	err = storedir.WithLock(store, func(*vfs.Beneath) error {
 		if len(NamesIn(store)) > 0 {

@@ -7,11 +7,10 @@ import (
 	"path/filepath"
 )
 
-// notedDir is beside the stores. It has a file for each directory whose secrets were named.
+// notedDir is a directory next to the stores. It has a file for each directory for which FirstNote was called.
 const notedDir = "noted"
 
-// FirstNote reports whether it is called for a directory the first time. Without a place to record that, it
-// always is.
+// FirstNote reports whether this is its first call for a directory. If it cannot record the call, it reports true.
 func FirstNote(dir string) bool {
 	root, err := Root()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// Pruned is what `runs prune` removes.
+// Pruned lists the runs and stores that `runs prune` removes.
 type Pruned struct {
 	Runs   []Run `json:"runs"`
 	Stores []Run `json:"stores"` // the copies of directories
@@ -24,8 +24,8 @@ const blockSize = 512 // of stat(2)
 
 func (p *Pruned) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
 
-// Prunable returns the runs that are applied, unchanged or removed, and the stores without other runs.
-// It leaves out stores that cannot be read.
+// Prunable returns the runs that are applied, unchanged or removed, and the stores that have no other runs. It
+// leaves out stores that cannot be read.
 func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	p := Pruned{Runs: []Run{}, Stores: []Run{}}
 	all, stores, err := f.Look(ctx)
@@ -50,7 +50,7 @@ func (f *Finder) Prunable(ctx context.Context) (Pruned, error) {
 	}
 
 	for _, r := range p.Runs {
-		if used[r.Store] { // the bytes of other runs are counted with their stores
+		if used[r.Store] { // the bytes of runs in removed stores are counted already
 			p.Bytes += r.Bytes
 		}
 	}

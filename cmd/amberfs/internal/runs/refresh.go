@@ -15,14 +15,15 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Less has the paths that a refresh does not read.
+// Less has the paths that a refresh does not read. If Hidden has no Paths, the refresh uses the hidden paths of the
+// workspace.
 type Less struct {
 	Exclude []string
-	Hidden  hostdir.Hidden // without Paths, the hidden paths of the workspace
+	Hidden  hostdir.Hidden
 }
 
-// Refresh sends what changed in a directory to a workspace of the store that was filled from the
-// directory. If another process refreshes the workspace at the same time, Refresh repeats.
+// Refresh sends the changes of a directory to a workspace of the store that was filled from the directory. It
+// tries again if another process refreshes the workspace at the same time.
 func Refresh(ctx context.Context, c *client.Client, dir, store string, req service.Refresh, show func(service.Progress), less Less) (
 	done service.Refreshed, left hostdir.LeftOut, err error) {
 	for range 5 {
@@ -71,7 +72,7 @@ func readOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
 	return o
 }
 
-// notCopied returns the directories below dir that are no part of its copy: stores, mounts and control directories.
+// notCopied returns the directories below dir that are not copied: stores, mounts and control directories.
 func notCopied(dir, store string) []string {
 	out := []string{store, worktrees.Point(dir)}
 	if root, err := Root(); err == nil {

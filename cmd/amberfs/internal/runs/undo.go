@@ -10,11 +10,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 )
 
-// ErrUndone is in the error of ToUndo if the apply was undone before.
+// ErrUndone: the apply was undone already.
 var ErrUndone = errors.New("undone already")
 
-// ToUndo returns the apply to undo next in a workspace: the one with the number or, for 0, the last
-// that was not undone. Errors call the workspace what.
+// ToUndo returns the apply with a number or, for 0, the last apply in a workspace that was not undone. what is the
+// name of the workspace in errors. Errors: ErrUndone; errs.NotExist.
 func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (service.OpState, error) {
 	var l service.OpList
 	if err := c.Do(ctx, service.ListOps{}, client.Exchange{}, &l); err != nil {
@@ -38,8 +38,9 @@ func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (
 	return service.OpState{}, errs.Fail(errs.NotExist, "there is no apply of %s to undo", what).WithHint("see `amberfs ops`")
 }
 
-// UndoApply undoes an apply. write applies the changes that undo it, and reports whether it wrote. If an apply
-// to the same directory that was killed came before, UndoApply undoes it too, because this one completed it.
+// UndoApply undoes an apply. write writes the reverse changes to the directory, and reports whether it did. If the
+// apply before it, to the same directory, was interrupted, UndoApply undoes that one too: the user sees both as one
+// apply, which the second one completed.
 func UndoApply(ctx context.Context, c *client.Client, op service.OpState, dryRun bool, write func(*client.Changes) (written bool, err error)) error {
 	for {
 		written, err := undoOne(ctx, c, op.Number, write)
@@ -69,8 +70,8 @@ func undoOne(ctx context.Context, c *client.Client, number uint64, write func(*c
 	return true, c.Do(context.WithoutCancel(ctx), service.UndoneApply{Number: number}, client.Exchange{}, nil)
 }
 
-// Unapplied marks a run whose apply was undone as kept.
-func (r *Run) Unapplied(ctx context.Context, c *client.Client) error {
+// MarkKept marks a run as kept after its apply was undone.
+func (r *Run) MarkKept(ctx context.Context, c *client.Client) error {
 	if r.State != service.RunApplied {
 		return nil
 	}

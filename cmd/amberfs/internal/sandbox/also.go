@@ -14,17 +14,18 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// Also is a further directory of a run. The program sees it at its own path.
+// Also is one of the other directories of a run. The program sees it at its own path.
 type Also struct {
-	Store string // "" for a directory of the host that can only be read
+	Store string // "" for a directory of the host that is only read
 	Dir   string
-	Fork  string // "" for the workspace
+	Fork  string // "" for the workspace main of Store
 
 	Served Served // of Store; Outer sets it
 }
 
 // joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.
-// trees has the copy of the mount for each directory, or nil. After an error, the caller leaves the daemons in all.
+// trees has a copy of the mount for each directory of c.Also, or nil for a directory of the host. Also after an
+// error, the caller must leave the daemons in all.
 func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.Joined, trees []*os.File, err error) {
 	if c.Plain && len(c.Also) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").
@@ -60,7 +61,8 @@ func daemons(c Config) []int {
 	return out
 }
 
-// killDaemons kills the daemons of temporary stores, which are removed, with their keepers.
+// killDaemons kills the daemons of the temporary stores of a run, and their keepers. The stores are then removed,
+// so their data need not be written.
 func killDaemons(c Config) {
 	for _, id := range daemons(c) {
 		if id > 0 {
@@ -69,7 +71,7 @@ func killDaemons(c Config) {
 	}
 }
 
-// joinForks counts the program as one in each fork of a run, until leave is called.
+// joinForks registers the program as a user of each fork of a run, until leave is called.
 func joinForks(ctx context.Context, c Config, s daemon.Starter) (leave func(), err error) {
 	var used []Joined
 	leave = sync.OnceFunc(func() {

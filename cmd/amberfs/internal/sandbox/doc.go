@@ -1,5 +1,5 @@
-// Package sandbox runs a program in a mount namespace of its own, in which a
-// workspace is mounted: what `amberfs run` does.
+// Package sandbox implements `amberfs run`: it runs a program in a mount namespace of its own, in which a
+// workspace is mounted.
 //
 // # Three processes
 //
@@ -9,34 +9,32 @@
 //	        and waits
 //	daemon  mounts the workspace and serves it, in namespaces of its own (package daemon)
 //
-// Inner and daemon are two, because a process that serves a file system must
-// not start programs in it: between fork and exec the new process uses the mount
-// while the old one waits for it, and its requests would never be answered.
+// Inner and daemon are two processes, because a process that serves a file system must not start programs in
+// it: between fork and exec, the new process sends requests to the mount while its parent, the daemon, waits for
+// it and cannot answer them.
 //
 // Outer joins the daemon that serves a STORE, if there is one. Each run gets a copy of the
 // daemon's mount over the store's socket (package service, socket.go), and inner attaches
 // it. The daemon ends with the last run.
 //
-// With --root, process 1 of a namespace of processes stands between inner and the program
-// (root.go). It makes the fork the root directory. If an ordinary user has subordinate ids,
-// the whole command runs again as root of a user namespace that maps them (ids.go): the
-// daemon must be in it too, as files of users that it cannot name cannot be written.
+// With --root, inner starts process 1 of a PID namespace, which makes the fork the root directory and starts the
+// program (root.go). If an ordinary user has subordinate ids, the whole command runs again as root of a user
+// namespace that maps these ids (ids.go). The daemon must be in this namespace too, because it can write only
+// files of users that its namespace maps.
 //
 // # Rights
 //
 // Root needs only the mount namespace. For other users the user namespace
-// maps one user and one group, the caller's own, to themselves, so that inside
-// everything looks as it does outside. The right to mount (CAP_SYS_ADMIN in that
-// namespace) is handed to inner and daemon as an ambient capability, and taken
-// away before the program starts. The program cannot gain any by set-user-ID programs
-// either (no_new_privs), whichever user runs it.
+// maps one user and one group, the caller's own, to themselves, so that files have the same owners inside as
+// outside. Inner and daemon get the right to mount (CAP_SYS_ADMIN in that namespace) as an ambient capability.
+// Inner drops it before it starts the program. With no_new_privs the program cannot gain rights by set-user-ID
+// programs either, not even as root.
 //
-// # Nothing left
+// # The end
 //
-// Inner and the program end with the process before them (parent-death signal, prctl(2)),
-// the daemon with its last connection, and outer and inner adopt what their descendants
-// leave behind (child subreaper). When the program ends, the processes that it left are killed, the
-// mount ends, and a temporary store is removed. When any of the three is killed, the others end
-// too. If outer is killed, the lock of its temporary directory is free, and the next run removes the
-// directory.
+// Inner ends with outer, and the program with inner (parent-death signal, prctl(2)). The daemon ends with its
+// last connection. Outer and inner adopt the processes that their descendants leave behind (child subreaper).
+// When the program ends, these processes are killed, the mount ends, and a temporary store is removed. If one of
+// the three processes is killed, the others end too. If outer is killed, its lock of the temporary directory is
+// released, and the next run removes the directory.
 package sandbox

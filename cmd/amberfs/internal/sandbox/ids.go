@@ -16,9 +16,9 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// AsRoot runs this command again in a user namespace in which the caller is root and the other
-// users are the caller's subordinate ids. It reports false if there are none, or
-// if this process is root.
+// AsRoot runs this command again in a user namespace in which the caller is root and the other users are the
+// caller's subordinate ids. It returns the exit status st. If the caller has no subordinate ids, or is root
+// already, it runs nothing and ran is false.
 func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 	uids, gids := subordinate("/etc/subuid"), subordinate("/etc/subgid")
 	if os.Geteuid() == 0 || uids == nil || gids == nil {
@@ -43,7 +43,7 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 	var mapped *os.File
 
 	if ns == "" {
-		// The shell waits until its ids are mapped.
+		// The shell waits until w is closed: then its ids are mapped.
 		cmd = exec.Command("sh", append([]string{"-c", `read _ <&3; exec "$@" 3<&-`, "sh"}, argv...)...)
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -23,11 +23,12 @@ const InForkCommand = "run-in-fork"
 // The first argument of InForkCommand: its namespaces.
 const (
 	forkMounts = "mounts"
-	forkUser   = "user" // and mounts
+	forkUser   = "user" // user and mount namespace
 	forkNone   = "none"
 )
 
-// statusNoFork ends a bisection: the program was not started, so it neither passed nor failed.
+// statusNoFork is the exit status if the program was not started: it neither passed nor failed. It ends a
+// bisection.
 const statusNoFork = 255
 
 // endGrace is how long a program has from SIGTERM to SIGKILL.

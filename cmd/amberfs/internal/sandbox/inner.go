@@ -35,7 +35,7 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 
 	served, endServed := context.WithCancel(context.Background()) // served ends with the daemon
 	go func() {
-		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // the daemon sends no byte: this is its end
+		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // the daemon sends no byte, so Read returns at its end
 		endServed()
 	}()
 	signals := catch(ctx)
@@ -102,8 +102,9 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 	return 0, e
 }
 
-// program returns a command that starts in dir and ends with this thread; with drop, it has no
-// capabilities. After an error, the status is the one of a shell. The caller has locked the thread.
+// program returns a command that starts in dir and is killed when this thread ends. With drop, the thread and the
+// command have no capabilities. After an error, the int is the exit status of a shell. The caller must have
+// locked the thread.
 func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.Cmd, int, error) {
 	path, err := lookPath(argv[0], dir)
 	if err != nil {
@@ -131,8 +132,8 @@ func AdoptOrphans() error {
 	return nil
 }
 
-// NoNewPrivileges keeps the programs that this thread starts from now on from gaining rights by
-// set-user-ID programs and the like. The caller has locked the thread.
+// NoNewPrivileges prevents programs that this thread starts later from gaining rights, for example by the
+// set-user-ID bit. The caller must have locked the thread.
 func NoNewPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)

@@ -28,12 +28,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Config is a run. Outer passes it on to the inner process.
+// Config describes a run. Outer passes it on to the inner process.
 type Config struct {
-	Store      string // absolute
-	Mountpoint string // absolute
-	Temp       string // removed at the end; "" for none
-	Fork       string // run in this fork
+	Store      string // absolute path
+	Mountpoint string // absolute path
+	Temp       string // directory of a temporary store, which is removed at the end; "" for other stores
+	Fork       string // the program runs in this fork; "": in the workspace main
 	InPlace    bool   // the fork, not the workspace, is at Mountpoint
 	Root       bool   // the fork is the root directory of the program
 	Command    []string
@@ -105,7 +105,7 @@ const (
 // endedBy are the exit statuses of a program that a user or the system ended by a signal.
 var endedBy = []int{statusSignal + int(unix.SIGHUP), statusSignal + int(unix.SIGINT), statusSignal + int(unix.SIGTERM)}
 
-// Ended is how a program ended.
+// Ended describes how a program ended.
 type Ended struct {
 	Started     bool
 	Served      bool // the daemon still serves
@@ -113,9 +113,9 @@ type Ended struct {
 }
 
 // Outer runs the command in new namespaces and returns its exit status. The inner process inherits
-// the lock of keep, so that no other run removes the directory before its end. before is called when
-// the daemon serves the store, and after when the program has ended. With c.InPlace, the daemon counts
-// the program as a user of c.Fork until the program ends.
+// the lock of keep, so that no other run removes the directory before inner has ended. Outer calls before when
+// the daemon serves the store, and after when the program has ended. With c.InPlace, the program is
+// registered as a user of c.Fork until it ends.
 func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(Ended) error) (int, error) {
 	// The kernel sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
@@ -206,7 +206,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	err = cmd.Wait()
 	st, err := status(cmd.ProcessState, err)
 	reapRest(daemons(c)...)
-	leaveForks() // so that after sees only other programs in the forks
+	leaveForks() // before after is called, which counts the users of the forks
 	if n, _ := started.Read(make([]byte, 1)); err == nil {
 		err = after(Ended{n == 1, !joined.Ended(0), signals.ended.Load() && st != 0 || slices.Contains(endedBy, st)})
 	}
@@ -226,13 +226,13 @@ func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error)
 	return fn()
 }
 
-// Joined is one program in a fork.
+// Joined is a program that is registered as a user of a fork.
 type Joined struct {
 	conn *service.Joined
 	s    daemon.Starter
 }
 
-// Join counts a program in a fork of a store, until it leaves.
+// Join registers this process as a user of a fork, until Leave.
 func Join(ctx context.Context, store, fork string, s daemon.Starter) (Joined, error) {
 	conn, err := service.Join(ctx, store, "", fork)
 	return Joined{conn, s}, err
@@ -262,8 +262,8 @@ func (c *Config) dir() string {
 	return dir
 }
 
-// plainPoint returns the mount point of a store for an ordinary user who cannot have namespaces:
-// fusermount3 mounts there.
+// plainPoint returns the path at which fusermount3 mounts a store for an ordinary user who cannot create
+// namespaces.
 func plainPoint(store string) string {
 	dir := env.Get("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(dir) {
@@ -275,8 +275,8 @@ func plainPoint(store string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%x", filepath.Base(store), sum[:4]))
 }
 
-// forbidden reports whether an error can come from a system that refuses namespaces to an ordinary
-// user, or mounts in them.
+// forbidden reports whether an error can mean that the system does not allow an ordinary user to create
+// namespaces, or to mount in them.
 func forbidden(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errs.ScriptKind(err) == errs.Perm
 }
@@ -304,6 +304,7 @@ func namespaces(user bool) *syscall.SysProcAttr {
 	return a
 }
 
+// status returns the exit status of an ended process as a shell does. err is the error of Wait.
 func status(st *os.ProcessState, err error) (int, error) {
 	if st == nil {
 		return 0, err
@@ -362,7 +363,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	return j, err
 }
 
-// groups returns the ids of the user's groups. A process in a user namespace cannot find them out.
+// groups returns the ids of the user's groups. The daemon in a user namespace cannot read them.
 func groups() []uint {
 	all := []uint{uint(os.Getegid())}
 	more, _ := os.Getgroups()

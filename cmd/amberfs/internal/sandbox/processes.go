@@ -19,14 +19,14 @@ import (
 	"golang.org/x/term"
 )
 
-// A passer sends the signals that this process gets to a child.
+// A passer passes the signals of this process on to a child.
 type passer struct {
 	ch    chan os.Signal
 	ended atomic.Bool // a signal asked for the end
 }
 
-// catch begins to queue signals. pass sends the queued and all later ones to a child. An earlier
-// signal has ended ctx, and is queued as a SIGTERM.
+// catch begins to queue signals, which pass sends to a child. A signal before the call has ended ctx: then a
+// SIGTERM is queued.
 func catch(ctx context.Context) *passer {
 	p := &passer{ch: make(chan os.Signal, 16)}
 	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)
@@ -36,6 +36,7 @@ func catch(ctx context.Context) *passer {
 	return p
 }
 
+// pass sends the queued signals and all later ones to a child, until stop.
 func (p *passer) pass(to *os.Process) {
 	go func() {
 		for s := range p.ch {
@@ -75,8 +76,8 @@ func run(cmd *exec.Cmd, started func()) (int, error) {
 	return status(cmd.ProcessState, err)
 }
 
-// stopWith returns when a child has ended. If the child stops, this process stops too, as
-// the shell that waits for it expects, and they go on together.
+// stopWith returns when a child has ended. If the child is stopped (SIGTSTP), this process stops too, because the
+// shell waits for this process. When the shell continues this process, it continues the child.
 func stopWith(pid int) {
 	const settle, cldStopped = 20 * time.Millisecond, 5
 	runtime.LockOSThread()
@@ -96,8 +97,8 @@ func stopWith(pid int) {
 
 		// The terminal stops this process with the child, and both go on at the same time.
 		if time.Sleep(settle); stopped(pid) {
-			// A signal to the process could stop another thread first, and the child would go on
-			// before the shell has the terminal back.
+			// The signal must stop this thread first. If another thread stopped first, this thread could
+			// continue the child before the shell has taken the terminal back.
 			_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 			_ = unix.Kill(pid, unix.SIGCONT)
 		}
@@ -132,8 +133,8 @@ func fromTerminal(s os.Signal) bool {
 
 const reapTime = 3 * time.Second
 
-// reapRest ends all children except spare, also adopted ones. Processes of amberfs get SIGTERM
-// until reapTime is over; all others get SIGKILL.
+// reapRest ends all children, also adopted ones, except the processes in spare. Processes of amberfs get SIGTERM,
+// and SIGKILL after reapTime. All others get SIGKILL at once.
 func reapRest(spare ...int) {
 	deadline := time.Now().Add(reapTime)
 

@@ -30,26 +30,25 @@ const InRootCommand = "run-in-root"
 // overflowID is the owner that a file of an unmapped user appears to have (/proc/sys/kernel/overflowuid).
 const overflowID = 65534
 
-// capabilities are the ones that root keeps in a container, as in Docker.
-// Without CAP_SYS_ADMIN it mounts nothing, without CAP_DAC_READ_SEARCH it opens no files by
-// their handles.
+// capabilities are the capabilities of root in a container, as in Docker. Two are left out on purpose: without
+// CAP_SYS_ADMIN root cannot mount, and without CAP_DAC_READ_SEARCH it cannot open files by their handles.
 var capabilities = []int{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
 	unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT, unix.CAP_MKNOD, unix.CAP_AUDIT_WRITE, unix.CAP_SETFCAP,
 }
 
-// InRoot returns a command that runs a program with the fork dir as its root directory, in
-// namespaces of mounts and processes. An ordinary user is root there, and no other user is mapped. The
-// end of ctx kills it. Call ready when the command has been started: it waits until signals can be
-// sent. Earlier ones would be lost, since the kernel drops signals for which process 1 of a
-// namespace has no handler.
+// InRoot returns a command that runs a program with the fork dir as its root directory, in a mount and a PID
+// namespace. An ordinary user is root there, and no other user is mapped. The end of ctx kills the command. The
+// caller must call ready after it has started the command, and before it sends signals: ready waits until
+// process 1 has handlers. The kernel drops earlier signals, because process 1 of a namespace has no default
+// handlers.
 func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (cmd *exec.Cmd, ready func(), err error) {
 	config, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.file()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	catches, caught, err := os.Pipe()
+	handling, caught, err := os.Pipe() // process 1 closes caught when it handles signals
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,8 +65,8 @@ func InRoot(ctx context.Context, dir string, argv []string, image *info.Image) (
 
 	return cmd, func() {
 		caught.Close()
-		_, _ = catches.Read(make([]byte, 1)) // process 1 closes its end, and sends no byte
-		catches.Close()
+		_, _ = handling.Read(make([]byte, 1)) // process 1 sends no byte, so Read returns when it closes caught
+		handling.Close()
 	}, nil
 }
 
@@ -158,13 +157,13 @@ func (c *Config) enter(note func(string)) error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	if err := furnish(root, note); err != nil {
+	if err := mountSystem(root, note); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(root); err != nil {
 		return err
 	}
-	// The old root directory then lies on top of the new one: pivot_root(2).
+	// pivot_root(2) with "." twice mounts the old root directory on top of the new one, where it is unmounted.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
 	}
@@ -175,9 +174,9 @@ func (c *Config) enter(note func(string)) error {
 	return os.Chdir("/")
 }
 
-// furnish mounts /proc, /dev, /sys and two files of the host, which programs expect, in the root directory.
-// Symbolic links in the fork are not followed out of it.
-func furnish(root int, note func(string)) error {
+// mountSystem mounts /proc, /dev, /sys and two files of the host, which programs expect, in the root directory.
+// It follows no symbolic link out of the fork.
+func mountSystem(root int, note func(string)) error {
 	proc, err := newMount(root, "proc", "proc")
 	if err != nil {
 		return err
@@ -230,30 +229,31 @@ func furnish(root int, note func(string)) error {
 // newMount mounts a new file system on a name below root.
 func newMount(root int, name, kind string, options ...string) (m int, err error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
-	if err == nil {
-		defer unix.Close(fs)
-		for o := range slices.Chunk(options, 2) {
-			err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
-		}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", kind, err)
+	}
+	defer unix.Close(fs)
 
-		err = cmp.Or(err, unix.FsconfigCreate(fs))
+	for o := range slices.Chunk(options, 2) {
+		err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
+	}
+	if err = cmp.Or(err, unix.FsconfigCreate(fs)); err != nil {
+		return 0, fmt.Errorf("%s: %w", kind, err)
 	}
 
 	flags := unix.MOUNT_ATTR_NOSUID
 	if kind != "devpts" {
 		flags |= unix.MOUNT_ATTR_NODEV
 	}
-	if err == nil {
-		m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags)
-	}
-	if err != nil {
+	if m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags); err != nil {
 		return 0, fmt.Errorf("%s: %w", kind, err)
 	}
 
-	return m, place(m, root, name, true)
+	return m, mountAt(m, root, name, true)
 }
 
-// share mounts a file or directory of the host, with the mounts below it, if it exists.
+// share mounts a file or directory of the host, with the mounts below it, on a name below root. It does nothing if
+// the file does not exist on the host.
 func share(from string, root int, name string, readOnly bool) error {
 	var st unix.Stat_t
 	if err := unix.Stat(from, &st); err != nil {
@@ -269,11 +269,11 @@ func share(from string, root int, name string, readOnly bool) error {
 	}
 	defer unix.Close(m)
 
-	return place(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
+	return mountAt(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
-// place mounts m on a name below root, which is created if it is missing. m stays open.
-func place(m, root int, name string, dir bool) error {
+// mountAt mounts m on a name below root, and creates the name if it is missing. It does not close m.
+func mountAt(m, root int, name string, dir bool) error {
 	at, err := openIn(root, name)
 	if errors.Is(err, unix.ENOENT) {
 		if err = createIn(root, name, dir); err == nil {
@@ -292,8 +292,9 @@ func place(m, root int, name string, dir bool) error {
 	return nil
 }
 
+// openIn opens a name below root, as a process with the root directory root would.
 func openIn(root int, name string) (fd int, err error) {
-	for err = unix.EAGAIN; err == unix.EAGAIN; { // a mount or a rename anywhere in the system makes a look-up of ".." fail
+	for err = unix.EAGAIN; err == unix.EAGAIN; { // a concurrent mount or rename makes a lookup of ".." fail with EAGAIN
 		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	}
 	return fd, err
@@ -324,7 +325,8 @@ func createIn(root int, name string, dir bool) error {
 	return r.WriteFile(name, nil, 0o644)
 }
 
-// program returns the command of the run, or of the image, as the image describes it.
+// program returns the command of the run or, without one, of the image. The image determines its user,
+// environment and working directory.
 func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	im := c.Image
 	if im == nil {

@@ -14,17 +14,16 @@ import (
 // tempPrefix is the prefix of the names of temporary directories.
 const tempPrefix = "amberfs-run-"
 
-// A TempDir is the directory of a temporary store: its lock, the store, the stores of other directories of the run
-// (store-1 and so on), and a mount point. Its maker removes it. If the maker was killed, the next run removes it, when no process
-// has the lock any more.
+// A TempDir is the directory of a temporary store. It contains a lock, the store, the stores of other directories of
+// the run (store-1 and so on), and a mount point. The process that made it removes it. If that process was killed,
+// the next run removes it when the lock is free.
 type TempDir struct {
 	Path string
 	name string // of the lock, a file in Path
 	lock *os.File
 }
 
-// Temp makes a locked directory for a temporary store, and removes those whose processes have
-// ended.
+// Temp makes a locked directory for a temporary store. It also removes the directories whose processes have ended.
 func Temp() (*TempDir, error) {
 	sweep(os.TempDir())
 	dir, err := os.MkdirTemp("", tempPrefix)
@@ -41,8 +40,7 @@ func Temp() (*TempDir, error) {
 	return t, nil
 }
 
-// makeLock creates the lock. The file gets its name when it is locked, so that no sweep
-// can lock it first.
+// makeLock creates the lock. It locks the file before it gives it its name, so that no sweep can lock it first.
 func (t *TempDir) makeLock() (err error) {
 	if t.name, err = lockOf(t.Path); err != nil {
 		return err
@@ -60,8 +58,8 @@ func (t *TempDir) makeLock() (err error) {
 	return nil
 }
 
-// lockOf returns the name of the lock of a directory. It has the directory's inode in it, so that a
-// copy of a temporary directory has no lock of that name.
+// lockOf returns the name of the lock of a directory. The name has the inode number of the directory, so that a copy
+// of the directory has no lock, and is never removed.
 func lockOf(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -76,15 +74,15 @@ func lockOf(dir string) (string, error) {
 
 func (t *TempDir) file(name string) string { return filepath.Join(t.Path, name) }
 
-// Remove removes the directory and releases the lock. Files that are no part of a
-// temporary store stays, and the directory with it.
+// Remove removes the directory and releases the lock. It does not remove other files in the directory; then the
+// directory stays too.
 func (t *TempDir) Remove() {
-	more, _ := filepath.Glob(filepath.Join(t.Path, "store-[0-9]*")) // the pattern is good
+	more, _ := filepath.Glob(filepath.Join(t.Path, "store-[0-9]*")) // the pattern is well-formed
 	var err error
 	for _, store := range append(more, t.file("store")) {
 		err = errors.Join(err, os.RemoveAll(store))
 	}
-	if err == nil { // else a daemon still writes to it, and the next run tries again
+	if err == nil { // after an error a daemon is still writing to a store, and the next run tries again
 		_ = unix.Rmdir(t.file("workspace"))
 		_ = unix.Unlink(t.file(t.name))
 		_ = unix.Rmdir(t.Path)
@@ -92,9 +90,9 @@ func (t *TempDir) Remove() {
 	t.lock.Close()
 }
 
-// sweep removes the temporary directories below in whose lock no process has.
-func sweep(in string) {
-	dirs, _ := filepath.Glob(filepath.Join(in, tempPrefix+"*")) // the pattern is good
+// sweep removes the temporary directories in parent whose locks are free.
+func sweep(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, tempPrefix+"*")) // the pattern is well-formed
 	for _, dir := range dirs {
 		name, err := lockOf(dir)
 		if err != nil {
@@ -103,7 +101,7 @@ func sweep(in string) {
 
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
-			continue // the directory is being made, or is not one of amberfs
+			continue // the directory is just being made, or is not a TempDir
 		}
 
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {

@@ -19,7 +19,7 @@ func Try(ctx context.Context) error {
 		kind = forkUser
 	}
 
-	// The kernel refuses an ordinary user's bind mount of a directory with mounts below it. A new one has none.
+	// The kernel refuses an ordinary user a bind mount of a directory with mounts below it. A new directory has none.
 	dir, err := os.MkdirTemp("", tempPrefix+"try-")
 	if err != nil {
 		return err

@@ -32,13 +32,13 @@ type bisection struct {
 	rounds   int // without round 0
 }
 
-// errEnds is returned if the first state is not good, or the last one not bad.
+// errEnds: the first state is not good, or the last one is not bad.
 var errEnds = errors.New("the ends are not as named")
 
-// find finds the first bad of n states, of which the first one is good and the last one bad,
-// and the last good one: the state before, unless some were skipped. Of k tests at once each
-// round leaves one of k + 1 parts. With Repeat, the two states found are tested as often
-// again; if that changes a verdict, the search goes on.
+// find finds the first bad one of n states, and the last good state before it. The first of the n states must be
+// good and the last one bad. Between the two results there can only be skipped states. k parallel tests divide the
+// interval into k + 1 parts, of which a round leaves one. With Repeat, find tests the two results once more, with
+// as many runs again; if this changes a verdict, the search continues.
 func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, err error) {
 	b.votes, b.verdicts = make([]map[verdict]int, n), make([]verdict, n)
 	b.verdicts[0], b.verdicts[n-1] = good, bad
@@ -72,8 +72,8 @@ func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, er
 	}
 }
 
-// ends returns the first bad state after a good one, and that good one. If
-// verdicts contradict each other, the first change counts.
+// ends returns the first bad state and the last good state before it. If later verdicts contradict these, they do
+// not count.
 func (b *bisection) ends() (lastGood, firstBad int) {
 	firstBad = 1 + slices.Index(b.verdicts[1:], bad)
 	for i, v := range b.verdicts[:firstBad] {

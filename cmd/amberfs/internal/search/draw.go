@@ -12,8 +12,9 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// Drawing returns a text with a line for each attempt, which overwrites the lines that were drawn before. If the
-// terminal has fewer lines, only running attempts have one, and the last line has the number of attempts by state.
+// Drawing returns a text with a line for each attempt, and its number of lines. On a terminal it overwrites the
+// drawn lines of the previous call. If the terminal has too few lines, only running attempts have a line, and the last
+// line counts the attempts by state.
 func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string
 	fits := len(all) < height

@@ -24,7 +24,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// maxAttempts bounds how many forks one explore makes.
+// maxAttempts is the maximum number of forks that one explore makes.
 const maxAttempts = 1000
 
 // ExploreArgs are the arguments of explore, for the command line and for MCP.
@@ -77,8 +77,8 @@ func (r ExploreArgs) check() error {
 
 var errPassed = errors.New("another attempt passed")
 
-// Explore runs a command in several forks of w. It calls each five times a second, and with each attempt
-// that has ended.
+// Explore runs a command in several forks of w. It calls each five times a second with a nil ended, and once for
+// each attempt when it has ended.
 func Explore(ctx context.Context, w Workspace, r ExploreArgs, each func(all []*Attempt, ended *Attempt)) (_ *Explored, err error) {
 	limit, err := limitOf(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.check()); err != nil {
@@ -186,7 +186,7 @@ func (f *forks) runAttempts(ctx context.Context, r ExploreArgs, limit time.Durat
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	changes := make(chan func()) // all changes of attempts run on this goroutine, which also shows them
+	changes := make(chan func()) // this goroutine makes all changes of attempts, because it also reads them for each
 	go func() {
 		defer close(changes)
 

@@ -26,7 +26,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// A Workspace is what a search needs of the workspace in whose forks it runs commands.
+// A Workspace gives a search access to the workspace in whose forks it runs commands.
 type Workspace struct {
 	Root string // the mounted directory; "" if it is not mounted here
 
@@ -74,8 +74,8 @@ func (f *forks) keepFork(name string) { fmt.Fprintln(f.kept, name) }
 // arguments.
 const Janitor = "discard-forks"
 
-// Discard waits for the end of a search, which ends in. Then it discards the forks of the search, whose names
-// begin with prefix, except for the forks that in has named.
+// Discard reads names of forks from in until the search ends, and in with it. Then it discards the other forks of the
+// search: the forks whose names begin with prefix.
 func (w Workspace) Discard(ctx context.Context, prefix string, in io.Reader) error {
 	kept := map[string]bool{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -9,9 +9,9 @@ import (
 // Patch colours a patch that is written to it.
 type Patch struct {
 	W       io.Writer
-	Hunks   bool // it has begun; before, there can be a list of files
-	inHunk  bool
-	partial []byte
+	Hunks   bool   // the first file of the patch has begun; a list of files may come before it
+	inHunk  bool   // the last line was in a hunk
+	partial []byte // the bytes of a line without its newline
 }
 
 func (p *Patch) Write(b []byte) (int, error) {
@@ -30,7 +30,7 @@ func (p *Patch) Write(b []byte) (int, error) {
 	}
 }
 
-// Flush writes what has no newline yet.
+// Flush writes the last line if it has no newline.
 func (p *Patch) Flush() error {
 	if len(p.partial) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (p *Patch) line(l []byte) error {
 	return err
 }
 
-// paint colours one line of a patch. Inside a hunk only the first byte counts: a removed
-// line "-- x" must not look like a header.
+// paint colours one line of a patch. In a hunk it looks at the first byte only, because a removed line "-- x" looks
+// like a header.
 func (p *Patch) paint(l []byte) []byte {
 	c := ""
 

@@ -29,7 +29,7 @@ func ForTerminal(text string) string {
 	return strings.Join(parts, "")
 }
 
-// Styles of what an output shows to a person.
+// The escape sequences.
 var (
 	Bold      = mark + "[1m"
 	Red       = mark + "[31m"

@@ -12,13 +12,13 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// An entry is the directory .git/worktrees/ID of a linked worktree, in which git has its files about it.
+// An entry is the directory .git/worktrees/ID, in which git keeps its files about a linked worktree.
 type entry struct {
 	*vfs.Beneath
 	dir, id string
 }
 
-// maxPathFile is how many bytes are read of a file that contains a path.
+// maxPathFile is the maximum number of bytes that are read of a file with a path.
 const maxPathFile = 8 << 10
 
 // openEntry opens the entry of the worktree at a path. The caller closes it.
@@ -52,9 +52,9 @@ func (r *Repository) openEntry(path string) (*entry, error) {
 	return nil, errs.Fail(errs.NotExist, "%s is no worktree of %s", path, r.Top)
 }
 
-// OfFork finds the repository of which a fork is a worktree. root is the root of the fork's parent
-// workspace, and path a path in the fork. The worktree is found if its file .git is as Add wrote it;
-// otherwise OfFork returns nil, nil.
+// OfFork returns the worktree at or above a path in a fork, and its repository. root is the root of the workspace
+// that the fork belongs to. If the worktree's file .git is not as Add wrote it, or if there is no worktree,
+// OfFork returns nil, nil.
 func OfFork(root, fork, path string) (*Repository, *Worktree) {
 	r, copied := Copied(root)
 

@@ -8,8 +8,9 @@
 //  3. A file .git that names git's entry of the worktree takes its place.
 //
 // The index is copied from the repository, so uncommitted changes stay uncommitted. Git registers the
-// worktree with its path in .forks, and a symbolic link leads there. Only the removal of .git takes
-// longer for a larger repository. The copy of a directory has no .git, so it has no step 2.
+// worktree with its path in .forks, to which a symbolic link is made. The time of step 2 grows with the
+// repository; the other steps take constant time. The copy of a directory has no .git, so step 2 is left
+// out.
 //
 // A program in the fork can change the fork's .git, so the file is not trusted. Git is started in the
 // main worktree alone, and facts about a worktree are read from git's entry there.
@@ -78,8 +79,8 @@ func LinksDir(top string) string { return filepath.Join(top, linksDir) }
 // inside top, because agents refuse a worktree outside the repository.
 func Point(top string) string { return filepath.Join(top, linksDir, ".amberfs") }
 
-// Copied returns the repository of a directory whose copy is mounted at root; false if root is no such
-// mount point.
+// Copied returns the repository of the directory whose copy is mounted at root. It reports false if root is not
+// the mount point of a copy: see Point.
 func Copied(root string) (*Repository, bool) {
 	top, ok := strings.CutSuffix(root, Point("/"))
 	return &Repository{Top: top, Root: root, copied: true}, ok
@@ -101,8 +102,8 @@ func Top(ctx context.Context, dir string) (string, error) {
 	return top, nil
 }
 
-// Plain returns the repository of a directory, with which git adds a worktree without amberfs. If the directory
-// is in a worktree, Top is the directory of that worktree.
+// Plain returns the repository of a directory, for AddPlain. If the directory is in a worktree, Top is this
+// worktree.
 func Plain(ctx context.Context, dir string) (*Repository, error) {
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	return &Repository{Top: top}, err
@@ -118,7 +119,7 @@ func (r *Repository) Files(fork string) string {
 	return filepath.Join(r.Root, naming.ForksDir, fork, r.rel)
 }
 
-// Hide returns the patterns of a file such as .amberhide of the repository as patterns of the workspace.
+// Hide converts lines of a file such as .amberhide in the repository to patterns of the workspace.
 func (r *Repository) Hide(lines []string) (patterns []string) {
 	for _, line := range lines {
 		patterns = append(patterns, hide.Below(r.rel, line))
@@ -344,8 +345,8 @@ func (r *Repository) forget(ctx context.Context, path string) error {
 	return err
 }
 
-// git runs git in a directory and returns its output. dir is a main worktree, or a directory whose
-// worktree is looked for.
+// git runs git in a directory and returns its output. dir must be a main worktree, or a directory from which git
+// looks for one: the configuration of other worktrees is not trusted.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := gitbridge.Git(ctx, dir, args...)
 	var failed *gitbridge.GitError

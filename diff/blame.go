@@ -29,7 +29,7 @@ type Blame struct {
 	loaded bool
 	lines  [][]byte
 	ids    []int32
-	known  lineIDs // of the lines of all versions
+	known  lineIDs // numbers of the lines of all versions
 
 	largest  int64 // bytes of memory of the largest version
 	distinct int64 // bytes of memory of known
@@ -37,9 +37,9 @@ type Blame struct {
 }
 
 const (
-	// loadedLine is about the memory of a line of a version, in bytes, without its text.
+	// loadedLine is the estimated memory in bytes of a line of a version, without its text.
 	loadedLine = 80
-	// knownLine is about the memory of a line in Blame.known, without its text.
+	// knownLine is the estimated memory in bytes of a line in Blame.known, without its text.
 	knownLine = 80
 )
 
@@ -50,7 +50,7 @@ type BlameCache struct {
 	count int // number of edits and keys, see maxCached
 }
 
-// maxCached is the most edits and keys in a BlameCache, of 32 bytes each.
+// maxCached is the maximum number of edits and keys in a BlameCache. Each takes 32 bytes.
 const maxCached = 1 << 20
 
 // put adds the edits of a pair to the cache. If the cache is full, put empties it first. It ignores long
@@ -72,7 +72,7 @@ func (c *BlameCache) put(key string, edits []edit) {
 // ErrNoText means that a file is not compared by lines.
 var ErrNoText = errors.New("it is binary, or over 64 MiB")
 
-// pairKey returns a key for the contents of two files, "" if those of one are not stored yet.
+// pairKey returns a key for the contents of two files. It returns "" if a file is not stored yet.
 func pairKey(a, b *tree.Inode) string {
 	var key string
 	for _, n := range []*tree.Inode{a, b} {
@@ -216,7 +216,7 @@ func (b *Blame) charge(ctx context.Context, n *tree.Inode) error {
 	return nil
 }
 
-// Lines returns the lines of the newest version, and for each the version that added it. There are none
+// Lines returns the lines of the newest version, and for each line the version that added it. It returns no lines
 // if the file does not exist in the newest version.
 func (b *Blame) Lines(ctx context.Context) (lines [][]byte, from []int, err error) {
 	if b.node == nil {

@@ -14,7 +14,7 @@ import (
 // An Action is what happened to a path.
 type Action string
 
-// The actions, in the order in which they are listed: what cannot be made again comes first.
+// The actions, in the order in which effects are listed: actions that lose data come first.
 const (
 	Deletes   Action = "deleted"
 	Overwrote Action = "overwritten"
@@ -25,24 +25,24 @@ const (
 
 var actionOrder = []Action{Deletes, Overwrote, Renames, Sets, Creates}
 
-// An Effect is one thing that programs did to a tree, as a person would name it: the deletion of a
-// directory is one effect, and so is its rename.
+// An Effect is a change of a tree as a person would describe it: the deletion of a directory with all its files is
+// one effect, and so is its rename.
 type Effect struct {
 	Action Action
 	Path   string
-	From   string // the path before, of a file that was renamed, also onto another one
+	From   string // the old path of a renamed file; also set if the rename overwrote another file
 	Dir    bool
-	Files  int // in a directory that was deleted, replaced or added
-	// Change has both versions. For a rename, Before is what the file was at From.
+	Files  int // number of files in a directory that was deleted, replaced or added
+	// Change has both versions. For a rename, Before is the version at From.
 	Change tree.Change
 }
 
-// minor are differences that are no effects: a program that reads may set a time, and a link is an
-// effect at its own path.
+// minor has the differences that are no effects. Programs that only read a file may set its time, and a new link is
+// an effect at its own path.
 const minor = tree.Mtime | tree.Links
 
-// Effects lists what was done to the tree a to make it b. It leaves out the paths for which skip
-// returns true. The list is charged to o.List.
+// Effects lists the effects between the trees a and b. It leaves out the paths for which skip returns true. The memory
+// of the list is charged to o.List.
 func Effects(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, skip func(path string) bool) ([]Effect, error) {
 	f := effectFinder{src: src, byPath: make(map[string]*effectPath), lost: make(map[uint64]*effectPath)}
 	err := tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
@@ -70,7 +70,7 @@ func Effects(ctx context.Context, src *tree.Source, a, b *tree.State, o Options,
 	return f.effects(), nil
 }
 
-// An effectPath is a path that differs.
+// An effectPath is a path that differs between the trees.
 type effectPath struct {
 	tree.Change
 	at   string
@@ -115,7 +115,7 @@ func (f *effectFinder) findMoves() error {
 	return nil
 }
 
-// isImplied reports whether a file moved only because its directory did.
+// isImplied reports whether a file has a new path only because its directory was renamed.
 func (f *effectFinder) isImplied(p *effectPath) bool {
 	dir := f.byPath[path.Dir(p.at)]
 	return dir != nil && dir.from != nil && dir.from.at == path.Dir(p.from.at) && path.Base(p.at) == path.Base(p.from.at)
@@ -124,7 +124,7 @@ func (f *effectFinder) isImplied(p *effectPath) bool {
 // effects lists the effects, each action in the order of the paths.
 func (f *effectFinder) effects() []Effect {
 	var list []Effect
-	index := make(map[*effectPath]int) // of the effect of a directory, from 1
+	index := make(map[*effectPath]int) // number of a directory's effect in list, from 1
 	add := func(p *effectPath, e Effect) {
 		e.Path, e.Dir, e.Change = cmp.Or(e.Path, p.at), p.isDir(), p.Change
 		if list = append(list, e); e.Dir || p.wasDir() {
@@ -138,7 +138,7 @@ func (f *effectFinder) effects() []Effect {
 		switch {
 		case p.from != nil:
 			f.addMoved(p, add)
-		case p.to != nil && p.After == nil: // its new path has the effect
+		case p.to != nil && p.After == nil: // a renamed file: the effect is added for its new path
 		case p.After == nil:
 			f.count(p, above, above != nil && above.wasDir() && above.to == nil, index, list, func() { add(p, Effect{Action: Deletes}) })
 		case p.Before == nil:
@@ -157,7 +157,8 @@ func (f *effectFinder) effects() []Effect {
 	return list
 }
 
-// count counts a path in the effect of the directory above it, if that has one, or else calls own.
+// count adds a path to the effect of the directory above it, if part is set. Otherwise it calls own, which adds an
+// effect of the path.
 func (f *effectFinder) count(p, above *effectPath, part bool, index map[*effectPath]int, list []Effect, own func()) {
 	if !part {
 		own()

@@ -88,7 +88,7 @@ func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n
 	return files, more, nil
 }
 
-// listedCost is about the memory in bytes of a File in a list, without its path.
+// listedCost is the estimated memory in bytes of a File in a list, without its path.
 const listedCost = 200
 
 // listFiles lists the changed files and finds renames among them. Without o.gitDirs, it leaves out
@@ -113,7 +113,7 @@ func listFiles(ctx context.Context, src *tree.Source, a, b *tree.State, o Option
 	return findRenames(ctx, src, files)
 }
 
-// fileOf returns a change as git records it. ok is false if git records no difference.
+// fileOf converts a change to the change that git records. ok is false if git records no difference.
 func fileOf(c tree.Change) (f File, ok bool) {
 	before, after := gitMode(c.Before), gitMode(c.After)
 	p := c.Path.String()

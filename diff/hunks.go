@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Hunk is a run of changed lines with the unchanged ones around it, as the
-// unified format has it.
+// A Hunk is a run of changed lines with the unchanged lines around it, as in the
+// unified format.
 type Hunk struct {
 	OldStart int    `json:"old_start"` // of the first line, from 1
 	OldLines int    `json:"old_lines"`
@@ -30,8 +30,8 @@ type Line struct {
 	Text string `json:"text"`
 }
 
-// Text has the differences between the lines of one file's two sides. There are no hunks if one side
-// is binary or over 64 MiB.
+// Text has the differences between the lines of two versions of a file. It has no hunks if a version is
+// binary or over 64 MiB.
 type Text struct {
 	Binary   bool   `json:"binary,omitempty"`
 	TooLarge bool   `json:"too_large,omitempty" jsonschema:"too large to be compared by lines"`
@@ -100,7 +100,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 
 		for h := range hunksOf(la, lb, edits) {
 			if o.Lines > 0 && seen > o.Skip+o.Lines {
-				break // the caller sees by a further hunk that there are more
+				break // t has one more hunk than requested, so that the caller notices that there are more
 			}
 
 			if seen += h.lineCount(); seen <= o.Skip {
@@ -136,7 +136,7 @@ func (h hunk) digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// hunkCost is the factor to the cost of a comparison, if the lines of its hunks are copied.
+// hunkCost is the factor for the memory of a comparison whose hunks are copied.
 const hunkCost = 2
 
 // lineCount returns the number of lines in the hunk.

@@ -106,7 +106,7 @@ func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
 	return out
 }
 
-// maxSlide is the most places that are tried for an edit.
+// maxSlide is the maximum number of places that are tried for an edit.
 const maxSlide = 100
 
 // bestShift returns the number of lines by which a changed block [start,end) of lines should move down.

@@ -24,7 +24,7 @@ type Part struct {
 }
 
 // Merge merges the changes of two sides to a text. It returns all parts of the text, in order. Changes
-// that touch are one part.
+// that touch each other are in one part.
 func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err error) {
 	err = mergeLines(ctx, base, ours, theirs, func(kind string, b, o, t [][]byte) {
 		parts = append(parts, Part{kind, lineTexts(b), lineTexts(o), lineTexts(t)})
@@ -195,7 +195,8 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 // errTooLarge is the error for texts that need more than all memory for comparisons.
 var errTooLarge = errs.New(errs.TooBig, "it has too many lines to be compared")
 
-// takeMerge reserves the memory for a merge of two texts and a third of about the size of the first.
+// takeMerge reserves the memory for a merge of three texts. a and b are two of them; the third has about the size of
+// a.
 func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), err error) {
 	need := 2 * hunkCost * cost(a, b)
 	if !o.Memory.Holds(need) {
@@ -204,8 +205,8 @@ func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), er
 	return o.Memory.Take(ctx, need)
 }
 
-// TakeMerge reserves the memory for Merge of texts, and waits if others use too much of it. The error
-// is of the kind errs.TooBig if the texts need more than all of the memory.
+// TakeMerge reserves the memory for Merge of texts, and waits while other requests use too much of it. The error
+// has the kind errs.TooBig if the texts need more than the whole memory.
 func TakeMerge(ctx context.Context, memory *budget.Budget, texts ...[]byte) (release func(), err error) {
 	var sides survey
 	for _, text := range texts {
@@ -239,8 +240,8 @@ var (
 	ErrTouched = errors.New("the lines changed since")
 )
 
-// WithoutHunk takes back one change in a file: it returns the text of the file in now without the
-// change from a to b that the hunk with the id shows. path and from are as in TextOf.
+// WithoutHunk undoes one hunk: it returns the text of a file in now without the change of the hunk, which is a
+// difference between a and b. path and from are as in TextOf. Errors: ErrNoHunk, ErrTouched.
 func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, path, from, id string, o Options) ([]byte, error) {
 	o = o.withEffort(ctx)
 	f, err := fileAt(ctx, src, a, b, path, from, o)
@@ -278,7 +279,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 		return text, nil
 	}
 
-	// The file has changed since b: merge its changes since then.
+	// The file has changed since b: merge the changes from b to now with the undone hunk.
 	n, err := now.Resolve(src, path)
 	if err != nil {
 		return nil, err

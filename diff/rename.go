@@ -16,8 +16,8 @@ const (
 	minScore         = maxScore / 2                     // 50 %
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
-	tooManyIdentical = 100                              // the most equal files whose base names are compared
-	candidates       = 4                                // the deletions that are considered for each addition
+	tooManyIdentical = 100                              // maximum number of equal files whose base names are compared
+	candidates       = 4                                // number of deletions that are considered for each addition
 )
 
 // statusJoined is the status of a deletion that became a part of a rename.

@@ -76,7 +76,7 @@ func spansOf(r io.Reader) (spanSet, error) {
 	return set, nil
 }
 
-// commonBytes returns the number of bytes of s that are in d, too.
+// commonBytes returns the number of bytes that s and d have in common.
 func (s spanSet) commonBytes(d spanSet) int64 {
 	var sum int64
 	for len(s) > 0 && len(d) > 0 {
@@ -94,8 +94,8 @@ func (s spanSet) commonBytes(d spanSet) int64 {
 	return sum
 }
 
-// similarity returns the share of the larger one of a deletion and an addition that is also in the
-// other one, in 1/60000. It may return 0 for scores below minimum.
+// similarity returns the similarity of a deletion and an addition: the share of the larger file that is also in the
+// other one, from 0 to maxScore. It may return 0 if the similarity is below minimum.
 func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if err := turns.Yield(r.ctx); err != nil {
 		return 0, err
@@ -127,8 +127,8 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	return int(spansA.commonBytes(spansB) * maxScore / large), nil
 }
 
-// spansAt returns the fingerprint of the file at index i, and computes it if that was not done. After
-// maxSpans it is nil, so that the file is similar to no other.
+// spansAt returns the fingerprint of the file at index i, which it computes once. If there are maxSpans spans already,
+// it returns nil: then the file is similar to no other.
 func (r *renamer) spansAt(i int) (spanSet, error) {
 	if s, ok := r.spans[i]; ok {
 		return s, nil
@@ -154,13 +154,13 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 	return s, nil
 }
 
-// maxSpans is the most spans of one comparison, of 8 bytes each.
+// maxSpans is the maximum number of spans of one comparison. Each takes 8 bytes.
 const maxSpans = 4 << 20
 
 // binaryHead is the number of first bytes that decide whether a file is text.
 const binaryHead = 8000
 
-// isBinary reports whether git would take a file for binary: it has a NUL among its first bytes.
+// isBinary reports whether git considers a file binary: its first bytes contain a NUL.
 func isBinary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0
 }

@@ -108,7 +108,7 @@ func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn fu
 	for i, f := range files {
 		r, err := countLines(ctx, src, f, o)
 		if errors.Is(err, errs.Damaged) {
-			continue // the other files are still of interest
+			continue // a damaged file must not hide the other files
 		}
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A survey is the result of reading one side of a change once, a piece at a time.
+// A survey has the properties of one side of a change that are found by reading it once, in pieces.
 type survey struct {
 	id     string // git's id of the blob; zeros if the side is absent, "" if it is too large
 	size   int64
@@ -25,7 +25,7 @@ type survey struct {
 
 const noID = "0000000000000000000000000000000000000000"
 
-// surveyPiece is the number of bytes of a side that are in memory at a time.
+// surveyPiece is the size of the pieces in bytes.
 const surveyPiece = 256 << 10
 
 // surveyOf reads all the bytes that git would store for n. A file that is larger than limit is not
@@ -46,7 +46,7 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string,
 	return s, nil
 }
 
-// surveyBytes reads a side of a size.
+// surveyBytes does the work of surveyOf for a side with size bytes.
 func surveyBytes(ctx context.Context, r io.Reader, size int64) (survey, error) {
 	s := survey{size: size, ended: true}
 	h := sha1.New() // git's id is the SHA-1 of this header and the contents

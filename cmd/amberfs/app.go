@@ -22,7 +22,7 @@ import (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	out            *output // the standard output, also while stdout is discarded (-q) or goes to a pager
+	out            *output // the standard output, even if stdout is discarded (-q) or is a pager
 
 	argv []string // the command line, without the program
 
@@ -33,7 +33,7 @@ type app struct {
 	command string // the user's command line, for the event log
 	started bool   // the command line was parsed, and the command runs
 
-	closePager func() // nil without a pager
+	closePager func() // closes the pager; nil without one
 	screen     *screen
 }
 
@@ -46,7 +46,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 // cwd returns the absolute path of the directory whose workspace the command uses.
 func (a *app) cwd() (string, error) { return a.abs(a.dir) }
 
-// abs makes a path absolute, relative to the working directory and not to -C.
+// abs makes a path absolute. A relative path begins at the working directory, not at the directory of -C.
 func (a *app) abs(p string) (string, error) {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p), nil
@@ -68,7 +68,7 @@ func (a *app) location() (locate.Location, error) {
 	return a.locationOf(wd)
 }
 
-// locationOf returns the workspace that a directory is in. The error says what to do outside of a mount.
+// locationOf returns the workspace that a directory is in. The error has a hint for a directory outside of a mount.
 func (a *app) locationOf(wd string) (locate.Location, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *app) locationOf(wd string) (locate.Location, error) {
 	return p, err
 }
 
-// open connects to the daemon of a location, as its workspace. The caller closes the client.
+// open returns a client for the workspace of a location. The caller must close it.
 func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, error) {
 	root, _ := p.Root()
 	c, err := client.Open(ctx, client.Target{
@@ -127,7 +127,7 @@ func (a *app) ask(ctx context.Context, p locate.Location, args, result any) erro
 	return a.exchange(ctx, p, args, client.Exchange{Progress: bar.show}, result)
 }
 
-// exchange is ask with the streams in x, and shows no progress of its own.
+// exchange is ask with the streams in x. It does not show the progress.
 func (a *app) exchange(ctx context.Context, p locate.Location, args any, x client.Exchange, result any) error {
 	c, err := a.open(ctx, p)
 	if err != nil {
@@ -153,8 +153,8 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 	return a.ask(ctx, p, args, result)
 }
 
-// showOp calls the operation of args in the workspace of a location, and prints its result as the rows
-// of the operation and of the command say.
+// showOp calls the operation of args in the workspace of a location, and prints its result in the form that the rows
+// of the operation and of the command define.
 func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service.Command, g *service.Given) error {
 	o := service.OpOf(args)
 	switch o.Output {
@@ -263,8 +263,8 @@ func deadMount(p locate.Location, cause error) error {
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint)).WithCause(cause)
 }
 
-// forkAt returns the path at which a caller at p sees a fork. path is the one that the daemon knows: a run is mounted
-// at another path than the workspace that it is a fork of.
+// forkAt converts path, the path of a fork in the daemon's mount, to the path of the fork in the mount of p. In a run,
+// the two mounts have different mount points.
 func forkAt(p locate.Location, path string) string {
 	if root, ok := p.Root(); ok {
 		return filepath.Join(root, naming.ForksDir, filepath.Base(path))

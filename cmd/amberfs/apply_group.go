@@ -137,8 +137,8 @@ func applyGroup(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o 
 	return err
 }
 
-// undoParts undoes the last apply of a run of several directories. As for the apply, nothing is changed unless all
-// can be.
+// undoParts undoes the last apply of a run of several directories. As applyParts, it changes no directory if one of
+// them has a conflict.
 func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions) error {
 	var ops []service.OpState
 	var undo []*runs.Part
@@ -147,7 +147,7 @@ func undoParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o h
 		op, err := runs.ToUndo(ctx, p.Client, 0, "the run "+p.Run.Name)
 		if errs.ScriptKind(err) == errs.NotExist {
 			none = cmp.Or(none, err)
-			continue // as a rule, nothing changed in this directory
+			continue // the apply usually changed nothing in this directory
 		}
 		if err != nil {
 			return err

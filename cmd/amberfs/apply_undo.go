@@ -48,8 +48,8 @@ func undoApply(ctx context.Context, a *app, run string, ask askMode, o hostdir.A
 	return undoApplyOf(ctx, a, c, &runs.Run{Name: strings.Join(p.Workspace, "-")}, 0, ask, o, false)
 }
 
-// undoApplyOf undoes the apply with a number, or the last one for 0. r has no store if the workspace is not a run.
-// With left, the user was asked before, and o.Choose leaves some of the changes.
+// undoApplyOf undoes the apply with a number or, for 0, the last one. r has no store if the workspace is not a run.
+// With left, the user has chosen only some of the changes, in o.Choose: then the apply does not count as undone.
 func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, number uint64, ask askMode, o hostdir.ApplyOptions, left bool) error {
 	what := "the workspace"
 	if r.Store != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// mountAtLogin writes a unit of the user's systemd that mounts a store at each login, and
-// returns its name. It enables the unit by a link, which works without a running systemd.
+// mountAtLogin writes a unit for the user's systemd that mounts a store at each login, and
+// returns the name of the unit. It enables the unit by a symbolic link, because that needs no running systemd.
 func mountAtLogin(cfg daemon.Config) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -82,8 +82,8 @@ what DIR had.`,
 	return cmd
 }
 
-// applyWords applies a run or the workspace. The words are those of the command line: perhaps a directory and a snapshot
-// or, with undo, a run.
+// applyWords applies a run or the workspace. words are the arguments of the command: optionally a directory and a
+// snapshot or, with undo, a run.
 func applyWords(ctx context.Context, a *app, o applyCommandOptions, words []string) (err error) {
 	if o.Conflicts, err = threeway.RuleOf(o.ours, o.theirs); err != nil {
 		return err
@@ -171,14 +171,14 @@ func applyKept(ctx context.Context, a *app, run, snapshot, dir string, ask askMo
 	})
 }
 
-// recordApplied records in a run that it was applied to its directory, see runs.Run.Applied.
+// recordApplied calls FinishApply of a run and shows the progress.
 func recordApplied(ctx context.Context, a *app, r *runs.Run, c *client.Client, done *hostdir.Applied, all bool) error {
 	bar := a.newProgress()
 	defer bar.done()
 	return r.FinishApply(ctx, c, done, all, bar.show)
 }
 
-// askMode says whether an apply asks the user, and in which command.
+// askMode is the kind of the question that an apply asks.
 type askMode int
 
 const (
@@ -199,7 +199,7 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 		}
 	}
 
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // during the question, SIGINT may be for a pager
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // not before: during the question, SIGINT may be for a pager
 	defer stop()
 
 	if done, err = applyTo(ctx, a, ch, dir, o); err != nil {
@@ -220,11 +220,11 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 	return q, done, nil
 }
 
-// askApply shows what an apply would change, and asks which changes to apply. It reports whether any
-// are to be applied, and puts the answers into o.
+// askApply shows the changes that an apply would make, and asks which of them to apply. It reports whether to apply
+// any, and sets o.Choose and o.Merge by the answers.
 func askApply(ctx context.Context, a *app, ch *client.Changes, dir string, ask askMode, o *hostdir.ApplyOptions) (yes bool, q *question.Question, err error) {
 	dry := *o
-	dry.DryRun, dry.Merge = true, false // the question is about the merges
+	dry.DryRun, dry.Merge = true, false // the question asks about the merges
 	plan, err := applyTo(ctx, a, ch, dir, dry)
 	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
 		return false, nil, printConflicts(a, plan, err)
@@ -311,7 +311,7 @@ func appliedLines(a *app, done *hostdir.Applied) string {
 	return text
 }
 
-// withoutGit returns the paths outside of .git directories, and the number of the others. With -v it returns
+// withoutGit returns the paths outside of .git directories, and the number of paths in them. With -v it returns
 // all paths.
 func withoutGit(a *app, paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 	if a.verbose {
@@ -325,7 +325,8 @@ const (
 	applyYes = "yes"
 )
 
-// applyValue is the flag --apply. As for a bool, its value follows after "=", and never as the next word.
+// applyValue is the flag --apply. Its Type is "bool", so that its value can only follow after "=": the next word is
+// never taken for the value.
 type applyValue string
 
 func (v *applyValue) String() string     { return string(*v) }
@@ -333,7 +334,7 @@ func (v *applyValue) Type() string       { return "bool" }
 func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
 
 // applyStore applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
-// reports whether the user left some of the changes. The daemon of c serves the store until applyRun returns.
+// reports whether the user left some of the changes. The daemon of the run must still be serving the store.
 func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
@@ -352,8 +353,8 @@ func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, e
 	return left, err
 }
 
-// applyAtEnd is applyChanges after the end of a run's program. The standard output was the program's, so the result
-// goes to the standard error, unless it is JSON.
+// applyAtEnd is applyChanges after the end of a run's program. It prints the result to the standard error, because the
+// standard output belongs to the program. JSON is printed to the standard output.
 func applyAtEnd(ctx context.Context, a *app, ch *client.Changes, dir, name string, ask askMode) (q *question.Question, done *hostdir.Applied, err error) {
 	q, done, err = applyChanges(ctx, a, ch, dir, ask, hostdir.ApplyOptions{Own: true, Name: name})
 	if err != nil && ctx.Err() != nil {
@@ -369,8 +370,8 @@ func applyAtEnd(ctx context.Context, a *app, ch *client.Changes, dir, name strin
 	return q, done, err
 }
 
-// applyFrom applies the changes up to a snapshot, or up to now for "". It reports whether
-// the user left some of them.
+// applyFrom applies the changes up to a snapshot or, for "", up to the present state. It reports whether the user left
+// some of them.
 func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
@@ -382,7 +383,8 @@ func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, 
 	return done, q != nil && q.Left, err
 }
 
-// noteKept prints where the changes of a run are kept; with left, the rest of them.
+// noteKept prints where the changes of a run are kept. With left, some changes were applied, and it prints this about
+// the rest.
 func noteKept(a *app, c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
 	if left {

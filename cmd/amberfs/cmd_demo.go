@@ -33,7 +33,7 @@ interrupted.`,
 			}
 
 			c := sandbox.Config{Command: []string{"/bin/sh", "-c", demoScript, "demo", program, pause}}
-			return (&kept{a: a, restrict: &restrictions{}}).runStore(cmd.Context(), c, "")
+			return (&keptRun{a: a, restrict: &restrictions{}}).runStore(cmd.Context(), c, "")
 		},
 	}
 }

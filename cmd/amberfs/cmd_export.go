@@ -66,7 +66,7 @@ The same snapshot gives the same archive and image.`,
 	return cmd
 }
 
-// exportGit writes the commit in this process, with the rights of the user, from objects that the daemon sends.
+// exportGit writes a commit in this process, with the rights of the user. The daemon sends the objects of the snapshot.
 func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptions) error {
 	p, c, err := a.openHere(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptio
 	return a.print(done, func() { a.printf("%s\n", done.Commit) })
 }
 
-// exportTar writes an archive. It replaces FILE when the archive is complete.
+// exportTar writes an archive. It replaces file only when the archive is complete.
 func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 	var done archive.TarResult
 	p, err := a.location()
@@ -156,19 +156,17 @@ func writeFile(path string, ask func(io.Writer) error) error {
 	}
 
 	f, err := os.OpenFile(part, flags, 0o666)
-	if err == nil && part != path {
+	if err != nil {
+		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
+	}
+	if part != path {
 		defer os.Remove(part)
 	}
 
-	if err == nil {
-		if err := errors.Join(ask(f), f.Close()); err != nil {
-			return err
-		}
-		if part != path {
-			err = os.Rename(part, path)
-		}
+	if err := errors.Join(ask(f), f.Close()); err != nil || part == path {
+		return err
 	}
-	if err != nil {
+	if err := os.Rename(part, path); err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot write %s: %w", path, err)
 	}
 
@@ -181,8 +179,8 @@ type exportedImage struct {
 	service.Layer
 }
 
-// exportImage writes an image, with the rights of the user: the layer that the daemon sends, and the layers of the
-// image below it, which are in the store.
+// exportImage writes an image in this process, with the rights of the user. The daemon sends the new layer. The layers
+// of the base image are read from the store.
 func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref string) error {
 	ctx := cmd.Context()
 	ref, err := absImageRef(a, ref)

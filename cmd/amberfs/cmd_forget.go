@@ -17,7 +17,7 @@ import (
 // forgetOptions are the options of forget.
 type forgetOptions struct {
 	snapshot.ForgetOptions
-	file string // whose bytes are forgotten
+	file string // path of a file whose bytes are forgotten
 	yes  bool
 }
 
@@ -57,7 +57,7 @@ objects. At a terminal, forget lists what it would remove and asks. Elsewhere it
 	return cmd
 }
 
-// forgetWords forgets what the options and paths say.
+// forgetWords forgets the paths, and the contents that the options select.
 func forgetWords(ctx context.Context, a *app, o forgetOptions, paths []string) error {
 	p, c, err := a.openHere(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func forgetWords(ctx context.Context, a *app, o forgetOptions, paths []string) e
 	return askForget(ctx, a, c, o.ForgetOptions, o.yes)
 }
 
-// askForget asks with the result of a dry run, unless the user said yes, and prints the receipt.
+// askForget forgets, and prints the receipt. Unless yes is set, it first shows the result of a dry run and asks.
 func askForget(ctx context.Context, a *app, c *client.Client, o snapshot.ForgetOptions, yes bool) error {
 	call := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
 		bar := a.newProgress()

@@ -27,7 +27,7 @@ const (
 	maxHookInput = 16 << 20
 	// hookTime is the longest time that a hook delays an agent.
 	hookTime = 1800 * time.Millisecond
-	// hookNames is the number of names that are tried for a turn: another agent may take a name first.
+	// hookNames is the number of names that are tried for a turn: another agent may use a name first.
 	hookNames = 8
 )
 
@@ -50,7 +50,7 @@ $XDG_STATE_HOME/amberfs/hook.log (~/.local/state) has it.`,
 		Example: `  amberfs hook --install claude
   amberfs hook claude < event.json
   amberfs undo --by claude/SESSION`,
-		// Agents take exit status 2, usage, for "block this prompt".
+		// Wrong arguments are no error: agents would understand its exit status 2 as "block this prompt".
 		Args:               cobra.ArbitraryArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -95,7 +95,7 @@ func runHook(ctx context.Context, a *app, agent string) {
 	hookEnded(a, agent, r.in, r.err)
 }
 
-// errTaken is the error for a message that has a snapshot already. It is no failure of the hook.
+// errTaken: the message has a snapshot already. This is no failure of the hook.
 var errTaken = errors.New("the snapshot was taken already")
 
 // hookEnded reports a failed hook to the user through the agent, which does not show standard error.
@@ -193,9 +193,10 @@ func reportCall(ctx context.Context, a *app, c *client.Client, agent, look strin
 	}
 }
 
-// takeTurn takes a snapshot with the number after the newest turn's, unless the message has one, and reports
-// whether that is the first turn. It determines the number first: if another hook for the message takes a
-// snapshot at the same time, that has the same number, and either the name exists or the list has the snapshot.
+// takeTurn takes a snapshot with the next number of a turn, unless the message has a snapshot already, and reports
+// whether it is the first turn. It determines the number before it looks for a snapshot of the message. So if
+// another hook takes a snapshot for the message at the same time, takeTurn finds that snapshot, or both hooks have the
+// same number and the second one fails because the name exists.
 func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) (first bool, err error) {
 	var newest, same service.Snapshots
 	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &newest); err != nil {
@@ -224,8 +225,8 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 	return next == 1, err
 }
 
-// agentAbove returns the number of generations from this process up to the agent: between them
-// are shells that run the hook's command.
+// agentAbove returns the number of generations from this process up to the agent. The processes between them are
+// shells that run the command of the hook.
 func agentAbove() int {
 	up := 1
 	for id := os.Getppid(); process.RunsCommand(id); up++ {

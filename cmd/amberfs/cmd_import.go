@@ -67,14 +67,15 @@ REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE.`,
 	return cmd
 }
 
-// importTree imports the tree that the options or the first word name. A further word is the path in the workspace.
+// importTree imports the tree that the options or the first word name. The next word, if there is one, is the path in
+// the workspace.
 func importTree(ctx context.Context, a *app, o importOptions, words []string) error {
 	p, err := a.location()
 	if err != nil {
 		return err
 	}
 
-	umask := syscall.Umask(0) // the only way to read it is to set it
+	umask := syscall.Umask(0) // the umask can only be read by setting it
 	syscall.Umask(umask)
 	o.req.Umask = uint32(umask)
 	i := &importer{a: a, at: p, bar: a.newProgress(), req: o.req}
@@ -123,7 +124,7 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	}
 	defer i.bar.done()
 
-	done, err := i.bringIn(ctx)
+	done, err := i.sendAll(ctx)
 	i.bar.done()
 	if err != nil {
 		return err
@@ -136,9 +137,10 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 // errStopped is the error of writes after the daemon has stopped reading.
 var errStopped = errors.New("the daemon accepts no more")
 
-func (i *importer) bringIn(ctx context.Context) (done service.Imported, err error) {
+// sendAll calls the operation, and sends the tree to it. If both fail, the first error has the reason.
+func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
 	pr, pw := io.Pipe()
-	// The reader may wait for input that does not come.
+	// When ctx ends, send may be blocked in a read of its input and never close the pipe.
 	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
 
 	sending, stop := context.WithCancel(ctx)
@@ -154,14 +156,14 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 	err = i.a.exchange(ctx, i.at, i.req, client.Exchange{In: pr}, &done)
 	stop()
 	pr.CloseWithError(errStopped)
-	// The first failure has the reason.
-	var serr error
+
+	var serr error // the error of send
 	if err == nil {
 		serr = <-sent
 	} else {
 		select {
 		case serr = <-sent:
-		default: // send waits for its input
+		default: // send is blocked in a read of its input
 		}
 	}
 

@@ -156,7 +156,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
-// maxPage bounds an answer of a tool, in bytes.
+// maxPage is the maximum size in bytes of an answer of a tool.
 const maxPage = 40 << 10
 
 type pageRange struct {
@@ -170,7 +170,8 @@ type page struct {
 	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
 }
 
-// cut returns a page of a text, as text and as a result. A page ends at the end of a line, if there is one.
+// cut returns a page of a text, as the text for a model and as a result. If the page has a whole line, it ends at the
+// end of a line.
 func (p pageRange) cut(text string) (string, page, error) {
 	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
 		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))

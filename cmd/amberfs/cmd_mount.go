@@ -119,7 +119,7 @@ func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do 
 	return nil
 }
 
-// splitFrom reads --from: the path of a directory, which it makes absolute, or a snapshot on a remote.
+// splitFrom parses the value of --from: the path of a directory, which it makes absolute, or a snapshot on a remote.
 func splitFrom(a *app, from string) (dir, remote string, err error) {
 	_, name, ok := known.SplitFrom(from)
 	switch {
@@ -135,8 +135,8 @@ func splitFrom(a *app, from string) (dir, remote string, err error) {
 	return "", from, nil
 }
 
-// mountStore runs in three processes: the command starts the keeper, and the keeper starts the daemon. All
-// have the arguments of mount.
+// mountStore is called in three processes with the same arguments: the command, which starts the keeper; the keeper,
+// which starts the daemon; and the daemon.
 func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool) (err error) {
 	pipe := daemon.ReadyPipe()
 
@@ -181,7 +181,7 @@ func mountStore(ctx context.Context, a *app, cfg daemon.Config, foreground bool)
 	}
 
 	if cfg.Keeper != nil && cfg.Keeper.Connection != nil { // this daemon takes over a mount
-		if pipe == nil { // the command that mounted has got its answer
+		if pipe == nil { // the command has got its answer from an earlier daemon
 			s = func(daemon.Message) {}
 		}
 		started = cfg.Keeper.Background

@@ -113,7 +113,7 @@ func refreshWorkspace(ctx context.Context, a *app, c *client.Client, dir, store 
 	})
 }
 
-// refreshSettled is refreshFrom with questions about conflicts, which call the workspace ours.
+// refreshSettled is refreshFrom with questions about conflicts. ours is the name of the workspace in the questions.
 func refreshSettled(ctx context.Context, a *app, c *client.Client, ours, dir, store string, req service.Refresh, less runs.Less) (done service.Refreshed, err error) {
 	req.RefuseDiverged = a.settles() && !req.DryRun
 	err = settle(ctx, a, ours, dir, func(rules map[string]threeway.Rule) (*snapshot.MergeResult, error) {
@@ -126,7 +126,7 @@ func refreshSettled(ctx context.Context, a *app, c *client.Client, ours, dir, st
 	return done, err
 }
 
-// refreshFrom sends what changed in a directory, without the paths in less, to a workspace.
+// refreshFrom sends the changes of a directory, except for the paths in less, to a workspace.
 func refreshFrom(ctx context.Context, a *app, c *client.Client, dir, store string, req service.Refresh, less runs.Less) (service.Refreshed, error) {
 	bar := a.newProgress()
 	defer bar.done()

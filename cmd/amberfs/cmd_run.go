@@ -129,7 +129,7 @@ other commands work inside.`,
 	return cmd
 }
 
-// check checks the options that do not depend on the directory, and reads those of the mount.
+// check checks the options that do not depend on the directory, and parses the mount options.
 func (o *runOptions) check(store []string) error {
 	c := &o.sandbox
 	if c.Root && c.Fork == "" {
@@ -169,7 +169,8 @@ func (o *runOptions) check(store []string) error {
 	return err
 }
 
-// runProgram runs a program where the options say: in a run of a directory, in the workspace of a store, or here.
+// runProgram runs a program in a run of a directory, in the workspace of a store, or in the workspace of the working
+// directory.
 func runProgram(ctx context.Context, a *app, o *runOptions, store []string) error {
 	if err := o.check(store); err != nil {
 		return err
@@ -187,7 +188,7 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 		return errs.Fail(errs.Invalid, "--also needs a new run: --from DIR and no STORE or --resume")
 	}
 
-	k := &kept{a: a, dir: from, name: o.name, resume: o.resume, apply: o.apply, sides: o.sides, task: o.task, restrict: &o.restrict}
+	k := &keptRun{a: a, dir: from, name: o.name, resume: o.resume, apply: o.apply, sides: o.sides, task: o.task, restrict: &o.restrict}
 	if err := k.addAlso(o.also); err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func runProgram(ctx context.Context, a *app, o *runOptions, store []string) erro
 
 // runStore runs a program in a workspace of a STORE or, without one, of a temporary store. With a directory, the
 // workspace is a copy of it.
-func (k *kept) runStore(ctx context.Context, c sandbox.Config, remote string) error {
+func (k *keptRun) runStore(ctx context.Context, c sandbox.Config, remote string) error {
 	var temp *sandbox.TempDir
 	var err error
 	if c.Store == "" {
@@ -245,9 +246,9 @@ func (k *kept) runStore(ctx context.Context, c sandbox.Config, remote string) er
 	}
 
 	p := storeLocation(c.Store, c.Mountpoint)
-	var left bool // some changes were left
-	var notApplied error
-	var unfinished bool // some were neither applied nor declined
+	var left bool        // the user left some changes
+	var notApplied error // the error of the apply
+	var unfinished bool  // some changes were neither applied nor declined
 	var before *stateBefore
 	status, err := sandbox.Outer(ctx, c, temp, s,
 		func(c *sandbox.Config) error {
@@ -286,12 +287,12 @@ func (k *kept) runStore(ctx context.Context, c sandbox.Config, remote string) er
 		noteKept(k.a, c, k.dir, left)
 	}
 
-	return k.a.endOf(status, err, notApplied)
+	return k.a.statusOfRun(status, err, notApplied)
 }
 
-// fillStore finds the mount point of a run in a STORE, and makes the stores of the run that do not exist. It returns
-// what prints the messages of their daemons.
-func (k *kept) fillStore(ctx context.Context, c *sandbox.Config, remote string) (daemon.Starter, error) {
+// fillStore sets the mount point of a run in a STORE, and makes and fills the stores of the run that do not exist. It
+// returns the Starter that prints the messages of their daemons.
+func (k *keptRun) fillStore(ctx context.Context, c *sandbox.Config, remote string) (daemon.Starter, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return nil, err
@@ -346,7 +347,7 @@ func (k *kept) fillStore(ctx context.Context, c *sandbox.Config, remote string) 
 	return s, nil
 }
 
-// workspaceDir returns the path, without symbolic links, of a directory that becomes a workspace.
+// workspaceDir resolves the symbolic links in the path of a directory that becomes a workspace.
 func workspaceDir(mounts []locate.Mount, dir string) (string, error) {
 	if dir = locate.Resolve(mounts, dir); dir == "/" {
 		return "", errs.Fail(errs.Invalid, "the whole system cannot be a workspace").WithHint("name a directory")
@@ -360,8 +361,8 @@ func noteOnlyRoot(a *app, why string) {
 	}
 }
 
-// endOf is statusOf for a run that applies its changes at the end. notApplied is the error of that.
-func (a *app) endOf(status int, err, notApplied error) error {
+// statusOfRun is statusOf for a run that applied its changes at the end. notApplied is the error of the apply.
+func (a *app) statusOfRun(status int, err, notApplied error) error {
 	if err == nil && status == 0 {
 		err = notApplied
 	} else if notApplied != nil {

@@ -53,7 +53,7 @@ forks in one store.`,
 	return cmd
 }
 
-// listRuns prints the runs; with all, also those that were removed within a day.
+// listRuns prints the runs. With all, it also prints the runs that were removed less than a day ago.
 func listRuns(ctx context.Context, a *app, all bool) error {
 	rows, copies, err := runFinder(a).Look(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ does.`,
 	return cmd
 }
 
-// diffRun prints what a run changed or, with stat, the number of changed lines of each file.
+// diffRun prints the changes of a run or, with stat, the numbers of changed lines of each file.
 func diffRun(ctx context.Context, a *app, name string, stat bool) error {
 	return withRunAndMembers(ctx, a, name, func(_ *runs.Run, c *client.Client) error {
 		ch, err := c.Changes(ctx, "")
@@ -221,7 +221,7 @@ func runsRestoreCommand(a *app) *cobra.Command {
 	}
 }
 
-// restoreRun keeps a run again that was removed.
+// restoreRun marks a removed run as kept.
 func restoreRun(ctx context.Context, a *app, name string) error {
 	return withRunAndMembers(ctx, a, name, func(r *runs.Run, _ *client.Client) error {
 		if r.State != service.RunRemoved {
@@ -304,7 +304,7 @@ func prunedText(p runs.Pruned) string {
 	return text
 }
 
-// runFinder returns a Finder that prints its remarks.
+// runFinder returns a Finder that prints its remarks to the standard error.
 func runFinder(a *app) *runs.Finder { return &runs.Finder{Command: a.command, Note: a.note} }
 
 // withRun calls fn with the named run and a connection to it. It prefers the runs of dir, by default the working

@@ -67,7 +67,7 @@ In a directory with runs, it shows these. From another machine, over ssh:
 	return c
 }
 
-// showPage serves the page of the workspace or, in a directory with runs, of these.
+// showPage serves the page of the workspace or, in a directory with runs, the page of the runs.
 func showPage(ctx context.Context, a *app, o uiOptions) error {
 	p, err := a.location()
 	if store, ok := storeHere(a); err != nil && ok {
@@ -148,8 +148,8 @@ func serveUI(ctx context.Context, a *app, p locate.Location, ui uiOptions) error
 	return nil
 }
 
-// applyWorkspace applies a workspace of a store to the directory that it was filled from. It can also return the
-// parts of one file that can be applied, and mark a run as removed or kept.
+// applyWorkspace carries out a request of the page about a workspace: it applies the workspace to the directory that
+// the store was filled from, returns the hunks of one file, or marks a run as removed or kept.
 func applyWorkspace(ctx context.Context, a *app, store, workspace string, args []byte) (any, error) {
 	var want struct {
 		Parts naming.BytePath `json:"parts"`
@@ -190,25 +190,23 @@ func applyWorkspace(ctx context.Context, a *app, store, workspace string, args [
 	return want.Do(ctx, runFinder(a), c, r)
 }
 
-// openBrowser starts a browser with a file that redirects to the address, because all users can read the
-// command line of a browser. The caller removes the file at the end.
+// openBrowser starts a browser with a file that redirects to the address. The address has a secret, and all users can
+// read the command line of a browser. The caller must call remove at the end.
 func openBrowser(a *app, url string) (remove func()) {
-	remove = func() {}
 	dir, err := os.MkdirTemp("", "amberfs-ui-")
+	file := filepath.Join(dir, "open.html")
+	text := `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=` + html.EscapeString(url) + `">`
 	if err == nil {
-		remove = func() { os.RemoveAll(dir) }
-		file := filepath.Join(dir, "open.html")
-		text := `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=` + html.EscapeString(url) + `">`
-		if err = os.WriteFile(file, []byte(text), 0o600); err == nil {
-			err = exec.Command("xdg-open", file).Start()
-		}
+		err = os.WriteFile(file, []byte(text), 0o600)
 	}
-
+	if err == nil {
+		err = exec.Command("xdg-open", file).Start()
+	}
 	if err != nil {
 		a.note("cannot open a browser: %v; open the address yourself", err)
 	}
 
-	return remove
+	return func() { os.RemoveAll(dir) } // for "" it does nothing
 }
 
 // uiListener listens on a loopback address, or on a socket for its user alone.

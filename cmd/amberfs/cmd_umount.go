@@ -92,7 +92,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 		}
 		if storedir.HolderIsDying(m.Source) { // no keeper is left that would end its connection
-			_ = mounts.Abort(m.Mountpoint, m.Source) // it fails if the connection has ended, or the user has no right to
+			_ = mounts.Abort(m.Mountpoint, m.Source) // fails if the connection has ended, or if the user has no right
 		}
 		if err := daemon.Detach(m.Mountpoint); err != nil {
 			return errs.Fail(errs.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
@@ -108,7 +108,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	}
 	defer c.Close()
 
-	wait, err := endOf(c.DaemonPID())
+	wait, err := watchEnd(c.DaemonPID())
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	var ended service.Unmounted
 	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, &ended)
 	if errs.ScriptKind(err) == errs.Busy {
-		return inUse(m, err)
+		return inUseError(m, err)
 	}
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	return a.print(done, func() {})
 }
 
-// inUse returns an error with the programs that keep a mount busy, as far as this user can see them.
-func inUse(m locate.Mount, cause error) error {
+// inUseError returns an error with the programs that keep a mount busy, as far as this user can see them.
+func inUseError(m locate.Mount, cause error) error {
 	var who []string
 	users := locate.Users(m, locate.Everything, nil)
 	for i, u := range users {
@@ -156,9 +156,9 @@ func inUse(m locate.Mount, cause error) error {
 	return errs.Fail(errs.Busy, "the mount at %s is in use%s", m.Mountpoint, by).WithHint("end these programs, or detach the mount with --lazy").WithCause(cause)
 }
 
-// endOf returns a function that waits for the end of a process. It opens the process now,
-// because after its end another process may get its number.
-func endOf(pid int) (wait func(context.Context) error, err error) {
+// watchEnd returns a function that waits for the end of a process. watchEnd itself opens the process, because after
+// its end another process may get its number.
+func watchEnd(pid int) (wait func(context.Context) error, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || pid == 0 {
 		return func(context.Context) error { return nil }, nil

@@ -27,7 +27,7 @@ other formats is refused, one that does not start is rolled back.`,
 	}
 }
 
-// upgrade replaces the daemon of the workspace by the program that the words name, or by this one.
+// upgrade replaces the daemon of the workspace by the program that words name or, without words, by this program.
 func upgrade(ctx context.Context, a *app, words []string) error {
 	program, err := os.Executable()
 	if err == nil && len(words) == 1 {

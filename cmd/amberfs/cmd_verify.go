@@ -106,8 +106,8 @@ func verifyStore(a *app, cmd *cobra.Command, argv []string, mend bool) (*repair.
 	return &report, err
 }
 
-// openStore opens the client of the daemon of a store, which a mount point names as well, or of the mount of
-// the working directory. The client is nil if the store is not mounted.
+// openStore returns a client for a store, and the path of the store. argv has the path of the store or of its mount
+// point; without it, openStore uses the mount of the working directory. The client is nil if the store is not mounted.
 func openStore(ctx context.Context, a *app, argv []string) (c *client.Client, store string, err error) {
 	if store, err = a.abs(cmp.Or(strings.Join(argv, ""), a.dir)); err != nil {
 		return nil, "", err

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Builds from a checkout set these with -ldflags "-X main.version=… -X main.commit=…
-// -X main.date=…". The version of a build by `go install` names its commit.
+// version, commit and date are set by builds from a checkout, with -ldflags "-X main.version=… -X main.commit=…
+// -X main.date=…". A build by `go install` has the commit in its module version.
 var version, commit, date string
 
 type build struct {
@@ -24,7 +24,7 @@ type build struct {
 func versionText() string { return thisBuild().Version }
 
 func thisBuild() build {
-	info, _ := debug.ReadBuildInfo() // a module has it
+	info, _ := debug.ReadBuildInfo() // does not fail for a program that is built as a module
 	b := buildOf(info)
 	b.Version = cmp.Or(version, b.Version)
 	if commit != "" {

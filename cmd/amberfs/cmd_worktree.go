@@ -120,10 +120,10 @@ func worktreeRemoveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// inFork returns an error for a fork of the mounted workspace. A program in the fork may have written its .git,
-// which can name programs, so git is not started there. In a sandbox that shows only a fork, that
+// refuseFork returns an error for a location in a fork of the mounted workspace. Git is not started there: a program in
+// the fork may have written the fork's .git, which can name other programs. In a sandbox that shows only a fork, the
 // fork is the mounted workspace.
-func inFork(p locate.Location) error {
+func refuseFork(p locate.Location) error {
 	root, ok := p.Root()
 	if !ok {
 		return errs.Fail(errs.Failed, "the root of the workspace is not mounted here")
@@ -137,19 +137,19 @@ func inFork(p locate.Location) error {
 }
 
 // repositoryHere returns the repository of the current directory, and the location of the workspace with its worktrees.
-// For a directory outside of a mount, that is a copy of the directory, which is made if add is set.
+// For a directory outside of a mount, the workspace is a copy of the directory. With add, repositoryHere makes the copy.
 func repositoryHere(ctx context.Context, a *app, add bool) (*worktrees.Repository, locate.Location, error) {
 	wd, err := a.cwd()
 	if err != nil {
 		return nil, locate.Location{}, err
 	}
 	if real, err := filepath.EvalSymlinks(wd); err == nil {
-		wd = real // git would follow a link into a fork, too
+		wd = real // a link may lead into a fork
 	}
 
 	p, err := a.locationOf(wd)
 	if err == nil {
-		err = inFork(p)
+		err = refuseFork(p)
 	}
 
 	if errs.ScriptKind(err) == errs.NotExist {
@@ -210,7 +210,7 @@ func addWorktree(ctx context.Context, a *app, name, link, branch string) (w work
 	return w, err
 }
 
-// removeWorktree removes the worktree of a name. If path is not "", it fails unless the worktree is there.
+// removeWorktree removes the worktree with a name. If path is not "", it fails if the worktree has another path.
 func removeWorktree(ctx context.Context, a *app, name, path string, force bool) (done service.DeletedFork, err error) {
 	r, p, err := repositoryHere(ctx, a, false)
 	if err != nil {
@@ -232,8 +232,8 @@ func removeWorktree(ctx context.Context, a *app, name, path string, force bool) 
 	return done, r.Forget(ctx, w)
 }
 
-// onWorktree is Claude Code's hook for worktrees. With "create" it makes one and prints its path. If
-// amberfs cannot make it, git does, as Claude Code does without a hook.
+// onWorktree is Claude Code's hook for worktrees. With "create" it makes a worktree and prints its path, with "remove"
+// it removes one. If amberfs cannot make a worktree, git makes an ordinary one, as Claude Code does without the hook.
 func onWorktree(ctx context.Context, a *app, argv []string) error {
 	in, err := hooks.Read(io.LimitReader(a.stdin, maxHookInput))
 	if err != nil {
@@ -273,8 +273,8 @@ func onWorktree(ctx context.Context, a *app, argv []string) error {
 	return nil
 }
 
-// plainRepository returns the repository in which git makes a worktree. In a fork it is the repository
-// of which amberfs made the fork a worktree. Then the new worktree begins at the fork's commit.
+// plainRepository returns the repository in which git makes a worktree. In a fork that is a worktree, it returns the
+// worktree's repository, and the worktree, at whose commit the new worktree begins.
 func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *worktrees.Worktree, error) {
 	wd, err := a.cwd()
 	if err != nil {
@@ -286,7 +286,7 @@ func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *workt
 
 	p, err := a.locationOf(wd)
 	if err == nil {
-		err = inFork(p)
+		err = refuseFork(p)
 	}
 
 	if err == nil || errs.ScriptKind(err) == errs.NotExist { // no mount
@@ -306,7 +306,8 @@ func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *workt
 	return nil, nil, err
 }
 
-// removeWorktreeAt removes a worktree by its path. Git removes a worktree that git made, unless changes would be lost.
+// removeWorktreeAt removes a worktree by its path. A worktree that git made is removed by git, which refuses to lose
+// changes.
 func removeWorktreeAt(ctx context.Context, a *app, path string) error {
 	const forks = "/" + naming.ForksDir + "/"
 	i := strings.LastIndex(path, forks)

@@ -15,9 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// completions are the kinds of the arguments of each command, of which the last repeats
-// before "...", and of its flags. Other arguments are files. opCommand adds the commands of rows
-// that are not among these.
+// completions has, for each command and each flag, the kinds of its arguments. "..." repeats the kind before it.
+// Arguments of other commands are files. opCommand adds the commands that are defined in rows of operations.
 var completions = map[string]string{
 	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "diff": "snapshot snapshot file ...",
 	"diff --fork": "fork", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
@@ -27,7 +26,7 @@ var completions = map[string]string{
 	"snapshot": "none", "worktree list": "none", "worktree remove": "fork none",
 }
 
-// namesOf returns the names of a kind.
+// namesOf returns all names of a kind, such as the names of all snapshots.
 func namesOf(ctx context.Context, a *app, kind string) (out []string) {
 	switch kind {
 	case "snapshot":

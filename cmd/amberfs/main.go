@@ -1,19 +1,18 @@
-// The number of processors is read once, not each second: so an idle mount
-// wakes no processor.
+// With updatemaxprocs=0, the Go runtime does not read the number of processors each second, so that
+// an idle mount wakes no processor.
 //
 //go:debug updatemaxprocs=0
 
 // Package main is the command amberfs, which mounts a file system with snapshots
 // and works with them.
 //
-// A command (cmd_*.go) is thin: it reads its arguments, asks for one operation of package
-// service, and prints the answer. It finds its mount from the directory that it runs in
-// (internal/locate) without asking the file system, so a mount that hangs does not block
-// it. It asks the daemon over the socket in the store or, where that cannot be reached,
-// through the mount (service/client).
+// A command (cmd_*.go) parses its arguments, calls one operation of package service, and prints the
+// answer. It finds its mount by the path of its working directory (internal/locate) and sends no
+// request to the file system, so a mount that hangs does not block it. It calls the daemon over the
+// socket in the store or, if the socket cannot be reached, through the mount (service/client).
 //
-// The daemon is this same program (internal/daemon), and so is the MCP server
-// (mcp_*.go), which asks as a command does.
+// The daemon (internal/daemon) and the MCP server (mcp_*.go) are the same program. The MCP server calls
+// the daemon as a command does.
 package main
 
 import (
@@ -122,7 +121,7 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
 	if !helper {
-		// Only with -o, as mount.fuse has it: a misspelt command must stay an error.
+		// mount.fuse always passes -o. Without it, the arguments may be a misspelt command, which is an error.
 		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !isCommand(root, args[0]) &&
 			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
 	}
@@ -195,7 +194,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if word := firstWord(a.argv); cmd == root && word != "" && !isCommand(root, word) {
-			return noSuchCommand(root, word) // with flags of the command that was meant
+			return noSuchCommand(root, word) // word is a misspelt command, and the flags belong to it
 		}
 		return errs.Fail(errs.Invalid, "%v", err).WithHint("see `%s`", helpOf(cmd))
 	})
@@ -206,7 +205,7 @@ Without a command, it prints what "amberfs status" prints.`,
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path")
 	add := func(group string, c *cobra.Command) {
 		c.GroupID = group
-		c.DisableFlagsInUseLine = true // Use says it better
+		c.DisableFlagsInUseLine = true // Use has the flags already
 		c.SuggestFor = strings.Fields(otherWords[c.Name()])
 		root.AddCommand(c)
 	}
@@ -229,14 +228,14 @@ Without a command, it prints what "amberfs status" prints.`,
 	}
 
 	root.AddCommand(versionCommand(a), exitStatusHelp(),
-		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
-		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
-		hidden(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
+		hiddenCommand(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
+		hiddenCommand(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
+		hiddenCommand(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
 		termsCommand(a),
-		hidden(keeper.Command, 0, func(context.Context, []string) error { return a.statusOf(keeper.Resume(daemon.LogLine)) }),
-		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
-		hidden(worktreeHook, 1, func(ctx context.Context, argv []string) error { return onWorktree(ctx, a, argv) }),
-		hidden(search.Janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
+		hiddenCommand(keeper.Command, 0, func(context.Context, []string) error { return a.statusOf(keeper.Resume(daemon.LogLine)) }),
+		hiddenCommand(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
+		hiddenCommand(worktreeHook, 1, func(ctx context.Context, argv []string) error { return onWorktree(ctx, a, argv) }),
+		hiddenCommand(search.Janitor, 2, func(ctx context.Context, argv []string) error { return discardForks(ctx, a, argv) }))
 
 	opCommands(a, root, add)
 	addCompletions(a, root)
@@ -304,8 +303,8 @@ var otherWords = map[string]string{
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
 }
 
-// hidden returns a command that only this program starts.
-func hidden(name string, arguments int, run func(ctx context.Context, argv []string) error) *cobra.Command {
+// hiddenCommand returns a command that only this program itself starts.
+func hiddenCommand(name string, arguments int, run func(ctx context.Context, argv []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(arguments),
 		RunE: func(cmd *cobra.Command, argv []string) error { return run(cmd.Context(), argv) },

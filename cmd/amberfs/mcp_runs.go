@@ -44,7 +44,7 @@ func dirOfRuns(a *app) (string, error) {
 	return locate.Resolve(mounts, dir), err
 }
 
-// onRunHere is withRun, and fails for the runs of other directories.
+// onRunHere is withRun, but fails for the runs of other directories than the server's.
 func onRunHere(ctx context.Context, a *app, name string, fn func(r *runs.Run, c *client.Client) error) error {
 	dir, err := dirOfRuns(a)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxMessage bounds a message of a client, in bytes. The SDK has the same bound.
+// maxMessage is the maximum size in bytes of a message of a client, as in the SDK.
 const maxMessage = mcp.DefaultMaxLineLength
 
 // The errors of JSON-RPC for lines that are not requests.
@@ -70,7 +70,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// recordRequest records a request of the client, or that the client has cancelled one.
+// recordRequest records a request of the client. If line cancels a request, recordRequest removes that request.
 func (l *lockedWriter) recordRequest(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *lockedWriter) drain() {
 // Close implements io.WriteCloser. The process keeps its standard output.
 func (l *lockedWriter) Close() error { return nil }
 
-// passMessages passes on each line that is a message, and answers the others.
+// passMessages passes each line that is a message on to the session. It answers other lines with an error.
 func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 	for {
 		line, long, err := messageLine(in)
@@ -169,7 +169,7 @@ func passMessages(in *bufio.Reader, to io.Writer, answers *lockedWriter) error {
 	}
 }
 
-// messageLine reads a line, or reports that it is too long.
+// messageLine reads a line. If the line is too long, it returns no line and reports long.
 func messageLine(in *bufio.Reader) (line []byte, long bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

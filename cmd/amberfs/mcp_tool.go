@@ -55,11 +55,11 @@ func (t *tool) common(set int) []string {
 	return []string{"workspace"}
 }
 
-// An input is the type of the arguments of a tool: a struct with a field for each, under the names that
-// the tool gives them.
+// An input describes the arguments of a tool. args is a struct type with a field for each argument, which has the name
+// of the argument in the tool.
 type input struct {
 	args  reflect.Type
-	index [][]int // for each argument, its field in the arguments of the operation; after the first own ones, in common
+	index [][]int // the field to which each argument belongs: the first own ones are fields of the operation's arguments, the others of common
 	own   int
 }
 
@@ -76,7 +76,7 @@ func (t *tool) input(set int) *input {
 		f := all[slices.IndexFunc(all, func(f reflect.StructField) bool { return service.JSONName(f) == of })]
 		in.index = append(in.index, f.Index)
 		tag := reflect.StructTag(strings.Replace(string(f.Tag), `json:"`+of, `json:"`+name, 1))
-		if renamed && f.Type.Kind() == reflect.Slice { // the tool takes one element
+		if renamed && f.Type.Kind() == reflect.Slice { // the tool takes a single element of the list
 			f.Type = f.Type.Elem()
 		}
 
@@ -96,8 +96,8 @@ func (t *tool) input(set int) *input {
 	return in
 }
 
-// split returns the arguments of the operation, which are preset if the call does not have them, and the common ones.
-// args is a pointer to a value of in.args.
+// split returns the arguments of the operation, and the common arguments. For arguments that the call does not have, it
+// uses the values in preset. args is a pointer to a value of in.args.
 func (in *input) split(args, preset any) (_ any, c common) {
 	given, req := reflect.ValueOf(args).Elem(), reflect.New(reflect.TypeOf(preset)).Elem()
 	req.Set(reflect.ValueOf(preset))
@@ -130,8 +130,8 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// outline returns a schema of results that has only the names of required fields: the list
-// of tools is part of each session of a model, so it must be short.
+// outline reduces a schema of results to the names of the required fields. The list of tools is part of each session of
+// a model, so it must be short.
 func outline(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: s.Type, Required: s.Required}
 }
@@ -139,7 +139,7 @@ func outline(s *jsonschema.Schema) *jsonschema.Schema {
 // A notifier sends a progress notification, if the client asked for them.
 type notifier func(message string, done, total int)
 
-// add offers a tool. Its arguments are of the type args, with the schema in. do gets a pointer to them.
+// add adds a tool to the server. args is the type of its arguments, in their schema. do gets a pointer to the arguments.
 func (m *mcpServer) add(t *tool, name string, args reflect.Type, in *jsonschema.Schema, out reflect.Type, do func(ctx context.Context, args any, notify notifier) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.About, Annotations: annotations(t.effect),

@@ -19,13 +19,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// A tool is an operation of the service with the names and arguments that models know, or
-// one of ownTools.
+// A tool is an operation of the service, with the names and arguments that it has for models, or one of ownTools.
 type tool struct {
 	service.Tool
 	op     *service.Op // nil for one of ownTools
 	effect service.Effect
-	preset any // a value of the type of its arguments, with the arguments that every call has
+	preset any // a value of the type of its arguments, with the default values
 	form   service.Form
 	out    reflect.Type
 	pages  bool // the text is returned in parts; without it, the structured content is the result
@@ -92,7 +91,7 @@ var ownTools = []tool{
 		}},
 }
 
-// inJSON returns the result of an operation in the format json. A text becomes a list of lines.
+// inJSON returns the result of an operation as JSON. It converts a text to a list of lines.
 func (t *tool) inJSON(result any) (string, error) {
 	if t.op.Output == service.Text {
 		result = strings.Split(*result.(*string), "\n")
@@ -109,12 +108,12 @@ const maxListed = 100
 // shorten cuts a list to maxListed elements. A result also has the number of all elements.
 func shorten[T any](list []T) []T { return list[:min(len(list), maxListed)] }
 
-// The set "workspace:NAME" has three tools. A ref that one of them returns is a snapshot
-// or a workspace, and each of them takes both:
+// A ref is the argument of the three tools in the set "workspace:NAME". It names a snapshot or a workspace. Each tool
+// takes all forms:
 //
-//	SNAPSHOT           of the server's workspace
+//	SNAPSHOT           a snapshot of the server's workspace
 //	FORK, FORK/FORK    a workspace that restore or branch made
-//	FORK@SNAPSHOT      a snapshot of that
+//	FORK@SNAPSHOT      a snapshot of such a workspace
 type ref struct {
 	Ref *string `json:"ref" jsonschema:"a state or a workspace, as these tools return it"`
 }
@@ -124,7 +123,7 @@ type newRef struct {
 	Path string `json:"path,omitempty" jsonschema:"where the new workspace is"`
 }
 
-// resolve finds the workspace of a ref, and the snapshot if it is one.
+// resolve splits a ref into the path of a workspace and the name of a snapshot. Each may be "".
 func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name string) {
 	workspace, name, isSnapshot := strings.Cut(ref, "@")
 	if isSnapshot || ref == "" || strings.Contains(ref, "/") || slices.Contains(namesOf(ctx, m.a, "fork"), ref) {
@@ -168,8 +167,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 	})
 }
 
-// capture returns the ref of the present state of the workspace at a location, or of its
-// snapshot.
+// capture returns the ref of the snapshot with a name. For "" it first takes a snapshot of the workspace at a location.
 func (m *mcpServer) capture(ctx context.Context, p locate.Location, name string) (newRef, error) {
 	made := info.Info{Name: name}
 	var err error
@@ -179,7 +177,7 @@ func (m *mcpServer) capture(ctx context.Context, p locate.Location, name string)
 	return newRef{Ref: made.Name}, err
 }
 
-// branch makes a workspace of a state of the workspace at a location.
+// branch makes a fork of a snapshot of the workspace at a location or, for "", of its present state.
 func (m *mcpServer) branch(ctx context.Context, p locate.Location, workspace, state string) (newRef, error) {
 	for n := 1; ; n++ {
 		var made service.Forked

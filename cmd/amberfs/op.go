@@ -123,8 +123,8 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	return cmd
 }
 
-// addFlag adds a flag to a command. The flag sets a field of args. A flag without a field is only for
-// Command.Call, which reads it from the Given.
+// addFlag adds a flag to a command. The flag sets a field of args. Only Command.Call uses a flag without a field, and
+// reads it from the Given.
 func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, of, value := f.Parts()
 	at := service.FieldNamed(args, of)
@@ -161,7 +161,7 @@ func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	}
 }
 
-// givenWords returns the command line of a command. It fails if a number is less than 1.
+// givenWords returns the parsed command line of a command. It fails if the value of a flag for a number is less than 1.
 func givenWords(a *app, cmd *cobra.Command, argv []string) (g *service.Given, err error) {
 	g = &service.Given{Words: argv, Dash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), Read: a.readInput}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -199,7 +199,7 @@ func addPathHint(a *app, err error, c *service.Command, g *service.Given) error 
 	return err
 }
 
-// presetFlag is a flag without a value of its own: it sets a field of the arguments to value.
+// presetFlag is a flag without a value on the command line. It sets a field of the arguments to value.
 type presetFlag struct {
 	field reflect.Value
 	value string

@@ -43,8 +43,8 @@ func (a *app) print(v any, text func()) error {
 	return nil
 }
 
-// printFailed prints v, which has the details of err, and returns the error with which the
-// command ends. Without err, it is print.
+// printFailed prints v, the details of err, as print does. It returns the error with which the command ends: err or, with
+// --json, only the exit status of err.
 func (a *app) printFailed(v any, err error, text func()) error {
 	if perr := a.print(v, text); perr != nil {
 		return perr
@@ -66,8 +66,8 @@ type diffWriter struct {
 	bar     *progress // removed from the screen before the first byte; may be nil
 	w       io.Writer
 	colours *styles.Patch // w as a Patch; nil without colours
-	n       int64
-	refused bool
+	n       int64         // bytes written
+	refused bool          // a write has failed
 }
 
 func (d *diffWriter) Write(p []byte) (int, error) {
@@ -113,7 +113,7 @@ func printTable(w io.Writer, rows [][]string) {
 	fmt.Fprint(w, service.Columns(rows))
 }
 
-// maxPrinted is the number of paths that are listed without -v. Further ones are counted.
+// maxPrinted is the maximum number of paths that are listed without -v. Only the number of further paths is printed.
 const maxPrinted = 20
 
 // listed returns the paths that are listed: all with -v, otherwise the first maxPrinted.

@@ -22,7 +22,8 @@ type preferValue struct {
 	oursNames, theirsNames []string
 }
 
-// addPrefer gives a command --prefer besides --ours and --theirs. Ours is the side that is written.
+// addPrefer adds the flag --prefer to a command with the flags --ours and --theirs. Ours is the side that the command
+// changes.
 func addPrefer(cmd *cobra.Command, ours, theirs *bool, oursNames, theirsNames []string) {
 	p := &preferValue{ours, theirs, oursNames, theirsNames}
 	cmd.Flags().Var(p, "prefer", "the same by the name of the `SIDE`: "+strings.Join(oursNames, " or ")+" (ours), "+strings.Join(theirsNames, " or ")+" (theirs)")

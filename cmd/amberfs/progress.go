@@ -89,7 +89,7 @@ func (p *progress) show(m service.Progress) {
 		p.bar.Describe(m.What + " " + service.BytesText(m.Bytes) + ", " + m.Unit)
 	}
 
-	// It fails if the terminal has ended. The work continues.
+	// Set64 fails if the terminal has ended. Then the work continues without a bar.
 	_ = p.bar.Set64(m.Done)
 }
 

@@ -22,9 +22,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// end prints what the program changed, and applies it if the user wants that. It returns an error
-// if some changes were not applied. Changes of an interrupted program are applied only after a question.
-func (k *kept) end(interrupted bool) error {
+// end prints the changes of the program, and applies them if the user has asked for it. It returns an error if some
+// changes could not be applied. The changes of an interrupted program are applied only after a question.
+func (k *keptRun) end(interrupted bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
@@ -34,7 +34,7 @@ func (k *kept) end(interrupted bool) error {
 		return k.leaveRunning()
 	}
 
-	if err := k.each(func(m *kept) error { return m.saveState(ctx, service.RunKept) }); err != nil {
+	if err := k.each(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) }); err != nil {
 		return err
 	}
 	if len(k.also) > 0 {
@@ -45,7 +45,7 @@ func (k *kept) end(interrupted bool) error {
 }
 
 // endOne is end for a run of one directory.
-func (k *kept) endOne(ctx context.Context, interrupted bool) error {
+func (k *keptRun) endOne(ctx context.Context, interrupted bool) error {
 	a := k.a
 	fork, err := k.open(ctx, k.name)
 	if err != nil {
@@ -65,7 +65,7 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 		return k.removeUnchanged(ctx)
 	}
 
-	in, err := sandbox.Join(ctx, k.store, k.name, starter(a, nil, nil)) // until the question is answered
+	in, err := sandbox.Join(ctx, k.store, k.name, starter(a, nil, nil)) // so that no other command removes the run during the question
 	if err != nil {
 		return err
 	}
@@ -108,16 +108,16 @@ func (k *kept) endOne(ctx context.Context, interrupted bool) error {
 	return err
 }
 
-// noteOutside notes that the directory itself was changed during the run.
-func (k *kept) noteOutside(ctx context.Context, fork *client.Client) {
+// noteOutside prints a remark if the directory itself was changed during the run.
+func (k *keptRun) noteOutside(ctx context.Context, fork *client.Client) {
 	done, _ := refreshFrom(ctx, k.a, fork, k.dir, k.store, service.Refresh{DryRun: true}, runs.Less{Hidden: k.hidden}) // a conflict counts too
 	if n := done.Changed + len(done.Conflicts); n > 0 {
 		k.a.note("%s changed in %s itself meanwhile. Programs from before the run, such as docker, watchers and editors, use that and not the run", plural(n, "path", "paths"), quote(k.dir))
 	}
 }
 
-// leaveRunning notes that another program is in the run. The end of the last program applies or removes the run.
-func (k *kept) leaveRunning() error {
+// leaveRunning prints that another program is in the run. The command of the last program will apply or remove the run.
+func (k *keptRun) leaveRunning() error {
 	k.a.say("the run " + k.name + " goes on: another program is in it\n\tlook at it: amberfs runs diff " + k.name)
 	if k.apply != "" {
 		return errs.Fail(errs.Busy, "nothing was applied: another program is in the run %s", k.name)
@@ -125,8 +125,8 @@ func (k *kept) leaveRunning() error {
 	return nil
 }
 
-// removeUnchanged removes a run in which nothing changed.
-func (k *kept) removeUnchanged(ctx context.Context) error {
+// removeUnchanged removes a run without changes.
+func (k *keptRun) removeUnchanged(ctx context.Context) error {
 	if err := k.drop(ctx); errs.ScriptKind(err) == errs.Busy {
 		return k.leaveRunning()
 	} else if err != nil {
@@ -141,7 +141,7 @@ func (k *kept) removeUnchanged(ctx context.Context) error {
 }
 
 // drop deletes a run, and sets k.empty if it was the last one in the store.
-func (k *kept) drop(ctx context.Context) error {
+func (k *keptRun) drop(ctx context.Context) error {
 	main, err := k.open(ctx, "")
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (k *kept) drop(ctx context.Context) error {
 }
 
 // printChanges prints what the program changed, and the commands to use next.
-func (k *kept) printChanges(ctx context.Context, ch *client.Changes) error {
+func (k *keptRun) printChanges(ctx context.Context, ch *client.Changes) error {
 	plan, err := applyTo(ctx, k.a, ch, k.dir, hostdir.ApplyOptions{DryRun: true, Name: k.name})
 	if plan == nil || err != nil && len(plan.Conflicts) == 0 {
 		k.printCommands("the run " + k.name + " is kept")
@@ -178,7 +178,7 @@ func (k *kept) printChanges(ctx context.Context, ch *client.Changes) error {
 }
 
 // printCommands prints a text, and the commands to use next.
-func (k *kept) printCommands(text string) {
+func (k *keptRun) printCommands(text string) {
 	in := ""
 	if wd, err := locate.Getwd(); err != nil || wd != k.dir {
 		in = " " + word(k.dir)
@@ -199,8 +199,8 @@ type stateBefore struct {
 	changes *client.Changes
 }
 
-// openStateBefore opens the present state of the workspace of a run in a STORE. After an error, end does not count
-// changes.
+// openStateBefore opens the present state of the workspace of a run in a STORE. It ignores errors: then end prints
+// nothing.
 func openStateBefore(ctx context.Context, a *app, c sandbox.Config) *stateBefore {
 	b := &stateBefore{a: a, c: c}
 	ctx = context.WithoutCancel(ctx)

@@ -21,7 +21,7 @@ import (
 )
 
 // addAlso adds the directories of --also: DIR, or DIR:ro for a directory that is only read.
-func (k *kept) addAlso(dirs []string) error {
+func (k *keptRun) addAlso(dirs []string) error {
 	for _, given := range dirs {
 		name, readOnly := strings.CutSuffix(given, ":ro")
 		dir, err := k.a.abs(name)
@@ -32,7 +32,7 @@ func (k *kept) addAlso(dirs []string) error {
 		if readOnly {
 			k.reads = append(k.reads, dir)
 		} else {
-			k.also = append(k.also, &kept{a: k.a, dir: dir, task: k.task.member()})
+			k.also = append(k.also, &keptRun{a: k.a, dir: dir, task: k.task.member()})
 		}
 	}
 
@@ -40,7 +40,7 @@ func (k *kept) addAlso(dirs []string) error {
 }
 
 // findMembers adds the other directories of a run that is resumed.
-func (k *kept) findMembers(ctx context.Context) error {
+func (k *keptRun) findMembers(ctx context.Context) error {
 	if !runs.HasGroups(k.store) {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (k *kept) findMembers(ctx context.Context) error {
 		if m.Name == "" {
 			k.reads = append(k.reads, m.Dir)
 		} else {
-			k.also = append(k.also, &kept{a: k.a, dir: m.Dir, name: m.Name, resume: true, sides: k.sides, task: k.task.member()})
+			k.also = append(k.also, &keptRun{a: k.a, dir: m.Dir, name: m.Name, resume: true, sides: k.sides, task: k.task.member()})
 		}
 	}
 
@@ -63,7 +63,7 @@ func (k *kept) findMembers(ctx context.Context) error {
 }
 
 // checkApart fails if one directory of the run is in another one, whose mount would hide it.
-func (k *kept) checkApart() error {
+func (k *keptRun) checkApart() error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (k *kept) checkApart() error {
 }
 
 // places returns the other directories of the run, in the order of k.also and k.reads.
-func (k *kept) places() (out []sandbox.Also) {
+func (k *keptRun) places() (out []sandbox.Also) {
 	for _, m := range k.also {
 		out = append(out, sandbox.Also{Store: m.store, Dir: m.dir})
 	}
@@ -101,7 +101,7 @@ func (k *kept) places() (out []sandbox.Also) {
 }
 
 // each calls fn with the run of each directory.
-func (k *kept) each(fn func(*kept) error) error {
+func (k *keptRun) each(fn func(*keptRun) error) error {
 	var all error
 	for _, m := range k.all() {
 		all = errors.Join(all, fn(m))
@@ -109,9 +109,9 @@ func (k *kept) each(fn func(*kept) error) error {
 	return all
 }
 
-// beginAll is begin for all directories. The runs of the other directories have the name of the first, with the name
-// of the directory added. If one cannot begin, all are deleted.
-func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
+// beginAll calls prepareFork for all directories. The name of the run of another directory is the name of the first run,
+// followed by the name of the directory. If one of the new runs cannot begin, all are deleted.
+func (k *keptRun) beginAll(ctx context.Context, c *sandbox.Config) error {
 	err := k.prepareFork(ctx)
 	if c.Fork = k.name; err != nil || len(c.Also) == 0 {
 		return err
@@ -129,7 +129,7 @@ func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 		if err := m.prepareFork(ctx); err != nil {
 			if !k.resume {
 				k.also = k.also[:i]
-				err = errors.Join(err, k.each(func(m *kept) error { return m.drop(ctx) }))
+				err = errors.Join(err, k.each(func(m *keptRun) error { return m.drop(ctx) }))
 			}
 			return err
 		}
@@ -145,7 +145,7 @@ func (k *kept) beginAll(ctx context.Context, c *sandbox.Config) error {
 }
 
 // endAll is end for a run of several directories.
-func (k *kept) endAll(ctx context.Context, interrupted bool) error {
+func (k *keptRun) endAll(ctx context.Context, interrupted bool) error {
 	a := k.a
 	parts, err := k.openAll(ctx)
 	defer parts.close()
@@ -156,7 +156,7 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 	if same, err := parts.unchanged(ctx); err != nil {
 		return err
 	} else if same {
-		return k.each(func(m *kept) error { return m.removeUnchanged(ctx) })
+		return k.each(func(m *keptRun) error { return m.removeUnchanged(ctx) })
 	}
 
 	if interrupted && k.apply == applyYes {
@@ -167,7 +167,7 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 		return k.printAllChanges(ctx, parts)
 	}
 
-	show := func(text string) { a.say(strings.TrimSuffix(text, "\n")) } // stdout was the program's
+	show := func(text string) { a.say(strings.TrimSuffix(text, "\n")) } // the standard output belongs to the program
 	left, err := applyParts(ctx, a, parts, map[string]askMode{applyAsk: askOfKept}[k.apply], hostdir.ApplyOptions{}, show)
 	if left || err != nil {
 		k.printCommands("the run " + k.name + " is kept")
@@ -177,7 +177,7 @@ func (k *kept) endAll(ctx context.Context, interrupted bool) error {
 }
 
 // printAllChanges prints what the program changed in each directory, and the commands to use next.
-func (k *kept) printAllChanges(ctx context.Context, parts runParts) error {
+func (k *keptRun) printAllChanges(ctx context.Context, parts runParts) error {
 	lines := []string{"the run " + k.name + " changed"}
 	for _, p := range parts {
 		plan, err := applyTo(ctx, k.a, p.Changes, p.Run.Dir, hostdir.ApplyOptions{DryRun: true, Name: p.Run.Name})
@@ -201,7 +201,7 @@ func (k *kept) printAllChanges(ctx context.Context, parts runParts) error {
 type runParts []*runs.Part
 
 // openAll opens the runs of all directories. The caller closes them, also after an error.
-func (k *kept) openAll(ctx context.Context) (parts runParts, err error) {
+func (k *keptRun) openAll(ctx context.Context) (parts runParts, err error) {
 	for _, m := range k.all() {
 		p := &runs.Part{Run: runs.Run{Name: m.name, Dir: m.dir, Store: m.store, Command: m.commandText()}}
 		if p.Client, err = m.open(ctx, m.name); err != nil {
@@ -236,7 +236,7 @@ func (parts runParts) unchanged(ctx context.Context) (bool, error) {
 }
 
 // reportAlso prints what the program changed in the other directories, if the user wants that.
-func (k *kept) reportAlso(ctx context.Context) error {
+func (k *keptRun) reportAlso(ctx context.Context) error {
 	if !k.task.report {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (k *kept) reportAlso(ctx context.Context) error {
 }
 
 // fillTemporary makes temporary stores of the other directories for a run that keeps nothing, and adds them to c.
-func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
+func (k *keptRun) fillTemporary(ctx context.Context, c *sandbox.Config) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (k *kept) fillTemporary(ctx context.Context, c *sandbox.Config) error {
 }
 
 // prepareTemporary prepares the workspaces of the other directories of a run that keeps nothing.
-func (k *kept) prepareTemporary(ctx context.Context) error {
+func (k *keptRun) prepareTemporary(ctx context.Context) error {
 	for _, m := range k.also {
 		if err := m.task.prepare(ctx, m.a, m.location(), m.forked); err != nil {
 			return err

@@ -21,8 +21,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// runHere runs a program in the workspace of a location, or in a fork of it, which begins with the snapshot from if that
-// is not "".
+// runHere runs a program in the workspace of a location, or in a fork of it. A new fork begins with the snapshot from
+// or, for "", with the present state.
 func runHere(ctx context.Context, a *app, p locate.Location, o *runOptions, from string) error {
 	c := &o.sandbox
 	dir, err := a.cwd()
@@ -48,7 +48,7 @@ func runHere(ctx context.Context, a *app, p locate.Location, o *runOptions, from
 		return err
 	}
 
-	runtime.LockOSThread() // until the end: the thread has given up its rights
+	runtime.LockOSThread() // never unlocked: commandHere sets no_new_privs for this thread
 	cmd, ready, err := commandHere(ctx, a, p.Fork(c.Fork), dir, c)
 	if err != nil {
 		return err
@@ -84,11 +84,11 @@ func storeLocation(store, point string) locate.Location {
 	return locate.Location{Mount: &mountinfo.Info{Mountpoint: point}, Store: store}
 }
 
-// A task is what a run does in its workspace besides running the program.
+// A task has the things that a run does in its workspace, in addition to running the program.
 type task struct {
-	actor  string // of the program's changes; "" for none
-	after  string // the snapshot that is taken at the end; "" for none
-	report bool   // what the program changed is printed at the end
+	actor  string // the actor of the program's changes; "" for none
+	after  string // the name of a snapshot to take at the end; "" for none
+	report bool   // the changes of the program are printed at the end
 }
 
 // member returns the task of another directory of the run.

@@ -26,16 +26,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// hideName is a file of a directory with patterns, as in .gitignore, of what runs of it do not have.
+// hideName is the name of a file with patterns, as in .gitignore, of the paths that are hidden in runs of its directory.
 const hideName = ".amberhide"
 
-// hideEmpty is the value of --hide with which hidden paths exist, and are empty.
+// hideEmpty is a value of --hide: hidden files exist in the run, but are empty.
 const hideEmpty = "empty"
 
 // wholeWorkspace is the value of --read-only without a path.
 const wholeWorkspace = "/"
 
-// restrictions are what a run does not have, and what cannot be changed in it.
+// restrictions are the paths that are hidden or read-only in a run.
 type restrictions struct {
 	hide     []string // values of --hide
 	readOnly []string // values of --read-only
@@ -43,7 +43,7 @@ type restrictions struct {
 	inside, outside []string // absolute paths that were found in a directory, or not
 }
 
-// whole reports whether nothing can be changed.
+// whole reports whether the whole workspace is read-only.
 func (x *restrictions) whole() bool { return slices.Contains(x.readOnly, wholeWorkspace) }
 
 func (x *restrictions) hides() bool { return len(x.hide) > 0 }
@@ -92,7 +92,8 @@ func (x *restrictions) forDir(dir string) (o snapshot.ForkOptions, h hostdir.Hid
 	return o, h, nil
 }
 
-// below returns a path of the command line relative to a directory, and whether it is below it.
+// below converts a path of the command line to a path relative to a directory. ok is false if the path is not in the
+// directory.
 func (x *restrictions) below(dir, p string) (rel string, ok bool, err error) {
 	if !filepath.IsAbs(p) && !strings.HasPrefix(p, "./") && !strings.HasPrefix(p, "../") {
 		return p, true, nil
@@ -154,8 +155,8 @@ func hideLines(dir string) (lines []string, err error) {
 	return lines, nil
 }
 
-// findHidden finds the hidden paths of a directory for a new run. Other names of hidden files are hidden, too,
-// by additional patterns. It prints which paths are hidden, and which of them git shows.
+// findHidden finds the hidden paths of a directory for a new run. If a hidden file has other hard links, it adds patterns
+// that hide these too. It prints the hidden paths, and the ones that are committed to git.
 func findHidden(ctx context.Context, a *app, dir string, patterns []string, h hostdir.Hidden, exclude ...string) ([]string, hostdir.Hidden, error) {
 	if h.Paths == nil {
 		return patterns, h, nil
@@ -178,14 +179,14 @@ func findHidden(ctx context.Context, a *app, dir string, patterns []string, h ho
 	}
 
 	a.note("hidden: %s", gitquote.List(found))
-	if shown := committed(ctx, dir, found); len(shown) > 0 {
+	if shown := committedPaths(ctx, dir, found); len(shown) > 0 {
 		a.note("committed, so git shows it: %s", gitquote.List(shown))
 	}
 
 	return patterns, h, nil
 }
 
-// hiddenInWorktree returns the patterns of what a new worktree of a repository does not have.
+// hiddenInWorktree returns the patterns of the paths that are hidden in a new worktree of a repository.
 func hiddenInWorktree(ctx context.Context, a *app, r *worktrees.Repository) ([]string, error) {
 	o, h, err := (&restrictions{}).forDir(r.Top)
 	if err != nil {
@@ -197,8 +198,9 @@ func hiddenInWorktree(ctx context.Context, a *app, r *worktrees.Repository) ([]s
 	return patterns, err
 }
 
-// committed returns which of the paths git has. They are at most as many as one command can have.
-func committed(ctx context.Context, dir string, paths []string) []string {
+// committedPaths returns the paths that are in git's index. It passes at most the first 500 paths to git, because a
+// command line has a limited length.
+func committedPaths(ctx context.Context, dir string, paths []string) []string {
 	const most = 500
 	args := []string{"--literal-pathspecs", "ls-files", "-z", "--cached", "--"}
 	out, err := gitbridge.Git(ctx, dir, append(args, paths[:min(len(paths), most)]...)...)
@@ -212,8 +214,9 @@ func committed(ctx context.Context, dir string, paths []string) []string {
 	})
 }
 
-// addHidden adds what the run hides to what .amberhide hides now: a refresh brings neither.
-func (k *kept) addHidden(ctx context.Context, fork *client.Client) error {
+// addHidden sets k.hidden for the refresh of a resumed run: to the paths that are hidden in the run, and the paths that
+// .amberhide hides now.
+func (k *keptRun) addHidden(ctx context.Context, fork *client.Client) error {
 	var has policy.Policy
 	if err := fork.Do(ctx, service.Policy{}, client.Exchange{}, &has); err != nil {
 		return err
@@ -232,7 +235,7 @@ func (k *kept) addHidden(ctx context.Context, fork *client.Client) error {
 	return err
 }
 
-// restrictWorkspace makes the restrictions of a run count in a workspace that exists.
+// restrictWorkspace adds the restrictions of a run to the policy of an existing workspace.
 func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snapshot.ForkOptions) error {
 	if len(fork.Hide)+len(fork.ReadOnly) == 0 {
 		return nil
@@ -268,8 +271,8 @@ func restrictWorkspace(ctx context.Context, a *app, p locate.Location, fork snap
 	return a.ask(ctx, p, service.SetPolicy{Patch: b}, nil)
 }
 
-// readOnlyPaths has the flag --read-only of run take the path behind it. Without a path it is about the
-// whole workspace, also before the STORE of the command.
+// readOnlyPaths changes "--read-only PATH" in the arguments of run to "--read-only=PATH". If the next word is a store or a
+// flag, --read-only has no path, and applies to the whole workspace.
 func readOnlyPaths(argv []string) []string {
 	if firstWord(argv) != "run" {
 		return argv

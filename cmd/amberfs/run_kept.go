@@ -22,8 +22,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// kept is a run of a directory that is kept until it is applied or removed.
-type kept struct {
+// keptRun is a run of a directory that is kept until it is applied or removed.
+type keptRun struct {
 	a       *app
 	dir     string
 	store   string
@@ -31,12 +31,12 @@ type kept struct {
 	resume  bool
 	apply   string // "", applyAsk or applyYes
 	command []string
-	sides   service.Refresh // with resume: the side of conflicts that is taken
+	sides   service.Refresh // with resume: the side to take in conflicts
 	task    task
-	filled  bool     // the store was made for this run, so it has the directory's present state
-	empty   bool     // no run is left in the store
-	also    []*kept  // the runs of the other directories
-	reads   []string // other directories that are only read
+	filled  bool       // the store was made for this run, so it has the directory's present state
+	empty   bool       // the store has no runs any more
+	also    []*keptRun // the runs of the other directories
+	reads   []string   // other directories that are only read
 
 	restrict *restrictions        // of the command line, for all directories
 	forked   snapshot.ForkOptions // the restrictions of this directory
@@ -44,10 +44,10 @@ type kept struct {
 }
 
 // all returns the run of each directory, with k's own first.
-func (k *kept) all() []*kept { return append([]*kept{k}, k.also...) }
+func (k *keptRun) all() []*keptRun { return append([]*keptRun{k}, k.also...) }
 
 // run runs a program in a run of a directory, or of several.
-func (k *kept) run(ctx context.Context, c sandbox.Config) error {
+func (k *keptRun) run(ctx context.Context, c sandbox.Config) error {
 	k.command = c.Command
 	if err := k.fill(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (k *kept) run(ctx context.Context, c sandbox.Config) error {
 	s := starter(k.a, bar, func(*daemon.Ready) {})
 	var ended error
 	status, err := sandbox.Outer(ctx, c, nil, s, func(c *sandbox.Config) error { return k.beginAll(ctx, c) }, func(e sandbox.Ended) (err error) {
-		ended, err = k.after(ctx, e)
+		ended, err = k.afterProgram(ctx, e)
 		return err
 	})
 
@@ -87,11 +87,11 @@ func (k *kept) run(ctx context.Context, c sandbox.Config) error {
 		}
 	}
 
-	return k.a.endOf(status, err, ended)
+	return k.a.statusOfRun(status, err, ended)
 }
 
 // fill makes the store of the directory, unless it exists.
-func (k *kept) fill(ctx context.Context) error {
+func (k *keptRun) fill(ctx context.Context) error {
 	a := k.a
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -135,17 +135,17 @@ func (k *kept) fill(ctx context.Context) error {
 	return nil
 }
 
-// after is called after the end of the program. ended is the error of an apply. The command ends with the program's
-// status rather than with that error.
-func (k *kept) after(ctx context.Context, e sandbox.Ended) (ended, err error) {
+// afterProgram finishes a run after the end of its program. ended is the error of an apply: if the program has failed,
+// the command ends with the program's status and not with this error.
+func (k *keptRun) afterProgram(ctx context.Context, e sandbox.Ended) (ended, err error) {
 	switch {
 	case !e.Started && !k.resume:
-		return nil, k.each(func(m *kept) error { return m.drop(ctx) })
+		return nil, k.each(func(m *keptRun) error { return m.drop(ctx) })
 	case !e.Served: // Outer has reported it
 		k.a.note("the run %s is kept\n\tgo on with: amberfs run --resume %s -- COMMAND", k.name, k.name)
 		return nil, nil
 	case !e.Started:
-		return nil, k.each(func(m *kept) error { return m.saveState(ctx, service.RunKept) })
+		return nil, k.each(func(m *keptRun) error { return m.saveState(ctx, service.RunKept) })
 	}
 
 	if err := k.task.end(ctx, k.a, k.location().Fork(k.name)); err != nil {
@@ -158,14 +158,14 @@ func (k *kept) after(ctx context.Context, e sandbox.Ended) (ended, err error) {
 	return k.end(e.Interrupted), nil
 }
 
-func (k *kept) location() locate.Location { return storeLocation(k.store, k.dir) }
+func (k *keptRun) location() locate.Location { return storeLocation(k.store, k.dir) }
 
-func (k *kept) open(ctx context.Context, fork string) (*client.Client, error) {
+func (k *keptRun) open(ctx context.Context, fork string) (*client.Client, error) {
 	return client.Open(ctx, client.Target{Store: k.store, Workspace: fork, Command: k.a.command})
 }
 
 // prepareFork makes the fork of a new run from the directory's present state, or refreshes the fork of a resumed run.
-func (k *kept) prepareFork(ctx context.Context) error {
+func (k *keptRun) prepareFork(ctx context.Context) error {
 	main, err := k.open(ctx, "")
 	if err != nil {
 		return err
@@ -184,9 +184,9 @@ func (k *kept) prepareFork(ctx context.Context) error {
 
 	all = runs.Expire(ctx, main, all)
 	if k.resume {
-		err = k.goOn(ctx, all)
+		err = k.refreshFork(ctx, all)
 	} else {
-		err = k.beginNew(ctx, main, all)
+		err = k.makeFork(ctx, main, all)
 	}
 	if err != nil {
 		return err
@@ -200,7 +200,9 @@ func (k *kept) prepareFork(ctx context.Context) error {
 	return k.task.prepare(ctx, k.a, k.location(), snapshot.ForkOptions{Name: k.name, ReadOnly: k.forked.ReadOnly})
 }
 
-func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run) error {
+// makeFork makes the fork of a new run, after it has refreshed the copy of the directory. It takes the chosen name, or
+// the next free one.
+func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.Run) error {
 	var names []string
 	for _, r := range all {
 		names = append(names, r.Name)
@@ -244,8 +246,8 @@ func (k *kept) beginNew(ctx context.Context, main *client.Client, all []runs.Run
 	}
 }
 
-// takeFrom frees the name of the run, which another store has taken, if that store has no run of the name any more.
-func (k *kept) takeFrom(ctx context.Context, owner string) error {
+// takeFrom gives back the name of the run, which the store owner has taken, if owner has no run with the name any more.
+func (k *keptRun) takeFrom(ctx context.Context, owner string) error {
 	return runFinder(k.a).OnStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.Dir(owner)
 		all, err := runs.List(ctx, main, dir, owner)
@@ -262,7 +264,8 @@ func (k *kept) takeFrom(ctx context.Context, owner string) error {
 	})
 }
 
-func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
+// refreshFork refreshes the fork of a resumed run from the directory, unless another program is in the run.
+func (k *keptRun) refreshFork(ctx context.Context, all []runs.Run) error {
 	r, err := runs.Choose(all, k.name, k.dir)
 	if err != nil {
 		return err
@@ -308,7 +311,7 @@ func (k *kept) goOn(ctx context.Context, all []runs.Run) error {
 }
 
 // noteEarlier notes how many other runs are not applied, and their bytes.
-func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.Run) {
+func (k *keptRun) noteEarlier(ctx context.Context, main *client.Client, all []runs.Run) {
 	earlier := slices.DeleteFunc(slices.Clone(all), func(r runs.Run) bool { return r.State != service.RunKept || r.Name == k.name })
 	if len(earlier) == 0 {
 		return
@@ -328,11 +331,11 @@ func (k *kept) noteEarlier(ctx context.Context, main *client.Client, all []runs.
 }
 
 // saveState stores the state of the run, such as service.RunKept, in a snapshot of its fork.
-func (k *kept) saveState(ctx context.Context, state string) error {
+func (k *keptRun) saveState(ctx context.Context, state string) error {
 	return runs.Mark(ctx, k.a.command, k.store, k.name, k.commandText(), state)
 }
 
-func (k *kept) commandText() string {
+func (k *keptRun) commandText() string {
 	const longest = 200
 	text := strings.ToValidUTF8(strings.Join(k.command, " "), "?")
 	if len(text) > longest {
@@ -342,7 +345,7 @@ func (k *kept) commandText() string {
 }
 
 // resumeRun resumes a run. Its name may be the only argument before "--".
-func (k *kept) resumeRun(ctx context.Context, c sandbox.Config, names []string) error {
+func (k *keptRun) resumeRun(ctx context.Context, c sandbox.Config, names []string) error {
 	k.name, c.Store = strings.Join(names, ""), ""
 	if c.Fork != "" {
 		return errs.Fail(errs.Invalid, "--resume and --fork cannot be used together")

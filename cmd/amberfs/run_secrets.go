@@ -16,21 +16,21 @@ import (
 )
 
 var (
-	// secretName matches the names of files that mostly have secrets. notSecret matches the names of examples
-	// and public keys among them.
+	// secretName matches the names of files that usually contain secrets. notSecret matches the names of examples
+	// among them.
 	secretName = pattern.New(`^(\.env(\..+)?|.+\.pem|id_[^.]+|\.npmrc)$`)
 	notSecret  = pattern.New(`\.(example|sample|template|dist)$`)
 	npmToken   = pattern.New(`(?m)^[^#;]*_(auth|authToken|password)\s*=`)
 )
 
-// Bounds of the names that are looked at, and of the bytes of an .npmrc.
+// The maximum numbers of names that are examined, and of bytes that are read of an .npmrc.
 const (
 	maxSecretEntries = 200_000
 	maxHookEntries   = 20_000 // while an agent waits
 	maxNpmrc         = 64 << 10
 )
 
-// noteSecrets names the files of a directory that look like secrets and that a run can read, once for each
+// noteSecrets prints the files of a directory that look like secrets and are readable in a run. It does so once for each
 // directory.
 func noteSecrets(a *app, dir string, h hostdir.Hidden) {
 	if text := secretsText(dir, h, maxSecretEntries); text != "" {
@@ -50,18 +50,19 @@ func warnSecrets(a *app, agent string, p locate.Location) {
 	}
 }
 
-// secretsText is "" if no file looks like a secret, or if the text was returned before.
+// secretsText returns a text with the files that look like secrets. It returns "" if there are none, or if it has
+// returned the text for the directory before.
 func secretsText(dir string, h hostdir.Hidden, most int) string {
-	found := secrets(dir, h, most)
+	found := findSecrets(dir, h, most)
 	if len(found) == 0 || !runs.FirstNote(dir) {
 		return ""
 	}
 	return "readable, and named like secrets: " + gitquote.List(found)
 }
 
-// secrets returns the paths below a directory that look like secrets, are readable and not hidden. It looks at
-// most names.
-func secrets(dir string, h hostdir.Hidden, most int) (found []string) {
+// findSecrets returns the paths of files below a directory that look like secrets, are readable and are not hidden. It
+// examines at most the given number of names.
+func findSecrets(dir string, h hostdir.Hidden, most int) (found []string) {
 	left := most
 
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -90,7 +91,7 @@ func secrets(dir string, h hostdir.Hidden, most int) (found []string) {
 	return found
 }
 
-// readable reports whether a file can be read. An .npmrc must have a token, too.
+// readable reports whether a file is readable and, for an .npmrc, whether it has a token.
 func readable(name string) bool {
 	if filepath.Base(name) != ".npmrc" {
 		return unix.Access(name, unix.R_OK) == nil

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// settle calls merge, which changes ours. If merge fails with conflicts, settle asks at a terminal how to decide
-// them, and calls merge again with the answers, by path. Without a terminal it returns the error of merge.
+// settle calls merge, which changes the side ours. If merge fails with conflicts, settle asks at the terminal which side
+// to take, and calls merge again with the answers, by path. Without a terminal it returns the error of merge.
 func settle(ctx context.Context, a *app, ours, theirs string, merge func(map[string]threeway.Rule) (*snapshot.MergeResult, error)) error {
 	q := question.ForMerge(a.terminal(), ours, theirs)
 	var rules map[string]threeway.Rule
@@ -35,8 +35,8 @@ func settle(ctx context.Context, a *app, ours, theirs string, merge func(map[str
 
 // askSettled calls an operation. If it is the merge of a fork, it asks the user about conflicts.
 func askSettled(ctx context.Context, a *app, p locate.Location, args, result any) error {
-	m, is := args.(snapshot.MergeOptions)
-	if !is {
+	m, isMerge := args.(snapshot.MergeOptions)
+	if !isMerge {
 		return a.ask(ctx, p, args, result)
 	}
 
@@ -50,5 +50,5 @@ func askSettled(ctx context.Context, a *app, p locate.Location, args, result any
 	})
 }
 
-// settles reports whether the user is asked about conflicts.
+// settles reports whether commands ask the user about conflicts.
 func (a *app) settles() bool { return a.asks() && !a.json }

@@ -24,7 +24,6 @@ func showStatus(ctx context.Context, a *app) error {
 }
 
 // statusOutside prints the runs, mounts and stores of a directory outside of a mount, and useful next commands.
-// come next.
 func statusOutside(ctx context.Context, a *app) error {
 	dir, err := a.cwd()
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// output is the standard output or the standard error. On a terminal or a pager it escapes all
-// control characters but newlines, tabs and the styles of this program, because text from a store
-// may contain others. Otherwise it writes text unchanged.
+// output is the standard output or the standard error. On a terminal or a pager it escapes control
+// characters, because text from a store may contain them. It does not escape newlines, tabs and the
+// styles of this program. To a file or a pipe it writes text unchanged.
 type output struct {
 	io.Writer
 	person bool    // it is a terminal or a pager
 	screen *screen // the terminal that it writes to, nil for none
 	rest   []byte  // the beginning of an incomplete character
-	err    error   // the first one, such as a full disk
+	err    error   // the first error of a write, such as a full disk
 }
 
 // screen is the terminal, which both outputs share.
@@ -123,7 +123,7 @@ func terminal(f any) *os.File {
 	return nil
 }
 
-// asks reports whether the user can be asked.
+// asks reports whether commands can ask the user: the input and the standard error are terminals.
 func (a *app) asks() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
 // terminal returns the terminal for questions, which are written to the standard error.
@@ -196,7 +196,7 @@ func (a *app) usePager() {
 	}
 
 	cmd := exec.Command("/bin/sh", "-c", name)
-	cmd.Dir = "/" // the pager must not keep the mount busy
+	cmd.Dir = "/" // so that the pager does not keep the mount busy
 	cmd.Stdout, cmd.Stderr = terminal(a.stdout), os.Stderr
 	cmd.Env = os.Environ()
 	if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "LESS=") }) {
@@ -245,7 +245,7 @@ func (a *app) usePager() {
 	}
 }
 
-// pagerPipe counts what was written to a pager.
+// pagerPipe counts the bytes that were written to a pager.
 type pagerPipe struct {
 	*os.File
 	n atomic.Int64

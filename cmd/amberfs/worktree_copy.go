@@ -62,8 +62,8 @@ func copyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point 
 	return point, updateCopy(ctx, a, c, cfg, made)
 }
 
-// updateCopy has the copy equal to the directory. What others changed in the copy, as `git clean`
-// does, is undone: its last state is a snapshot.
+// updateCopy makes the copy equal to the directory. It first restores the snapshot of the last update, because other
+// programs, such as `git clean`, may have changed the copy since.
 func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config, made bool) error {
 	const state = "directory"
 	if !made {
@@ -74,7 +74,7 @@ func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config
 		if err == nil {
 			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Exchange{}, nil)
 		}
-		if err != nil && errs.ScriptKind(err) != errs.NotExist { // it ended before the first one
+		if err != nil && errs.ScriptKind(err) != errs.NotExist { // the first update was interrupted, so there is no snapshot
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func mountCopy(ctx context.Context, a *app, cfg daemon.Config) (made bool, err e
 
 	cfg.From, cfg.Exclude = "", nil
 	_, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
-	if err != nil && mounted() { // another command was first
+	if err != nil && mounted() { // another command has mounted the copy in the meantime
 		return made, nil
 	}
 	if err != nil {

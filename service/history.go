@@ -367,7 +367,11 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 		a.After = max(a.After, h.log.LastSeq(r.Workspace.View()))
 	}
 	if a.Follow {
-		return None{}, h.log.Follow(ctx, r.Workspace.View(), a.After, send)
+		var elsewhere func() error
+		if a.Elsewhere {
+			elsewhere = func() error { return r.Item(events.Event{Time: time.Now(), Action: "elsewhere"}) }
+		}
+		return None{}, h.log.Follow(ctx, r.Workspace.View(), a.After, send, elsewhere)
 	}
 	if a.Limit < 0 || a.Limit > maxLast {
 		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)

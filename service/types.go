@@ -238,6 +238,8 @@ type Log struct {
 	Limit   int             `json:"limit,omitempty" jsonschema:"only the newest this many"`
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
+	// Elsewhere is for the page, which shows forks.
+	Elsewhere bool `json:"elsewhere,omitempty" jsonschema:"with follow: also an event elsewhere, without a path, when something may have happened in another workspace"`
 }
 
 type Forked struct {

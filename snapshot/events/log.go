@@ -286,9 +286,10 @@ func (l *Log) Remove(view uint32) error {
 
 // Follow calls fn for each event of a workspace after the given number: first
 // for the existing events, then for each new event when it is written. It ends when ctx is done, the
-// log is closed, or fn returns an error, which it returns.
-func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error) error {
-	for {
+// log is closed, or fn returns an error, which it returns. elsewhere, which may be nil, is like fn, and called
+// when events of any workspace were written.
+func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error, elsewhere func() error) error {
+	for first := true; ; first = false {
 		l.mu.Lock()
 		written, closed := l.mu.written, l.mu.closed
 		l.mu.Unlock()
@@ -296,6 +297,9 @@ func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Eve
 			after = e.Seq
 			return fn(e)
 		})
+		if err == nil && !first && elsewhere != nil {
+			err = elsewhere()
+		}
 		if err != nil || closed {
 			return err
 		}

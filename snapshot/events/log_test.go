@@ -20,6 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -375,7 +376,7 @@ func TestFollow(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 2)
 	go func() {
-		done <- l.Follow(ctx, 1, 0, func(e Event) error { got <- e.Path; return nil })
+		done <- l.Follow(ctx, 1, 0, func(e Event) error { got <- e.Path; return nil }, nil)
 	}()
 	for i := range 3 {
 		if p := <-got; p != fmt.Sprint(i) {
@@ -385,8 +386,27 @@ func TestFollow(t *testing.T) {
 	}
 	cancel()
 	must.OK(t, <-done)
-	go func() { done <- l.Follow(context.Background(), 1, 0, func(Event) error { return nil }) }()
+	go func() { done <- l.Follow(context.Background(), 1, 0, func(Event) error { return nil }, nil) }()
 	must.OK(t, l.Close())
+	must.OK(t, <-done)
+}
+
+// TestFollowElsewhere: whoever follows a workspace learns that something happened in another one.
+func TestFollowElsewhere(t *testing.T) {
+	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond})
+	l.Record(Event{Workspace: 1, Action: Created, Path: "0"})
+	begun, woken, done := make(chan string, 1), make(chan bool), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		done <- l.Follow(ctx, 1, 0, func(e Event) error { begun <- e.Path; return nil }, func() error { woken <- true; return nil })
+	}()
+	<-begun
+	for range 3 {
+		l.Record(Event{Workspace: 2, Action: Created, Path: "x"})
+		await.Receive(t, "an event elsewhere", woken)
+	}
+	cancel()
 	must.OK(t, <-done)
 }
 

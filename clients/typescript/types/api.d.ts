@@ -381,6 +381,8 @@ export interface EventsArgs {
   by?: string
   /** only events of programs whose command begins with this */
   command?: string
+  /** with follow: also an event elsewhere, without a path, when something may have happened in another workspace */
+  elsewhere?: boolean
   /** continue as events happen */
   follow?: boolean
   /** only the newest this many */

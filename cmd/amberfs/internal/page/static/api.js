@@ -57,7 +57,7 @@ export async function eventsOf(path, options) {
 export function follow(fn, lost) {
   const stop = new AbortController(), { signal } = stop, ws = workspace;
   const listen = async (again) => {
-    const response = await post("events", { follow: true, new: true }, { signal, workspace: ws });
+    const response = await post("events", { follow: true, new: true, elsewhere: true }, { signal, workspace: ws });
     if (again) fn({ action: "captured" }); // or whatever happened meanwhile
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let text = ""; ;) {

@@ -9,7 +9,7 @@ import { Timeline } from "./timeline.js";
 import { before, loadSnapshots, named, page, store, take, undoLabel } from "./store.js";
 const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork),
   () => openForks().catch(failed));
-let stopFollowing = () => {}, view = "changes", due = null, drawn = "";
+let stopFollowing = () => {}, view = "changes", due = null, drawn = "", stale = true, looked = 0;
 // start begins again until it succeeds, or the session has ended.
 async function start(first) {
   try {
@@ -110,10 +110,13 @@ function fit() {
   more.firstChild.data = `${hidden.length} more`;
 }
 new ResizeObserver(() => fit()).observe($("workspaces").parentElement);
-// watch looks at the forks while the page is seen: what happens in them is no event of main.
+// watch looks at the forks while the page is seen, if something may have happened in them, and each ten minutes.
 async function watch() {
   const began = performance.now();
-  if (!document.hidden && store.forks.length) await forks().catch(() => {});
+  if (!document.hidden && store.forks.length && (stale || began - looked > 600000)) {
+    [stale, looked] = [false, began];
+    await forks().catch(() => { stale = true; });
+  }
   setTimeout(watch, Math.min(10000, Math.max(700, 20 * (performance.now() - began))));
 }
 // show fills the pane with one of its views, if from is the one that is there still; where there is room for only one pane, that is the one that is seen.
@@ -169,6 +172,7 @@ page.counted = (a, files) => { if (a === before("")) { store.present = files; ti
 const structural = /^(captured|removed|renamed-snapshot|expired|restored|merged|forked|renamed-fork|fork-deleted|pushed|pulled)$/;
 function happened(e) {
   $("banner").hidden = true;
+  if (e.action === "elsewhere") { stale = true; return; }
   due ??= { dirty: new Set() };
   due.all ||= structural.test(e.action);
   due.dirty.add(e.path);

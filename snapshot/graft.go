@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"os"
 	"path"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -110,19 +108,4 @@ func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
 	return s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
 		return w.ws.NewBegin(tx, id, info.Info{Created: s.opt.Now(), Process: info.Process{UID: c.UID, PID: c.PID}})
 	})
-}
-
-// checkOwner returns an error if another user than the store's owner opens a store that is not
-// filled yet. The source to fill it from is named in the store, so the owner could make that
-// user read a directory that the owner may not read.
-func checkOwner(dir string) error {
-	uid, _, err := storedir.Owner(dir)
-	if err != nil {
-		return err
-	}
-	if int(uid) != os.Geteuid() {
-		return errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
-	}
-
-	return nil
 }

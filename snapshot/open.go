@@ -105,17 +105,9 @@ func openStore(s *Store) error {
 		s.actors.LoadNames(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
 	}
 
-	if s.created {
-		return nil
-	}
-
 	from, err := storedir.Unfilled(s.dir)
-	if from == "" {
-		return err
-	}
-
-	s.created = true
-	return checkOwner(s.dir)
+	s.created = s.created || from != ""
+	return err
 }
 
 // openParts opens packs and journal, recovers the workspaces and starts the background work.

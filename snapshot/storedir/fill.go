@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -76,10 +77,19 @@ func (d *Dir) ResumeFill(alone bool) error {
 			return err
 		}
 
-		switch now := process.Boot(); {
-		case from == "":
+		if from == "" {
 			continue
-		case boot != "" && boot != now:
+		}
+
+		now := process.Boot()
+		torn := boot != "" && boot != now
+		if (torn || name == fillingName) && !d.formatted {
+			if err := checkOwner(d.Path); err != nil {
+				return err
+			}
+		}
+
+		if torn {
 			if err := d.dropTorn(name, from); err != nil {
 				return err
 			}
@@ -91,6 +101,21 @@ func (d *Dir) ResumeFill(alone bool) error {
 
 		return nil
 	}
+	return nil
+}
+
+// checkOwner returns an error if another user than the store's owner opens a store that is not
+// filled yet. The source to fill it from is named in the store, so the owner could make that
+// user read a directory that the owner may not read.
+func checkOwner(dir string) error {
+	uid, _, err := Owner(dir)
+	if err != nil {
+		return err
+	}
+	if int(uid) != os.Geteuid() {
+		return errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
+	}
+
 	return nil
 }
 

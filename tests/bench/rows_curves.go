@@ -400,6 +400,7 @@ func growImport(each, size int) func(c *curving) error {
 		}{
 			{"cp -a", []string{"cp", "-a", dir, dir + "-copy"}},
 			{"amberfs run --from DIR", []string{c.b.bin, "run", "--from", dir, dir + "-store", "--", "true"}},
+			{"amberfs run --from DIR --discard", []string{c.b.bin, "run", "--from", dir, "--discard", "--", "true"}},
 			{"amberfs import DIR", []string{c.b.bin, "-C", c.root(), "import", dir}},
 		} {
 			unix.Sync()

@@ -65,7 +65,7 @@ func (l *layerWriter) change(c tree.Change) error {
 	case n == nil:
 		return l.put(stream.Entry{Path: path.Join(path.Dir(p), whiteoutPrefix+path.Base(p)), Meta: stream.Meta{Mode: unix.S_IFREG}})
 	case l.linked[n.Ino], c.What == tree.Links && c.Before.Ino == n.Ino && (n.IsDir() || n.Nlink < c.Before.Nlink):
-		return nil // the file is in the layer already, or lost only another name
+		return nil // the file is in the layer already, or only another name of it was removed
 	case n.IsDir() || n.Nlink < 2:
 		return l.put(l.entry(p, n, ""))
 	}

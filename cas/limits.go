@@ -19,9 +19,9 @@ const (
 	// Written: markDamaged. Read: loadMarks.
 	maxMarks = 1 << 20
 
-	// flushObjects and flushBytes bound the objects whose places are in memory only: after a kill,
-	// Open reads their packs. On a disk without room for the index there may be maxUnflushed
-	// objects. Written: flushIfDue.
+	// flushObjects and flushBytes are the maximum number and bytes of objects whose places are not in the index
+	// yet. After a kill, Open reads the packs of these objects. If the disk has no space for the index,
+	// maxUnflushed is the maximum number. Written: flushIfDue.
 	flushObjects = 16 << 10
 	flushBytes   = 64 << 20
 	maxUnflushed = 1 << 20

@@ -161,10 +161,10 @@ func (p *permissions) inheritHidden(forest live.Writer, id, from live.NodeID) er
 	return p.setACL(forest, id, aclAccess, encodeACL(was), 0, false)
 }
 
-// completeACL returns the list acl, which a program sets on the file id, with the hidden entries of the
-// list was that it replaces. For a copy, the hidden entries are taken from the original if the copy has
-// no list; and if acl has the permissions that the original shows, it gets the hidden owner
-// permissions of the original.
+// completeACL returns acl, a list that a program sets on the file id, with the hidden entries of was, the list
+// that acl replaces. If the file is a copy without a list, completeACL adds the hidden entries of the
+// original. If acl has the permissions that the original shows, it also adds the hidden owner permissions of
+// the original.
 func (p *permissions) completeACL(id live.NodeID, acl, was []aclEntry) ([]aclEntry, error) {
 	c := p.copies.get(id)
 	if p.ids == nil || c.of == 0 || !c.owned {

@@ -186,7 +186,8 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		_, fromWorkspace := fs.opts.Store.Workspace(fromDir.View())
 		_, toWorkspace := fs.opts.Store.Workspace(toDir.View())
 		if !fromWorkspace || !toWorkspace {
-			// One view is a snapshot. With EXDEV mv(1) would copy the files and then fail to remove them.
+			// At least one of the two views is a snapshot. After EXDEV, mv(1) would copy the files and then fail
+			// to remove them.
 			return fuse.EROFS
 		}
 	}

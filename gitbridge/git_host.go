@@ -65,7 +65,7 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 	return out
 }
 
-// Ignored is a method of Git. Git decides, in an empty repository.
+// Ignored implements hostdir.Git. It runs git in an empty repository.
 func (HostGit) Ignored(ctx context.Context, file string, paths []string) ([]bool, error) {
 	patterns, err := readRegular(file)
 	if errors.Is(err, os.ErrNotExist) {

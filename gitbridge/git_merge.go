@@ -57,8 +57,8 @@ type receiver struct {
 	dir    string // where it is, if it lies elsewhere
 	absent bool
 	inLink bool // its path is below a `.git` file, so it would lie in another repository
-	leave  bool // it stays as it is, without a word
-	copied bool // it becomes as theirs is, file by file
+	leave  bool // the merge does not change it, and does not report it
+	copied bool // all its files are replaced by the files of theirs
 	open   func(m *gitdir.Merge, work, temp string) error
 }
 

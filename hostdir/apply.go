@@ -51,8 +51,9 @@ type ApplyOptions struct {
 	// Git reads the repositories of the directory. Without it, they are ordinary files, and no path is ignored.
 	Git Git
 	// Record, if set, is called before the first change of the directory and, with after set, after the last
-	// change, also if that failed. read feeds the entries that differ between the state was and the directory, at
-	// the paths of the apply, to a sink. If the first call fails, the directory is not changed.
+	// change, also if that change failed. The function read compares the directory with a state, at the paths of
+	// the apply, and feeds the entries of the directory that differ to a sink. If the first call of Record fails,
+	// the directory is not changed.
 	Record func(after bool, read func(was *tree.State, sink stream.Sink) error) error
 	Read   ReadOptions // for the read function of Record
 }

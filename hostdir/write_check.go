@@ -65,7 +65,7 @@ func (w *placer) copiedUp(s *step) bool {
 	return touched && w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1
 }
 
-// checkAndTouch is check, and touch for the file of a step that changes or loses a name.
+// checkAndTouch calls check, and then touch for the existing file at the path of a step.
 func (w *placer) checkAndTouch(s *step) error {
 	err := w.check(s)
 	if s.seen.exists {

@@ -91,8 +91,8 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	return out, err
 }
 
-// compareSides compares the sides of a file, nil for a side without the file. Of is the digest of the
-// files in digested.
+// compareSides compares the versions of a file in base, ours and theirs. A version is nil if the side does not have
+// the file. The field Of of the result is the digest of the files in digested.
 func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
 	const maxSide = 1 << 20
 

@@ -157,8 +157,8 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// CheckStore verifies a store that is not mounted, with memory bytes for the contents of its journal. An
-// error of the kind Damaged has the report as its result, if the store could be opened.
+// CheckStore verifies a store that is not mounted. memory is the number of bytes for the contents of its journal. If
+// the store could be opened, an error of the kind Damaged has the report as its result.
 func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}

@@ -101,7 +101,7 @@ type core struct {
 	mainGit *budget.Budget // of the size of the pool Gits, for main
 }
 
-// A family has the state that some operations share. of returns the one of a service.
+// A family is the state that some operations share, such as *forks. Its method of returns the family of a service.
 type family[F any] interface{ of(*Service) F }
 
 func (*forks) of(s *Service) *forks     { return s.forks }

@@ -161,8 +161,9 @@ func (g *renderer) rendered(ws *snapshot.Workspace, name string, mode uint32, r 
 	}
 }
 
-// startRendering returns the present node of a file, and ok, if it has the wanted source. Otherwise it
-// returns the rendering of the file by another request or, if there is none and start is set, starts mine.
+// startRendering returns one of three results. If the present node of a file has the wanted source, it returns the
+// node and ok. If another request is rendering the file, it returns that rendering as other. Otherwise, with start,
+// it begins a rendering for the caller, and returns it as mine.
 func (g *renderer) startRendering(ws *snapshot.Workspace, name string, want source, start bool) (e Entry, ok bool, other, mine *rendering) {
 	root := rootAttr(ws)
 	g.cache.mu.Lock()

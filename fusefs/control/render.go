@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// renderStatus writes the status without counters that grow all the time: a file with another content at
+// renderStatus writes the status without counters that change all the time: a file whose content changes with
 // each lookup cannot be read.
 func renderStatus(s *service.Service, w io.Writer, ws *snapshot.Workspace) error {
 	out, err := s.Do(context.Background(), Request{}.forService(ws), service.GetStatus{})

@@ -21,7 +21,8 @@ type Copy struct {
 	had  map[string][sha256.Size]byte // hashes of the copied files, except objects
 }
 
-// notCopied reports whether a Copy leaves a path out: objects, which are copied apart, locks, and ordinary files.
+// notCopied reports whether a Copy leaves a path out: objects, which are copied separately, locks, and files that
+// merge by their paths (IsFile), except for the configuration.
 func notCopied(name string) bool {
 	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }

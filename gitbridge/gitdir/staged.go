@@ -27,13 +27,13 @@ type heads struct{ base, theirs, was, to string }
 // paths are entries of an index or of a tree by their paths; nil means that the path does not exist.
 type paths map[string]*IndexEntry
 
-// decide decides what the index of the receiving side becomes:
+// decide sets the new index of the receiving side:
 //
-//  1. If neither HEAD nor the staged paths of theirs changed, it stays.
-//  2. If the receiving side has HEAD and index of the base, and gets the HEAD of theirs, it becomes
-//     the index of theirs.
-//  3. Otherwise a path that HEAD changes becomes what HEAD has. Another one is staged as the
-//     receiving side has it, or as theirs has it if theirs alone changed that.
+//  1. If HEAD does not move, and theirs has not changed its index, the index stays.
+//  2. If HEAD and the index of the receiving side equal the base, and HEAD moves to the HEAD of theirs, the index
+//     becomes the index of theirs.
+//  3. Otherwise each path that the move of HEAD changes gets the entry in the new HEAD. Each other path keeps its
+//     entry, or gets the entry of theirs if only theirs has changed the entry.
 func (p *indexPlan) decide(ctx context.Context) error {
 	o, t, b := p.ours, p.theirs, p.base
 	if p.heads.was == p.heads.to && b.sameIndex(t) && p.heads.base == p.heads.theirs || len(o.index) == 0 && len(t.index) == 0 || p.m.Ours.bare() {
@@ -139,10 +139,10 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		}
 	}
 
-	if p.ours.progress() != "" { // what is in progress needs what is staged
+	if p.ours.progress() != "" { // an operation in progress, such as a rebase, needs its staged paths
 		return nil
 	}
-	for at, b := range base { // what theirs has unstaged
+	for at, b := range base { // look for paths that theirs has unstaged
 		_, still := theirs[at]
 		o, ourStaged := ours[at]
 		if still || !ourStaged || !equalEntries(o, b) || unmerged(o) {

@@ -95,7 +95,7 @@ func (p *refPlan) summary(ctx context.Context) *summary {
 	return s
 }
 
-// offWords describes the commits of old that the commits in stays do not have in their histories.
+// offWords describes the commits in the history of old that are in no history of the commits in stays.
 func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, stays ...string) {
 	if n, subjects := p.git.between(ctx, old, stays...); n > 0 {
 		s.say("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))

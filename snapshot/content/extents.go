@@ -60,8 +60,8 @@ func (e extent) follows(prev extent) bool {
 // Several goroutines may read and clone at the same time, as long as no goroutine changes.
 type extents struct {
 	tree *btree.Map[int64, extent]
-	at   int64  // without a tree, the offset of only
-	only extent // without a tree, the only extent; empty without an extent
+	at   int64  // offset of the extent only
+	only extent // the single extent of a file without a tree; empty if the file has none
 }
 
 func (x *extents) clone() extents {

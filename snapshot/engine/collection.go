@@ -85,7 +85,7 @@ type garbage struct {
 type weight struct {
 	removals int
 	own      int64         // about how many bytes only the removed workspaces and snapshots used
-	since    time.Duration // by Elapsed: the time of the first removal; see also estimate
+	since    time.Duration // time of the first removal, on the clock of Elapsed; estimate returns the present time instead
 }
 
 // Removed counts the removal of a workspace or snapshot. own is the approximate number of bytes
@@ -107,15 +107,15 @@ func (g *garbage) add(own int64, now time.Duration) {
 	g.own += own
 }
 
-// estimate returns the weight before a gc, which frees at least that much. since is the time now.
+// estimate returns the present weight, which the beginning gc will free, with the time now as since.
 func (g *garbage) estimate(now time.Duration) weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return weight{g.removals, g.own, now}
 }
 
-// subtract subtracts the weight before a gc when the gc has ended. some is set if the gc freed only
-// a part: then subtract only moves the time of the first removal to the time of the gc.
+// subtract is called at the end of a gc with the weight w that estimate returned at its beginning, and subtracts w.
+// some is set if the gc freed only a part of w: then only since is set, to the beginning of the gc.
 func (g *garbage) subtract(w weight, some bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

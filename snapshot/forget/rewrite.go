@@ -30,7 +30,7 @@ type Rewriter struct {
 	files  map[string]*verdict // by content.ChunkMap.Key
 }
 
-// A verdict is what becomes of a content.
+// A verdict is the decision about a content: it is removed, or replaced by masked.
 type verdict struct {
 	remove bool
 	masked *content.Content  // in place of the content; nil if it is removed

@@ -8,8 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// wholeDirs are the directories of Mercurial and jj, and how commits get from one into another. They
-// are one entry to a merge: files of two of them together are a repository that neither side had.
+// wholeDirs has the repository directories of Mercurial and jj, each with the command that brings commits from one
+// repository into another. A merge takes such a directory from one side as a whole: a mixture of the files of both
+// sides would be a repository that neither side had.
 var wholeDirs = map[string]string{".hg": "hg pull", ".jj": "jj git import"}
 
 // dirChanges are the changes of the other side in a directory that is one entry to a merge.

@@ -36,7 +36,7 @@ type collector struct {
 	infos  map[uint64]packInfo // numbers of objects and bytes in the packs at that time
 
 	mu     sync.Mutex
-	places placeSet // of records that mark named, or that a Put or Has found
+	places placeSet // of the records that stay: mark has named them, or a Put or Has has found them
 }
 
 // keepMarked keeps a record that mark names. It reports whether mark names it for the first time.

@@ -32,8 +32,8 @@ type gitMerge struct {
 	here               func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
 	receive            func(at string, base treeFiles) (*receiver, error)
 	movedHere          func(work string) []string // files in a working tree that are new or gone on the receiving side
-	// finish has the receiving side follow the plan of a repository: it takes some files from theirs, whatever
-	// the base has, and some from a merge of git.
+	// finish carries the plan of a repository out on the receiving side. It takes the files follow from theirs,
+	// and texts are the files that git has merged.
 	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
 
 	said      []threeway.Repository

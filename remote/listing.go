@@ -31,8 +31,8 @@ const (
 	maxListing = 256 << 20 // bytes before compression
 	// fewRefs is the number of refs outside the list above which a scan writes the list again.
 	fewRefs = 8
-	// newRefs is the number of pushes of this program after which UpdateList writes the list, if they are
-	// also one in partOfRefs of the refs in the list.
+	// UpdateList writes the list when this program has pushed at least newRefs refs since the last list, and
+	// at least a part of 1/partOfRefs of the refs in the list.
 	newRefs, partOfRefs = 64, 16
 )
 

@@ -205,7 +205,8 @@ func DamageFound(r *repair.Report, hint string) error {
 	return errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
 }
 
-// count is plural for messages in which large numbers have no commas.
+// count returns a number with its noun, in the plural unless n is 1. Unlike plural, it writes large numbers
+// without commas.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

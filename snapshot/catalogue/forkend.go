@@ -18,8 +18,8 @@ type EndFork struct {
 	Last *SnapshotRecord `json:"last"`
 	// Full is a snapshot of the fork's bookmark, if the fork was emptied before it was ended; else nil.
 	Full *SnapshotRecord `json:"full,omitempty"`
-	// Inside are the views of the forks below, which are removed first: each comes after the forks
-	// below it.
+	// Inside are the views of the forks inside the fork, in the order in which they are removed: a fork after
+	// the forks inside it.
 	Inside []uint32 `json:"inside,omitempty"`
 	// Op is the operation of the parent. If it keeps the fork, the fork and the forks below stay in the
 	// catalogue.

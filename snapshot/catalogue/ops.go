@@ -175,7 +175,7 @@ func (w *Workspace) addKeptViews(op *Op) {
 	}
 }
 
-// hide takes snapshots out of the list of their workspace, which an operation keeps.
+// hide takes snapshots out of the list of their workspace. An operation keeps them for its undo.
 func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
 	for _, sn := range snaps {
 		a.cat.Bytes.Take(sn.Bytes)
@@ -263,8 +263,8 @@ const (
 	maxKeptText = 1 << 20
 )
 
-// MayKeep reports whether an operation of w may keep snapshots and a fork, which is nil for none, in order to
-// be undone. A fork with a limit of bytes keeps nothing, because what it deletes must free bytes.
+// MayKeep reports whether an operation of w may keep the snapshots and the fork that it deletes, so that it can
+// be undone. fork may be nil. A fork with a limit of bytes keeps nothing, because its deletions must free bytes.
 func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bool {
 	by := c.keeper(w)
 	rules := by.Policy

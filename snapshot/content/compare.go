@@ -192,7 +192,8 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	})
 }
 
-// noPos is the journal position of a chunk. A sum with a length is still negative.
+// noPos stands for the journal position of a chunk, which has none. It is so small that the sum of noPos and
+// any length is negative.
 const noPos = math.MinInt64
 
 // eachPiece calls fn for each piece of the file. pos is its position in the journal, or noPos. A chunk

@@ -41,9 +41,9 @@ func (l *layout) plain() *ChunkMap {
 	return nil
 }
 
-// extentAt returns the rest, from off on, of the run that contains off, which is below size. A run is
-// an extent, or a part between extents: the base, as an extent in base at the same offset, or a
-// hole.
+// extentAt returns the part from off on of the run that contains off. off is less than l.size. A run is
+// an extent, or a range between two extents. Such a range has the bytes of the base at the same offset, or it is
+// a hole.
 func (l *layout) extentAt(off int64) extent {
 	at, e, ok := l.ext.floor(off)
 	if ok && off < at+e.n {

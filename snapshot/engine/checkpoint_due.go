@@ -56,9 +56,10 @@ func (p *Checkpointer) Loop() {
 	}
 }
 
-// AwaitChange waits for a second, or until a caller asks for a checkpoint. If the journal has no
-// record since the last checkpoint, it waits for a record before. If the journal has no record
-// after the position seen, it also waits for one, at most until the time due.
+// AwaitChange waits for a second, or until a caller asks for a checkpoint. Before that second:
+//
+//   - if the journal has no record since the last checkpoint, it waits for a record without a limit;
+//   - if the journal has no record after the position seen, it waits for a record until the time due.
 func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
 	appended := p.Log.Appended()
 	var rest time.Duration

@@ -148,7 +148,7 @@ func (f *Forest) Failed() error {
 	return f.trees.mu.failed
 }
 
-// frees reports whether a change may lead to free space. It must be possible on a full disk.
+// frees reports whether a change may free space. The forest accepts such changes on a full disk, too.
 func (r *record) frees() bool {
 	switch r.kind {
 	case recUnlink, recRename, recRemoveXattr:

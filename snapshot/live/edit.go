@@ -13,10 +13,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit is a change of a whole view: a restore, an import, a merge. Its actor is the one that it was begun
-// with, unless Graft.By returns others. It is
-// made on a copy of the state, without the forest's lock. It becomes visible when Tx.Apply
-// replaces the view by the copy. An edit that is not applied has no effect.
+// An Edit is a change of a whole view: a restore, an import, a merge. It is made on a copy of the state,
+// without the forest's lock. It becomes visible when Tx.Apply replaces the view by the copy. An edit that is
+// not applied has no effect.
+//
+// The changes are attributed to the actor that began the edit, unless Graft.By returns other actors.
 type Edit struct {
 	trees    *trees
 	base     *view

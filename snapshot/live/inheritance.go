@@ -26,9 +26,9 @@ type Inheritance struct {
 	Unanswered map[NodeID]bool
 	// Notices are the changes of edits of which the kernel may not have been notified.
 	Notices []Invalidation
-	// Stale are views of which the kernel may have outdated names, attributes and bytes, when it is
-	// unknown which: names in the root that an edit changed, by view. If the kernel drops the name of a
-	// directory, it also drops everything below.
+	// Stale are the names in the root of each view, by view, below which the kernel may have outdated names,
+	// attributes and bytes after an edit. If the kernel drops the name of a directory, it also drops everything
+	// below.
 	Stale map[uint32][]string
 }
 

@@ -38,6 +38,9 @@ type ReadOptions struct {
 	Stubs bool
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
+	// Since, if set, makes ReadChanges take all files as unchanged whose change time is not later: the tree was
+	// written to the directory at that time, perhaps with other owners.
+	Since int64
 
 	only *pathSet // the paths that are read; nil for all. If it is set, the caller has the lock of the directory.
 }
@@ -156,7 +159,7 @@ func (d *dirReader) readRoot(dir string) error {
 		}
 	}
 
-	if was == nil || !unchanged(was, birthTime(int(f.Fd())), &st) {
+	if was == nil || !d.unchanged(was, birthTime(int(f.Fd())), &st) {
 		if err := d.add(e); err != nil {
 			return err
 		}
@@ -209,7 +212,7 @@ func (d *dirReader) isLeftTemp(at, name string) bool {
 // entry reads one name of an open directory. It finds the file once, without following a
 // link, and reads that file even if another file gets the name.
 func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
-	if was != nil && !was.IsDir() && name != ".git" && unchangedIn(was, int(parent.Fd()), name) {
+	if was != nil && !was.IsDir() && name != ".git" && d.unchangedIn(was, int(parent.Fd()), name) {
 		return nil
 	}
 
@@ -258,7 +261,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 		st.Mode = was.Mode // an apply that was killed has left it open, see host_open.go
 	}
 
-	same := was != nil && unchanged(was, birthTime(fd), st)
+	same := was != nil && d.unchanged(was, birthTime(fd), st)
 	if same && !isDir {
 		return nil
 	}

@@ -73,14 +73,22 @@ func birthOf(st *unix.Statx_t) int64 {
 
 // unchangedIn reports whether a name of an open directory is the file of the tree, with the same status. It
 // takes one system call.
-func unchangedIn(n *tree.Inode, dir int, name string) bool {
+func (d *dirReader) unchangedIn(n *tree.Inode, dir int, name string) bool {
 	var x unix.Statx_t
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
 		return false
 	}
 	st := unix.Stat_t{Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid, Ino: x.Ino, Size: int64(x.Size)}
 	st.Mtim, st.Ctim = unix.Timespec{Sec: x.Mtime.Sec, Nsec: int64(x.Mtime.Nsec)}, unix.Timespec{Sec: x.Ctime.Sec, Nsec: int64(x.Ctime.Nsec)}
-	return unchanged(n, birthOf(&x), &st)
+	return d.unchanged(n, birthOf(&x), &st)
+}
+
+// unchanged reports whether a file is the one in the tree.
+func (d *dirReader) unchanged(n *tree.Inode, born int64, st *unix.Stat_t) bool {
+	if d.o.Since != 0 {
+		return n.Mode&unix.S_IFMT == st.Mode&unix.S_IFMT && timeOf(st.Ctim) <= d.o.Since && (!n.IsRegular() || n.Size() == st.Size)
+	}
+	return unchanged(n, born, st)
 }
 
 // unchanged reports whether the status of a file equals the one in the tree.

@@ -2,7 +2,7 @@
 // registry that other machines reach. Package backend makes the requests, package object
 // defines the format of objects and refs, package cache stores on disk what was read.
 //
-// Imported by: remote/known, service.
+// Imported by: remote/handoff, remote/known, service.
 //
 // # The life of a push
 //

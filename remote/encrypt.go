@@ -53,6 +53,31 @@ func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// PutObject stores a value as an object of no snapshot. A ref that names it protects it from collections.
+func (r *Remote) PutObject(ctx context.Context, plain []byte) (backend.Object, error) {
+	f, err := r.Format(ctx)
+	if err != nil {
+		return backend.Object{}, err
+	}
+
+	raw, err := f.encrypt(plain)
+	if err != nil {
+		return backend.Object{}, err
+	}
+
+	o := backend.Named(raw)
+	return o, r.b.Put(ctx, o.Key(), raw, backend.PutOptions{})
+}
+
+// GetObject returns the value that PutObject stored.
+func (r *Remote) GetObject(ctx context.Context, o backend.Object) ([]byte, error) {
+	raw, err := backend.Get(ctx, r.b, o.Key())
+	if err != nil || !isEncrypted(raw) {
+		return raw, err
+	}
+	return r.decryptAll(raw)
+}
+
 // decryptAll decrypts a whole value, up to backend.MaxValue bytes of it.
 func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	keys, err := r.identities()

@@ -88,6 +88,29 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 	return nil, fmt.Errorf("the push took so long that a collection came between; run it again: %w", backend.ErrChanged)
 }
 
+// Missing returns the number of bytes that Push would send, before encryption. With Push.Full it makes no request.
+func (r *Remote) Missing(ctx context.Context, p Push) (bytes int64, err error) {
+	u := &pushRun{r: r, p: &p}
+	if !p.Full {
+		if result, err := u.confirmBase(ctx); err != nil || result != nil {
+			return 0, err
+		}
+	}
+	if err := u.planSend(ctx); err != nil {
+		return 0, err
+	}
+
+	for _, h := range u.toSend {
+		rec, err := p.Stored(ctx, h)
+		if err != nil {
+			return 0, err
+		}
+		bytes += int64(len(rec.Bytes))
+	}
+
+	return bytes, nil
+}
+
 // attempt writes the entry, reads which objects are condemned, and sends the missing records, all at the
 // same time. It does not use objects that were condemned at the attempt before.
 func (u *pushRun) attempt(ctx context.Context) error {

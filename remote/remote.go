@@ -53,6 +53,8 @@ type Options struct {
 	Cache *cache.Cache
 	// Identities are keys to decrypt with; if nil, the keys of the user.
 	Identities []age.Identity
+	// To are the recipients to which values are encrypted, instead of those in the remote's format. May be nil.
+	To []string
 	// Allowed is called before each request. It returns an error if the remote must not be contacted. May
 	// be nil.
 	Allowed func(url string) error
@@ -232,6 +234,9 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	f, err := decodeFormat(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.URL(), err)
+	}
+	if r.o.To != nil {
+		f.Recipients = r.o.To
 	}
 
 	if r.o.Recipients != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/catalogue"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/graft"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -226,10 +227,7 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 	changed := false
 	if err := stream.Read(ctx, r.In, func(e stream.Entry) error {
 		changed = true
-		if e.Path == "." {
-			return b.Add(e)
-		}
-		return b.Layer(e)
+		return overlay(b, e)
 	}, stream.Options{}); err != nil {
 		return nil, nil, abandonImport(ctx, r, err)
 	}
@@ -242,6 +240,26 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 	}
 
 	return st, store.Hold(st), nil
+}
+
+// overlay adds an entry that differs from the tree that b began with.
+func overlay(b *importer.Builder, e stream.Entry) error {
+	if e.Path == "." {
+		return b.Add(e)
+	}
+	return b.Layer(e)
+}
+
+// StateOver returns the sealed state base with the entries that feed passes to a sink. objects gets what is new.
+func StateOver(ctx context.Context, src *tree.Source, objects content.ObjectStore, base cas.Hash, feed func(stream.Sink) error) (*tree.State, error) {
+	b, err := importer.Over(ctx, src, objects, importer.At{Top: true}, base)
+	if err != nil {
+		return nil, err
+	}
+	if err := feed(func(e stream.Entry) error { return overlay(b, e) }); err != nil {
+		return nil, err
+	}
+	return b.Finish()
 }
 
 // recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.

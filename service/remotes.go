@@ -27,6 +27,8 @@ type remotes struct {
 	store  *snapshot.Store
 	known  *known.Registry
 	adding sync.Mutex // locked by localNameOf, so that a snapshot on a remote is added once
+	// handing is locked by handoffs, one of which changes an area at a time.
+	handing sync.Mutex
 }
 
 // addRemote initializes the remote at a URL if it is new, and registers it.

@@ -177,6 +177,27 @@ func (rs Remotes) HeldToSend(ctx context.Context, name string) (st *tree.State, 
 	return less, releaseLess, nil
 }
 
+// LeftOut returns the paths of the present state that the policy of main forgets.
+func (rs Remotes) LeftOut(ctx context.Context) ([]string, error) {
+	st, release, err := rs.w.Held("")
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	patterns := rs.w.store.Main().Policy().Forget
+	if len(patterns) == 0 {
+		return []string{}, nil
+	}
+	m, err := hide.New(patterns)
+	if err != nil {
+		return nil, err
+	}
+
+	paths, err := hiddenPaths(ctx, rs.w.store.src, st, m)
+	return append([]string{}, paths...), err
+}
+
 // Lineage returns the ids of the earlier states of the workspace, including the states that it was
 // forked from.
 func (rs Remotes) Lineage() (ids []string) {

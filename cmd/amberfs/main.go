@@ -218,7 +218,7 @@ Without a command, it prints what "amberfs status" prints.`,
 		{"Snapshots:", []*cobra.Command{bisectCommand(a), uiCommand(a)}},
 		{"Forks:", []*cobra.Command{worktreeCommand(a), exploreCommand(a)}},
 		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a), refreshCommand(a)}},
-		{"Remotes:", nil},
+		{"Remotes:", []*cobra.Command{handoffCommand(a)}},
 		{"The store:", []*cobra.Command{verifyCommand(a), forgetCommand(a), doctorCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

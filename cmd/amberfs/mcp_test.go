@@ -40,7 +40,7 @@ func connect(t *testing.T, set string) *mcp.ClientSession {
 func TestMCPTools(t *testing.T) {
 	for set, names := range map[string]string{
 		"all": "fork_create fork_delete fork_list fork_merge run_apply run_list run_remove snapshot_bisect snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
-			"snapshot_forget snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_changed workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
+			"snapshot_forget snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_changed workspace_claim workspace_explore workspace_handoff workspace_handoff_back workspace_log workspace_status workspace_undo",
 		"standard": "fork_create fork_delete fork_list fork_merge run_apply run_list run_remove snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
 			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_size snapshot_undo workspace_changed workspace_claim workspace_log workspace_status workspace_undo",
 		"snapshots":      "snapshots_changes snapshots_compact snapshots_create snapshots_delete snapshots_history snapshots_list snapshots_revert",
@@ -90,13 +90,14 @@ func TestMCPAnnotations(t *testing.T) {
 		"snapshot_delete": {false, true, false}, "fork_merge": {false, true, false}, "snapshot_push": {false, false, true},
 		"run_list": {true, false, false}, "run_apply": {false, true, false}, "run_remove": {false, true, false},
 		"snapshot_bisect": {false, true, true}, "workspace_explore": {false, true, true}, "snapshot_forget": {false, true, false},
+		"workspace_handoff": {false, false, true}, "workspace_handoff_back": {false, true, false},
 	}
 	for _, tool := range tools() {
 		if tool.own != nil && !tool.anywhere && tool.effect != service.Executes {
 			t.Errorf("%s runs programs, and has the effect %s", tool.Names[service.ToolsAll], tool.effect)
 		}
 	}
-	for set, n := range map[string]int{"standard": len(want) - 3, "all": len(want)} {
+	for set, n := range map[string]int{"standard": len(want) - 5, "all": len(want)} {
 		list, err := connect(t, set).ListTools(context.Background(), nil)
 		must.OK(t, err)
 		found := 0

@@ -2,7 +2,7 @@
 // object stores, OCI registries and plain directories. No other package uses their client
 // libraries, except package image.
 //
-// Imported by: remote, remote/cache, remote/image, remote/known, remote/object, service.
+// Imported by: remote, remote/cache, remote/handoff, remote/image, remote/known, remote/object, service.
 //
 // # Keys
 //

@@ -1,6 +1,6 @@
 // Package cache stores blocks of remote objects in a directory that all daemons of a user share.
 //
-// Imported by: remote, remote/known.
+// Imported by: remote, remote/handoff, remote/known.
 //
 //	DIR/ab/OBJECT.BLOCK   1 MiB of an object, shorter at its end
 //

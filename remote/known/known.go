@@ -24,6 +24,7 @@ import (
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
+	"github.com/amberfs/amberfs/remote/handoff"
 	"github.com/amberfs/amberfs/remote/object"
 )
 
@@ -65,6 +66,8 @@ type registryFile struct {
 	From []mountSource     `json:"from,omitempty"`
 	// Forgetting means that the removal of forgotten contents from the remotes was begun and not finished.
 	Forgetting bool `json:"forgetting,omitempty"`
+	// Handoffs has the area of the store on each remote, by URL.
+	Handoffs map[string]*handoff.Area `json:"handoffs,omitempty"`
 	// Recipients has the recipients of each remote.
 	Recipients *recipients `json:"recipients,omitempty"`
 }

@@ -1,7 +1,7 @@
 // Package content stores the bytes of regular files. A file that is being written
 // refers to the journal. A sealed file is cut into chunks. Both are read in the same way.
 //
-// Imported by: archive, hostdir, service/internal/importer, snapshot, snapshot/actors,
+// Imported by: archive, hostdir, service, service/internal/importer, snapshot, snapshot/actors,
 // snapshot/engine, snapshot/forget, snapshot/graft, snapshot/live, snapshot/threeway, snapshot/tree,
 // stream.
 //

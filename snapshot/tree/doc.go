@@ -1,7 +1,7 @@
 // Package tree has file trees as persistent values: a State can be kept,
 // compared, sealed and shared while its successor goes on changing.
 //
-// Imported by: archive, all of cmd, diff, fusefs, fusefs/takeover, gitbridge, hostdir, all of service,
+// Imported by: archive, all of cmd, diff, fusefs, fusefs/takeover, gitbridge, hostdir, remote/handoff, all of service,
 // snapshot, snapshot/actors/blame, snapshot/catalogue, snapshot/engine, snapshot/forget,
 // snapshot/graft, snapshot/live, snapshot/repair, snapshot/threeway, stream, other modules.
 //

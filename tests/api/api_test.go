@@ -112,7 +112,7 @@ func requests(remote, archive string) []request {
 		{"remote-snapshots", `{"remote":"there"}`}, {"pull", `{"remote":"there","snapshots":["v1"],"as":"back"}`},
 		{"verify-remote", `{"remote":"there","deep":true}`}, {"gc-remote", `{"remote":"there"}`},
 		{"remove-pushed", `{"remote":"there","names":["v1"]}`}, {"remove-remote", `{"name":"there"}`},
-		{"refresh", unchanged()}, {"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"forget", `{"paths":["f"],"dry_run":true}`}, {"verify-forgotten", `{}`}, {"status", `{}`}, {"umount", `{}`},
+		{"refresh", unchanged()}, {"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"forget", `{"paths":["f"],"dry_run":true}`}, {"verify-forgotten", `{}`}, {"handoff", `{"remote":"` + remote + `"}`}, {"status", `{}`}, {"umount", `{}`},
 	}
 }
 

@@ -63,6 +63,8 @@ func requests() map[string][]map[string]any {
 	add("exported", args{"name": "second", "repo": "/r", "ref": "r", "commit": strings.Repeat("0", 40)})
 	add("push", args{"snapshots": []string{"second"}})
 	add("pull", args{"remote": "none", "snapshots": []string{"second"}})
+	add("handoff", args{"remote": "none"}, args{"times": 1 << 30})
+	add("handoff-back", args{}, args{"id": "none", "done": true})
 	add("freeze", args{"for": "1s"})
 	add("thaw", args{})
 	add("changed", args{}, args{"since": "second"})

@@ -299,6 +299,40 @@ class GcRemoteArgs(TypedDict, total=False):
     remote: str
 
 
+class HandoffArgs(TypedDict, total=False):
+    # send nothing, and return what would be sent
+    dry_run: bool
+    # the line expires after this time: 30m, 24h, 7d; 24h if empty
+    expires: str
+    # a fork that is handed off; if empty, a new one of the present state
+    fork: str
+    # the remote's name or URL; if empty, that of the last handoff, of the policy, or the only one
+    remote: str
+    # id of the agent's session
+    session: str
+    # how often the line works; 1 if 0
+    times: int
+    # the transcript of the session, compressed by gzip
+    transcript: list[int]
+
+
+class HandoffBackArgs(TypedDict, total=False):
+    # only record that what came back was merged
+    done: bool
+    # change nothing, and return what would change
+    dry_run: bool
+    # only bring what came back into the fork
+    fetch: bool
+    # the handoff; if empty, the newest that came back
+    id: str
+    # merge a branch of git that is checked out and moved on both sides
+    merge: bool
+    # keep the workspace's version of conflicting paths
+    ours: bool
+    # take the other machine's version of conflicting paths
+    theirs: bool
+
+
 class HistoryArgs(TypedDict, total=False):
     # also the snapshots in which it did not change
     all: bool
@@ -961,6 +995,46 @@ class FoundImage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
     until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedBack:
+    changed: int
+    # paths that changed on both sides in ways that do not merge
+    conflicts: list[str] | None = field(default=None)
+    dry_run: bool | None = field(default=None)
+    fork: str
+    # what happened to git directories
+    git: list[Repository] | None = field(default=None)
+    # paths that the fork created at hidden paths, which stay in the fork
+    hidden: list[str] | None = field(default=None)
+    id: str
+    # more changed than paths names
+    more: bool | None = field(default=None)
+    paths: list[PathChange]
+    # the snapshot of the state before
+    undo: str | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOff:
+    bytes: int
+    dry_run: bool | None = field(default=None)
+    expires: datetime
+    files: int
+    # the fork that has what was handed off
+    fork: str | None = field(default=None)
+    id: str | None = field(default=None)
+    # paths that the policy leaves out
+    left_out: list[str]
+    # the command for the other machine, which a PATH follows
+    line: str | None = field(default=None)
+    # the URL of the remote
+    remote: str
+    # bytes that the remote did not have
+    sent: int
+    session: str | None = field(default=None)
+    times: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1774,6 +1848,8 @@ OPERATIONS: dict[str, Operation] = {
     "freeze": Operation(Frozen, ""),
     "gc": Operation(Collected, ""),
     "gc-remote": Operation(RemoteCollected, ""),
+    "handoff": Operation(HandedOff, ""),
+    "handoff-back": Operation(HandedBack, ""),
     "history": Operation(History, ""),
     "hunks": Operation(HunkList, ""),
     "image": Operation(FoundImage, ""),

@@ -549,6 +549,78 @@ export interface GcRemoteArgs {
   remote: string
 }
 
+export interface HandedBack {
+  changed: number
+  /** paths that changed on both sides in ways that do not merge */
+  conflicts?: string[]
+  dry_run?: boolean
+  fork: string
+  /** what happened to git directories */
+  git?: Repository[]
+  /** paths that the fork created at hidden paths, which stay in the fork */
+  hidden?: string[]
+  id: string
+  /** more changed than paths names */
+  more?: boolean
+  paths: PathChange[]
+  /** the snapshot of the state before */
+  undo?: string
+}
+
+export interface HandedOff {
+  bytes: number
+  dry_run?: boolean
+  expires: string
+  files: number
+  /** the fork that has what was handed off */
+  fork?: string
+  id?: string
+  /** paths that the policy leaves out */
+  left_out: string[]
+  /** the command for the other machine, which a PATH follows */
+  line?: string
+  /** the URL of the remote */
+  remote: string
+  /** bytes that the remote did not have */
+  sent: number
+  session?: string
+  times: number
+}
+
+export interface HandoffArgs {
+  /** send nothing, and return what would be sent */
+  dry_run?: boolean
+  /** the line expires after this time: 30m, 24h, 7d; 24h if empty */
+  expires?: string
+  /** a fork that is handed off; if empty, a new one of the present state */
+  fork?: string
+  /** the remote's name or URL; if empty, that of the last handoff, of the policy, or the only one */
+  remote?: string
+  /** id of the agent's session */
+  session?: string
+  /** how often the line works; 1 if 0 */
+  times?: number
+  /** the transcript of the session, compressed by gzip */
+  transcript?: number[]
+}
+
+export interface HandoffBackArgs {
+  /** only record that what came back was merged */
+  done?: boolean
+  /** change nothing, and return what would change */
+  dry_run?: boolean
+  /** only bring what came back into the fork */
+  fetch?: boolean
+  /** the handoff; if empty, the newest that came back */
+  id?: string
+  /** merge a branch of git that is checked out and moved on both sides */
+  merge?: boolean
+  /** keep the workspace's version of conflicting paths */
+  ours?: boolean
+  /** take the other machine's version of conflicting paths */
+  theirs?: boolean
+}
+
 export interface History {
   entries: HistoryEntry[]
   path: string
@@ -1630,6 +1702,10 @@ export interface Operations {
   "gc": { args: GcArgs; result: Collected }
   /** Frees what no snapshot on a remote needs, in several runs on different days */
   "gc-remote": { args: GcRemoteArgs; result: RemoteCollected }
+  /** Sends the present state to a remote, and returns a line that gives it to another machine */
+  "handoff": { args: HandoffArgs; result: HandedOff }
+  /** Merges what another machine sent back after a handoff */
+  "handoff-back": { args: HandoffBackArgs; result: HandedBack }
   /** Lists the snapshots in which a path was created, modified or deleted */
   "history": { args: HistoryArgs; result: History }
   /** Returns the changed lines of one file, a part at a time */

@@ -257,7 +257,7 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // The operations that the page uses: reads, and changes, which need Options.Write.
 var (
 	reads   = []string{"list", "show", "summaries", "conflict", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
-	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget"}
+	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "restore-hunk", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork", "forget", "handoff", "handoff-back"}
 )
 
 // maxRequest is the maximum size of a request in bytes, as in the daemon.

@@ -216,7 +216,7 @@ func Write(ctx context.Context, ch *client.Changes, dir string, o hostdir.ApplyO
 
 	o.Wrote, o.MergeLines, o.Git = hooks.Wrote, gitbridge.MergeConfigs(diff.Merger{}.Merge), gitbridge.HostGit{}
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
-	o.Hidden, o.Read = ch.Hidden, readOptions(dir, ch.Store(), ch.Hidden)
+	o.Hidden, o.Read = ch.Hidden, ReadOptions(dir, ch.Store(), ch.Hidden)
 	if o.Undo = ch.Undo; !o.DryRun && !o.Undo {
 		o.Record = recorder(ctx, ch, dir, o.Own)
 		o.Read.Skip = func(string, error) {} // the refresh after the apply reports unreadable paths

@@ -113,8 +113,13 @@ const (
 	keptRemoved = 24 * time.Hour      // from the removal of a run to its deletion
 )
 
-// unchanged reports whether the run does not differ from the directory as it was copied.
-func (r *Run) unchanged() bool { return r.Changed+r.InGit == 0 && !r.More }
+// HandoffCommand is the command of a run that keeps what was handed off.
+const HandoffCommand = "amberfs handoff"
+
+// unchanged reports whether the run does not differ from the directory as it was copied, and nothing comes back to it.
+func (r *Run) unchanged() bool {
+	return r.Changed+r.InGit == 0 && !r.More && (r.Command != HandoffCommand || r.State == service.RunApplied)
+}
 
 // expired reports whether a run is old enough to be deleted without a question.
 func (r *Run) expired(now time.Time) bool {

@@ -52,7 +52,7 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	if less.Hidden.Paths == nil {
 		less.Hidden = ch.Hidden
 	}
-	o := readOptions(dir, store, less.Hidden)
+	o := ReadOptions(dir, store, less.Hidden)
 	o.Exclude = append(o.Exclude, less.Exclude...)
 	o.Progress = func(p stream.Progress) {
 		show(service.Progress{What: "refreshing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
@@ -65,8 +65,8 @@ func refresh(ctx context.Context, c *client.Client, dir, store string, req servi
 	return done, err
 }
 
-// readOptions returns the options with which a directory is read for a store.
-func readOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
+// ReadOptions returns the options with which a directory is read for a store.
+func ReadOptions(dir, store string, hidden hostdir.Hidden) hostdir.ReadOptions {
 	o := hostdir.ReadOptions{Exclude: notCopied(dir, store), Hidden: hidden, Git: gitbridge.HostGit{}, Whole: true}
 	_, o.Stubs = Dir(store)
 	return o

@@ -1,6 +1,6 @@
 // What the buttons do. Each that changes files shows first what it will do.
 import { apply, call, currentWorkspace } from "./api.js";
-import { ask, chip, count, during, el, message, pathOf, spelledOut, visible } from "./dom.js";
+import { ask, bytes, chip, count, during, el, message, pathOf, spelledOut, visible } from "./dom.js";
 import { tableOf } from "./diff.js";
 import { named, page, spelled, store, titleOf } from "./store.js";
 const will = { deleted: ["D", "will be deleted"], modified: ["M", "will be overwritten"], created: ["A", "will be created"] };
@@ -219,6 +219,19 @@ export async function forget(file) {
   message(`${nameOf(file)} is forgotten in ${count(done.snapshots.length, "snapshot")}, receipt ${done.number}.`);
   await page.changed();
 }
+// handOff shows what would travel to another machine and what stays here, sends it, and shows the line for there.
+export async function handOff() {
+  const found = await during("Looking at what would travel …", call("handoff", { dry_run: true }));
+  const about = p({ id: "about" }, el("strong", `${count(found.files, "file")} of ${bytes(found.bytes)} would travel by ${visible(found.remote)}, ${bytes(found.sent)} to send.`));
+  const left = found.left_out.slice(0, 500).map((x) => el("li.path", visible(x)));
+  const body = [about, p(left.length ? "The policy leaves out:" : "The policy leaves nothing out."), el("ul.plan", ...left)];
+  if (await ask("Hand off to another machine?", body, [["Hand off", "yes", "primary"]]) !== "yes") return;
+  const done = await during("Sending …", call("handoff", { remote: found.remote }));
+  const until = p({ id: "about" }, `Type this on the other machine. It works once, until ${new Date(done.expires).toLocaleString()}.`);
+  await ask("Handed off", [until, el("pre", { id: "line" }, `${done.line} PATH`), p("Then `amberfs handoff --back` there, and Merge what came back here.")], []);
+  await page.changed();
+}
+export const handBack = () => perform("Merge what came back?", "Merge", "handoff-back", {}, {}, "Merged what came back");
 // itemsFor are the lines of the menu of a snapshot, actorItems those of an actor.
 export const itemsFor = (s) => [["Fork from here …", () => fork(s.name)], [s.pinned ? "Unpin" : "Pin", () => pin(s)],
   ["Rename …", () => rename(s.name)], ["Delete …", () => remove(s.name), "danger"]];

@@ -163,7 +163,7 @@ page.actions = ({ a, b, one, workspace }) => {
   return [undoLabel() && button(visible(undoLabel()), () => actions.restore(store.undo)),
     run ? button(apply[0], apply[1], { class: "primary" })
       : fork && button([icon("merge"), "Merge into main"], () => actions.merge(fork), { class: "primary" }),
-    more(!run && apply, ["Fork the present state …", () => actions.fork("")], fork && ["End …", () => actions.endFork(fork, false)],
+    more(!run && apply, ["Fork the present state …", () => actions.fork("")], !store.runs && !fork && ["Hand off …", actions.handOff], !store.runs && !fork && ["Merge what came back …", actions.handBack], fork && ["End …", () => actions.endFork(fork, false)],
       fork && ["Discard …", () => actions.endFork(fork, true), "danger"])];
 };
 page.empty = ({ one }) => one === "" && !store.snapshots.length && $("begin").content.cloneNode(true);

@@ -1,0 +1,366 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/remote/handoff"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+)
+
+// handoffOptions are the options of handoff.
+type handoffOptions struct {
+	service.Handoff
+	back, noSession bool
+	hide            []string
+	merge           service.HandoffBack
+}
+
+func handoffCommand(a *app) *cobra.Command {
+	o := &handoffOptions{}
+	cmd := &cobra.Command{
+		Use:   "handoff [REMOTE] | handoff LINE PATH | handoff --back [ID]",
+		Short: "Give the tree, with everything in it, to another machine, and take it back",
+		Long: `In a workspace or an ordinary directory, sends the present state to REMOTE, a name or a
+URL, and prints one line. Default: the remote of the last handoff, or the only one.
+
+On the other machine, that line and a PATH write the same tree to PATH, which must not
+exist or be empty: uncommitted and ignored files, .git with its branch and index, modes
+and times, and the transcript of the agent's session for "claude --resume". It needs
+credentials for the remote, and neither root nor FUSE. Interrupted, run it again.
+
+What goes back: there, "amberfs handoff --back" in PATH sends the changes; then here,
+"amberfs handoff --back" in the workspace or directory merges them. Conflicts are listed,
+and nothing is changed: decide with --ours or --theirs.
+
+The line has the key that everything is encrypted to. It works once, for 24 hours, for
+whoever has it. What the policy forgets, and --hide and .amberhide name, stays here and is
+printed. Only what the last handoff did not send is sent, and only what PATH's user has not
+received before is fetched.`,
+		Example: `  amberfs handoff s3://bucket/team
+  amberfs handoff --expires 1h --times 2 --hide '*.pem'
+  amberfs handoff 's3://bucket/team/handoff/5f0c...#1b2c3d4e:AGE-SECRET-KEY-1...' ~/project
+  amberfs handoff --back`,
+		Args: args(0, 2, "perhaps a REMOTE; a LINE and a PATH; or --back and perhaps an ID"),
+		RunE: func(cmd *cobra.Command, argv []string) error { return handOff(cmd.Context(), a, o, argv) },
+	}
+
+	cmd.Flags().BoolVar(&o.back, "back", false, "send back what was received, or merge what came back")
+	cmd.Flags().StringVar(&o.Expires, "expires", "", "the line expires after this `TIME`: 30m, 24h, 7d. Default: 24h")
+	cmd.Flags().IntVar(&o.Times, "times", 1, "the line works `N` times")
+	cmd.Flags().StringArrayVar(&o.hide, "hide", nil, "leave out `PATH`, or a pattern, of a directory; repeatable")
+	cmd.Flags().BoolVar(&o.noSession, "no-session", false, "leave out the agent's transcript")
+	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, "change and send nothing, print what would be")
+	cmd.Flags().BoolVar(&o.merge.Ours, "ours", false, "with --back, keep this side's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.merge.Theirs, "theirs", false, "with --back, take the other machine's version of conflicting paths")
+	cmd.Flags().BoolVar(&o.merge.Merge, "merge", false, "with --back, merge a checked-out branch of git that moved on both sides")
+
+	return cmd
+}
+
+// handOff sends, receives, sends back or merges, as the words and options say.
+func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) error {
+	if len(words) > 0 {
+		if line, ok := handoff.ParseLine(words[0]); ok {
+			if len(words) < 2 || o.back {
+				return errs.Fail(errs.Invalid, "a LINE needs a PATH").WithHint("name a directory that does not exist or is empty")
+			}
+			return receiveHandoff(ctx, a, line, words[1])
+		}
+		if strings.Contains(words[0], "#") || len(words) > 1 {
+			return errs.Fail(errs.Invalid, "this is not a line that `amberfs handoff` printed").WithHint("copy the whole line, with its quotes")
+		}
+	}
+
+	word := strings.Join(words, "")
+	if o.back {
+		if r, err := receivedHere(a); err != nil || r != nil && (word == "" || word == r.ID) {
+			return errors.Join(err, sendBack(ctx, a, r, o.DryRun))
+		}
+		o.merge.ID, o.merge.DryRun = word, o.DryRun
+		return mergeBack(ctx, a, o.merge)
+	}
+	if o.merge != (service.HandoffBack{}) {
+		return errs.Fail(errs.Invalid, "--ours, --theirs and --merge need --back")
+	}
+
+	o.Remote = word
+	done, err := sendHandoff(ctx, a, o)
+	if err != nil {
+		return err
+	}
+
+	return a.print(done, func() {
+		if done.Line != "" {
+			fmt.Fprintln(a.out, done.Line+" PATH") // also with -q
+		}
+		a.say(strings.ReplaceAll(service.HandoffNote(done), "\n", "\n\t"))
+	})
+}
+
+// sendHandoff hands off the workspace or the directory.
+func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
+	p, err := a.location()
+	if errors.Is(err, locate.ErrNotMounted) {
+		return sendDirectory(ctx, a, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(o.hide) > 0 {
+		return nil, errs.Fail(errs.Invalid, "--hide is for directories").WithHint(`in a workspace, the policy names what is left out: echo '{"forget": ["*.pem"]}' | amberfs policy -`)
+	}
+
+	c, err := a.open(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+
+	root, _ := p.Root()
+	var done service.HandedOff
+
+	return &done, askHandoff(ctx, a, o, c, []*client.Client{c}, root, &done)
+}
+
+// askHandoff calls the operation, with the transcript of the newest session in one of the workspaces.
+func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, done *service.HandedOff) error {
+	if !o.noSession {
+		if err := o.addSession(ctx, a, workspaces, root); err != nil {
+			return err
+		}
+	}
+
+	bar := a.newProgress()
+	defer bar.done()
+
+	return c.Do(ctx, o.Handoff, client.Exchange{Progress: bar.show}, done)
+}
+
+// sendDirectory hands off an ordinary directory: a run of it keeps what was handed off.
+func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
+	dir, err := a.cwd()
+	if err != nil {
+		return nil, err
+	}
+
+	k := &keptRun{a: a, dir: dir, restrict: &restrictions{hide: o.hide}, command: []string{runs.HandoffCommand}}
+	if err := k.fill(ctx); err != nil {
+		return nil, err
+	}
+
+	var done service.HandedOff
+	err = runFinder(a).OnStore(ctx, k.store, func(main *client.Client) (err error) {
+		var p policy.Policy
+		if err := main.Do(ctx, service.Policy{}, client.Exchange{}, &p); err != nil {
+			return err
+		}
+		k.forked.Hide = append(k.forked.Hide, p.Forget...)
+
+		all, err := runs.List(ctx, main, k.dir, k.store)
+		if err != nil {
+			return err
+		}
+		if err := k.makeFork(ctx, main, all); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil || o.DryRun {
+				err = errors.Join(err, k.drop(ctx))
+			}
+		}()
+
+		if err := k.saveState(ctx, service.RunKept); err != nil {
+			return err
+		}
+
+		var workspaces []*client.Client
+		for _, r := range all {
+			if c, err := k.open(ctx, r.Name); err == nil { // else it was removed meanwhile
+				defer c.Close()
+				workspaces = append(workspaces, c)
+			}
+		}
+		o.Fork = k.name
+
+		return askHandoff(ctx, a, o, main, workspaces, k.dir, &done)
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return &done, k.noteLeftOut(ctx, &done)
+}
+
+// noteLeftOut adds what the directory has and the run does not have, and names what looks like a secret and travels.
+func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) error {
+	if k.hidden.Paths != nil {
+		hidden, links, err := hostdir.FindHidden(ctx, k.dir, k.hidden, nil)
+		if err != nil {
+			return err
+		}
+		done.LeftOut = slices.Concat(done.LeftOut, hidden, links)
+	}
+
+	found := slices.DeleteFunc(findSecrets(k.dir, k.hidden, maxSecretEntries), func(name string) bool { return slices.Contains(done.LeftOut, name) })
+	if len(found) > 0 {
+		k.a.note("named like secrets, and handed off: %s\n\tleave them out with --hide, or lines of %s", gitquote.List(found), hideName)
+	}
+
+	return nil
+}
+
+// sessionName matches the ids of sessions, which are names of files.
+var sessionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// maxTranscript is the most bytes of a transcript after compression.
+const maxTranscript = 11 << 20
+
+// addSession adds the session that the plugin knows of the workspaces, else the newest one that Claude has of the
+// directory, and its transcript.
+func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*client.Client, root string) error {
+	var newest info.Info
+	for _, c := range workspaces {
+		var turns service.Snapshots
+		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &turns); err != nil {
+			return err
+		}
+		for _, t := range turns.Snapshots {
+			if t.Created.After(newest.Created) {
+				newest = t
+			}
+		}
+	}
+
+	session, file := newest.Labels["session"], ""
+	if sessionName.MatchString(session) {
+		file = newestFile(filepath.Join(claudeProjects(), "*", session+".jsonl"))
+	} else {
+		file = newestFile(filepath.Join(claudeProject(root), "*.jsonl"))
+	}
+	if file == "" {
+		return nil
+	}
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return errs.Fail(errs.ScriptKind(err), "the transcript: %w", err).WithHint("leave it out with --no-session")
+	}
+
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(text); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	if packed.Len() > maxTranscript {
+		a.note("%s is too large, and is left out", quote(file))
+		return nil
+	}
+
+	o.Session, o.Transcript = strings.TrimSuffix(filepath.Base(file), ".jsonl"), packed.Bytes()
+
+	return nil
+}
+
+// newestFile returns the file that changed last of those that match a pattern, "" for none.
+func newestFile(pattern string) (newest string) {
+	var at os.FileInfo
+	found, _ := filepath.Glob(pattern) // the pattern is well formed
+	for _, name := range found {
+		if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && (at == nil || st.ModTime().After(at.ModTime())) {
+			newest, at = name, st
+		}
+	}
+	return newest
+}
+
+// claudeProjects is the directory with the transcripts of Claude Code.
+func claudeProjects() string {
+	home, _ := os.UserHomeDir() // without a home nothing is found
+	return filepath.Join(cmp.Or(env.Get("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude")), "projects")
+}
+
+var notInProject = regexp.MustCompile(`[^A-Za-z0-9]`)
+
+// claudeProject is the directory with the transcripts of sessions in a directory.
+func claudeProject(dir string) string {
+	return filepath.Join(claudeProjects(), notInProject.ReplaceAllString(dir, "-"))
+}
+
+// mergeBack merges what came back into the workspace or the directory.
+func mergeBack(ctx context.Context, a *app, back service.HandoffBack) error {
+	p, err := a.location()
+	if errors.Is(err, locate.ErrNotMounted) {
+		return applyBack(ctx, a, back)
+	}
+	if err != nil {
+		return err
+	}
+
+	var done service.HandedBack
+	if err := a.ask(ctx, p, back, &done); err != nil {
+		return err
+	}
+
+	return a.print(&done, func() { a.printf("%s", service.OpOf(back).Text.Text(back, &done)) })
+}
+
+// applyBack applies what came back to a directory. At a terminal, it asks.
+func applyBack(ctx context.Context, a *app, back service.HandoffBack) error {
+	store, ok := storeHere(a)
+	if !ok {
+		return errs.Fail(errs.NotExist, "nothing was handed off from here, and nothing was received here").WithHint("go to the directory, or name it with -C DIR")
+	}
+
+	o := hostdir.ApplyOptions{DryRun: back.DryRun, Merge: back.Merge}
+	var err error
+	if o.Conflicts, err = threeway.RuleOf(back.Ours, back.Theirs); err != nil {
+		return err
+	}
+
+	return runFinder(a).OnStore(ctx, store, func(main *client.Client) error {
+		bar := a.newProgress()
+		defer bar.done()
+
+		var got service.HandedBack
+		back.Fetch, back.DryRun = true, false
+		if err := main.Do(ctx, back, client.Exchange{Progress: bar.show}, &got); err != nil {
+			return err
+		}
+		bar.done()
+
+		ask := askNever
+		if a.asks() && !o.DryRun {
+			ask = askInApply
+		}
+		if err := applyKept(ctx, a, got.Fork, "", "", ask, o); err != nil || o.DryRun {
+			return err
+		}
+
+		return main.Do(ctx, service.HandoffBack{ID: got.ID, Done: true}, client.Exchange{}, nil)
+	})
+}

@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/runs"
+	"github.com/amberfs/amberfs/hostdir"
+	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/remote/handoff"
+	"github.com/amberfs/amberfs/remote/known"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/stream"
+)
+
+// A receipt is what this machine knows of a handoff that it received. It is a file in the user's state directory.
+type receipt struct {
+	handoff.Received
+	Path    string   `json:"path"`
+	By      string   `json:"by"`              // claims the line, also after an interruption
+	Since   int64    `json:"since,omitempty"` // the change time of the directory when it was complete, 0 before
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// receiptFile returns the path of the receipt of a directory.
+func receiptFile(dir string) (string, error) {
+	state, err := env.StateDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(state, "handoffs", fmt.Sprintf("%x.json", sha256.Sum256([]byte(dir)))), nil
+}
+
+// receiptOf returns the receipt of a directory, nil without one.
+func receiptOf(dir string) (*receipt, error) {
+	name, err := receiptFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	r := &receipt{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return nil, errs.Fail(errs.Damaged, "%s: %w", name, err)
+	}
+
+	return r, nil
+}
+
+func (r *receipt) save() error {
+	name, err := receiptFile(r.Path)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+
+	return vfs.WriteFile(vfs.OS, name, raw)
+}
+
+// receivedHere returns the receipt of the working directory or of one above it, nil without one.
+func receivedHere(a *app) (*receipt, error) {
+	dir, err := resolved(a.cwd())
+	for ; err == nil; dir = filepath.Dir(dir) {
+		r, err := receiptOf(dir)
+		if err != nil || r != nil && r.Since != 0 || dir == "/" {
+			return r, err
+		}
+	}
+	return nil, err
+}
+
+// resolved returns a path without symbolic links.
+func resolved(dir string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	mounts, err := locate.Mounts()
+	return locate.Resolve(mounts, dir), err
+}
+
+// A receivedTree is the output of handoff with a line.
+type receivedTree struct {
+	Path       string   `json:"path"`
+	ID         string   `json:"id"`
+	Files      int64    `json:"files"`
+	Bytes      int64    `json:"bytes"`
+	Skipped    []string `json:"skipped,omitempty"`
+	Session    string   `json:"session,omitempty"`
+	Transcript string   `json:"transcript,omitempty"`
+}
+
+// receiveHandoff writes what was handed off to a directory that does not exist or is empty.
+func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) error {
+	dir, err := resolved(a.abs(dir))
+	if err != nil {
+		return err
+	}
+	r, err := prepareReceipt(line, dir)
+	if err != nil {
+		return err
+	}
+
+	c := known.OpenCache(os.TempDir())
+	got, err := handoff.Claim(ctx, c, line, r.By)
+	if err != nil {
+		return explainHandoff(err)
+	}
+
+	r.Received = *got
+	if err := r.save(); err != nil {
+		return err
+	}
+
+	bar := a.newProgress()
+	defer bar.done()
+	bar.show(service.Progress{What: "receiving"})
+
+	from, err := got.Open(ctx, c, nil)
+	if err != nil {
+		return explainHandoff(err)
+	}
+	defer from.Close()
+
+	out := receivedTree{Path: dir, ID: r.ID, Files: got.Ref.Files, Bytes: got.Ref.Bytes, Session: got.Session}
+	if out.Skipped, err = r.write(ctx, a, from, bar); err != nil {
+		return explainHandoff(err)
+	}
+	if out.Transcript, err = r.placeTranscript(from); err != nil {
+		return explainHandoff(err)
+	}
+
+	r.Skipped = out.Skipped
+	if r.Since, err = touch(dir); err != nil {
+		return err
+	}
+	if err := r.save(); err != nil {
+		return err
+	}
+	from.Done()
+	bar.done()
+
+	return a.print(out, func() { r.print(a, out) })
+}
+
+// explainHandoff adds what to do next to an error of the remote.
+func explainHandoff(err error) error {
+	if errors.Is(err, errs.Away) {
+		return errs.Fail(errs.Failed, "%w", err).WithHint("what was received is kept: run the same line again to go on")
+	}
+	return err
+}
+
+// prepareReceipt makes the directory and its receipt, or returns the receipt of a line that was interrupted.
+func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
+	r, err := receiptOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && r.Line == line && r.Since == 0 {
+		return r, nil
+	}
+
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if len(entries) > 0 {
+		return nil, errs.Fail(errs.Exist, "%s is not empty; nothing was received", quote(dir)).WithHint("name a directory that does not exist, or is empty")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+
+	r = &receipt{Received: handoff.Received{Line: line}, Path: dir, By: rand.Text()}
+	return r, r.save()
+}
+
+// touch sets the change time of a directory to now, by the clock of its file system, and returns it.
+func touch(dir string) (int64, error) {
+	var st unix.Stat_t
+	err := unix.Stat(dir, &st)
+	if err == nil {
+		err = unix.Chmod(dir, st.Mode&0o7777)
+	}
+	return st.Ctim.Nano(), errors.Join(err, unix.Stat(dir, &st))
+}
+
+// write writes the tree to the directory, and returns the paths that it could not create.
+func (r *receipt) write(ctx context.Context, a *app, from *handoff.Objects, bar *progress) (skipped []string, err error) {
+	root, err := from.Tree.Get(from.Source, tree.RootIno)
+	if err != nil {
+		return nil, err
+	}
+	none := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0) // only root changes owners
+
+	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{
+		Source: from.Source, Base: none, Now: from.Tree, Conflicts: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
+		Progress: func(p stream.Progress) {
+			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: from.Read.Load()})
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	for _, s := range done.Skipped {
+		a.note("%s: %s", quote(s.Path), s.Reason)
+		skipped = append(skipped, s.Path)
+	}
+
+	return skipped, nil
+}
+
+// placeTranscript writes the transcript where the agent looks for it, unless a file is there. It returns its path.
+func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
+	packed, err := from.Transcript()
+	if packed == nil || err != nil || !sessionName.MatchString(r.Session) {
+		return "", err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return "", err
+	}
+
+	name := filepath.Join(claudeProject(r.Path), r.Session+".jsonl")
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+
+	_, err = io.Copy(f, z)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(name))
+	}
+
+	return name, nil
+}
+
+// print prints what was received, and the commands to use next.
+func (r *receipt) print(a *app, out receivedTree) {
+	a.printf("%s: %s, %s received\n", quote(out.Path), plural(int(out.Files), "file", "files"), service.BytesText(out.Bytes))
+	text := "send the changes back: amberfs handoff --back"
+	if out.Transcript != "" {
+		text = "go on: cd " + word(out.Path) + " && claude --resume " + r.Session + "\n\t" + text
+	}
+	a.say(text)
+}
+
+// A sentBack is the output of handoff --back where the tree was received.
+type sentBack struct {
+	ID      string `json:"id"`
+	Path    string `json:"path"`
+	Changed int    `json:"changed"` // entries that differ from what was received
+	Sent    int64  `json:"sent"`    // bytes
+	DryRun  bool   `json:"dry_run,omitempty"`
+}
+
+// sendBack sends what changed in a received directory to the machine that it came from.
+func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
+	temp, err := os.MkdirTemp("", "amberfs-handoff-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+
+	out := sentBack{ID: r.ID, Path: r.Path, DryRun: dryRun}
+	if err := r.push(ctx, a, temp, &out); err != nil {
+		return explainHandoff(err)
+	}
+
+	return a.print(out, func() {
+		a.printf("%s of %s sent back\n", plural(out.Changed, "change", "changes"), quote(out.Path))
+		if !dryRun {
+			a.note("%s sent; merge it on the other machine: amberfs handoff --back", service.BytesText(out.Sent))
+		}
+	})
+}
+
+// push reads the directory over what was received, and pushes the result. New objects are in a store in temp.
+func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) error {
+	store, err := cas.Open(temp, cas.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+
+	bar := a.newProgress()
+	defer bar.done()
+
+	from, err := r.Open(ctx, known.OpenCache(os.TempDir()), store)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+
+	own, err := r.ownership(from)
+	if err != nil {
+		return err
+	}
+
+	var left hostdir.LeftOut
+	o := runs.ReadOptions(r.Path, "", hostdir.Hidden{})
+	o.Since, o.Skip = r.Since, left.Add
+	o.Progress = func(p stream.Progress) {
+		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
+	}
+
+	now, err := service.StateOver(ctx, from.Source, from, r.Ref.State(), func(sink stream.Sink) error {
+		return hostdir.ReadChanges(ctx, r.Path, from.Source, from.Tree, func(e stream.Entry) error {
+			if e.Whiteout && slices.Contains(r.Skipped, e.Path) {
+				return nil // it could not be created here
+			}
+			out.Changed++
+			own(&e.Meta)
+			return sink(e)
+		}, o)
+	})
+	if err != nil || out.DryRun {
+		return err
+	}
+	if text := left.Of(quote(r.Path)); text != "" {
+		a.note("%s", text)
+	}
+
+	out.Sent, err = from.SendBack(now, func(parts, of int, sent int64) {
+		bar.show(service.Progress{What: "sending back", Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
+	})
+
+	return err
+}
+
+// ownership returns a function that gives an entry, which belongs to the user here, to the owner of the tree there.
+func (r *receipt) ownership(from *handoff.Objects) (func(*stream.Meta), error) {
+	root, err := from.Tree.Get(from.Source, tree.RootIno)
+	if err != nil {
+		return nil, err
+	}
+
+	var st unix.Stat_t
+	if err := unix.Stat(r.Path, &st); err != nil {
+		return nil, errs.Fail(cmp.Or(errs.ScriptKind(err), errs.Failed), "%s: %w", quote(r.Path), err)
+	}
+
+	return func(m *stream.Meta) {
+		if m.UID == st.Uid {
+			m.UID = root.UID
+		}
+		if m.GID == st.Gid {
+			m.GID = root.GID
+		}
+	}, nil
+}

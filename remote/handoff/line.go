@@ -1,0 +1,87 @@
+package handoff
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/google/uuid"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// A Line is what one machine prints and the other one reads.
+type Line struct {
+	URL string `json:"url"` // of the area
+	ID  string `json:"id"`  // of the handoff
+	Key string `json:"key"` // decrypts the ref of the line
+}
+
+var linePattern = regexp.MustCompile(`^(\S+)#([0-9a-f]{8}):(AGE-SECRET-KEY-1[0-9A-Z]+)$`)
+
+// ParseLine reads a line; ok is false if text is not one.
+func ParseLine(text string) (l Line, ok bool) {
+	m := linePattern.FindStringSubmatch(strings.TrimSpace(text))
+	if m == nil {
+		return l, false
+	}
+	if _, err := age.ParseX25519Identity(m[3]); err != nil {
+		return l, false
+	}
+	return Line{m[1], m[2], m[3]}, true
+}
+
+func (l Line) String() string { return l.URL + "#" + l.ID + ":" + l.Key }
+
+// NewID returns the id of a new handoff.
+func NewID() string { return uuid.NewString()[:8] }
+
+// An Area has what a store knows of its handoffs to a remote.
+type Area struct {
+	URL   string   `json:"url"`
+	Keys  []string `json:"keys"`            // the data keys, the newest last
+	First int      `json:"first,omitempty"` // the first of Keys that the newest snapshot needs
+	Sent  []Sent   `json:"sent"`            // oldest first
+	// Used is the time of the last handoff.
+	Used time.Time `json:"used,omitzero"`
+}
+
+// A Sent is a handoff.
+type Sent struct {
+	Line
+	Times int    `json:"times"` // how often the line works
+	Fork  string `json:"fork"`  // has the snapshot, and what comes back
+	// Expires is the time at which the line expires.
+	Expires  time.Time `json:"expires"`
+	Sent     bool      `json:"sent,omitempty"`     // the remote has the snapshot
+	Closed   bool      `json:"closed,omitempty"`   // the line was removed
+	Returned string    `json:"returned,omitempty"` // id of the snapshot that came back
+	Merged   bool      `json:"merged,omitempty"`
+}
+
+// maxKeys bounds the keys in a line's ref. After so many handoffs, one sends everything again.
+const maxKeys = 256
+
+// NewArea returns a new area on the remote at a URL.
+func NewArea(remote string) (*Area, error) {
+	u, err := url.Parse(remote)
+	if err != nil {
+		return nil, errs.New(errs.Invalid, "this is not the URL of a remote")
+	}
+	u.Path = path.Join("/", u.Path, "handoff", strings.ReplaceAll(uuid.NewString(), "-", ""))
+	return &Area{URL: u.String()}, nil
+}
+
+// base returns the handoff whose objects the next one shares, "" for none.
+func (a *Area) base() string {
+	for _, s := range slices.Backward(a.Sent) {
+		if s.Sent {
+			return s.ID
+		}
+	}
+	return ""
+}

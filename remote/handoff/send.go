@@ -1,0 +1,234 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/cache"
+)
+
+// Terms are the conditions of a line, and what travels beside the tree.
+type Terms struct {
+	Expires time.Time
+	Times   int    // how often the line works
+	Session string // the agent's session, "" for none
+	// Transcript is the transcript of the session, compressed by gzip.
+	Transcript []byte
+}
+
+// Labels of refs.
+const (
+	keysLabel       = "handoff-keys" // separated by blanks
+	timesLabel      = "handoff-times"
+	sessionLabel    = "handoff-session"
+	transcriptLabel = "handoff-transcript" // the last object of the ref is the transcript
+	claimLabel      = "handoff-claim"      // who has claimed the line
+)
+
+// open opens an area with keys that decrypt. Values are encrypted to the last one.
+func open(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
+	o := remote.Options{Cache: c}
+
+	for _, k := range keys {
+		id, err := age.ParseX25519Identity(k)
+		if err != nil {
+			return nil, errs.New(errs.Damaged, "a key of the handoff is malformed") // the error may quote the key
+		}
+		o.Identities, o.To = append(o.Identities, id), []string{id.Recipient().String()}
+	}
+
+	return remote.Open(url, o)
+}
+
+// open opens the area with all its keys.
+func (a *Area) open(c *cache.Cache) (*remote.Remote, error) {
+	var keys []string
+	for _, s := range a.Sent {
+		keys = append(keys, s.Key)
+	}
+	return open(c, a.URL, append(keys, a.Keys...)...)
+}
+
+// Begin adds a new handoff with its keys. The caller records the area before it calls Send, so that Sweep
+// removes what a killed Send left.
+func (a *Area) Begin(id, fork string, t Terms) error {
+	data, err := age.GenerateX25519Identity()
+	if err != nil {
+		return err
+	}
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		return err
+	}
+
+	a.Keys, a.Used = append(a.Keys, data.String()), time.Now()
+	a.Sent = append(a.Sent, Sent{Line: Line{a.URL, id, key.String()}, Times: t.Times, Fork: fork, Expires: t.Expires})
+
+	return nil
+}
+
+// Send pushes the snapshot of the handoff that began last, and writes its line.
+func (a *Area) Send(ctx context.Context, c *cache.Cache, p remote.Push, t Terms) (*remote.Pushed, error) {
+	at, err := a.open(c)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+
+	if err := backend.MakeDir(a.URL); err != nil {
+		return nil, err
+	}
+	if _, err := at.Init(ctx, nil, func(string) {}); err != nil {
+		return nil, err
+	}
+
+	first := a.First
+	if p.Full = len(a.Keys)-first > maxKeys; p.Full {
+		first = len(a.Keys) - 1
+	}
+	sent := &a.Sent[len(a.Sent)-1]
+	p.Ref.Name, p.Base = sent.ID, a.base()
+	done, err := at.Push(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := writeLine(ctx, c, at, sent.Line, *done.Ref, a.Keys[first:], t); err != nil {
+		return nil, err
+	}
+	sent.Sent, a.First = true, first
+
+	return done, nil
+}
+
+// writeLine writes the ref of a line.
+func writeLine(ctx context.Context, c *cache.Cache, at *remote.Remote, l Line, ref remote.Ref, keys []string, t Terms) error {
+	ref.Expires = t.Expires
+	ref.Labels = map[string]string{keysLabel: strings.Join(keys, " "), timesLabel: strconv.Itoa(t.Times), sessionLabel: t.Session}
+	if len(t.Transcript) > 0 {
+		o, err := at.PutObject(ctx, t.Transcript)
+		if err != nil {
+			return err
+		}
+		ref.Objects = append(slices.Clip(ref.Objects), o)
+		ref.Labels[transcriptLabel] = "yes"
+	}
+
+	to, err := open(c, l.URL, l.Key)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+
+	return to.CopyRef(ctx, &ref, l.ID+".line")
+}
+
+// Missing returns the number of bytes that Send would send.
+func (a *Area) Missing(ctx context.Context, c *cache.Cache, p remote.Push) (int64, error) {
+	at, err := a.open(c)
+	if err != nil {
+		return 0, err
+	}
+	defer at.Close()
+
+	p.Ref.Name, p.Base = "missing", a.base()
+	p.Full = p.Base == ""
+
+	return at.Missing(ctx, p)
+}
+
+// Returned returns the area and the ref of what a receiver sent back. The caller closes the area. Errors:
+// backend.ErrNotFound.
+func (a *Area) Returned(ctx context.Context, c *cache.Cache, id string) (*remote.Remote, *remote.Ref, error) {
+	at, err := a.open(c)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	ref, err := at.Ref(ctx, id+".back")
+	if err != nil {
+		at.Close()
+		return nil, nil, err
+	}
+
+	return at, ref, nil
+}
+
+// Sweep removes the lines that have expired and the snapshots of handoffs that have ended, but for the newest,
+// which the next handoff shares objects with.
+func (a *Area) Sweep(ctx context.Context, c *cache.Cache) error {
+	if len(a.Sent) == 0 {
+		return nil
+	}
+	at, err := a.open(c)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+
+	newest := a.base()
+	var kept []Sent
+	for _, s := range a.Sent {
+		ended, err := a.close(ctx, at, &s)
+		if err != nil {
+			return err
+		}
+		if !ended || s.ID == newest {
+			kept = append(kept, s)
+			continue
+		}
+
+		names := []string{s.ID, s.ID + ".back"}
+		for n := range s.Times {
+			names = append(names, claimName(s.ID, n+1))
+		}
+		for _, name := range names {
+			if err := at.Remove(ctx, name); err != nil && !errors.Is(err, backend.ErrNotFound) {
+				return err
+			}
+		}
+	}
+
+	removed := len(kept) < len(a.Sent)
+	if a.Sent = kept; removed {
+		_, err = at.GC(ctx)
+	}
+
+	return err
+}
+
+// keptClaimed is how long what was claimed can come back after its line expired.
+const keptClaimed = 30 * 24 * time.Hour
+
+// close removes the line of a handoff that has expired or was merged, and reports whether the handoff has ended.
+func (a *Area) close(ctx context.Context, at *remote.Remote, s *Sent) (ended bool, err error) {
+	age := time.Since(s.Expires)
+	if age < 0 && !s.Merged {
+		return false, nil
+	}
+	if !s.Closed {
+		if err := at.Remove(ctx, s.ID+".line"); err != nil && !errors.Is(err, backend.ErrNotFound) {
+			return false, err
+		}
+		s.Closed = true
+	}
+	if s.Merged || age > keptClaimed {
+		return true, nil
+	}
+
+	_, err = at.Ref(ctx, claimName(s.ID, 1))
+	if errors.Is(err, backend.ErrNotFound) {
+		return true, nil
+	}
+
+	return false, err
+}

@@ -1,0 +1,37 @@
+package known
+
+import (
+	"encoding/json"
+
+	"github.com/amberfs/amberfs/remote/cache"
+	"github.com/amberfs/amberfs/remote/handoff"
+)
+
+// Cache returns the cache of remote objects.
+func (k *Registry) Cache() *cache.Cache { return k.cache }
+
+// OpenCache returns the cache that all daemons of the user share. store is a directory for a user without a home.
+func OpenCache(store string) *cache.Cache { return cache.New(cacheDir(store), cache.DefaultSize) }
+
+// Areas returns copies of the areas of handoffs, by the URL of their remote.
+func (k *Registry) Areas() (all map[string]*handoff.Area, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	raw, err := json.Marshal(k.file.Handoffs)
+	if err != nil {
+		return nil, err
+	}
+	return all, json.Unmarshal(raw, &all)
+}
+
+// SetArea records the area of handoffs on a remote.
+func (k *Registry) SetArea(url string, a *handoff.Area) error {
+	return k.change(func(f *registryFile) error {
+		if f.Handoffs == nil {
+			f.Handoffs = map[string]*handoff.Area{}
+		}
+		f.Handoffs[url] = a
+		return nil
+	})
+}

@@ -1,0 +1,343 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/handoff"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+type Handoff struct {
+	Remote  string `json:"remote,omitempty" jsonschema:"the remote's name or URL; if empty, that of the last handoff, of the policy, or the only one"`
+	Fork    string `json:"fork,omitempty" jsonschema:"a fork that is handed off; if empty, a new one of the present state"`
+	Expires string `json:"expires,omitempty" jsonschema:"the line expires after this time: 30m, 24h, 7d; 24h if empty"`
+	Times   int    `json:"times,omitempty" jsonschema:"how often the line works; 1 if 0"`
+	Session string `json:"session,omitempty" jsonschema:"id of the agent's session"`
+	// Transcript is the transcript of the session, compressed by gzip.
+	Transcript []byte `json:"transcript,omitempty" jsonschema:"the transcript of the session, compressed by gzip"`
+	DryRun     bool   `json:"dry_run,omitempty" jsonschema:"send nothing, and return what would be sent"`
+}
+
+// A HandedOff is the result of Handoff.
+type HandedOff struct {
+	ID      string    `json:"id,omitempty"`
+	Line    string    `json:"line,omitempty" jsonschema:"the command for the other machine, which a PATH follows"`
+	Fork    string    `json:"fork,omitempty" jsonschema:"the fork that has what was handed off"`
+	Remote  string    `json:"remote" jsonschema:"the URL of the remote"`
+	Files   int64     `json:"files"`
+	Bytes   int64     `json:"bytes"`
+	Sent    int64     `json:"sent" jsonschema:"bytes that the remote did not have"`
+	LeftOut []string  `json:"left_out" jsonschema:"paths that the policy leaves out"`
+	Session string    `json:"session,omitempty"`
+	Expires time.Time `json:"expires"`
+	Times   int       `json:"times"`
+	DryRun  bool      `json:"dry_run,omitempty"`
+}
+
+type HandoffBack struct {
+	ID     string `json:"id,omitempty" jsonschema:"the handoff; if empty, the newest that came back"`
+	Fetch  bool   `json:"fetch,omitempty" jsonschema:"only bring what came back into the fork"`
+	Done   bool   `json:"done,omitempty" jsonschema:"only record that what came back was merged"`
+	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
+	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the other machine's version of conflicting paths"`
+	Merge  bool   `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
+	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
+// defaultLife is the time after which a line expires.
+const defaultLife = "24h"
+
+// handoffRemote returns the URL of the remote of a handoff.
+func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
+	newest := time.Time{}
+	for url, a := range areas {
+		if name == "" && len(areas) == 1 || name == "" && a.Used.After(newest) {
+			name, newest = url, a.Used
+		}
+	}
+
+	if name == "" {
+		var err error
+		if name, err = rs.usualRemote(); errs.ScriptKind(err) == errs.NotExist {
+			return "", errs.Fail(errs.NotExist, "no remote is known here").WithHint("name one: `amberfs handoff s3://BUCKET/PREFIX`, or oci:// or file://")
+		} else if err != nil {
+			return "", err
+		}
+	}
+	to, err := rs.remote(r, name)
+	if err != nil {
+		return "", err
+	}
+
+	return to.URL(), nil
+}
+
+// handoff sends the present state of the workspace to a remote, and makes the line that gives it to another machine.
+// A fork keeps the state: what comes back is merged from there.
+func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done HandedOff, err error) {
+	life, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLife))
+	if err != nil {
+		return done, err
+	}
+	if a.Times < 0 || a.Times > 100 {
+		return done, errs.Fail(errs.Invalid, "a line works 1 to 100 times, not %d", a.Times)
+	}
+
+	rs.handing.Lock()
+	defer rs.handing.Unlock()
+
+	areas, err := rs.known.Areas()
+	if err != nil {
+		return done, err
+	}
+	url, err := rs.handoffRemote(r, a.Remote, areas)
+	if err != nil {
+		return done, err
+	}
+
+	area := areas[url]
+	if area == nil {
+		if area, err = handoff.NewArea(url); err != nil {
+			return done, err
+		}
+	}
+
+	id := handoff.NewID()
+	done = HandedOff{Remote: url, Session: a.Session, Expires: time.Now().Add(life), Times: max(a.Times, 1), DryRun: a.DryRun, Fork: a.Fork}
+	if done.LeftOut, err = r.Workspace.Remotes().LeftOut(ctx); err != nil {
+		return done, err
+	}
+	if a.Fork == "" {
+		done.Fork = "handoff-" + id
+		name := done.Fork
+		o := snapshot.ForkOptions{Name: name, Hide: rs.store.Main().Policy().Forget, Caller: r.Caller}
+		if _, err := r.Workspace.Forks().New(o); err != nil {
+			return done, err
+		}
+		defer func() {
+			if err != nil || a.DryRun {
+				err = errors.Join(err, r.Workspace.Forks().Discard(name, r.Caller))
+			}
+		}()
+	}
+
+	terms := handoff.Terms{Expires: done.Expires, Times: done.Times, Session: a.Session, Transcript: a.Transcript}
+	if err := rs.handOff(ctx, r, area, id, terms, &done); err != nil {
+		return done, resumable(url, err)
+	}
+	if a.DryRun {
+		done.Fork = ""
+		return done, nil
+	}
+
+	done.ID, done.Line = id, "amberfs handoff '"+area.Sent[len(area.Sent)-1].String()+"'"
+	if err := area.Sweep(ctx, rs.known.Cache()); err != nil {
+		r.log.Warn("handoff: what has expired was not removed", "remote", url, "err", err)
+	}
+
+	return done, rs.known.SetArea(url, area)
+}
+
+// handOff takes a snapshot of the fork, and sends it.
+func (rs *remotes) handOff(ctx context.Context, r *Request, area *handoff.Area, id string, terms handoff.Terms, done *HandedOff) error {
+	fork, err := r.Workspace.Forks().Named(done.Fork)
+	if err != nil {
+		return err
+	}
+	made, err := fork.Capture(snapshot.CaptureOptions{Name: "handoff-" + id, Message: "handed off", Caller: r.Caller})
+	if err != nil {
+		return err
+	}
+
+	r.progress(Progress{What: "preparing"})
+	x, err := fork.Remotes().Push(ctx, made.Name)
+	if err != nil {
+		return err
+	}
+	defer x.Release()
+
+	p := remote.Push{
+		Ref: pushedRef(x.Info, id, x.ActorSets), Mark: marker(x.State, rs.store.Source(), x.ActorSets), Stored: rs.stored,
+		Progress: func(parts, of int, sent int64) {
+			r.progress(Progress{What: "handing off", Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
+		},
+	}
+
+	done.Files, done.Bytes = x.Info.Files, x.Info.Bytes
+	if done.DryRun {
+		done.Sent, err = area.Missing(ctx, rs.known.Cache(), p)
+		return err
+	}
+
+	if err := area.Begin(id, done.Fork, terms); err != nil {
+		return err
+	}
+	if err := rs.known.SetArea(done.Remote, area); err != nil {
+		return err
+	}
+	pushed, err := area.Send(ctx, rs.known.Cache(), p, terms)
+	if err != nil {
+		return err
+	}
+	done.Sent = pushed.Bytes
+
+	return nil
+}
+
+// A HandedBack is the result of HandoffBack.
+type HandedBack struct {
+	ID string `json:"id"`
+	snapshot.PromoteResult
+}
+
+// handoffBack brings what another machine sent back into the fork of the handoff, and merges the fork.
+func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (HandedBack, error) {
+	rs.handing.Lock()
+	defer rs.handing.Unlock()
+
+	areas, err := rs.known.Areas()
+	if err != nil {
+		return HandedBack{}, err
+	}
+
+	if a.Done {
+		return HandedBack{ID: a.ID}, rs.setMerged(a.ID, areas)
+	}
+	url, sent, err := rs.fetchBack(ctx, r, a, areas)
+	if err != nil {
+		return HandedBack{}, resumable(cmp.Or(url, "of the handoff"), err)
+	}
+	if err := rs.known.SetArea(url, areas[url]); err != nil {
+		return HandedBack{}, err
+	}
+
+	done := HandedBack{ID: sent.ID}
+	if done.Fork = sent.Fork; a.Fetch {
+		done.Paths = emptyIfNil(done.Paths)
+		return done, nil
+	}
+
+	done.PromoteResult, err = mergeFork(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun})
+	if err != nil || a.DryRun {
+		return done, err
+	}
+
+	return done, rs.setMerged(sent.ID, areas)
+}
+
+// setMerged records that what came back of a handoff was merged.
+func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
+	for url, area := range areas {
+		for i := range area.Sent {
+			if area.Sent[i].ID == id {
+				area.Sent[i].Merged = true
+				return rs.known.SetArea(url, area)
+			}
+		}
+	}
+	return errs.Fail(errs.NotExist, "no such handoff: %q", id)
+}
+
+// fetchBack finds the handoff that came back, and makes its fork equal to it. It changes the areas.
+func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.Sent, err error) {
+	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
+	if len(areas) == 0 {
+		return "", nil, none.WithHint("nothing was handed off from here")
+	}
+
+	for url, area := range areas {
+		for i := len(area.Sent) - 1; i >= 0; i-- {
+			sent := &area.Sent[i]
+			if !sent.Sent || a.ID != "" && a.ID != sent.ID {
+				continue
+			}
+
+			at, ref, err := area.Returned(ctx, rs.known.Cache(), sent.ID)
+			if errors.Is(err, backend.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return url, nil, err
+			}
+			defer at.Close()
+
+			switch {
+			case sent.Merged && (a.ID != "" || ref.ID != sent.Returned):
+				return url, nil, errs.Fail(errs.Exist, "the handoff %s was merged already", sent.ID).
+					WithHint("to bring further work, hand it off there with `amberfs handoff`")
+			case sent.Merged:
+				continue
+			case sent.Returned == ref.ID:
+				return url, sent, nil
+			}
+
+			return url, sent, rs.restoreBack(ctx, r, at, ref, sent)
+		}
+	}
+
+	return "", nil, none
+}
+
+// restoreBack pulls a snapshot into the fork of a handoff, and restores it there.
+func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remote, ref *remote.Ref, sent *handoff.Sent) error {
+	fork, err := r.Workspace.Forks().Named(sent.Fork)
+	if err != nil {
+		return err
+	}
+
+	in := *r
+	in.Workspace = fork
+	got, err := rs.pullOne(ctx, &in, Pull{As: fmt.Sprintf("back-%.8s", ref.ID)}, at, ref.Name)
+	if err != nil {
+		return err
+	}
+	if _, err := fork.Restore(ctx, snapshot.RestoreOptions{Name: got.Name, Caller: r.Caller}); err != nil {
+		return err
+	}
+	sent.Returned = ref.ID
+
+	return nil
+}
+
+// handoffText returns the command for the other machine, and what travels.
+func handoffText(done *HandedOff) string {
+	text := ""
+	if done.Line != "" {
+		text = done.Line + " PATH\n"
+	}
+	return text + HandoffNote(done) + "\n"
+}
+
+// HandoffNote says what a handoff has.
+func HandoffNote(done *HandedOff) string {
+	verb, sent := "handed off", "sent"
+	if done.DryRun {
+		verb, sent = "would hand off", "to send"
+	}
+
+	text := fmt.Sprintf("%s %s of %s to %s, %s %s", verb, plural(int(done.Files), "file", "files"), BytesText(done.Bytes), done.Remote, BytesText(done.Sent), sent)
+	if done.Session != "" {
+		text += "\nthe agent's session " + done.Session + " travels with it"
+	}
+	if len(done.LeftOut) > 0 {
+		text += "\nleft out: " + gitquote.List(done.LeftOut)
+	}
+	if !done.DryRun {
+		text += fmt.Sprintf("\nthe line works %s until %s; then `amberfs handoff --back` there and here",
+			map[bool]string{true: "once", false: fmt.Sprintf("%d times", done.Times)}[done.Times == 1], done.Expires.Local().Format(time.DateTime))
+	}
+
+	return text
+}
+
+// handoffBackText returns what a merge of a handoff changed.
+func handoffBackText(done *HandedBack) string { return mergedLines(&done.PromoteResult) }

@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// Writers write much if they write restBytes in restTick. They are idle while they write less than
-	// idleBytes in it, which are the records of some twenty renames.
+	// Writers are idle while they write less than restBytes in restTick.
 	restTick  = 20 * time.Millisecond
 	restBytes = 256 << 10
-	idleBytes = 1 << 10
 	// restWait is the longest time that AwaitRest waits.
 	restWait = 5 * time.Second
 	// While writers are active, a seal pauses after each sealTurn. It pauses for sealTurn if there is
@@ -59,14 +57,14 @@ func (p *Pacer) Urgent() (done func()) {
 	return func() { p.waiting.Add(-1) }
 }
 
-// AwaitRest waits until the writers are idle: a seal would take a processor from them, and files that
-// they remove before then need not be sealed unless a snapshot has them. It waits for restWait at
-// most, and not at all when the journal should be sealed soon.
+// AwaitRest waits until the writers are idle, because files that they remove before then need not
+// be sealed unless a snapshot has them. It waits for restWait at most, and not at all when the
+// journal should be sealed soon.
 func (p *Pacer) AwaitRest(g *loops.Group) {
 	for began := time.Now(); time.Since(began) < restWait && !p.Outgrown() && g.Context.Err() == nil; {
 		end := p.End()
 		g.Pause(restTick)
-		if p.End()-end < idleBytes {
+		if p.End()-end < restBytes {
 			return
 		}
 	}

@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"log/slog"
 	"testing"
 	"time"
-
-	"github.com/amberfs/amberfs/internal/loops"
 )
 
 // TestAlone: a seal leaves a processor to writers, but not when a reader waits for it and
@@ -44,21 +41,4 @@ func TestAlone(t *testing.T) {
 		t.Error("it leaves one beside much writing while somebody waits")
 	}
 	done()
-}
-
-// TestAwaitRest: a seal waits for writers whose records are small, too.
-func TestAwaitRest(t *testing.T) {
-	looks, end := 0, int64(0)
-	p := &Pacer{Outgrown: func() bool { return false }, End: func() int64 {
-		if looks++; looks < 10 {
-			end += 2 * idleBytes
-		}
-		return end
-	}}
-	g := loops.New(slog.New(slog.DiscardHandler))
-	defer g.Stop()
-	p.AwaitRest(&g)
-	if looks < 10 {
-		t.Errorf("it found rest after %d looks, while the journal grew", looks)
-	}
 }

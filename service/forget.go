@@ -82,7 +82,7 @@ func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOption
 // EraseForgotten erases what the last daemon did not erase before it was killed, also on the remotes.
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
-	err := er.exports.exclude(ctx, func() error { return s.Store.Forgotten().Erase(ctx, er.prune) })
+	err := er.finish(ctx, s.Store)
 	if err != nil || !er.known.Forgetting() {
 		return err
 	}
@@ -94,6 +94,11 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 	}
 
 	return err
+}
+
+// finish erases what was forgotten and could not be erased then.
+func (er *erasure) finish(ctx context.Context, st *snapshot.Store) error {
+	return er.exports.exclude(ctx, func() error { return st.Forgotten().Erase(ctx, er.prune) })
 }
 
 // prune removes the exports and the cached objects that can have forgotten contents. With dryRun, it
@@ -133,9 +138,9 @@ func foundForgotten(proof *forget.Proof) error {
 
 // ReceiptText is the receipt as text.
 func ReceiptText(r *forget.Receipt) string {
-	removed, deleted, objects := "removed", "deleted", "erased"
+	removed, masked, deleted, objects := "removed", "overwritten by stars in", "deleted", "erased"
 	if r.DryRun {
-		removed, deleted, objects = "would remove", "would delete", "would erase"
+		removed, masked, deleted, objects = "would remove", "would overwrite by stars in", "would delete", "would erase"
 	}
 
 	text := new(strings.Builder)
@@ -143,7 +148,11 @@ func ReceiptText(r *forget.Receipt) string {
 		fmt.Fprintf(text, "receipt %d\n", r.Number)
 	}
 	for _, p := range r.Removed {
-		fmt.Fprintf(text, "%s: %s\n", removed, placeText(p))
+		what := removed
+		if p.Masked {
+			what = masked
+		}
+		fmt.Fprintf(text, "%s: %s\n", what, placeText(p))
 	}
 	for _, ref := range r.Refs {
 		fmt.Fprintf(text, "%s: %s of the store's git repository\n", deleted, ref)

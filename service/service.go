@@ -131,7 +131,7 @@ func New(c Config) *Service {
 	s.Backups = &Backups{core: s.core, main: c.Store.Main(), changed: c.Store.Changed, known: c.Remotes, push: s.remotes.pushOne}
 	s.forks = &forks{events: c.Events, inside: c.Mount.Inside, joined: s.Joins.joined, remotes: s.remotes}
 	s.erasure = &erasure{exports: s.Exports, known: c.Remotes, stored: s.remotes.stored}
-	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, known: c.Remotes, backup: s.Backups.state, sweepImages: s.imports.sweepImages}
+	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, known: c.Remotes, backup: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.finish}
 
 	return s
 }

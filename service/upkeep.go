@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/known"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -24,6 +25,7 @@ type upkeep struct {
 	known       *known.Registry
 	backup      func() *BackupState
 	sweepImages func()
+	erase       func(context.Context, *snapshot.Store) error // what was forgotten and could not be erased then
 }
 
 // status returns the status of the workspace, the store and the daemon. A caller that is confined to a
@@ -107,6 +109,10 @@ func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 		if err := r.Workspace.Store().ForgetAll(); err != nil {
 			return Collected{}, err
 		}
+	}
+
+	if err := u.erase(ctx, r.Workspace.Store()); err != nil {
+		return Collected{}, err
 	}
 
 	done, err := r.Workspace.Store().GC(ctx, byteProgress("collecting", r.progress))

@@ -76,7 +76,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 	refs, erased, err := s.Forgotten().erase(ctx, o.Prune)
 	f.receipt.Refs, f.receipt.Erased = refs, erased && err == nil
 	if !f.receipt.Erased {
-		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next start of the daemon erases them")
+		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next `amberfs gc`, or start of the daemon, erases them")
 	}
 
 	return &f.receipt, err

@@ -94,6 +94,10 @@ func (f *forgetRun) listPlaces() {
 			}
 		})
 	})
+
+	for i := range f.receipt.Removed {
+		f.receipt.Removed[i].Masked = f.rewrite.Masked[f.receipt.Removed[i].Path]
+	}
 }
 
 // nameOf returns the name of a workspace. The caller holds the lock of the forest.

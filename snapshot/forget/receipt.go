@@ -45,6 +45,7 @@ type Place struct {
 	Workspace string   `json:"workspace"`
 	Snapshots []string `json:"snapshots,omitempty" jsonschema:"oldest first"`
 	Now       bool     `json:"now,omitempty" jsonschema:"whether it is in the present state"`
+	Masked    bool     `json:"masked,omitempty" jsonschema:"whether the file stays, and parts of it are overwritten by stars"`
 }
 
 // A Rewritten is a snapshot that got a new id.

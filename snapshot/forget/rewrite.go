@@ -22,9 +22,10 @@ type Rewriter struct {
 	Search  *Search       // contents to remove or to overwrite; may be nil
 
 	// Gone are the chunks of removed files, and of files before they were overwritten. Texts are the
-	// bytes that were overwritten.
-	Gone  map[cas.Hash]bool
-	Texts map[string]bool
+	// bytes that were overwritten, and Masked the paths of the files.
+	Gone   map[cas.Hash]bool
+	Texts  map[string]bool
+	Masked map[string]bool
 
 	finder tree.Finder
 	files  map[string]*verdict // by content.ChunkMap.Key
@@ -42,6 +43,7 @@ type verdict struct {
 func (r *Rewriter) Rewrite(ctx context.Context, st *tree.State) (*tree.State, []string, error) {
 	if r.Gone == nil {
 		r.Gone, r.Texts, r.files = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
+		r.Masked = make(map[string]bool)
 		r.finder = tree.Finder{Source: r.Source, Match: func(n *tree.Inode) (bool, error) {
 			v, err := r.judge(ctx, n)
 			return v != nil, err
@@ -107,10 +109,8 @@ func (r *rewriting) remove(at tree.Link) error {
 	mtime, ctime := dir.Mtime, dir.Ctime
 
 	var failed error
-	r.edit.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, last bool) {
-		if last {
-			failed = errors.Join(failed, r.addGone(n.Content))
-		}
+	r.edit.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, _ bool) {
+		failed = errors.Join(failed, r.addGone(n.Content)) // a hard link that stays is in Receipt.Kept
 	})
 	dir.Mtime, dir.Ctime = mtime, ctime
 
@@ -158,6 +158,7 @@ func (r *rewriting) searchFiles(st *tree.State) error {
 		}
 		for _, p := range paths {
 			r.changed[p] = true
+			r.Masked[p] = r.Masked[p] || !v.remove
 		}
 
 		maps.Copy(r.Gone, v.gone)

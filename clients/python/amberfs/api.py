@@ -1310,6 +1310,8 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
+    # whether the file stays, and parts of it are overwritten by stars
+    masked: bool | None = field(default=None)
     # whether it is in the present state
     now: bool | None = field(default=None)
     path: str

@@ -974,6 +974,8 @@ export interface Pinned {
 }
 
 export interface Place {
+  /** whether the file stays, and parts of it are overwritten by stars */
+  masked?: boolean
   /** whether it is in the present state */
   now?: boolean
   path: string

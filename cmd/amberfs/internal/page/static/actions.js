@@ -216,7 +216,7 @@ export async function forget(file) {
     found.kept && p("These files stay, with the same bytes:"), found.kept && list(found.kept), ...found.cannot.map((x) => p("Not removed: ", x))];
   if (await ask(title, body.filter(Boolean), [["Forget", "yes", "danger"]]) !== "yes") return;
   const done = await during("Erasing the bytes …", call("forget", args, main));
-  message(`${nameOf(file)} is forgotten in ${count(done.snapshots.length, "snapshot")}, receipt ${done.number}.`);
+  message(`${nameOf(file)} is forgotten in ${count(done.snapshots.length, "snapshot")}, receipt ${done.number}.${done.erased ? "" : " A program still uses the bytes: gc erases them."}`);
   await page.changed();
 }
 // handOff shows what would travel to another machine and what stays here, sends it, and shows the line for there.

@@ -42,6 +42,9 @@
 // its live records to the newest pack, overwriting them, and removed. After each step a kill or a power cut
 // leaves a working store. With Recording.Wipe, dead records are overwritten on the disk before.
 //
+// mark remembers roots that never change (Keeper.Remember): the places of all objects below them
+// are stored in the index, and the next collections need not mark them, see generation.
+//
 // Before the first step, gc increments the number of collections in the index, then in the
 // manifest. An index that was restored from an older copy has a smaller number, and is rebuilt.
 //

@@ -162,14 +162,22 @@ func (r *SnapshotRecord) Seen() info.Info {
 	return i
 }
 
+// sealedDone is the Done of all snapshots that are sealed when they are loaded.
+var sealedDone = func() chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}()
+
 // Load returns the snapshot of a record, without its state.
 func (r *SnapshotRecord) Load() (*Snapshot, error) {
-	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Done: make(chan struct{}), Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	s := &Snapshot{Info: r.Seen(), WS: r.WS, Dir: r.Dir, Undoes: r.Undoes, Changes: actors.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
+		s.Done = make(chan struct{})
 		return s, nil
 	}
 
-	close(s.Done)
+	s.Done = sealedDone
 	var err error
 	s.Hash, err = cas.ParseHash(r.ID)
 	return s, err

@@ -46,7 +46,8 @@
 //     take too long.
 //  4. It takes the [Roots] in one step. No checkpoint is running then, so each frozen or partly
 //     sealed state is among the roots.
-//  5. It marks the objects below the roots and below the last checkpoint. Then it sweeps.
+//  5. It marks the objects below the roots and below the last checkpoint, except those of snapshots
+//     that an earlier gc has marked (cas.Keeper.Resume). Then it sweeps.
 //     Writers, captures, seals, edits, pulls and checkpoints continue during this step.
 //
 // An object that is needed during step 5 or later is kept, because one of these is true:
@@ -65,7 +66,7 @@
 // marks those chunks, too (content.Content.EachObject).
 //
 // Recovery begins at the last checkpoint. Step 5 reads the records of the checkpoint that is the
-// last one by then. The states of a later checkpoint were frozen after step 4.
+// last one by then, of snapshots only those that differ from the catalogue. The states of a later checkpoint were frozen after step 4.
 // Journal records after the checkpoint name the states of edits and pulls, which are roots until a
 // checkpoint contains them (catalogue.Unwritten.Roots).
 //

@@ -8,6 +8,7 @@ require (
 	github.com/amberfs/amberfs v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.0.0-20260321001828-e3e3800016bc
 	github.com/chromedp/chromedp v0.15.1
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 )

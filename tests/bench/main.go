@@ -35,8 +35,12 @@ func run() error {
 	writes := flag.Bool("docs", false, "write the tables of the documentation from "+current)
 	rounds := flag.String("rounds", "", "work in this directory, as a process of the row curves-many does")
 	pace := flag.Duration("pace", 0, "how often such a process takes a snapshot")
+	noBytes := flag.String("nothing", "", "mount a FUSE server that keeps no bytes here, and serve")
 	flag.Parse()
 
+	if *noBytes != "" {
+		return serveNothing(*noBytes)
+	}
 	if *rounds != "" {
 		return makeRounds(*rounds, *pace)
 	}

@@ -33,6 +33,7 @@ const (
 	reflink             // one that copies files by sharing their blocks
 	git                 // a plain directory with git's way of keeping states
 	archive             // a backup that can be mounted
+	floor               // a FUSE server that keeps no bytes
 )
 
 // openers make the places; one that the machine cannot have is left out.
@@ -45,6 +46,7 @@ var openers = []struct {
 	{"plain", plain, openPlain},
 	{"go-fuse loopback", peer, openLoopback},
 	{"fuse-overlayfs", peer, openFuseOverlay},
+	{"FUSE server without bytes", floor, openNothing},
 	{"btrfs", btrfs, openBtrfs},
 	{"xfs", reflink, openXFS},
 	{"git", git, openPlain},
@@ -52,7 +54,7 @@ var openers = []struct {
 	{"borg", archive, openBorg},
 }
 
-func notGit(p place) bool    { return p.kind != git && p.kind != archive }
+func notGit(p place) bool    { return p.kind != git && p.kind != archive && p.kind != floor }
 func onlyAmber(p place) bool { return p.kind == amber }
 
 // keepsStates is where a whole tree can be captured and brought back.

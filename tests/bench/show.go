@@ -52,13 +52,14 @@ func blocks(lines []line) map[string]string {
 		return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return !strings.HasPrefix(l.Row, begins) })
 	}
 	rest := slices.DeleteFunc(slices.Clone(lines), func(l line) bool {
-		for _, apart := range []string{"day", "disk-day", "curves-", "containers-"} {
+		for _, apart := range []string{"day", "disk-day", "curves-", "containers-", "fio", "files", "hundred"} {
 			if strings.HasPrefix(l.Row, apart) {
 				return true
 			}
 		}
 		return false
 	})
+	literature := slices.Concat(of("fio"), of("files"), of("hundred"))
 	readme, apart := of("day"), readmeDay
 	if len(readme) == 0 {
 		readme, apart = rest, fewRows
@@ -72,6 +73,7 @@ func blocks(lines []line) map[string]string {
 		"conditions": rowConditions(lines),
 		"commands":   commands(lines),
 		"curves":     curves(of("curves-")),
+		"literature": table(literature, nil, nil, true) + "\n" + conditions(literature) + "\n",
 		"containers": table(of("containers-"), nil, nil, true) + "\n" + conditions(of("containers-")) + "\n",
 	}
 }

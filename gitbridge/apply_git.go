@@ -69,7 +69,7 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 	return resolutions[r.in.Rule(name)]
 }
 
-// planFiles has the directory take the files that follow its HEAD from the workspace, and the files that git
+// takeFiles has the directory take the files that follow its HEAD from the workspace, and the files that git
 // merges.
 func (r *applyGit) takeFiles(g *repoMerge, follow []string, texts map[string]gitdir.Text) error {
 	if !g.plan.Empty() {

@@ -26,11 +26,10 @@ type host struct {
 	// overlay: the directory is on overlayfs, see writer.copiedUp.
 	overlay bool
 	// alias has the temporary names of the new directories that have not got their names yet, by path.
-	alias map[string]string
-	path  string // of the directory, without symbolic links
-	// states are the versions of the directory in src that say which modes close a directory.
+	alias  map[string]string
+	path   string // of the directory, without symbolic links
 	src    *tree.Source
-	states []*tree.State
+	states []*tree.State         // versions of the directory in src; they say which modes close a directory
 	opened map[uint64]*openedDir // the open directories by inode, see host_open.go
 	locked *os.File              // see lockDir; keeps other applies from the directory; nil if the user cannot lock it
 }

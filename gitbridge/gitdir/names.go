@@ -40,8 +40,8 @@ var wholeNames = []string{"rr-cache", "reftable"}
 // lastNames are files that git commands leave behind, each from the last command of its kind.
 var lastNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 
-// copied are the parts of a git directory elsewhere that its copy gets: no configuration, hooks
-// or rules, which could have secrets or name programs, and no objects, which the copy reads there.
+// copiedShared and copiedOwn are the parts that the copy of a git directory elsewhere gets. They have no configuration,
+// hooks or rules, which could hold secrets or name programs, and no objects, which the copy reads where they are.
 var copiedShared, copiedOwn = []string{"refs", "packed-refs", "logs", "shallow"},
 	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, unfinishedNames, ownParts)
 

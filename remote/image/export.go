@@ -192,14 +192,11 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 		return "", at.explain(ctx, "", err)
 	}
 
-	if err := e.pushBlobs(ctx, t); err != nil {
-		return "", at.explain(ctx, "", err)
-	}
-	if tag != "" {
-		err = t.Tag(ctx, e.manifestBlob, tag)
+	if err := e.pushBlobs(ctx, t); err != nil || tag == "" {
+		return e.manifestBlob.Digest, at.explain(ctx, "", err)
 	}
 
-	return e.manifestBlob.Digest, at.explain(ctx, "", err)
+	return e.manifestBlob.Digest, at.explain(ctx, "", t.Tag(ctx, e.manifestBlob, tag))
 }
 
 // isLayoutOrEmpty reports whether a directory is an OCI layout or has no files. In any other directory the

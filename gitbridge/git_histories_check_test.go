@@ -347,47 +347,6 @@ func (h *histories) checkRefs(fail func(string, ...any), base, ours, theirs, now
 	h.checkHead(fail, base, ours, theirs, now)
 }
 
-// checkedOut reports whether another working tree may have a branch.
-func (h *histories) checkedOut(name string) bool {
-	return strings.Contains(h.worktrees, "ref: "+name+"\n")
-}
-
-func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, now *side, followed map[string]string, prefer bool) {
-	for at := range now.staged {
-		switch {
-		case ours.staged[at] && ours.index[at] == now.index[at], theirs.staged[at] && theirs.index[at] == now.index[at]:
-		default:
-			fail("STAGED %s: %q, ours %v %q, theirs %v %q", at, now.index[at], ours.staged[at], ours.index[at], theirs.staged[at], theirs.index[at])
-		}
-	}
-	for at := range ours.staged { // stays staged, or is in the commit, unless HEAD has changed it
-		if !now.staged[at] && now.commit == ours.commit && !theirs.staged[at] && theirs.index[at] == ours.index[at] {
-			fail("UNSTAGED %s", at)
-		}
-	}
-	for at := range now.dirty {
-		first := before(at, "/")
-		if followed[at] == "" && !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
-			!(slices.Contains(nestedNames, first) && ours.files[at] != "" && now.index[at] == "") && // it was ignored
-			!((ours.nested[first] == nil) != (theirs.nested[first] == nil)) &&
-			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {
-			fail("DIRTY %s", at)
-		}
-	}
-	for _, w := range now.wip {
-		if !slices.Contains(ours.wip, w) && !slices.Contains(theirs.wip, w) {
-			fail("WIP %s", w)
-		}
-	}
-	if of := map[bool]*side{true: ours, false: theirs}[slices.Contains(ours.wip, "MERGE_HEAD")]; slices.Contains(now.wip, "MERGE_HEAD") && !prefer {
-		for at := range of.staged {
-			if now.index[at] != of.index[at] && !slices.Equal(ours.wip, base.wip) {
-				fail("MERGE_HEAD without %s", at)
-			}
-		}
-	}
-}
-
 // checkFiles compares the working tree with a merge of the three.
 func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, now *side, followed map[string]string, prefer bool) {
 	parted := now.commit != theirs.commit
@@ -434,7 +393,7 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 		if as, ok := followed[at]; ok && (n == as || (!parted || theirs.commit == base.commit) && len(h.excused) == 0) {
 			want = as
 		}
-		if n != want && !h.excused[first] {
+		if n != want && !h.excused[first] && (len(h.excused) == 0 || !h.isMoved(n, base, ours, theirs, at)) {
 			fail("FILE %s: %q, want %q (base %q ours %q theirs %q)", at, n, want, b, o, t)
 		}
 	}

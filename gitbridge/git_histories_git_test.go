@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/must"
 )
 
@@ -41,8 +44,10 @@ func (h *histories) gitConflicts(base, ours, theirs *side) string {
 // gitMerged returns the files of git's own merge of the two working trees that are as on neither side, and those that one side
 // changed and the other renamed. It returns none if there are conflicts, or no such files.
 func (h *histories) gitMerged(base, ours, theirs *side) map[string]string {
-	lost := func(b, o, t *side) []string { // files that t does not have
-		return slices.DeleteFunc(slices.Collect(maps.Keys(o.files)), func(at string) bool { return t.files[at] != "" || b.files[at] == "" || o.files[at] == b.files[at] })
+	lost := func(b, o, t *side) []string { // files that t does not have, and whose changes are not committed
+		return slices.DeleteFunc(slices.Collect(maps.Keys(o.files)), func(at string) bool {
+			return t.files[at] != "" || b.files[at] == "" || o.files[at] == b.files[at] || !ours.dirty[at] && !theirs.dirty[at]
+		})
 	}
 	all := slices.Concat(lost(base, ours, theirs), lost(base, theirs, ours), lost(ours, theirs, base))
 	if len(all) == 0 {
@@ -63,6 +68,18 @@ func (h *histories) gitMerged(base, ours, theirs *side) map[string]string {
 		out[at] = ""
 	}
 	return out
+}
+
+// isMoved reports whether a file has the changes of both sides of a file that one side renamed to its path.
+func (h *histories) isMoved(n string, base, ours, theirs *side, at string) bool {
+	for from, b := range base.files {
+		for _, pair := range [][2]string{{ours.files[from], theirs.files[at]}, {ours.files[at], theirs.files[from]}} {
+			if is, ok := h.mergeFile(b, pair[0], pair[1]); ok && is == n && (ours.files[from] == "" || theirs.files[from] == "") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // gitMerge has git make commits of a base and two working trees, $b, $o and $t, and runs a script with them in a directory.
@@ -129,4 +146,63 @@ func (h *histories) checkHead(fail func(string, ...any), base, ours, theirs, now
 	default:
 		fail("HEAD is at %s, want %s: base %s %.7s ours %s %.7s theirs %s %.7s", at(now), want, base.head, base.commit, ours.head, ours.commit, theirs.head, theirs.commit)
 	}
+}
+
+// checkedOut reports whether another working tree may have a branch.
+func (h *histories) checkedOut(name string) bool {
+	return strings.Contains(h.worktrees, "ref: "+name+"\n")
+}
+
+func (h *histories) checkIndex(fail func(string, ...any), base, ours, theirs, now *side, followed map[string]string, prefer bool) {
+	for at := range now.staged {
+		switch {
+		case ours.staged[at] && ours.index[at] == now.index[at], theirs.staged[at] && theirs.index[at] == now.index[at]:
+		default:
+			fail("STAGED %s: %q, ours %v %q, theirs %v %q", at, now.index[at], ours.staged[at], ours.index[at], theirs.staged[at], theirs.index[at])
+		}
+	}
+	for at := range ours.staged { // stays staged, or is in the commit, unless HEAD has changed it
+		if !now.staged[at] && now.commit == ours.commit && !theirs.staged[at] && theirs.index[at] == ours.index[at] {
+			fail("UNSTAGED %s", at)
+		}
+	}
+	for at := range now.dirty {
+		first := before(at, "/")
+		if followed[at] == "" && !ours.dirty[at] && !theirs.dirty[at] && !h.excused[at] && !h.excused[first] && !prefer && !slices.Contains(nestedNames, at) && !(h.sparse && now.index[at] == "") &&
+			!(slices.Contains(nestedNames, first) && ours.files[at] != "" && now.index[at] == "") && // it was ignored
+			!((ours.nested[first] == nil) != (theirs.nested[first] == nil)) &&
+			!(base.files[at] != "" && now.files[at] == "" && (ours.files[at] == "" || theirs.files[at] == "")) {
+			fail("DIRTY %s", at)
+		}
+	}
+	for _, w := range now.wip {
+		if !slices.Contains(ours.wip, w) && !slices.Contains(theirs.wip, w) {
+			fail("WIP %s", w)
+		}
+	}
+	if of := map[bool]*side{true: ours, false: theirs}[slices.Contains(ours.wip, "MERGE_HEAD")]; slices.Contains(now.wip, "MERGE_HEAD") && !prefer {
+		for at := range of.staged {
+			if now.index[at] != of.index[at] && !slices.Equal(ours.wip, base.wip) {
+				fail("MERGE_HEAD without %s", at)
+			}
+		}
+	}
+}
+
+// stateOfDir is what the directory has now. Its files keep the inodes of the base.
+func (r *rig) stateOfDir() *tree.State {
+	st := r.state(r.read(r.dir), func(rel string) uint64 { return r.inos[rel] })
+	var add func(n *tree.Inode, at string)
+	add = func(n *tree.Inode, at string) {
+		must.OK(r.t, n.Dir.List(r.m.Src, 0, func(e tree.Dirent, _ uint64) bool {
+			rel := strings.TrimPrefix(at+"/"+e.Name, "/")
+			r.inos[rel] = e.Ino
+			if e.Type == unix.S_IFDIR {
+				add(got(st.Get(r.m.Src, e.Ino)), rel)
+			}
+			return true
+		}))
+	}
+	add(got(st.Get(r.m.Src, tree.RootIno)), "")
+	return st
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/gitbridge/gitdir"
 	"github.com/amberfs/amberfs/internal/scratch"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -77,6 +78,9 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	sides, bytes := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
+		if _, _, inGit := threeway.InGit(at); inGit {
+			continue
+		}
 		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)} {
 			if n != nil && n.IsRegular() {
 				sides[i][at], bytes = fileOf(g.src, n), bytes+n.Size()

@@ -41,7 +41,7 @@ func handoffCommand(a *app) *cobra.Command {
 	o := &handoffOptions{}
 	cmd := &cobra.Command{
 		Use:   "handoff [REMOTE] | handoff LINE PATH | handoff --back [ID]",
-		Short: "Give the tree, with everything in it, to another machine, and take it back",
+		Short: "Give the tree, with everything in it, to another machine",
 		Long: `In a workspace or an ordinary directory, sends the present state to REMOTE, a name or a
 URL, and prints one line. Default: the remote of the last handoff, or the only one.
 
@@ -50,12 +50,12 @@ exist or be empty: uncommitted and ignored files, .git with its branch and index
 and times, and the transcript of the agent's session for "claude --resume". It needs
 credentials for the remote, and neither root nor FUSE. Interrupted, run it again.
 
-What goes back: there, "amberfs handoff --back" in PATH sends the changes; then here,
-"amberfs handoff --back" in the workspace or directory merges them. Conflicts are listed,
+The changes return in two steps: there, "amberfs handoff --back" in PATH sends them; then
+here, "amberfs handoff --back" in the workspace or directory merges them. Conflicts are listed,
 and nothing is changed: decide with --ours or --theirs.
 
-The line has the key that everything is encrypted to. It works once, for 24 hours, for
-whoever has it. What the policy forgets, and --hide and .amberhide name, stays here and is
+The line has the key that everything is encrypted to: keep it secret. It works once, for
+24 hours. What the policy forgets, and --hide and .amberhide name, stays here and is
 printed. Only what the last handoff did not send is sent, and only what PATH's user has not
 received before is fetched.`,
 		Example: `  amberfs handoff s3://bucket/team

@@ -28,7 +28,7 @@ var layers = []string{
 var onlyHere = map[string][]string{
 	"github.com/hanwen/go-fuse":   {"fusefs", "tests"},
 	"github.com/dgraph-io/badger": {"cas/index"},
-	"github.com/minio/minio-go":   {"remote"},
+	"github.com/minio/minio-go":   {"remote", "tests/remote"},
 	"oras.land/oras-go":           {"remote"},
 	"filippo.io/age":              {"remote"},
 }

@@ -239,7 +239,7 @@ type Log struct {
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
 	// Elsewhere is for the page, which shows forks.
-	Elsewhere bool `json:"elsewhere,omitempty" jsonschema:"with follow: also an event elsewhere, without a path, when something may have happened in another workspace"`
+	Elsewhere bool `json:"elsewhere,omitempty" jsonschema:"with follow: also an event elsewhere after events of any workspace"`
 }
 
 type Forked struct {

@@ -202,7 +202,7 @@ class EventsArgs(TypedDict, total=False):
     by: str
     # only events of programs whose command begins with this
     command: str
-    # with follow: also an event elsewhere, without a path, when something may have happened in another workspace
+    # with follow: also an event elsewhere after events of any workspace
     elsewhere: bool
     # continue as events happen
     follow: bool

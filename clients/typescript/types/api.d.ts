@@ -381,7 +381,7 @@ export interface EventsArgs {
   by?: string
   /** only events of programs whose command begins with this */
   command?: string
-  /** with follow: also an event elsewhere, without a path, when something may have happened in another workspace */
+  /** with follow: also an event elsewhere after events of any workspace */
   elsewhere?: boolean
   /** continue as events happen */
   follow?: boolean

@@ -29,12 +29,7 @@ type gitMerge struct {
 	byInode            bool   // a git directory with another inode than the base's is another repository
 	rule               func(path string) threeway.Rule
 	answers            mergeAnswers
-	here               func(at string) *tree.Inode // what the receiving side has at a path, nil for nothing
-	receive            func(at string, base treeFiles) (*receiver, error)
-	movedHere          func(work string) []string // files in a working tree that are new or gone on the receiving side
-	// finish carries the plan of a repository out on the receiving side. It takes the files follow from theirs,
-	// and texts are the files that git has merged.
-	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
+	receivingSide
 
 	said      []threeway.Repository
 	conflicts []string // not decided
@@ -42,6 +37,16 @@ type gitMerge struct {
 	err       error           // of at
 	stay      map[string]bool // see gitdir.Plan.Stay
 	unlinked  map[string]bool // see gitdir.Plan.Unlinked
+}
+
+// A receivingSide is the side that a merge changes: a workspace, or a directory of the host.
+type receivingSide struct {
+	here      func(at string) *tree.Inode // what it has at a path, nil for nothing
+	receive   func(at string, base treeFiles) (*receiver, error)
+	movedHere func(work string) []string // files in a working tree that are new or gone on this side
+	// finish carries the plan of a repository out. It takes the files follow from theirs, and texts are the files
+	// that git has merged.
+	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
 }
 
 // mergeAnswers are the user's answers to what both sides changed.

@@ -54,7 +54,7 @@ func (f *Format) encrypt(plain []byte) ([]byte, error) {
 }
 
 // PutObject stores a value as an object of no snapshot. A ref that names it protects it from collections.
-func (r *Remote) PutObject(ctx context.Context, plain []byte) (backend.Object, error) {
+func PutObject(ctx context.Context, r *Remote, plain []byte) (backend.Object, error) {
 	f, err := r.Format(ctx)
 	if err != nil {
 		return backend.Object{}, err
@@ -70,7 +70,7 @@ func (r *Remote) PutObject(ctx context.Context, plain []byte) (backend.Object, e
 }
 
 // GetObject returns the value that PutObject stored.
-func (r *Remote) GetObject(ctx context.Context, o backend.Object) ([]byte, error) {
+func GetObject(ctx context.Context, r *Remote, o backend.Object) ([]byte, error) {
 	raw, err := backend.Get(ctx, r.b, o.Key())
 	if err != nil || !isEncrypted(raw) {
 		return raw, err

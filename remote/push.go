@@ -89,7 +89,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 }
 
 // Missing returns the number of bytes that Push would send, before encryption. With Push.Full it makes no request.
-func (r *Remote) Missing(ctx context.Context, p Push) (bytes int64, err error) {
+func Missing(ctx context.Context, r *Remote, p Push) (bytes int64, err error) {
 	u := &pushRun{r: r, p: &p}
 	if !p.Full {
 		if result, err := u.confirmBase(ctx); err != nil || result != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/handoff"
+	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
@@ -95,7 +96,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 	rs.handing.Lock()
 	defer rs.handing.Unlock()
 
-	areas, err := rs.known.Areas()
+	areas, err := known.Areas(rs.known)
 	if err != nil {
 		return done, err
 	}
@@ -140,11 +141,11 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 	}
 
 	done.ID, done.Line = id, "amberfs handoff '"+area.Sent[len(area.Sent)-1].String()+"'"
-	if err := area.Sweep(ctx, rs.known.Cache()); err != nil {
+	if err := area.Sweep(ctx, known.CacheOf(rs.known)); err != nil {
 		r.log.Warn("handoff: what has expired was not removed", "remote", url, "err", err)
 	}
 
-	return done, rs.known.SetArea(url, area)
+	return done, known.SetArea(rs.known, url, area)
 }
 
 // handOff takes a snapshot of the fork, and sends it.
@@ -174,17 +175,17 @@ func (rs *remotes) handOff(ctx context.Context, r *Request, area *handoff.Area, 
 
 	done.Files, done.Bytes = x.Info.Files, x.Info.Bytes
 	if done.DryRun {
-		done.Sent, err = area.Missing(ctx, rs.known.Cache(), p)
+		done.Sent, err = area.Missing(ctx, known.CacheOf(rs.known), p)
 		return err
 	}
 
 	if err := area.Begin(id, done.Fork, terms); err != nil {
 		return err
 	}
-	if err := rs.known.SetArea(done.Remote, area); err != nil {
+	if err := known.SetArea(rs.known, done.Remote, area); err != nil {
 		return err
 	}
-	pushed, err := area.Send(ctx, rs.known.Cache(), p, terms)
+	pushed, err := area.Send(ctx, known.CacheOf(rs.known), p, terms)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 	rs.handing.Lock()
 	defer rs.handing.Unlock()
 
-	areas, err := rs.known.Areas()
+	areas, err := known.Areas(rs.known)
 	if err != nil {
 		return HandedBack{}, err
 	}
@@ -216,7 +217,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 	if err != nil {
 		return HandedBack{}, resumable(cmp.Or(url, "of the handoff"), err)
 	}
-	if err := rs.known.SetArea(url, areas[url]); err != nil {
+	if err := known.SetArea(rs.known, url, areas[url]); err != nil {
 		return HandedBack{}, err
 	}
 
@@ -240,7 +241,7 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 		for i := range area.Sent {
 			if area.Sent[i].ID == id {
 				area.Sent[i].Merged = true
-				return rs.known.SetArea(url, area)
+				return known.SetArea(rs.known, url, area)
 			}
 		}
 	}
@@ -261,7 +262,7 @@ func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, are
 				continue
 			}
 
-			at, ref, err := area.Returned(ctx, rs.known.Cache(), sent.ID)
+			at, ref, err := area.Returned(ctx, known.CacheOf(rs.known), sent.ID)
 			if errors.Is(err, backend.ErrNotFound) {
 				continue
 			}

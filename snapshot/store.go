@@ -33,7 +33,7 @@ const (
 type Options struct {
 	// Filling is the directory or image from which the caller will fill a new store, "" for none.
 	// Until the caller calls MarkFilled, Created is true each time the store is opened. With Quiet, filling
-	// does not wait for the disk: SyncFill does that when the store was opened again.
+	// does not wait for the disk: Sync does that when the store was opened again.
 	Filling string
 	Logger  *slog.Logger
 	FS      vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
@@ -230,15 +230,12 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 func (s *Store) Free() (int64, error) { return s.room.Free() }
 
 // MarkFilled records that the caller has filled the store, see Options.Filling.
-func (s *Store) MarkFilled() error {
+func MarkFilled(s *Store) error {
 	if err := s.Sync(); err != nil {
 		return err
 	}
 	return s.at.MarkFilled()
 }
-
-// SyncFill makes what the store was filled with durable. Sync calls it, too.
-func (s *Store) SyncFill() error { return s.at.SyncFill() }
 
 // Sync returns when all acknowledged changes would survive a power cut.
 func (s *Store) Sync() error {

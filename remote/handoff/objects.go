@@ -122,7 +122,7 @@ func (s *Objects) Transcript() ([]byte, error) {
 	if ref.Labels[transcriptLabel] == "" {
 		return nil, nil
 	}
-	return s.at.GetObject(s.ctx, ref.Objects[len(ref.Objects)-1])
+	return remote.GetObject(s.ctx, s.at, ref.Objects[len(ref.Objects)-1])
 }
 
 // Done removes the line, if it works once. Without the right to remove it, the sender does that later.

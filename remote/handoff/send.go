@@ -115,7 +115,7 @@ func writeLine(ctx context.Context, c *cache.Cache, at *remote.Remote, l Line, r
 	ref.Expires = t.Expires
 	ref.Labels = map[string]string{keysLabel: strings.Join(keys, " "), timesLabel: strconv.Itoa(t.Times), sessionLabel: t.Session}
 	if len(t.Transcript) > 0 {
-		o, err := at.PutObject(ctx, t.Transcript)
+		o, err := remote.PutObject(ctx, at, t.Transcript)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (a *Area) Missing(ctx context.Context, c *cache.Cache, p remote.Push) (int6
 	p.Ref.Name, p.Base = "missing", a.base()
 	p.Full = p.Base == ""
 
-	return at.Missing(ctx, p)
+	return remote.Missing(ctx, at, p)
 }
 
 // Returned returns the area and the ref of what a receiver sent back. The caller closes the area. Errors:

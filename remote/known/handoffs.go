@@ -7,14 +7,14 @@ import (
 	"github.com/amberfs/amberfs/remote/handoff"
 )
 
-// Cache returns the cache of remote objects.
-func (k *Registry) Cache() *cache.Cache { return k.cache }
+// CacheOf returns the cache of remote objects.
+func CacheOf(k *Registry) *cache.Cache { return k.cache }
 
 // OpenCache returns the cache that all daemons of the user share. store is a directory for a user without a home.
 func OpenCache(store string) *cache.Cache { return cache.New(cacheDir(store), cache.DefaultSize) }
 
 // Areas returns copies of the areas of handoffs, by the URL of their remote.
-func (k *Registry) Areas() (all map[string]*handoff.Area, err error) {
+func Areas(k *Registry) (all map[string]*handoff.Area, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -26,7 +26,7 @@ func (k *Registry) Areas() (all map[string]*handoff.Area, err error) {
 }
 
 // SetArea records the area of handoffs on a remote.
-func (k *Registry) SetArea(url string, a *handoff.Area) error {
+func SetArea(k *Registry, url string, a *handoff.Area) error {
 	return k.change(func(f *registryFile) error {
 		if f.Handoffs == nil {
 			f.Handoffs = map[string]*handoff.Area{}

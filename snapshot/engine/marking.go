@@ -116,21 +116,23 @@ func (m *marking) snapshot(r *SnapshotRoot) (complete bool, err error) {
 
 // A localKeeper is a cas.Keeper that skips objects on remotes.
 type localKeeper struct {
-	tree.Objects
-	k *cas.Keeper
+	all tree.Objects
+	k   *cas.Keeper
 }
 
-func (m localKeeper) Keep(h cas.Hash) bool { return m.Here(h) && m.k.Keep(h) }
+func (m localKeeper) Keep(h cas.Hash) bool { return m.all.Here(h) && m.k.Keep(h) }
 
 func (m localKeeper) KeepLeaf(h cas.Hash) {
-	if m.Here(h) {
+	if m.all.Here(h) {
 		m.k.KeepLeaf(h)
 	}
 }
 
+func (m localKeeper) Put(kind cas.Kind, b []byte) (cas.Hash, error) { return m.all.Put(kind, b) }
+
 func (m localKeeper) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if m.Elsewhere != nil {
-		return m.Objects.Get(h, dst)
+	if m.all.Elsewhere != nil {
+		return m.all.Get(h, dst)
 	}
 	return m.k.Read(h, dst)
 }

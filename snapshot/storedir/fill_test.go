@@ -34,7 +34,7 @@ func TestFilling(t *testing.T) {
 
 	s := open(t, dir, snapshot.Options{})
 	for range 2 {
-		must.OK(t, s.MarkFilled())
+		must.OK(t, snapshot.MarkFilled(s))
 	}
 	must.OK(t, s.Close())
 
@@ -55,9 +55,9 @@ func TestFilling(t *testing.T) {
 func TestFillTornByAPowerCut(t *testing.T) {
 	for name, steps := range map[string]func(s *snapshot.Store, dir string){
 		"filling": func(*snapshot.Store, string) {},
-		"filled":  func(s *snapshot.Store, _ string) { must.OK(t, s.MarkFilled()) },
+		"filled":  func(s *snapshot.Store, _ string) { must.OK(t, snapshot.MarkFilled(s)) },
 		"from": func(s *snapshot.Store, dir string) {
-			must.OK(t, s.MarkFilled())
+			must.OK(t, snapshot.MarkFilled(s))
 			must.OK(t, s.Close())
 			must.OK(t, open(t, dir, snapshot.Options{}).Close())
 		},

@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // the `run` that started it may have been killed
 	time.AfterFunc(fillSyncDelay, func() {
-		d.background.goFailing("writing the copy to disk", func(context.Context) error { return d.store.SyncFill() })
+		d.background.goFailing("writing the copy to disk", func(context.Context) error { return d.store.Sync() })
 	})
 	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)

@@ -131,7 +131,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 		return err
 	}
 
-	return s.MarkFilled()
+	return snapshot.MarkFilled(s)
 }
 
 // endTime is the time to wait for a daemon that has no mount any more and still writes to its store.

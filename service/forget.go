@@ -166,6 +166,9 @@ func ReceiptText(r *forget.Receipt) string {
 			fmt.Fprintf(text, "not removed: version %s of %s on remote %s: the credentials may not remove it\n", v.ID, v.Key, at.Name)
 		}
 	}
+	for _, url := range r.Handoffs {
+		fmt.Fprintf(text, "ended: all handoffs to %s: their lines do not work any more\n", url)
+	}
 	for _, p := range r.Kept {
 		fmt.Fprintf(text, "stays: the same bytes in %s\n", placeText(p))
 	}
@@ -244,12 +247,33 @@ func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Recei
 		}
 	}
 
+	if err := endHandoffs(ctx, er.known, done); err != nil {
+		failed = true
+		done.Cannot = append(done.Cannot, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
+	}
+
 	// The cache has what was read from the remotes now.
 	if err := er.known.EraseCache(); err != nil || failed {
 		return err
 	}
 
 	return er.known.SetForgetting(false)
+}
+
+// endHandoffs ends all handoffs of the store, and destroys their keys.
+func endHandoffs(ctx context.Context, k *known.Registry, done *forget.Receipt) error {
+	areas, err := known.Areas(k)
+	for url, area := range areas {
+		if e := area.Sweep(ctx, known.CacheOf(k), true); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+
+		done.Handoffs = append(done.Handoffs, area.URL)
+		err = errors.Join(err, known.SetArea(k, url, nil))
+	}
+
+	return err
 }
 
 // A remoteForget is one call of erasure.onRemotes.

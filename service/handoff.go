@@ -141,7 +141,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 	}
 
 	done.ID, done.Line = id, "amberfs handoff '"+area.Sent[len(area.Sent)-1].String()+"'"
-	if err := area.Sweep(ctx, known.CacheOf(rs.known)); err != nil {
+	if err := area.Sweep(ctx, known.CacheOf(rs.known), false); err != nil {
 		r.log.Warn("handoff: what has expired was not removed", "remote", url, "err", err)
 	}
 

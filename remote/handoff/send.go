@@ -164,8 +164,9 @@ func (a *Area) Returned(ctx context.Context, c *cache.Cache, id string) (*remote
 }
 
 // Sweep removes the lines that have expired and the snapshots of handoffs that have ended, but for the newest,
-// which the next handoff shares objects with.
-func (a *Area) Sweep(ctx context.Context, c *cache.Cache) error {
+// which the next handoff shares objects with. With all, every handoff has ended, also the newest. Objects that are
+// left until the next collection cannot be read then: their keys were in the refs and in a.
+func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
 	if len(a.Sent) == 0 {
 		return nil
 	}
@@ -178,11 +179,11 @@ func (a *Area) Sweep(ctx context.Context, c *cache.Cache) error {
 	newest := a.base()
 	var kept []Sent
 	for _, s := range a.Sent {
-		ended, err := a.close(ctx, at, &s)
+		ended, err := a.close(ctx, at, &s, all)
 		if err != nil {
 			return err
 		}
-		if !ended || s.ID == newest {
+		if !ended || s.ID == newest && !all {
 			kept = append(kept, s)
 			continue
 		}
@@ -209,10 +210,11 @@ func (a *Area) Sweep(ctx context.Context, c *cache.Cache) error {
 // keptClaimed is how long what was claimed can come back after its line expired.
 const keptClaimed = 30 * 24 * time.Hour
 
-// close removes the line of a handoff that has expired or was merged, and reports whether the handoff has ended.
-func (a *Area) close(ctx context.Context, at *remote.Remote, s *Sent) (ended bool, err error) {
+// close removes the line of a handoff that has expired or was merged, or of any handoff with always. It reports
+// whether the handoff has ended.
+func (a *Area) close(ctx context.Context, at *remote.Remote, s *Sent, always bool) (ended bool, err error) {
 	age := time.Since(s.Expires)
-	if age < 0 && !s.Merged {
+	if age < 0 && !s.Merged && !always {
 		return false, nil
 	}
 	if !s.Closed {
@@ -221,7 +223,7 @@ func (a *Area) close(ctx context.Context, at *remote.Remote, s *Sent) (ended boo
 		}
 		s.Closed = true
 	}
-	if s.Merged || age > keptClaimed {
+	if s.Merged || always || age > keptClaimed {
 		return true, nil
 	}
 

@@ -25,13 +25,17 @@ func Areas(k *Registry) (all map[string]*handoff.Area, err error) {
 	return all, json.Unmarshal(raw, &all)
 }
 
-// SetArea records the area of handoffs on a remote.
+// SetArea records the area of handoffs on a remote, or with nil that there is none.
 func SetArea(k *Registry, url string, a *handoff.Area) error {
 	return k.change(func(f *registryFile) error {
 		if f.Handoffs == nil {
 			f.Handoffs = map[string]*handoff.Area{}
 		}
 		f.Handoffs[url] = a
+		if a == nil {
+			delete(f.Handoffs, url)
+		}
+
 		return nil
 	})
 }

@@ -20,6 +20,7 @@ type Receipt struct {
 	Cannot    []string    `json:"cannot" jsonschema:"what cannot be removed, or was not, as sentences"`
 	Refs      []string    `json:"refs,omitempty" jsonschema:"exported refs of the store's git repository that were deleted"`
 	Remotes   []Remote    `json:"remotes,omitempty" jsonschema:"what was done on remotes"`
+	Handoffs  []string    `json:"handoffs,omitempty" jsonschema:"URLs of the handoffs that were ended, with their lines"`
 	Erased    bool        `json:"erased" jsonschema:"whether the bytes are gone from the disk"`
 	DryRun    bool        `json:"dry_run,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/tests/await"
 	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/remotetest"
@@ -92,8 +93,7 @@ func TestHandoffCut(t *testing.T) {
 		_, err := b.run(b.home, line)
 		ended <- err
 	}()
-	for cached(b.home) < 20<<20 {
-	}
+	await.True(t, "20 MiB to be received", func() bool { return cached(b.home) >= 20<<20 })
 	p.SetAway(true)
 	if err := <-ended; err == nil {
 		t.Fatal("it received all of it without the network")

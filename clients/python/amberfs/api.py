@@ -1418,6 +1418,8 @@ class Receipt:
     dry_run: bool | None = field(default=None)
     # whether the bytes are gone from the disk
     erased: bool
+    # URLs of the handoffs that were ended, with their lines
+    handoffs: list[str] | None = field(default=None)
     # files that stay and have some of the same bytes, which therefore stay, too
     kept: list[Place] | None = field(default=None)
     # its number, from 1; none for a dry run

@@ -1099,6 +1099,8 @@ export interface Receipt {
   dry_run?: boolean
   /** whether the bytes are gone from the disk */
   erased: boolean
+  /** URLs of the handoffs that were ended, with their lines */
+  handoffs?: string[]
   /** files that stay and have some of the same bytes, which therefore stay, too */
   kept?: Place[]
   /** its number, from 1; none for a dry run */

@@ -71,6 +71,8 @@ func TestGitHistories(t *testing.T) {
 		9_300_010,  // a change of mode that is not committed
 		9_900_070,  // a linked working tree that git removed on one side, with an untracked file on the other
 		12_200_171, // an untracked file renamed on one side, and first commits on both
+		12_300_428, // a branch that both sides moved, and that is checked out there alone
+		12_300_359, // a file renamed there, with conflict markers here, and two applies
 	}
 	for i := range n {
 		seeds = append(seeds, first+uint64(i))

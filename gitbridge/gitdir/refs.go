@@ -318,8 +318,8 @@ func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 func (p *refPlan) keepHead(ctx context.Context) {
 	busy := p.ours.progress() != "" && !p.ours.sameWork(p.theirs) && !p.takesWork()
 	fits := func() bool {
-		is, to := p.ours.resolve(p.ours.head), p.newHead()
-		return to == is && (p.head == "" || !busy) || to == p.theirs.resolve(p.theirs.head) && to != "" && !busy
+		is, to, there := p.ours.resolve(p.ours.head), p.newHead(), p.theirs.resolve(p.theirs.head)
+		return to == is && p.head == "" || to == there && (to == is || to != "") && !busy
 	}
 	if fits() {
 		return

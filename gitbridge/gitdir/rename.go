@@ -22,25 +22,18 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 		return nil, nil, err
 	}
 
-	const base, ours, theirs = branches + "base", branches + "ours", branches + "theirs"
-	var in []io.Reader
-	for i, name := range []string{base, ours, theirs} {
-		head := "commit " + name + "\ncommitter a <a> 0 +0000\ndata 0\n"
-		if i > 0 {
-			head += "from " + base + "\n"
-		}
-		in = append(in, strings.NewReader(head+"deleteall\n"))
-		for _, at := range slices.Sorted(maps.Keys(sides[i])) {
-			f := sides[i][at]
-			mode := map[bool]int{false: 0o100644, true: 0o100755}[f.Exec]
-			in = append(in, strings.NewReader(fmt.Sprintf("M %o inline %s\ndata %d\n", mode, gitquote.Name(at), f.Size)), f.Open(), strings.NewReader("\n"))
-		}
+	if err := s.importFiles(ctx, sides); err != nil {
+		return nil, nil, err
 	}
-
-	if _, err := s.ask(ctx, nil, io.MultiReader(in...), "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet"); err != nil {
+	again, err := s.pairRenamed(ctx, sides)
+	if err == nil && again {
+		err = s.importFiles(ctx, sides)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 
+	ours, theirs := fileSets[1], fileSets[2]
 	tree, err := s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
 	if err != nil {
 		return nil, nil, s.failed
@@ -58,7 +51,7 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 
 	merged = make(map[string]Text)
 	for at, c := range changed {
-		if _, differs := apart[at]; !differs {
+		if _, differs := apart[at]; !differs || c[1] == nil {
 			taken = append(taken, at)
 			continue
 		}
@@ -70,6 +63,49 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 	}
 
 	return merged, taken, nil
+}
+
+// fileSets are the branches of MergeFiles.
+var fileSets = [3]string{branches + "base", branches + "ours", branches + "theirs"}
+
+// importFiles makes the branches of fileSets.
+func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File) error {
+	var in []io.Reader
+	for i, name := range fileSets {
+		head := "commit " + name + "\ncommitter a <a> 0 +0000\ndata 0\n"
+		if i > 0 {
+			head += "from " + fileSets[0] + "\n"
+		}
+		in = append(in, strings.NewReader(head+"deleteall\n"))
+		for _, at := range slices.Sorted(maps.Keys(sides[i])) {
+			f := sides[i][at]
+			mode := map[bool]int{false: 0o100644, true: 0o100755}[f.Exec]
+			in = append(in, strings.NewReader(fmt.Sprintf("M %o inline %s\ndata %d\n", mode, gitquote.Name(at), f.Size)), f.Open(), strings.NewReader("\n"))
+		}
+	}
+
+	_, err := s.ask(ctx, nil, io.MultiReader(in...), "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--force")
+	return err
+}
+
+// pairRenamed finds the files that one side renamed, and that the other side has at the new path only, as after an
+// earlier merge. In the set of the other side, such a file gets the old path: git may not find it similar.
+func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (changed bool, err error) {
+	for i, side := range sides[1:] {
+		out, err := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", fileSets[0], fileSets[1+i])
+		if err != nil {
+			return false, err
+		}
+
+		other, f := sides[2-i], strings.Split(out, "\x00")
+		for ; len(f) > 2; f = f[3:] {
+			if from, to := f[1], f[2]; side[to] != nil && other[from] == nil && other[to] != nil {
+				other[from], changed = other[to], true
+				delete(other, to)
+			}
+		}
+	}
+	return changed, nil
 }
 
 // NewOrGone returns the files of the working tree that are new or gone since the commit of the base, without ignored ones.

@@ -19,7 +19,10 @@ import (
 func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	all := make(map[string][]string) // by working tree
 	for _, c := range changes {
-		if work, ok := g.worktreeAt(c.Path); ok && g.mayBeRenamed(c) {
+		if !g.mayBeRenamed(c) {
+			continue
+		}
+		if work, ok := g.worktreeAt(c.Path); ok {
 			all[work] = append(all[work], c.Path.String())
 		}
 	}
@@ -53,10 +56,15 @@ func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
 // mayBeRenamed reports whether two of the three states have different files at the path of a change, and the third has
 // none.
 func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
-	files := []*tree.Inode{c.Before, g.here(c.Path.String()), c.After}
-	if slices.ContainsFunc(files, func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }) {
+	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
+	if other(c.Before) || other(c.After) {
 		return false
 	}
+	files := []*tree.Inode{c.Before, g.here(c.Path.String()), c.After}
+	if other(files[1]) {
+		return false
+	}
+
 	files = slices.DeleteFunc(files, func(n *tree.Inode) bool { return n == nil })
 	return len(files) == 2 && !sameFile(g.src, files[0], files[1])
 }
@@ -78,7 +86,7 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	sides, bytes := [3]map[string]*gitdir.File{{}, {}, {}}, int64(0)
 	slices.Sort(names)
 	for _, at := range slices.Compact(names) {
-		if _, _, inGit := threeway.InGit(at); inGit {
+		if _, _, inGit := threeway.InGit(at + "/"); inGit {
 			continue
 		}
 		for i, n := range []*tree.Inode{g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)} {

@@ -22,24 +22,18 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 		return nil, nil, err
 	}
 
-	if err := s.importFiles(ctx, sides); err != nil {
-		return nil, nil, err
-	}
-	again, err := s.pairRenamed(ctx, sides)
-	if err == nil && again {
+	ours, theirs, tree := fileSets[1], fileSets[2], ""
+	if err = s.importFiles(ctx, sides); err == nil && s.pairRenamed(ctx, sides) {
 		err = s.importFiles(ctx, sides)
 	}
+	if err == nil {
+		tree, err = s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, s.failed // else they are in conflict, or git takes no file of such a name
 	}
 
-	ours, theirs := fileSets[1], fileSets[2]
-	tree, err := s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
-	if err != nil {
-		return nil, nil, s.failed
-	}
 	tree = strings.TrimSpace(tree)
-
 	changed, err := s.diffTree(ctx, ours, tree)
 	if err != nil {
 		return nil, nil, err
@@ -90,22 +84,20 @@ func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File
 
 // pairRenamed finds the files that one side renamed, and that the other side has at the new path only, as after an
 // earlier merge. In the set of the other side, such a file gets the old path: git may not find it similar.
-func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (changed bool, err error) {
+func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (changed bool) {
 	for i, side := range sides[1:] {
-		out, err := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", fileSets[0], fileSets[1+i])
-		if err != nil {
-			return false, err
-		}
-
+		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", fileSets[0], fileSets[1+i])
 		other, f := sides[2-i], strings.Split(out, "\x00")
 		for ; len(f) > 2; f = f[3:] {
-			if from, to := f[1], f[2]; side[to] != nil && other[from] == nil && other[to] != nil {
+			from, to := f[1], f[2]
+			blocked := func(at string) bool { return below(at, from) || below(from, at) }
+			if side[to] != nil && other[to] != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(other)), blocked) {
 				other[from], changed = other[to], true
 				delete(other, to)
 			}
 		}
 	}
-	return changed, nil
+	return changed
 }
 
 // NewOrGone returns the files of the working tree that are new or gone since the commit of the base, without ignored ones.

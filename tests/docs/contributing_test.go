@@ -99,8 +99,8 @@ func TestArchitectureNamesFolders(t *testing.T) {
 var namedFolder = regexp.MustCompile("`([a-z/]+)`")
 
 // maxWords is how much there is to read for users: the README and docs/ without docs/dev/. The how-to of
-// forget and of handoff, and what is generated of their options, have 1,100 of them.
-const maxWords = 21_600
+// forget and of handoff, and what is generated of their options, have 1,150 of them, and the measured tables 1,000.
+const maxWords = 22_100
 
 func TestWordsInAll(t *testing.T) {
 	words := 0

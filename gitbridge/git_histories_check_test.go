@@ -373,7 +373,11 @@ func (h *histories) checkFiles(fail func(string, ...any), base, ours, theirs, no
 		case slices.Contains(nestedNames, first) && (ours.nested[first] == nil) != (theirs.nested[first] == nil):
 			want = n // a working tree that one side has removed
 		case t == "" && !theirs.dirty[at] && n == o && h.sparse:
-		case !parted && now.commit != ours.commit && !ours.dirty[at] && (o != "" || !base.dirty[at]) && (!h.sparse || n == t && !now.dirty[at]) && base.nested[first] == nil && !slices.Contains(nestedNames, first) && !(t == b && theirs.dirty[at]): // HEAD becomes theirs, and the file follows
+		case !parted && now.commit != ours.commit && o == "" && base.dirty[at] && base.index[at] == "" && t == b: // it was not tracked
+			if n == t {
+				want = t
+			}
+		case !parted && now.commit != ours.commit && !ours.dirty[at] && (!h.sparse || n == t && !now.dirty[at]) && base.nested[first] == nil && !slices.Contains(nestedNames, first) && !(t == b && theirs.dirty[at]): // HEAD becomes theirs, and the file follows
 			want = t
 		case t == b || t == o:
 		case parted && !theirs.dirty[at] && n == o: // as the commit has it that does not come

@@ -38,7 +38,8 @@ func (h *histories) mergeFile(b, o, t string) (string, bool) {
 
 // gitConflicts returns the paths at which git's own merge of the two working trees has conflicts.
 func (h *histories) gitConflicts(base, ours, theirs *side) string {
-	return h.gitMerge(base, ours, theirs, h.t.TempDir(), `git merge-tree --write-tree --name-only $o $t | sed '1d;/^$/,$d'`)
+	return h.gitMerge(base, ours, theirs, h.t.TempDir(), `m=$(git merge-tree --write-tree --name-only $o $t); echo "$m" | sed '1d;/^$/,$d'
+git grep -l "^<<<<<<<.* $o" $(echo "$m" | sed 1q)`) // git may leave markers without an error
 }
 
 // gitMerged returns the files of git's own merge of the two working trees that are as on neither side, and those that one side
@@ -60,6 +61,9 @@ func (h *histories) gitMerged(base, ours, theirs *side) map[string]string {
 		return nil
 	}
 	for at, text := range h.filesBelow(filepath.Join(dir, "m")) {
+		if strings.Contains(text, "<<<<<<<< ") {
+			return nil
+		}
 		if text != ours.files[at] && text != theirs.files[at] {
 			out[at] = text
 		}

@@ -72,6 +72,8 @@ func TestGitHistories(t *testing.T) {
 		9_900_070,  // a linked working tree that git removed on one side, with an untracked file on the other
 		12_200_171, // an untracked file renamed on one side, and first commits on both
 		12_300_428, // a branch that both sides moved, and that is checked out there alone
+		14_000_047, // a file renamed there, and changed here beside one of the new name
+		14_000_257, // an untracked file renamed here, and committed there
 		12_300_359, // a file renamed there, with conflict markers here, and two applies
 	}
 	for i := range n {

@@ -35,6 +35,7 @@ type gitMerge struct {
 	conflicts []string // not decided
 	temps     []*scratch.Dir
 	err       error           // of at
+	follows   map[string]bool // files that follow HEAD
 	stay      map[string]bool // see gitdir.Plan.Stay
 	unlinked  map[string]bool // see gitdir.Plan.Unlinked
 }
@@ -77,7 +78,7 @@ type repoMerge struct {
 
 // run plans the changes of git directories. It returns the changes that are files.
 func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
-	g.stay, g.unlinked = make(map[string]bool), make(map[string]bool)
+	g.stay, g.unlinked, g.follows = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
 	of, roots := make(map[string][]tree.Change), []string(nil) // the changes of each git directory
 
@@ -270,6 +271,7 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 
 	for i, rel := range follow {
 		follow[i] = path.Join(r.work, rel)
+		g.follows[follow[i]] = true
 	}
 	made := make(map[string]gitdir.Text)
 	for rel, text := range texts {

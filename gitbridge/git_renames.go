@@ -19,7 +19,7 @@ import (
 func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	all := make(map[string][]string) // by working tree
 	for _, c := range changes {
-		if !g.mayBeRenamed(c) {
+		if g.follows[c.Path.String()] || !g.mayBeRenamed(c) {
 			continue
 		}
 		if work, ok := g.worktreeAt(c.Path); ok {

@@ -50,7 +50,7 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 			continue
 		}
 		data, err := s.ask(ctx, nil, nil, "cat-file", "blob", c[1].ID)
-		if err != nil {
+		if err != nil || strings.Contains(data, "< "+ours) { // conflict markers: git may leave some without an error
 			return nil, nil, err
 		}
 		merged[at] = Text{c[1].Mode&0o111 != 0, []byte(data)}

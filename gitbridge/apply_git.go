@@ -120,12 +120,15 @@ func (r *applyGit) movedIn(work string) (names []string) {
 
 	if repo, _ := r.repoAt(p, base); repo != nil {
 		repo.Work = filepath.Join(r.in.Dir.Path(), work)
-		if names, err = repo.NewOrGone(r.ctx, r.git, base); err != nil {
+		changed, err := repo.Changed(r.ctx, r.git, base)
+		if err != nil {
 			return nil // the files are in conflict
 		}
-	}
-	for i, name := range names {
-		names[i] = path.Join(work, name)
+		for _, name := range changed {
+			if at := path.Join(work, name); (r.inodeAt(r.base, at) == nil) != (r.here(at) == nil) {
+				names = append(names, at)
+			}
+		}
 	}
 
 	return names

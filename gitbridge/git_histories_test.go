@@ -74,6 +74,7 @@ func TestGitHistories(t *testing.T) {
 		12_300_428, // a branch that both sides moved, and that is checked out there alone
 		14_000_047, // a file renamed there, and changed here beside one of the new name
 		14_000_257, // an untracked file renamed here, and committed there
+		17_000_105, // a file that was removed gets its name back here
 		12_300_359, // a file renamed there, with conflict markers here, and two applies
 	}
 	for i := range n {

@@ -100,15 +100,15 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 	return changed
 }
 
-// NewOrGone returns the files of the working tree that are new or gone since the commit of the base, without ignored ones.
-func (r *Repo) NewOrGone(ctx context.Context, git Git, base Files) ([]string, error) {
+// Changed returns the files of the working tree that differ from the commit of the base, without ignored ones.
+func (r *Repo) Changed(ctx context.Context, git Git, base Files) ([]string, error) {
 	s, err := readState(base)
 	if err != nil {
 		return nil, err
 	}
 
 	c := gitCaller{git, r.Dir, r.Work, literalPaths}
-	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", "--diff-filter=AD", cmp.Or(s.resolve(s.head), s.emptyTree()), "--")
+	known, err := c.ask(ctx, nil, nil, "diff-index", "--name-only", "-z", "--no-renames", cmp.Or(s.resolve(s.head), s.emptyTree()), "--")
 	untracked, uerr := c.ask(ctx, nil, nil, "ls-files", "-z", "--others", "--exclude-standard")
 
 	return strings.Split(strings.TrimSuffix(known+untracked, "\x00"), "\x00"), errors.Join(err, uerr)

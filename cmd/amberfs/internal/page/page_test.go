@@ -318,8 +318,8 @@ func TestSmall(t *testing.T) {
 			}
 		}
 	}
-	if lines == 0 || lines > 1700 {
-		t.Errorf("JavaScript and CSS have %d lines of code, and at most 1,700 are allowed", lines)
+	if lines == 0 || lines > 1720 {
+		t.Errorf("JavaScript and CSS have %d lines of code, and at most 1,720 are allowed", lines)
 	}
 }
 

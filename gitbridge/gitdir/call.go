@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Git calls git with the settings that every call has, and returns its output.
+// A Git runs git in the directory dir with additional environment variables, and returns the standard output. It adds
+// the settings of all calls.
 type Git func(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error)
 
 // A gitCaller calls git for one repository.
@@ -17,7 +18,7 @@ type gitCaller struct {
 	call Git
 	dir  string   // the git directory
 	work string   // the working tree, in which git is started; "" for none
-	env  []string // of all calls
+	env  []string // environment variables of each call
 }
 
 // ask calls git, and returns its output.
@@ -53,7 +54,7 @@ func (g gitCaller) status(ctx context.Context) (map[string]bool, error) {
 	out, err := g.ask(ctx, nil, nil, "status", "--porcelain", "-z", "--no-renames", "-uall", "--ignore-submodules=dirty")
 	changed := make(map[string]bool)
 	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
-		if len(entry) > 3 { // two letters and a space stand before the path
+		if len(entry) > 3 { // two status letters and a space precede the path
 			changed[entry[3:]] = true
 		}
 	}

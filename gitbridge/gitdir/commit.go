@@ -20,9 +20,9 @@ import (
 // has locked it.
 var ErrMeanwhile = errors.New("the git directory changed meanwhile, or git is at work in it")
 
-// Commit carries the plan out. The caller has called AddObjects. After an error, or if this process is killed,
-// another plan of the same merge completes the work. Commit writes the index of a new HEAD before it moves HEAD, so
-// that a commit made in between reverts nothing.
+// Commit carries out the plan. The caller must have called AddObjects. After an error or a kill of this process, a
+// new plan of the same merge completes the work. Commit writes the index of the new HEAD before it moves HEAD: a
+// user's commit in between then does not revert the changes of the new HEAD. Errors: ErrMeanwhile.
 func (p *Plan) Commit(ctx context.Context) error {
 	if p.Empty() {
 		return nil
@@ -82,8 +82,8 @@ func (p *Plan) Commit(ctx context.Context) error {
 	return nil
 }
 
-// indexNow reports whether the index has the entries for which the plan was made. Its bytes may differ: git status
-// writes the index anew.
+// indexNow reports whether now, the present index, has the entries for which the plan was made. The bytes may differ:
+// git status rewrites the index.
 func indexNow(p *Plan, now []byte) (bool, error) {
 	if bytes.Equal(now, p.ours.wasIndex) || len(p.index.delta) == 0 {
 		return true, nil
@@ -135,7 +135,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	}
 
 	args := []string{"index-pack", "--stdin"}
-	const few = 100 // as git fetch
+	const few = 100 // objects; git fetch has the same limit (fetch.unpackLimit)
 	switch n := binary.BigEndian.Uint32(head[8:]); {
 	case n == 0:
 		return nil
@@ -155,7 +155,7 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 		p.work.files["shallow"] = []byte(string(p.ours.shallow) + strings.Join(ends, "\n") + "\n")
 	}
 	if p.m.Ours.setting("extensions.partialclone") != "" {
-		return nil // git fetches missing objects of a partial clone later
+		return nil // in a partial clone, git fetches missing objects when it needs them
 	}
 
 	env := []string{"GIT_NO_REPLACE_OBJECTS=1"}
@@ -169,8 +169,8 @@ func (p *Plan) AddObjects(ctx context.Context) error {
 	return nil
 }
 
-// Refresh has git compare the files of the working tree whose times and sizes the index does not have. It does
-// nothing in a repository of another user, whose settings could name programs.
+// Refresh has git compare the files of the working tree for which the new index has no times and sizes, and record
+// these. Refresh runs no git in a repository of another user: its settings could name programs.
 func (p *Plan) Refresh(ctx context.Context) {
 	var st unix.Stat_t
 	if len(p.index.delta) == 0 || p.m.Ours.Work == "" || unix.Stat(p.m.Ours.Dir, &st) != nil || int(st.Uid) != os.Geteuid() {
@@ -178,9 +178,9 @@ func (p *Plan) Refresh(ctx context.Context) {
 	}
 
 	args := []string{"add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul"}
-	const few = 1000 // git compares each path with all paths of the index
+	const few = 1000 // paths; git compares each of them with all paths of the index
 	if len(p.index.stale) > few {
 		args = []string{"update-index", "-q", "--refresh"}
 	}
-	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // else the next git status does it
+	_, _ = p.receiver.ask(ctx, nil, strings.NewReader(strings.Join(p.index.stale, "\x00")), args...) // after an error, the next git status compares the files
 }

@@ -11,16 +11,18 @@ type File struct {
 	Size, Mtime int64
 	Exec        bool
 	Open        func() io.Reader       // may be nil
-	Blob        func(idLen int) string // the id of its contents as a blob, without filters
+	Blob        func(idLen int) string // returns the id of the contents as a blob, without filters; idLen is in bytes
 }
 
-// Worktree returns the working tree that the text of a configuration names, "" for none.
+// Worktree returns the working tree that a configuration names (core.worktree), "" for none. text is the text of the
+// configuration.
 func Worktree(text string) string { return strings.TrimSpace(parseConfig(text).last("core.worktree")) }
 
-// Committed returns a function about the paths that theirs has changed. It reports whether the receiving side does
-// not get the change of a path: the file of theirs is as in their HEAD, and the receiving side does not get that
-// HEAD; or their sparse checkout leaves the file out, and the receiving side does not get that. f is the file of
-// theirs, nil for none.
+// Committed returns a function about the paths that theirs has changed. f is the file of theirs at a path, nil for
+// none. The function returns true if the receiving side must not take the change of the file:
+//
+//   - the file is as in the HEAD of theirs, and the new HEAD has a different file;
+//   - or the sparse checkout of theirs leaves the file out, and the receiving side does not get that sparse checkout.
 func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, error) {
 	i := &p.index
 	if err := i.readSplit(ctx); err != nil {
@@ -54,10 +56,11 @@ func (p *Plan) Committed(ctx context.Context) (func(at string, f *File) bool, er
 	}, nil
 }
 
-// hasFile reports whether an entry, nil for none, has a file in the working tree.
+// hasFile reports whether an entry stands for a file in the working tree. A submodule does not, nor does a nil entry.
 func (e *IndexEntry) hasFile() bool { return e != nil && e.hasObject() }
 
-// matches reports whether a file of a working tree is as an entry has it. Both may be nil, for none.
+// matches reports whether a file of a working tree equals an entry. A nil file matches an entry without a file. idLen
+// is in bytes.
 func (p *Plan) matches(e *IndexEntry, f *File, idLen int) bool {
 	if f == nil || !e.hasFile() {
 		return f == nil && !e.hasFile()
@@ -70,7 +73,7 @@ func (p *Plan) matches(e *IndexEntry, f *File, idLen int) bool {
 
 func (e *IndexEntry) isRegular() bool { return e.Mode>>12 == 0o10 }
 
-// comparesModes reports whether a change of the executable bit alone is a change for git.
+// comparesModes reports whether git compares executable bits (core.fileMode).
 func (p *Plan) comparesModes() bool {
 	switch strings.ToLower(p.m.Ours.setting("core.filemode")) {
 	case "false", "no", "off", "0":

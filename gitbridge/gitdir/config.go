@@ -15,8 +15,8 @@ type setting struct {
 
 type config []setting
 
-// parseConfig reads the plain lines of a configuration. It follows no includes, and skips lines with quotes or
-// continuations.
+// parseConfig reads the settings of a configuration that have a line of their own and no escapes. Quotes may only
+// enclose a whole value. Included files are not read.
 func parseConfig(text string) (c config) {
 	section, sub := "", ""
 
@@ -51,7 +51,7 @@ func parseConfig(text string) (c config) {
 			value = strings.TrimSpace(value[:i])
 		}
 
-		// For git a NUL ends a name: [core "fsmonitor\x00"] sets core.fsmonitor, which is a program.
+		// Git reads a name up to a NUL: [core "fsmonitor\x00"] would set core.fsmonitor, which names a program.
 		if strings.ContainsAny(value+sub, "\"\\\x00") {
 			continue
 		}
@@ -61,13 +61,13 @@ func parseConfig(text string) (c config) {
 	return c
 }
 
-// configOf reads the configuration in a git directory, without settings if it cannot be read.
+// configOf returns the configuration of a git directory. It has no settings if the file cannot be read.
 func configOf(dir string) config {
 	text, _ := readSmall(filepath.Join(dir, "config"))
 	return parseConfig(text)
 }
 
-// last returns the last value of section.key, "" if there is none.
+// last returns the last value of a setting, "" if it is not set. name is SECTION.KEY in lower case.
 func (c config) last(name string) (value string) {
 	section, key, _ := strings.Cut(name, ".")
 	for _, s := range c {
@@ -79,8 +79,8 @@ func (c config) last(name string) (value string) {
 	return value
 }
 
-// plainKeys are the settings that the copy of a git directory gets: the format of its files, the user's name, the
-// remotes and the branches. None of them names a program or a file.
+// plainKeys are the settings that PlainConfig keeps: the format of a repository, the user's name, the remotes and the
+// branches. None of them names a program or a file.
 var plainKeys = map[string][]string{
 	"core":       {"repositoryformatversion", "filemode", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol", "logallrefupdates", "sparsecheckout", "sparsecheckoutcone"},
 	"extensions": {"objectformat", "compatobjectformat", "refstorage", "partialclone"},
@@ -90,7 +90,8 @@ var plainKeys = map[string][]string{
 	"index":      {"version"},
 }
 
-// PlainConfig returns the settings among plainKeys of some configurations, as one text. Addresses have no passwords.
+// PlainConfig returns a configuration with those settings of the configurations texts that are in plainKeys. It
+// removes passwords from addresses.
 func PlainConfig(texts ...string) string {
 	var out strings.Builder
 	at := ""

@@ -15,19 +15,21 @@ import (
 	"time"
 )
 
-// A Copy is a copy, in a directory of this machine, of a git directory in a state. It has a plain configuration.
+// A Copy is a directory of this machine with a copy of a git directory of a state. It has a plain configuration, see
+// ownConfig.
 type Copy struct {
 	Repo *Repo
-	had  map[string][sha256.Size]byte // hashes of the copied files, except objects
+	had  map[string][sha256.Size]byte // hashes of the copied files by path, except objects
 }
 
-// notCopied reports whether a Copy leaves a path out: objects, which are copied separately, locks, and files that
-// merge by their paths (IsFile), except for the configuration.
+// notCopied reports whether copyFiles skips a path: objects, which copyObjects copies, reftables, locks, and ordinary
+// files (IsFile) except for the configuration.
 func notCopied(name string) bool {
 	return name != "config" && IsFile(name) || below(name, "objects", "reftable") || strings.HasSuffix(name, ".lock")
 }
 
-// NewCopy makes a copy of f in the directory to. Its git also reads the objects in the directories alternates.
+// NewCopy makes a copy of f in the directory to. In the copy, git also reads the objects in the directories
+// alternates.
 func NewCopy(f Files, to string, alternates []string) (*Copy, error) {
 	c := &Copy{&Repo{Dir: to, Common: to}, make(map[string][sha256.Size]byte)}
 
@@ -84,7 +86,8 @@ func (c *Copy) copyFile(f Files, name string) error {
 	return os.Chtimes(at, time.Time{}, time.Unix(0, mtime)) // git compares the time of the index with the times of files
 }
 
-// ownConfig returns the configuration of a copy: the format of its objects, and whether it is bare.
+// ownConfig returns the configuration of a copy. It has the object format and core.bare of the configuration text,
+// turns on reflogs, and sets amberfs as the user.
 func ownConfig(text string) string {
 	was := parseConfig(text)
 	return formatConfig(idLen(was)) + "[core]\n\tbare = " + strconv.FormatBool(was.last("core.bare") == "true") + "\n\tlogAllRefUpdates = true\n[user]\n\tname = amberfs\n\temail = amberfs@localhost\n"
@@ -98,8 +101,8 @@ func formatConfig(idLen int) string {
 	return "[core]\n\trepositoryformatversion = 0\n"
 }
 
-// Changed returns the files of the copy that git has changed or added, new objects too, and the files that git has
-// removed.
+// Changed returns the paths of the files that git changed or added in the copy, including new objects, and of the
+// files that git removed (gone). original is the git directory that was copied.
 func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 	seen := make(map[string]bool)
 	err = filepath.WalkDir(c.Repo.Dir, func(p string, d fs.DirEntry, err error) error {
@@ -143,14 +146,15 @@ func (c *Copy) Changed(original Files) (changed, gone []string, err error) {
 	return changed, gone, err
 }
 
-// maxObjects is the limit of the bytes of objects that are copied.
+// maxObjects limits the bytes of objects that copyObjects copies.
 const maxObjects = 4 << 30
 
 // errLarge means that a git directory has more than maxObjects bytes of objects.
 var errLarge = fmt.Errorf("%w: it has more than %d GiB of objects", ErrKind, maxObjects>>30)
 
-// copyObjects copies the objects and packs of f to the directory to, except those that the directory without has
-// by the same names, which are hashes. without may be "". Git makes other files of objects again.
+// copyObjects copies the objects and packs of f to the directory to. It skips a file if the directory without has one
+// of the same name: the name of an object or a pack is its hash. without may be "". Other files below objects, such
+// as a commit graph, are not copied: git can make them again. Errors: errLarge.
 func copyObjects(f Files, to, without string) error {
 	dirs, err := f.List("objects")
 	if err != nil {
@@ -204,7 +208,7 @@ func isObject(dir, name string) bool {
 	return !strings.HasPrefix(name, ".") && (ext == ".pack" || ext == ".idx" || ext == ".promisor")
 }
 
-// A limitedWriter writes to a file, and fails after rest bytes.
+// A limitedWriter writes to a file, and fails with errLarge after rest bytes.
 type limitedWriter struct {
 	to         *os.File
 	rest, done int64
@@ -217,7 +221,7 @@ func (l *limitedWriter) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// saveTo copies a file of a git directory to a path.
+// saveTo copies the file name of a git directory to the new file to. The bytes are written with w, which limits them.
 func saveTo(f Files, name, to string, w *limitedWriter) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err

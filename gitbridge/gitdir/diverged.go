@@ -14,11 +14,11 @@ type Diverged struct {
 	ours, theirs string // commits
 }
 
-// Follow returns the paths of the files that the receiving side takes from theirs because its HEAD becomes theirs.
-// As in git checkout, a file follows if it is as HEAD had it, whatever the base has. If theirs took over a branch
-// that both sides moved, all these files follow. Otherwise the files follow that the merge of files does not bring:
-// asBase reports the files that it brings. changed tells asBase whether the file of theirs has changes that are not
-// committed.
+// Follow returns the paths of the files that the receiving side takes from theirs because its HEAD becomes the HEAD
+// of theirs. As in git checkout, a file follows only if the receiving side has not changed it since its HEAD; the
+// base does not matter. If the branch of HEAD became theirs although both sides moved it (Merge.Prefer), all these
+// files follow. Otherwise a file does not follow if the merge of files decides about it, which asBase reports.
+// changed means that the file of theirs has changes that are not committed.
 func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) bool) ([]string, error) {
 	if p.refs == nil || p.m.Ours.Work == "" && p.m.OurFile == nil {
 		return nil, nil
@@ -36,8 +36,8 @@ func (p *Plan) Follow(ctx context.Context, asBase func(at string, changed bool) 
 	return slices.Sorted(maps.Keys(moved)), err
 }
 
-// differing returns the paths of the files of the receiving side that differ from HEAD or from the index. entries
-// are the entries of HEAD at the paths to compare. The result can have other paths, too.
+// differing returns the paths of the files of the receiving side that differ from HEAD or from the index. entries are
+// the entries of HEAD at the paths to compare. The result may also have paths that are not in entries.
 func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, error) {
 	if p.m.OurFile == nil {
 		return p.receiver.status(ctx)
@@ -52,9 +52,9 @@ func (p *Plan) differing(ctx context.Context, entries paths) (map[string]bool, e
 	return differ, nil
 }
 
-// followingPaths returns the paths that differ between HEAD before and after, if HEAD becomes theirs or is merged,
-// each with its entry before. Paths that git merged from both sides, or that a sparse checkout leaves out, are not
-// among them.
+// followingPaths returns the paths that differ between the old and the new HEAD of the receiving side, each with its
+// entry in the old HEAD. It returns no paths unless the new HEAD is that of theirs or a merge. It leaves out paths
+// that git merged from both sides, and paths that a sparse checkout leaves out.
 func (p *Plan) followingPaths(ctx context.Context) (paths, error) {
 	h := p.index.heads
 	if h.was == h.to || h.to != h.theirs && !p.refs.preferred && p.merge == nil {

@@ -11,23 +11,24 @@ import (
 	"strings"
 )
 
-// An IndexEntry is one path of an index: its object, and the file that git saw when it was added.
+// An IndexEntry is an entry of an index: a path, its object, and the attributes that the file had when git last
+// compared it with the object.
 type IndexEntry struct {
 	Path  string
 	Mode  uint32
 	ID    string
-	Stage int  // 0, or 1 to 3 of a conflict
+	Stage int  // 0; for a path in conflict 1 (base), 2 (ours) or 3 (theirs)
 	Skip  bool // skip-worktree: a sparse checkout left the file out
 
-	intent bool // made by git add -N: git treats the file as untracked
+	intent bool // git add -N made the entry: git treats the file as untracked
 
 	Ctime, Mtime int64  // ns
-	Ino          uint32 // the lower 32 bits
+	Ino          uint32 // the lower 32 bits of the inode number
 	Size         uint32
 }
 
-// hasObject reports whether an entry names an object of the repository. An entry that removes a path, and a
-// submodule, do not.
+// hasObject reports whether an entry names an object of the repository. A submodule does not, nor does an entry with
+// Mode 0, which removes a path.
 func (e IndexEntry) hasObject() bool {
 	const gitlink, mask = 0o160000, 0o170000
 	return e.Mode != 0 && e.Mode&mask != gitlink
@@ -37,8 +38,8 @@ func (e IndexEntry) hasObject() bool {
 // damaged.
 var errIndex = errors.New("an index of a kind that amberfs does not read")
 
-// parseIndex reads the entries of an index with object ids of so many bytes, without those of
-// git add -N.
+// parseIndex reads the entries of an index, except entries of git add -N. idLen is the length of object ids in bytes.
+// Errors: errIndex.
 func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -84,8 +85,8 @@ func parseIndex(b []byte, idLen int) ([]IndexEntry, error) {
 	return out, nil
 }
 
-// parse reads the entries of the index once. It clears the time of an entry whose file may have changed afterwards
-// without another time: git, too, compares the contents of such a file.
+// parse reads the entries of the index once. If a file may have changed after the index was written and still have
+// the same time, parse sets Mtime of its entry to 0: then the contents of the file are compared, as git does.
 func (s *state) parse() error {
 	if s.parsed {
 		return s.badIndex
@@ -94,7 +95,7 @@ func (s *state) parse() error {
 	s.parsed = true
 	s.list, s.badIndex = parseIndex(s.index, s.idLen)
 	for i := range s.list {
-		if e := &s.list[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git clears the size of such a file
+		if e := &s.list[i]; e.Mtime >= s.indexMtime || e.Size == 0 { // git sets the size in such an entry to 0
 			e.Mtime = 0
 		}
 	}
@@ -102,22 +103,22 @@ func (s *state) parse() error {
 	return s.badIndex
 }
 
-// entries returns the entries of the index, none if it cannot be read.
+// entries returns the entries of the index, none if the index cannot be read.
 func (s *state) entries() []IndexEntry {
 	_ = s.parse()
 	return s.list
 }
 
-// smudged returns a copy of an index without the sizes of the files that were changed in the second in which the
-// index was written, or later. These files may have changed again without another time or size. Git finds them by
-// the time of the index file; a new file has another time, and git compares the contents of files without a size.
-// all are the paths of these files. written is the time of the index file, in nanoseconds.
+// smudged returns a copy of an index for a new index file. In the copy, the size is 0 for each file that changed in
+// the second in which the index was written, or later: such a file may have changed again and have the same time and
+// size. Git recognizes these files by the time of the index file, which the new file does not have. If the size is 0,
+// git compares the contents. all are the paths of these files. written is the time of the index file in nanoseconds.
 func smudged(index []byte, idLen int, written int64) (out []byte, all []string) {
-	const size = 36 // where an entry has it
+	const size = 36 // offset of the size in an entry
 	out = bytes.Clone(index)
 	r, err := newIndexReader(index, idLen)
 	if err != nil {
-		return out, nil // git says what is wrong
+		return out, nil // git reports the error later
 	}
 
 	for range r.count {
@@ -132,7 +133,7 @@ func smudged(index []byte, idLen int, written int64) (out []byte, all []string) 
 		}
 	}
 
-	if end := len(out) - idLen; !bytes.Equal(out[end:], make([]byte, idLen)) { // index.skipHash leaves zeros
+	if end := len(out) - idLen; !bytes.Equal(out[end:], make([]byte, idLen)) { // with index.skipHash, zeros replace the hash
 		if idLen == sha1.Size {
 			sum := sha1.Sum(out[:end])
 			copy(out[end:], sum[:])
@@ -148,21 +149,21 @@ func smudged(index []byte, idLen int, written int64) (out []byte, all []string) 
 // Flags of an entry.
 const (
 	flagExtended = 1 << 14
-	flagSkip     = 1 << 14 // of the extended ones
-	flagIntent   = 1 << 13
+	flagSkip     = 1 << 14 // in the extended flags
+	flagIntent   = 1 << 13 // in the extended flags
 )
 
 // An indexReader reads the entries of an index one after the other.
 type indexReader struct {
-	text    string // the index, which has the paths
-	count   int    // of all entries
-	at      int    // where the next entry begins
-	path    string // of the last entry
+	text    string // the bytes of the index; paths are substrings of it
+	count   int    // number of entries
+	at      int    // offset of the next entry
+	path    string // path of the last entry that was read
 	idLen   int
 	version uint32
 }
 
-const idAt = 40 // where an entry has its id
+const idAt = 40 // offset of the id in an entry
 
 func newIndexReader(b []byte, idLen int) (*indexReader, error) {
 	if len(b) < 12+idLen || !bytes.HasPrefix(b, []byte("DIRC")) {
@@ -209,7 +210,7 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 
 	end := len(b) - len(rest)
 	if r.version < 4 {
-		if end = (end + 7) &^ 7; end > len(b) { // there are up to seven more NULs
+		if end = (end + 7) &^ 7; end > len(b) { // NULs pad an entry to a multiple of 8 bytes
 			return e, fmt.Errorf("%w: it is cut off", errIndex)
 		}
 	}
@@ -220,11 +221,12 @@ func (r *indexReader) next() (e IndexEntry, err error) {
 	return e, nil
 }
 
-// prefix returns what the path of an entry has in common with the path before, and the rest of the entry.
+// prefix decodes the path of an entry in an index of version 4. It returns the beginning that the path shares with
+// the path of the entry before, and the rest of the entry.
 func (r *indexReader) prefix(b string) (before, rest string, err error) {
 	strip := 0
 
-	for k := range b[:min(len(b), 5)] { // as an offset in a pack
+	for k := range b[:min(len(b), 5)] { // the number is encoded like the offsets in a pack
 		if k > 0 {
 			strip = (strip + 1) << 7
 		}

@@ -22,20 +22,20 @@ const (
 	Unresolved Resolution = iota // no decision: the branch is not merged
 	TakeOurs
 	TakeTheirs
-	WithMarkers // the file gets conflict markers, and the merge is in progress
+	WithMarkers // the file gets conflict markers, and the merge stays in progress
 )
 
 // A branchMerge is git's merge of the branch of HEAD, which both sides moved.
 type branchMerge struct {
 	of      *Diverged
-	tree    string
-	stages  []IndexEntry              // of the paths in conflict
-	left    []string                  // those of them that get conflict markers
-	changed map[string][2]*IndexEntry // what the receiving side has, and gets
-	both    map[string]bool           // those of changed that are not as theirs has them
+	tree    string                    // id of the merged tree
+	stages  []IndexEntry              // entries of the paths in conflict
+	left    []string                  // paths in conflict that get conflict markers
+	changed map[string][2]*IndexEntry // by path: the entries of the receiving side before and after the merge
+	both    map[string]bool           // whether the merged file at a path of changed differs from the HEAD of theirs
 }
 
-// Marked returns the paths that get conflict markers. If there are any, the merge is in progress afterwards.
+// Marked returns the paths that get conflict markers. If there are any, Commit leaves the merge in progress.
 func (p *Plan) Marked() []string {
 	if p.merge == nil {
 		return nil
@@ -43,8 +43,8 @@ func (p *Plan) Marked() []string {
 	return p.merge.left
 }
 
-// NotMerged returns the branch that Resolve asks to merge and that cannot be merged, and the reason. why is "" if
-// there is no such branch.
+// NotMerged returns the branch of HEAD, and the reason, if Merge.Resolve is set and the branch cannot be merged.
+// Otherwise why is "".
 func (p *Plan) NotMerged() (branch, why string) {
 	for _, d := range p.Diverged {
 		if p.m.Resolve != nil && d.Head && d.NoMerge != "" {
@@ -54,8 +54,8 @@ func (p *Plan) NotMerged() (branch, why string) {
 	return "", ""
 }
 
-// describe fills in Diverged: the commits and conflicts of each branch that both sides moved. It merges the branch
-// of HEAD if Resolve is set.
+// describe sets Plan.Diverged: the commits and conflicts of each branch that both sides moved. It plans the merge of
+// the branch of HEAD if Merge.Resolve is set.
 func (p *Plan) describe(ctx context.Context) error {
 	p.Diverged = p.refs.diverged
 	for _, d := range p.Diverged {
@@ -80,8 +80,9 @@ func (p *Plan) describe(ctx context.Context) error {
 	return nil
 }
 
-// tryMerge merges the branch of HEAD in the scratch repository, and sets Conflicts and NoMerge of d. If Resolve is
-// set and nothing is in the way, the merge becomes a part of the plan.
+// tryMerge merges the branch of HEAD in the scratch repository, and sets Conflicts and NoMerge of d. The merge
+// becomes a part of the plan if Merge.Resolve is set and decides all conflicts, and inTheWay has no reason against
+// the merge.
 func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 	if err := p.index.readSplit(ctx); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 		return err
 	}
 
-	apart, err := p.git.diffTree(ctx, p.index.heads.theirs, m.tree) // their files are those of their HEAD
+	apart, err := p.git.diffTree(ctx, p.index.heads.theirs, m.tree) // the files of theirs are as in the HEAD of theirs
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (p *Plan) tryMerge(ctx context.Context, d *Diverged) error {
 	return p.join(ctx, m)
 }
 
-// join makes the merge a part of the plan: a commit, or work in progress if it has conflict markers.
+// join makes the merge a part of the plan: as a commit, or as work in progress if files have conflict markers.
 func (p *Plan) join(ctx context.Context, m *branchMerge) error {
 	d, h := m.of, &p.index.heads
 	message := "Merge branch '" + d.Parked + "'\n"
@@ -146,8 +147,9 @@ func (p *Plan) join(ctx context.Context, m *branchMerge) error {
 	return nil
 }
 
-// commitMerge returns the commit of a merge, made by the settings of the receiving side. If the receiving side only
-// removed commits from the branch, the merge is a fast-forward to theirs.
+// commitMerge makes the commit of a merge with the settings of the receiving side, and returns its id. If the
+// receiving side only removed commits from the branch, commitMerge returns the commit of theirs instead: a
+// fast-forward.
 func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) (string, error) {
 	if p.git.contains(ctx, m.of.theirs, m.of.ours) {
 		return m.of.theirs, nil
@@ -158,7 +160,7 @@ func (p *Plan) commitMerge(ctx context.Context, m *branchMerge, message string) 
 	}
 
 	var env []string
-	if p.m.Ours.Work == "" { // without a configuration: the name of the last committer
+	if p.m.Ours.Work == "" { // a Copy has no settings of the user: take the name of the last committer
 		who, err := p.git.ask(ctx, nil, nil, "log", "-1", "--format=%cn%n%ce", m.of.ours)
 		name, email, _ := strings.Cut(strings.TrimSpace(who), "\n")
 		if err != nil {
@@ -186,8 +188,8 @@ func (p *Plan) asOurs(ctx context.Context, env []string, stdin io.Reader, args .
 	return gitCaller{p.m.Git, p.m.Ours.Dir, work, own}.ask(ctx, env, stdin, args...)
 }
 
-// attributes returns the working tree of the receiving side. If that is not on this machine, it makes one with the
-// .gitattributes files of the index.
+// attributes returns a working tree from which git can read attributes: that of the receiving side or, if it is not
+// on this machine, a new directory with the .gitattributes files of the index.
 func (p *Plan) attributes(ctx context.Context) (string, error) {
 	if p.m.Ours.Work != "" {
 		return p.m.Ours.Work, nil
@@ -210,7 +212,8 @@ func (p *Plan) attributes(ctx context.Context) (string, error) {
 	return work, err
 }
 
-// mergeTree merges as git merge does, and sets tree and stages of m. Files in conflict have markers in the tree.
+// mergeTree merges the commits of both sides as git merge does, and sets tree and stages of m. In the tree, files in
+// conflict have markers.
 func (p *Plan) mergeTree(ctx context.Context, m *branchMerge) error {
 	out, err := p.asOurs(ctx, nil, nil, "merge-tree", "--write-tree", "--no-messages", "-z", m.of.ours, m.of.theirs)
 	const inConflict = 1
@@ -284,9 +287,9 @@ func (p *Plan) resolve(ctx context.Context, m *branchMerge) error {
 	return err
 }
 
-// inTheWay returns the reason against a merge, "" for none. As for git merge, nothing may be staged, and no file that
-// the merge changes may have uncommitted changes, on either side. Files that a killed merge has written are no
-// reason.
+// inTheWay returns the reason why a branch cannot be merged, "" if it can be merged. As for git merge, no path may be
+// staged, and no file that the merge changes may have uncommitted changes. This holds for both sides. Files that an
+// earlier, killed merge has written are no reason.
 func (p *Plan) inTheWay(ctx context.Context, m *branchMerge) (why string, err error) {
 	if p.refs.head != "" {
 		return "another branch is checked out", nil
@@ -332,8 +335,8 @@ func (p *Plan) inTheWay(ctx context.Context, m *branchMerge) (why string, err er
 	return "", nil
 }
 
-// dirty returns the files of the receiving side that a merge changes, and that are neither as they are committed
-// nor as the merge has them.
+// dirty returns the files that a merge changes and that the receiving side has in a third version: neither the
+// committed nor the merged one.
 func (p *Plan) dirty(ctx context.Context, m *branchMerge) (map[string]bool, error) {
 	committed := make(paths)
 	for at, c := range m.changed {
@@ -343,13 +346,13 @@ func (p *Plan) dirty(ctx context.Context, m *branchMerge) (map[string]bool, erro
 	dirty, err := p.differing(ctx, committed)
 	maps.DeleteFunc(dirty, func(at string, differs bool) bool {
 		c, ok := m.changed[at]
-		isSubmodule := c[0] != nil && !c[0].hasObject() // it may be at another commit, as for git
+		isSubmodule := c[0] != nil && !c[0].hasObject() // as in git merge, a submodule may be at another commit
 		return !ok || !differs || isSubmodule || p.matches(c[1], p.ourFile(ctx, at), p.ours.idLen)
 	})
 	return dirty, err
 }
 
-// ourFile describes the file that the receiving side has at a path, nil for none.
+// ourFile returns the file that the receiving side has at a path, nil for none.
 func (p *Plan) ourFile(ctx context.Context, at string) *File {
 	if p.m.OurFile != nil {
 		return p.m.OurFile(at)
@@ -360,7 +363,7 @@ func (p *Plan) ourFile(ctx context.Context, at string) *File {
 	}
 
 	return &File{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Exec: info.Mode()&0o100 != 0, Blob: func(int) string {
-		id, _ := p.receiver.ask(ctx, nil, nil, "hash-object", "--", at) // "" equals no id
+		id, _ := p.receiver.ask(ctx, nil, nil, "hash-object", "--", at) // after an error the id is "", which equals no other id
 		return strings.TrimSpace(id)
 	}}
 }
@@ -371,7 +374,7 @@ type Text struct {
 	Data []byte // nil: the merge removes the file
 }
 
-// Texts returns the files that git merged from both sides, by their paths, with the bytes of a checkout.
+// Texts returns the files that git merged from both sides, by path, with the bytes that a checkout writes.
 func (p *Plan) Texts(ctx context.Context) (map[string]Text, error) {
 	out := make(map[string]Text)
 	if p.merge == nil {

@@ -15,13 +15,13 @@ import (
 // A Link is a `.git` file, and the git directory that it names.
 type Link struct {
 	Dir    string // the git directory of this working tree
-	Common string // the git directory that all working trees of the repository share; Dir if there are no others
-	// Trusted means that the git directory names this working tree. Only then is it read or written: a program
-	// that can write files in a directory can write a `.git` that names any repository.
+	Common string // the git directory that all working trees of the repository share; Dir if this is the only one
+	// Trusted means that the git directory names this working tree. An untrusted git directory is not read or
+	// written: a program that can write files in a directory can write a `.git` that names any repository.
 	Trusted bool
 }
 
-// Linked reports whether the working tree is one of several.
+// Linked reports whether the working tree is a linked one, as git worktree add makes.
 func (l *Link) Linked() bool { return l.Dir != l.Common }
 
 // LinkAt returns the link in the entry `.git` of the directory at. It returns nil if `.git` is a directory, or names
@@ -30,7 +30,7 @@ func LinkAt(at string) *Link {
 	file := filepath.Join(at, ".git")
 	if target, err := os.Readlink(file); err == nil {
 		if l := linkTo(Resolved(at, target)); l != nil {
-			return l // git follows it, but nothing points back at a symbolic link
+			return l // not trusted: a git directory cannot name a `.git` that is a symbolic link
 		}
 		return nil
 	}
@@ -88,18 +88,19 @@ func (l *Link) pointsBack(at string) bool {
 	return config.last("core.bare") != "true" && filepath.Base(l.Dir) != ".git" && l.hasSeen(at)
 }
 
-// hasSeen reports whether the index has a file of the working tree with its inode number and times. git init
-// --separate-git-dir writes no other sign of the working tree. A program that only writes files there cannot choose
-// an inode number and a ctime.
+// hasSeen reports whether the index has an entry with the inode number and the times of a file of the working tree
+// at. The index is needed because git init --separate-git-dir does not record the path of the working tree. A program
+// that can write files in a directory cannot choose their inode numbers and ctimes.
 func (l *Link) hasSeen(at string) bool {
 	names, err := os.ReadDir(l.Dir)
 	return err == nil && slices.ContainsFunc(names, func(e fs.DirEntry) bool {
-		isPart := strings.HasPrefix(e.Name(), "sharedindex.") // of an index that is split
+		isPart := strings.HasPrefix(e.Name(), "sharedindex.") // the shared part of a split index
 		return (isPart || e.Name() == "index") && l.hasEntry(filepath.Join(l.Dir, e.Name()), at)
 	})
 }
 
-// hasEntry reports whether an index has an entry with the inode number and the times of a file of a working tree.
+// hasEntry reports whether the index file index has an entry with the inode number and the times of a file of the
+// working tree at.
 func (l *Link) hasEntry(index, at string) bool {
 	b, err := readFile(index)
 	if err != nil {
@@ -122,7 +123,7 @@ func (l *Link) hasEntry(index, at string) bool {
 	return false
 }
 
-// idLen returns the length of object ids in bytes.
+// idLen returns the length of object ids in bytes, by the configuration of a repository.
 func idLen(c config) int {
 	if strings.EqualFold(c.last("extensions.objectformat"), "sha256") {
 		return 32
@@ -130,7 +131,7 @@ func idLen(c config) int {
 	return 20
 }
 
-// Resolved returns the path to, which may be relative to dir, without symbolic links; "" if it does not exist.
+// Resolved returns the path to without symbolic links, "" if it does not exist. to is absolute, or relative to dir.
 func Resolved(dir, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)
@@ -144,10 +145,10 @@ func Resolved(dir, to string) string {
 	return to
 }
 
-// Limits of what is read of a git directory, in bytes.
+// Limits of the sizes of the files that this package reads, in bytes.
 const (
 	smallFile = 64 << 10
-	largeFile = 256 << 20 // an index, packed-refs
+	largeFile = 256 << 20 // such as an index or packed-refs
 )
 
 // readFile reads a regular file.

@@ -12,14 +12,14 @@ import (
 
 // A linkedTree is the state of a linked working tree in the git directory of its repository.
 type linkedTree struct {
-	head, commit string
-	files        map[string][]byte // below the git directory
+	head, commit string            // the value of HEAD, and the commit to which it leads
+	files        map[string][]byte // its files, by their paths below the git directory
 	entries      []IndexEntry
-	indexMtime   int64 // of the file of the index, in nanoseconds
-	isFork       bool  // `amberfs worktree add` made it
+	indexMtime   int64 // time of the index file, in nanoseconds
+	isFork       bool  // `amberfs worktree add` made the working tree
 }
 
-// forkMark is the file by which amberfs marks the part of a linked working tree that is a fork.
+// forkMark is a file in worktrees/ID of the git directory. It marks a linked working tree that is a fork.
 const forkMark = "amberfs-link"
 
 // linkedTree reads the state of a linked working tree from dir, a path below the git directory. It returns nil if dir
@@ -42,7 +42,7 @@ func (s *state) linkedTree(f Files, dir string) (*linkedTree, error) {
 	_, t.isFork = t.files[path.Join(dir, forkMark)]
 	t.head = refValue(head)
 	t.commit = s.resolve(t.head)
-	t.entries, _ = parseIndex(t.files[path.Join(dir, "index")], s.idLen) // one that is not understood has none
+	t.entries, _ = parseIndex(t.files[path.Join(dir, "index")], s.idLen) // an index that cannot be read has no entries
 	return t, nil
 }
 
@@ -63,14 +63,14 @@ func (t *linkedTree) same(o *linkedTree) bool {
 	return t.head == o.head && t.commit == o.commit && slices.EqualFunc(t.entries, o.entries, IndexEntry.same) && maps.EqualFunc(work(t), work(o), bytes.Equal)
 }
 
-// takesTree reports whether the receiving side gets the state of a linked working tree from theirs: theirs alone has
-// changed it.
+// takesTree reports whether the receiving side gets the state of a linked working tree from theirs, because only
+// theirs has changed it.
 func (s sides) takesTree(id string) bool {
 	b, o, t := s.base.worktrees[id], s.ours.worktrees[id], s.theirs.worktrees[id]
 	return !b.same(t) && b.same(o)
 }
 
-// takeTrees takes the states of linked working trees that theirs alone has changed, each as a whole. It skips the
+// takeTrees takes the states of the linked working trees that only theirs has changed, each as a whole. It skips
 // working trees that are forks: each fork exists on one side only.
 func (p *Plan) takeTrees(ctx context.Context) {
 	s, refs := p.sides, p.refs
@@ -87,7 +87,7 @@ func (p *Plan) takeTrees(ctx context.Context) {
 			p.Stay = append(p.Stay, id)
 			refs.parkHead(ctx, id, t)
 		case b.same(t) || o.same(t):
-		case linked || !b.same(o) || t != nil && refs.valueOf(t.head) != t.commit: // the index belongs to that commit
+		case linked || !b.same(o) || t != nil && refs.valueOf(t.head) != t.commit: // the index of theirs belongs to t.commit
 			refs.say("the working tree %s stays as it is here", id)
 			refs.parkHead(ctx, id, t)
 		default:
@@ -100,11 +100,11 @@ func (p *Plan) takeTrees(ctx context.Context) {
 	}
 }
 
-// isClean reports whether a linked working tree on this machine has no uncommitted changes. As in git worktree remove,
-// only such a working tree is removed.
+// isClean reports whether a linked working tree on this machine has no uncommitted changes. Like git worktree remove,
+// a merge removes only a clean working tree.
 func (p *Plan) isClean(ctx context.Context, id string, t *linkedTree) bool {
 	if p.m.OurFile != nil {
-		return true // its files are merged one by one
+		return true // the merge of files decides about each file
 	}
 
 	dir := path.Join("worktrees", id)
@@ -124,8 +124,9 @@ func (p *refPlan) parkHead(ctx context.Context, id string, t *linkedTree) {
 	}
 }
 
-// takeTree replaces the state o of a linked working tree by the state t; either may be nil, for none. dir is its path
-// below the git directory. Paths of other files, and settings that could name programs, are not taken.
+// takeTree replaces the state o of a linked working tree by the state t. Either is nil if the working tree does not
+// exist. dir is the path of the state below the git directory. takeTree writes its own commondir, and takes only
+// plain settings (PlainConfig), which name no programs.
 func (p *workPlan) takeTree(dir string, s sides, o, t *linkedTree) {
 	if o != nil {
 		for name := range o.files {

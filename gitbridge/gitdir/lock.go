@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An indexLock is git's lock file of an index. The file has a second name, lockMark, which this process locks with
-// flock. If a process was killed, the next one finds lockMark without a lock and removes both names.
+// An indexLock is git's lock file of an index, index.lock. The file has a second name, lockMark. This process has an
+// flock on the file. After a kill the file has no flock: the next lockIndex sees that, and removes both names.
 type indexLock struct {
 	*os.File
 	dir     string
@@ -20,7 +20,7 @@ type indexLock struct {
 
 const lockMark = "index.lock.amberfs"
 
-// lockIndex locks the index of a git directory.
+// lockIndex locks the index of a git directory. It returns ErrMeanwhile if another process has locked the index.
 func lockIndex(dir string) (*indexLock, error) {
 	mark, name := filepath.Join(dir, lockMark), filepath.Join(dir, "index.lock")
 	busy := fmt.Errorf("%w: %s exists", ErrMeanwhile, name)
@@ -54,7 +54,7 @@ func lockIndex(dir string) (*indexLock, error) {
 
 	_ = os.Remove(mark)
 	f.Close()
-	if !errors.Is(err, fs.ErrExist) { // there are no hard links
+	if !errors.Is(err, fs.ErrExist) { // the file system has no hard links: make index.lock alone
 		l.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -64,18 +64,18 @@ func lockIndex(dir string) (*indexLock, error) {
 	return l, err
 }
 
-// rename makes the lock file the index.
+// rename renames index.lock to index.
 func (l *indexLock) rename() error {
 	err := os.Rename(filepath.Join(l.dir, "index.lock"), filepath.Join(l.dir, "index"))
 	l.renamed = err == nil
 	return err
 }
 
-// release removes the lock.
+// release removes lockMark and, if it was not renamed, index.lock.
 func (l *indexLock) release() {
 	if !l.renamed {
-		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // the file of this lock
+		_ = os.Remove(filepath.Join(l.dir, "index.lock")) // this lock made the file
 	}
-	_ = os.Remove(filepath.Join(l.dir, lockMark)) // else the next lock does
+	_ = os.Remove(filepath.Join(l.dir, lockMark)) // after an error, the next lockIndex removes the name
 	l.Close()
 }

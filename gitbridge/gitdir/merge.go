@@ -9,29 +9,30 @@ import (
 	"slices"
 )
 
-// A Merge brings the changes of theirs since the base to the receiving side, ours.
+// A Merge applies the changes from the base to theirs to the receiving side, ours.
 type Merge struct {
 	Git    Git
 	Base   Files // nil: the base has no git directory
 	Theirs Files
 	Ours   *Repo
-	Name   string // the name of their side in the names of branches
-	// Prefer reports whether a branch that both sides moved becomes theirs. Then the commits of ours get another
-	// branch.
+	Name   string // the name of their side, for the names of new branches
+	// Prefer reports whether a branch that both sides moved gets the value of theirs. Then the commits of ours get a
+	// new branch.
 	Prefer func(branch string) bool
-	// Resolve, if set, has the branch of HEAD merged if both moved it, and decides the paths in conflict.
+	// If Resolve is set, the branch of HEAD is merged when both sides moved it. Resolve decides each path in
+	// conflict.
 	Resolve func(at string) Resolution
 	// TheirFile and OurFile return the file of a working tree at a path, nil for none. The field OurFile is nil if
 	// the working tree of ours is at Ours.Work.
 	TheirFile, OurFile func(at string) *File
-	// Alternates are directories of this machine with objects that theirs uses.
+	// Alternates are directories of this machine with objects that theirs uses. Git reads them there.
 	Alternates []string
-	// Borrowed are git directories of their side whose objects theirs uses. The keys are the directories of this
-	// machine that have the same objects.
+	// Borrowed are further git directories of their side whose objects theirs uses. Each key is a directory of this
+	// machine with objects: those need not be copied from the git directory.
 	Borrowed map[string]Files
 	// Undo means that theirs is older than the base. Refs of ours that moved after the base stay.
 	Undo bool
-	// Another means that theirs is a different repository than the base.
+	// Another means that theirs and the base are different repositories.
 	Another bool
 
 	base, theirs *state // of Base and Theirs; see readSides
@@ -39,17 +40,17 @@ type Merge struct {
 
 // A Plan is what a merge does to the receiving repository.
 type Plan struct {
-	// Lines describe the plan in git's words. Commits are subjects of new commits, some of each branch. Off are
+	// Lines describe the plan in git's words. Commits are the subjects of some new commits of each branch. Off are
 	// subjects of commits that no branch has afterwards.
 	Lines, Commits, Off []string
-	// Parted means that some changes of files belong to commits that HEAD does not get, or to a sparse checkout
-	// that is not taken; see Committed.
+	// Parted means that some changes of files belong to commits or to a sparse checkout that the receiving side does
+	// not get; see Committed.
 	Parted   bool
 	Diverged []*Diverged
 	// Stay are the ids of linked working trees that one side has removed, and that the other side keeps.
 	Stay []string
-	// Unlinked are the ids of linked working trees that git removed on their side, and whose state the receiving
-	// side loses, too.
+	// Unlinked are the ids of linked working trees that git removed on their side. Their state is removed from the
+	// receiving side, too.
 	Unlinked []string
 	// Unresolved are the paths in conflict that Resolve did not decide. If there are any, the branch is not merged.
 	Unresolved []string
@@ -68,7 +69,7 @@ type Plan struct {
 // sides are the three states of a git directory.
 type sides struct{ base, ours, theirs *state }
 
-// Empty reports whether the receiving repository stays as it is.
+// Empty reports whether the plan does not change the receiving repository.
 func (p *Plan) Empty() bool {
 	return p.refs == nil || len(p.refs.updates)+len(p.refs.symrefs)+len(p.work.files)+len(p.index.delta) == 0 && p.refs.head == ""
 }
@@ -80,12 +81,12 @@ const (
 	stash    = "refs/stash"
 )
 
-// Plan decides what the merge does. scratch is an empty directory for it.
+// Plan decides what the merge does. scratch is an empty directory for a scratch repository.
 func (m *Merge) Plan(ctx context.Context, scratch string) (*Plan, error) {
 	p := &Plan{m: m, receiver: receiver{gitCaller{m.Git, m.Ours.Dir, m.Ours.Work, literalPaths}, m.Ours}, work: workPlan{files: make(map[string][]byte)}}
 	err := p.plan(ctx, scratch)
 	if p.git != nil && p.git.failed != nil {
-		err = p.git.failed // the plan may be wrong: it took the failure for an answer
+		err = p.git.failed // the plan may be wrong: a decision took the failed call for an answer of git
 	}
 
 	return p, err
@@ -108,7 +109,7 @@ func (m *Merge) readSides() (err error) {
 	return err
 }
 
-// plan decides what the merge does.
+// plan sets the fields of p.
 func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	m := p.m
 	if err := m.readSides(); err != nil {
@@ -149,8 +150,8 @@ func (p *Plan) plan(ctx context.Context, scratch string) (err error) {
 	return nil
 }
 
-// checkHeads fails if the commit of HEAD of the base or of theirs is missing: objects that theirs uses from another
-// repository may not exist here.
+// checkHeads returns ErrKind if the commit of HEAD of the base or of theirs is missing: objects that theirs uses from
+// another repository may not exist on this machine.
 func (p *Plan) checkHeads(ctx context.Context) error {
 	var heads []string
 	for _, s := range []*state{p.base, p.theirs} {
@@ -170,14 +171,14 @@ func (p *Plan) checkHeads(ctx context.Context) error {
 	return err
 }
 
-// leftBase reports whether the log of their HEAD has the commit of the base. Then theirs is the repository of the
-// base, although they have no commit in common: somebody has amended the first commit.
+// leftBase reports whether the log of HEAD of theirs has the commit of the base. Then theirs is the repository of the
+// base, although the two have no commit in common: a user has amended the first commit.
 func (m *Merge) leftBase(base *state) bool {
 	head := base.resolve(base.head)
 	return head != "" && bytes.Contains(readAny(m.Theirs, "logs/HEAD"), []byte(head))
 }
 
-// decide decides about refs, HEAD, work in progress and the index.
+// decide plans refs, HEAD, work in progress and the index.
 func (p *Plan) decide(ctx context.Context) error {
 	s := p.sides
 	p.refs = &refPlan{sides: s, m: p.m, git: p.git, symrefs: make(map[string]string)}

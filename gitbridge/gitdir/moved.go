@@ -8,7 +8,7 @@ import (
 )
 
 // Moved describes in git's words how the refs, HEAD, the index and the work in progress of a git directory changed
-// from base to now. It reads no objects. It does not mention files that git rewrote without another meaning.
+// from base to now. It reads no objects. It does not mention files that git rewrote with the same meaning.
 func Moved(base, now Files) ([]string, error) {
 	m := &Merge{Base: base, Theirs: now}
 	if err := m.readSides(); err != nil {
@@ -34,7 +34,7 @@ func Moved(base, now Files) ([]string, error) {
 	return said, nil
 }
 
-// movedRefs describes the refs that have another value than in the state b.
+// movedRefs describes the refs whose values in s and b differ.
 func (s *state) movedRefs(b *state) (said []string) {
 	names := maps.Clone(s.refs)
 	maps.Copy(names, b.refs)
@@ -57,7 +57,7 @@ func (s *state) movedRefs(b *state) (said []string) {
 	return said
 }
 
-// shortRef returns the value of a ref or of HEAD for users: a name without refs/heads, or 7 digits.
+// shortRef returns a value of a ref or of HEAD as users see it: the short name of a ref, or 7 digits of an id.
 func shortRef(value string) string {
 	name, isName := strings.CutPrefix(value, "ref: ")
 	switch {

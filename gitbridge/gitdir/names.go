@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// shared are the entries of a git directory that all working trees of a repository share. ownParts are the paths
-// below them that each working tree has for itself. Both are git's lists, see gitrepository-layout(5).
+// shared are the entries of a git directory that all working trees of a repository share. ownParts are exceptions:
+// paths below shared entries of which each working tree has its own version. Git has these lists, see
+// gitrepository-layout(5).
 var (
 	shared = []string{"branches", "common", "config", "gc.pid", "hooks", "info", "logs", "lost-found", "modules", "objects",
 		"packed-refs", "refs", "reftable", "remotes", "rr-cache", "shallow", "svn", "worktrees"}
@@ -37,16 +38,18 @@ var unfinishedNames = []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_R
 // reftable, which this package cannot read.
 var wholeNames = []string{"rr-cache", "reftable"}
 
-// lastNames are files that git commands leave behind, each from the last command of its kind.
+// lastNames are files that git commands leave behind. Each is from the last command that writes such a file.
 var lastNames = []string{"ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG"}
 
-// copiedShared and copiedOwn are the parts that the copy of a git directory elsewhere gets. They have no configuration,
-// hooks or rules, which could hold secrets or name programs, and no objects, which the copy reads where they are.
+// copiedShared and copiedOwn are the paths that an import copies from a git directory that lies outside of the
+// imported directory: from its shared part, and from the part of the working tree. Configuration, hooks and rules are
+// not copied: they could contain secrets or name programs. Objects are not copied: the copy has the original's
+// objects as alternates.
 var copiedShared, copiedOwn = []string{"refs", "packed-refs", "logs", "shallow"},
 	slices.Concat([]string{"HEAD", "index", "ORIG_HEAD", "COMMIT_EDITMSG"}, unfinishedNames, ownParts)
 
-// Copied reports whether the copy of a git directory outside of the directory gets a path. own means that the path is
-// in the part of the working tree, not in the shared part.
+// Copied reports whether an import copies a path from a git directory that lies outside of the imported directory.
+// own means that the path is in the part of the working tree, not in the shared part.
 func Copied(name string, own bool) bool {
 	if own {
 		return below(name, copiedOwn...) || strings.HasPrefix(name, "sharedindex.")
@@ -58,12 +61,11 @@ func Copied(name string, own bool) bool {
 var generated = slices.Concat([]string{"HEAD", "index", lockMark, "packed-refs", "refs", "reftable", "logs", "objects", "shallow", "info/sparse-checkout",
 	"info/refs", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "gc.log", "gc.pid", "rr-cache", "commondir", "gitdir", "worktrees"}, unfinishedNames)
 
-// IsFile reports whether a path below a git directory is an ordinary file to a merge, such as the
-// configuration and hooks. The others are git's.
+// IsFile reports whether a path below a git directory is merged as an ordinary file, such as the configuration and
+// hooks. Only git writes the other paths.
 func IsFile(name string) bool {
 	return !below(name, generated...) && !strings.HasPrefix(name, "sharedindex.") && !strings.HasSuffix(name, ".lock")
 }
 
-// IsLFS reports whether a path below a git directory belongs to Git LFS, which has objects there that are named by
-// their hashes.
+// IsLFS reports whether a path below a git directory belongs to Git LFS. The names of LFS objects are their hashes.
 func IsLFS(name string) bool { return below(name, "lfs") }

@@ -19,10 +19,10 @@ type receiver struct {
 	repo *Repo
 }
 
-// literalPaths has git take paths as they are, not as patterns.
+// literalPaths is an environment in which git takes paths literally, not as patterns.
 var literalPaths = []string{"GIT_LITERAL_PATHSPECS=1"}
 
-// writeAll writes files of the receiving repository, in the order of their names, and removes those that are nil.
+// writeAll writes files of the receiving repository, in the order of their names. It removes files whose data is nil.
 func (r receiver) writeAll(files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := r.write(name, files[name]); err != nil {
@@ -39,7 +39,7 @@ func (r receiver) write(name string, data []byte) error {
 	if data == nil {
 		err := os.Remove(at)
 		if dir := filepath.Dir(at); err == nil && dir != r.repo.Dir {
-			_ = os.Remove(dir) // if it is empty
+			_ = os.Remove(dir) // fails unless dir is empty
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -60,7 +60,7 @@ func (r receiver) write(name string, data []byte) error {
 func (r receiver) moveRefs(ctx context.Context, p *refPlan) error {
 	message := "amberfs: from " + refName(p.m.Name)
 	left := strings.TrimPrefix(p.ours.head, "ref: ")
-	steps := make([]string, 3) // deletions come first: a new branch may need the name for a directory
+	steps := make([]string, 3) // deletions come first: a new branch x/y needs the name of a deleted branch x for a directory
 
 	for _, u := range p.updates {
 		zero := strings.Repeat("0", 2*p.ours.idLen)
@@ -119,7 +119,7 @@ func (r receiver) moveHead(ctx context.Context, p *refPlan, message string) erro
 	return nil
 }
 
-// replaceFile replaces a file by one with other bytes and the same permissions.
+// replaceFile replaces a file by a new file with the given bytes and the permissions of the old one.
 func replaceFile(at string, data []byte) error {
 	mode := fs.FileMode(0o666)
 	if info, err := os.Lstat(at); err == nil {
@@ -127,7 +127,7 @@ func replaceFile(at string, data []byte) error {
 	}
 
 	temp := at + ".amberfs"
-	_ = os.Remove(temp) // a killed process may have left it
+	_ = os.Remove(temp) // a killed process may have left the file
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

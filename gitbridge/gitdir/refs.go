@@ -19,9 +19,9 @@ type refPlan struct {
 	m         *Merge
 	git       *scratchRepo
 	updates   []update
-	symrefs   map[string]string
-	head      string // the new HEAD, "" for none
-	preferred bool   // the branch of HEAD became theirs, although both moved it
+	symrefs   map[string]string // new targets of symbolic refs, by name
+	head      string            // the new value of HEAD, "" if HEAD stays
+	preferred bool              // the branch of HEAD gets the value of theirs, although both sides moved it
 	diverged  []*Diverged
 	tips      []string // needed objects, in addition to the values of updates
 	notes     []string // sentences about refs that stay as they are
@@ -30,7 +30,7 @@ type refPlan struct {
 // An update moves a ref. old and new are "" for none.
 type update struct{ name, old, new string }
 
-// decide decides about all refs, and HEAD.
+// decide plans the updates of all refs, and of HEAD.
 func (p *refPlan) decide(ctx context.Context, work *workPlan) {
 	all := maps.Clone(p.theirs.refs)
 	maps.Copy(all, p.base.refs)
@@ -60,7 +60,7 @@ func (p *refPlan) drop(missing map[string]bool) {
 	}
 }
 
-// decideRef decides about one ref.
+// decideRef plans the update of one ref, from its values in the base (b), ours (o) and theirs (t).
 func (p *refPlan) decideRef(ctx context.Context, name string) {
 	b, o, t := p.base.refs[name], p.ours.refs[name], p.theirs.refs[name]
 	short, isBranch := strings.CutPrefix(name, branches)
@@ -109,25 +109,26 @@ func (p *refPlan) decideRef(ctx context.Context, name string) {
 		p.diverged = append(p.diverged, &Diverged{Diverged: threeway.Diverged{Branch: short, Parked: at}, ours: o, theirs: t})
 
 	case strings.HasPrefix(name, remotes):
-	default: // notes, and what others keep in refs
+	default: // notes, and refs of other programs
 		p.say("%s moved on both sides: it stays, and %s is the other one", name, p.parkRef(ctx, name, t))
 	}
 }
 
-// parkRef makes a ref for a value of theirs of a ref that is no branch, and returns its name.
+// parkRef makes a new ref for the value that theirs has of a ref. The ref is not a branch. parkRef returns the name
+// of the new ref.
 func (p *refPlan) parkRef(ctx context.Context, ref, value string) string {
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(ref, "refs/"), "/")
 	first := "refs/" + kind + "/amberfs/" + refName(p.m.Name) + "/" + rest
 	return p.putAtFreeName(ctx, first, value)
 }
 
-// movedAway reports whether their side moved a branch away from a commit, such as by a reset or a rebase. Otherwise
-// the branch of their side never had the commit.
+// movedAway reports whether their side moved a branch away from a commit, for example by a reset or a rebase. If not,
+// the branch never had the commit on their side.
 func (p *refPlan) movedAway(name, from string) bool {
 	return bytes.Contains(readAny(p.m.Theirs, "logs/"+name), []byte(from)) && !p.keptBeside(from)
 }
 
-// keptBeside reports whether a branch that an earlier merge made on their side is at a commit.
+// keptBeside reports whether an earlier merge on their side has parked a commit, see park.
 func (p *refPlan) keptBeside(id string) bool {
 	for name, value := range p.theirs.refs {
 		if value == id && strings.HasPrefix(name, parked) {
@@ -137,8 +138,8 @@ func (p *refPlan) keptBeside(id string) bool {
 	return false
 }
 
-// checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It does
-// not count a working tree whose state becomes as in theirs.
+// checkedOutElsewhere reports whether another working tree of the receiving side has a branch checked out. It ignores
+// a working tree whose state is replaced by that of theirs.
 func (p *refPlan) checkedOutElsewhere(name string) bool {
 	linked := p.m.Ours.Dir != p.m.Ours.Common
 	for id, tree := range p.ours.worktrees {
@@ -160,7 +161,7 @@ func (p *refPlan) say(format string, args ...any) {
 
 func (p *refPlan) update(name, old, to string) {
 	if i := p.indexOf(name); i >= 0 {
-		p.updates[i].new = to // git moves a ref once
+		p.updates[i].new = to // git takes one update of each ref
 		return
 	}
 	p.updates = append(p.updates, update{name, old, to})
@@ -181,7 +182,8 @@ func (p *refPlan) value(name string) string {
 
 const parked = branches + "amberfs/"
 
-// park makes a branch for a commit of the other side, and returns its name. branch is the name of the branch there.
+// park makes a new branch for a commit that branch does not get, and returns its name without refs/heads. The name is
+// amberfs/NAME/BRANCH, where NAME is Merge.Name; with dashes if a branch amberfs or amberfs/NAME is in the way.
 func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	first := parked + refName(p.m.Name) + "/" + branch
 	if p.value(branches+"amberfs") != "" || p.value(parked+refName(p.m.Name)) != "" {
@@ -190,8 +192,8 @@ func (p *refPlan) park(ctx context.Context, branch, commit string) string {
 	return strings.TrimPrefix(p.putAtFreeName(ctx, first, commit), branches)
 }
 
-// putAtFreeName makes a ref with the name first for a value, or with a number after the name if other commits have
-// it. It returns the name.
+// putAtFreeName sets a ref to a value, and returns the name of the ref: first, or, if the ref first has commits that
+// the value does not contain, first with a number.
 func (p *refPlan) putAtFreeName(ctx context.Context, first, value string) string {
 	name := first
 
@@ -208,7 +210,7 @@ func (p *refPlan) putAtFreeName(ctx context.Context, first, value string) string
 	}
 }
 
-// refName makes any name a valid part of the name of a ref.
+// refName turns any name into a valid component of the name of a ref.
 func refName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\/@{`, r) {
@@ -226,7 +228,7 @@ func refName(name string) string {
 	return name
 }
 
-// parkAll makes branches here for all branches of another repository.
+// parkAll parks the branches of theirs, which is another repository than ours.
 func (p *refPlan) parkAll(ctx context.Context) {
 	p.say("the git directory is another one there: this one stays as it is")
 	known := make(map[string]bool)
@@ -244,7 +246,7 @@ func (p *refPlan) parkAll(ctx context.Context) {
 }
 
 // decideStash takes the stash of theirs, with its log, if the receiving side still has the stash of the base.
-// Otherwise each new stash of theirs gets a branch.
+// Otherwise it parks each new stash of theirs.
 func (p *refPlan) decideStash(ctx context.Context, work *workPlan) {
 	b, o, t := p.base.refs[stash], p.ours.refs[stash], p.theirs.refs[stash]
 	base, ours, theirs := readAny(p.m.Base, "logs/"+stash), readAny(p.m.Ours, "logs/"+stash), readAny(p.m.Theirs, "logs/"+stash)
@@ -278,7 +280,7 @@ func (p *refPlan) decideStash(ctx context.Context, work *workPlan) {
 	}
 }
 
-// decideHead decides what is checked out.
+// decideHead decides the new value of HEAD.
 func (p *refPlan) decideHead(ctx context.Context) {
 	b, o, t := p.base.head, p.ours.head, p.theirs.head
 	name, isRef := strings.CutPrefix(t, "ref: ")
@@ -305,16 +307,16 @@ func (p *refPlan) decideHead(ctx context.Context) {
 	}
 }
 
-// headMoved reports whether the receiving side moved HEAD to a commit that is not between the base and the commit to:
-// it made commits of its own, or removed some.
+// headMoved reports whether the receiving side moved HEAD to a commit that is not between the base and the commit to.
+// Then it has made commits of its own, or removed some.
 func (p *refPlan) headMoved(ctx context.Context, to string) bool {
 	was, is := p.base.resolve(p.base.head), p.ours.resolve(p.ours.head)
 	return is != was && is != "" && !(to != "" && p.git.contains(ctx, to, is) && (was == "" || p.git.contains(ctx, is, was)))
 }
 
-// keepHead drops the updates that would move HEAD to a commit other than their HEAD, as the files of theirs belong
-// to their HEAD. As in git, HEAD does not move while work is in progress, unless that work is taken from theirs,
-// too.
+// keepHead drops the updates that would move HEAD to another commit than the HEAD of theirs, because the files of
+// theirs belong to that HEAD. As in git, HEAD does not move while work is in progress, unless the receiving side
+// takes that work from theirs.
 func (p *refPlan) keepHead(ctx context.Context) {
 	busy := p.ours.progress() != "" && !p.ours.sameWork(p.theirs) && !p.takesWork()
 	fits := func() bool {
@@ -346,8 +348,8 @@ func (p *refPlan) keepHead(ctx context.Context) {
 	}
 }
 
-// keepBranch drops the update of a branch that is checked out. The commits of the update get another branch. busy
-// means that the reason is work in progress.
+// keepBranch drops the update of a branch that is checked out, and parks the commits of the update. busy means that
+// the reason is work in progress.
 func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 	i := p.indexOf(name)
 	if i < 0 || p.updates[i].old == "" {
@@ -370,5 +372,5 @@ func (p *refPlan) keepBranch(ctx context.Context, name string, busy bool) {
 // newHead returns the commit of HEAD after the updates.
 func (p *refPlan) newHead() string { return p.valueOf(cmp.Or(p.head, p.ours.head)) }
 
-// valueOf returns the object that a value of HEAD or of a ref leads to after the updates, "" for none.
+// valueOf follows a value of HEAD or of a ref to the id of an object, after the updates, "" for none.
 func (p *refPlan) valueOf(value string) string { return resolve(value, p.value) }

@@ -13,9 +13,9 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// MergeFiles has git merge three sets of files: the base, ours and theirs. Renames are followed. merged are the files
-// that are as on neither side, nil if there are conflicts, and taken those that become as in theirs. dir is for a
-// repository.
+// MergeFiles has git merge three sets of files, and follow renames. sides are the base, ours and theirs, by path.
+// merged are the files of the result that differ from both sides; nil means that there are conflicts. taken are the
+// paths at which ours becomes as theirs. dir is the directory of a scratch repository.
 func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*File) (merged map[string]Text, taken []string, err error) {
 	s := &scratchRepo{gitCaller: gitCaller{git, dir, "", []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null/none"}}}
 	if err := makeRepo(dir, map[string]string{"HEAD": "ref: " + branches + "none\n", "config": "[core]\n\tbare = true\n"}); err != nil {
@@ -30,7 +30,7 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 		tree, err = s.ask(ctx, nil, nil, "-c", "merge.directoryRenames=false", "merge-tree", "--write-tree", "--no-messages", ours, theirs)
 	}
 	if err != nil {
-		return nil, nil, s.failed // else they are in conflict, or git takes no file of such a name
+		return nil, nil, s.failed // if s.failed is nil, files are in conflict, or git refuses the name of a file
 	}
 
 	tree = strings.TrimSpace(tree)
@@ -62,7 +62,7 @@ func MergeFiles(ctx context.Context, git Git, dir string, sides [3]map[string]*F
 // fileSets are the branches of MergeFiles.
 var fileSets = [3]string{branches + "base", branches + "ours", branches + "theirs"}
 
-// importFiles makes the branches of fileSets.
+// importFiles makes the branches of fileSets from the files of sides.
 func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File) error {
 	var in []io.Reader
 	for i, name := range fileSets {
@@ -82,8 +82,9 @@ func (s *scratchRepo) importFiles(ctx context.Context, sides [3]map[string]*File
 	return err
 }
 
-// pairRenamed finds the files that one side renamed, and that the other side has at the new path only, as after an
-// earlier merge. In the set of the other side, such a file gets the old path: git may not find it similar.
+// pairRenamed finds the files that one side renamed, and that the other side has only at the new path, for example
+// after an earlier merge. In the set of the other side, it moves such a file to the old path: git itself sees that
+// rename only if the contents are similar. changed means that it moved files.
 func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File) (changed bool) {
 	for i, side := range sides[1:] {
 		out, _ := s.ask(ctx, nil, nil, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", fileSets[0], fileSets[1+i])
@@ -100,7 +101,8 @@ func (s *scratchRepo) pairRenamed(ctx context.Context, sides [3]map[string]*File
 	return changed
 }
 
-// Changed returns the files of the working tree that differ from the commit of the base, without ignored ones.
+// Changed returns the paths of the files of the working tree that differ from the commit of HEAD of the base. Ignored
+// files are left out.
 func (r *Repo) Changed(ctx context.Context, git Git, base Files) ([]string, error) {
 	s, err := readState(base)
 	if err != nil {

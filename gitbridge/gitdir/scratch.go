@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// A scratchRepo is a temporary repository with the objects of both sides and a plain configuration. The plan asks
-// git about it.
+// A scratchRepo is a temporary repository with the objects of both sides and a plain configuration. Merge.Plan runs
+// git in it.
 type scratchRepo struct {
 	gitCaller
 	none string // the id of the tree without entries
 	// ends are the commits at which theirs is shallow and whose parents neither side has.
 	ends []string
-	// failed is the error of a git call without an exit status, such as a killed one.
+	// failed is the error of a git call that ended without an exit status, for example by a kill.
 	failed error
 }
 
@@ -54,7 +54,7 @@ const alternatesFile = "objects/info/alternates"
 // alternatesTo returns the text of alternatesFile that names directories with objects.
 func alternatesTo(dirs []string) string { return strings.Join(append(dirs, ""), "\n") }
 
-// makeRepo makes the directories of a git directory, and those of the files that have a text.
+// makeRepo makes a git directory with the given files. It skips files whose text is empty.
 func makeRepo(dir string, files map[string]string) error {
 	for _, sub := range []string{"objects/info", "objects/pack", "refs"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -73,7 +73,7 @@ func makeRepo(dir string, files map[string]string) error {
 	return nil
 }
 
-// shorten makes the repository shallow where theirs is, so that git does not search for parents that theirs does not
+// shorten sets ends, and makes the repository shallow there: git does not search for parents that theirs does not
 // have.
 func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 	for _, id := range strings.Fields(string(theirs.shallow)) {
@@ -90,10 +90,10 @@ func (s *scratchRepo) shorten(ctx context.Context, ours, theirs *state) error {
 	return os.WriteFile(filepath.Join(s.dir, "shallow"), []byte(string(ours.shallow)+strings.Join(s.ends, "\n")+"\n"), 0o600)
 }
 
-// tree returns a commit, or the id of the empty tree for "".
+// tree returns commit, or the id of the empty tree if commit is "".
 func (s *scratchRepo) tree(commit string) string { return cmp.Or(commit, s.none) }
 
-// ask calls git, and sets failed.
+// ask calls git. It sets failed if git ends without an exit status.
 func (s *scratchRepo) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) (string, error) {
 	out, err := s.gitCaller.ask(ctx, env, stdin, args...)
 	if err != nil && ExitCode(err) < 0 {
@@ -102,7 +102,7 @@ func (s *scratchRepo) ask(ctx context.Context, env []string, stdin io.Reader, ar
 	return out, err
 }
 
-// contains reports whether a commit is other, or has it in its history.
+// contains reports whether other is commit, or is in the history of commit.
 func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
 	if commit == other {
 		return true
@@ -111,7 +111,7 @@ func (s *scratchRepo) contains(ctx context.Context, commit, other string) bool {
 	return err == nil
 }
 
-// unrelated reports whether two states both have commits, and have no commit in common.
+// unrelated reports whether two states have commits, but none in common.
 func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 	tips := func(s *state) (out []string) {
 		for name, id := range s.refs {
@@ -149,7 +149,7 @@ func (s *scratchRepo) unrelated(ctx context.Context, now, was *state) bool {
 }
 
 // between returns the number of commits in the history of commit that are not in the histories of without, and the
-// subjects of some, the newest last.
+// subjects of at most mostSubjects of them, the newest last.
 func (s *scratchRepo) between(ctx context.Context, commit string, without ...string) (n int, subjects []string) {
 	revs := commit + "\n"
 	for _, id := range without {
@@ -177,8 +177,8 @@ func (s *scratchRepo) between(ctx context.Context, commit string, without ...str
 	return n, append(subjects, lines...)
 }
 
-// diffTree returns the paths that differ between two commits, each with its entries before and after. It compares
-// only the given paths, if there are any.
+// diffTree returns the paths that differ between two commits, each with its entries before and after. "" is a commit
+// without files. If paths are given, only these are compared.
 func (s *scratchRepo) diffTree(ctx context.Context, from, to string, paths ...string) (map[string][2]*IndexEntry, error) {
 	if from == to {
 		return nil, nil

@@ -21,7 +21,8 @@ type indexPlan struct {
 	stale []string     // paths for which the new index has no times and sizes of files
 }
 
-// heads are the commits of HEAD: of the base, of theirs, and of the receiving side before and after.
+// heads are the commits of HEAD: of the base, of theirs, and of the receiving side before (was) and after the merge
+// (to).
 type heads struct{ base, theirs, was, to string }
 
 // paths are entries of an index or of a tree by their paths; nil means that the path does not exist.
@@ -123,7 +124,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		return err
 	}
 
-	fits := func(at string) bool { // HEAD has at a path what theirs staged its change over
+	fits := func(at string) bool { // at a path, the new HEAD equals the HEAD of theirs, and no other file is in the way
 		_, differs := apart[at]
 		return !differs && !p.ours.blocked(at, wanted)
 	}
@@ -132,7 +133,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		b, wasStaged := base[at]
 		o, ourStaged := ours[at]
 		switch {
-		case wasStaged && equalEntries(b, t): // nothing new
+		case wasStaged && equalEntries(b, t): // theirs has staged nothing since the base
 		case ourStaged && !(wasStaged && equalEntries(o, b)) || unmerged(t):
 		case fits(at):
 			wanted[at] = t
@@ -156,7 +157,7 @@ func (p *indexPlan) stagedBy(ctx context.Context, wanted paths) error {
 		if err != nil {
 			return err
 		}
-		if equalEntries(committed, b) { // it is in a commit, which may not come
+		if equalEntries(committed, b) { // theirs has committed the entry, and HEAD may not get the commit
 			continue
 		}
 		if wanted[at], err = p.git.entryOf(ctx, p.heads.to, at); err != nil {
@@ -197,8 +198,8 @@ func (s *state) entry(at string) *IndexEntry {
 	return &s.list[i]
 }
 
-// differ returns the entries that turn one index into another: for each path that differs all its entries, or one
-// with Mode 0.
+// differ returns the entries that turn the index from into the index to. For each path that differs, these are all
+// entries of to, or an entry with Mode 0 if to does not have the path.
 func differ(from, to []IndexEntry) (out []IndexEntry) {
 	for len(from)+len(to) > 0 {
 		at := ""
@@ -221,8 +222,8 @@ func differ(from, to []IndexEntry) (out []IndexEntry) {
 	return out
 }
 
-// stages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has
-// several.
+// stages removes the entries of a path from the beginning of entries, and returns them. A path in conflict has up to
+// three entries.
 func stages(entries *[]IndexEntry, at string) []IndexEntry {
 	n := 0
 	for n < len(*entries) && (*entries)[n].Path == at {
@@ -233,7 +234,7 @@ func stages(entries *[]IndexEntry, at string) []IndexEntry {
 	return all
 }
 
-// readSplit has git read the indexes that this package cannot read.
+// readSplit has git convert the indexes that this package cannot read. Errors: ErrKind.
 func (p *indexPlan) readSplit(ctx context.Context) error {
 	for _, s := range []*state{p.ours, p.theirs, p.base} {
 		if s.parse() == nil {
@@ -278,7 +279,7 @@ func (p *indexPlan) unsplit(ctx context.Context, s *state) error {
 	return s.parse()
 }
 
-// indexFile writes an index where git can read it.
+// indexFile writes an index to a file of the scratch repository, and returns the path of the file.
 func (p *indexPlan) indexFile(s *state) (string, error) {
 	name := map[*state]string{p.ours: "ours", p.theirs: "theirs", p.base: "base"}[s]
 	at := filepath.Join(p.git.dir, name+"-index")
@@ -302,7 +303,7 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 
 	all := make(paths)
 	for at, change := range parseRaw(out) {
-		if change[1] == nil || s.entry(at) != nil { // else it is one of git add -N
+		if change[1] == nil || s.entry(at) != nil { // otherwise git add -N made the entry
 			all[at] = change[1]
 		}
 	}
@@ -316,7 +317,8 @@ func (p *indexPlan) staged(ctx context.Context, s *state, commit string) (paths,
 	return all, nil
 }
 
-// parseRaw reads the raw format of git diff with NULs.
+// parseRaw parses the output of git diff --raw -z. It returns for each path the entries before and after, nil for
+// none.
 func parseRaw(out string) map[string][2]*IndexEntry {
 	all := make(map[string][2]*IndexEntry)
 	parts := strings.Split(out, "\x00")
@@ -345,10 +347,10 @@ func (r *Repo) bare() bool {
 	return r.Dir == r.Common && r.setting("core.bare") == "true"
 }
 
-// newIndex returns the index of the receiving side with delta, and sets stale.
+// newIndex returns the new index of the receiving side, which is the present one changed by delta. It sets stale.
 func (p *indexPlan) newIndex(ctx context.Context) ([]byte, error) {
 	at := filepath.Join(p.git.dir, "new-index")
-	_ = os.Remove(at) // of an earlier try
+	_ = os.Remove(at) // an earlier call may have left the file
 
 	if len(p.ours.index) > 0 {
 		var index []byte

@@ -24,12 +24,12 @@ import (
 type Files interface {
 	// Read returns a file, or an fs.ErrNotExist if there is no regular file.
 	Read(name string) ([]byte, error)
-	// List returns the entries of a directory, none if the path is no directory.
+	// List returns the entries of a directory, none if the path is not a directory.
 	List(name string) ([]Name, error)
-	// Save copies a file of any size.
+	// Save writes the contents of a file of any size to the writer to.
 	Save(name string, to io.Writer) error
-	// Stat returns the type of an entry, such as unix.S_IFREG, and when it was changed last, in nanoseconds. Both are
-	// 0 if there is no such entry.
+	// Stat returns the type of an entry, such as unix.S_IFREG, and the time of its last change in nanoseconds. If
+	// there is no such entry, it returns zeros.
 	Stat(name string) (kind uint32, mtime int64, err error)
 }
 
@@ -51,9 +51,9 @@ func Is(f Files) (bool, error) {
 
 // A Repo is a git directory on this machine.
 type Repo struct {
-	Dir    string // of this working tree
-	Common string // of all working trees
-	Work   string // the working tree; "" if there is none here
+	Dir    string // the git directory of this working tree
+	Common string // the git directory that all working trees share; often Dir
+	Work   string // the working tree; "" if the repository has none on this machine
 }
 
 func (r *Repo) place(name string) string {
@@ -63,7 +63,7 @@ func (r *Repo) place(name string) string {
 	return filepath.Join(r.Common, name)
 }
 
-// setting returns a setting that all working trees share, "" if there is none.
+// setting returns the value of a setting that all working trees share, "" if it is not set.
 func (r *Repo) setting(name string) string { return configOf(r.Common).last(name) }
 
 func (r *Repo) Read(name string) ([]byte, error) {
@@ -83,7 +83,7 @@ func (r *Repo) List(name string) (out []Name, err error) {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && len(dirs) == 1 {
-			return nil, nil // it is no directory
+			return nil, nil // the path is not a directory
 		}
 
 		for _, e := range entries {
@@ -123,12 +123,12 @@ type state struct {
 	head       string
 	refs       map[string]string
 	index      []byte
-	wasIndex   []byte            // the index as it was read; git may have joined index from its parts
-	indexMtime int64             // of the file of the index, in nanoseconds
-	parsed     bool              // list and badIndex are those of index
-	list       []IndexEntry      // see entries
+	wasIndex   []byte            // the bytes of the index file; index differs if it was a split index, see unsplit
+	indexMtime int64             // time of the index file, in nanoseconds
+	parsed     bool              // list and badIndex are set from index
+	list       []IndexEntry      // the entries of index, see parse
 	badIndex   error             // the reason why the entries cannot be read
-	unfinished map[string][]byte // work in progress, with its refs
+	unfinished map[string][]byte // the files of work in progress, by path
 	sparse     []byte
 	shallow    []byte
 	worktrees  map[string]*linkedTree // by id
@@ -201,10 +201,10 @@ func (s *state) isID(text string) bool {
 	return len(text) == 2*s.idLen && strings.Trim(text, "0123456789abcdefABCDEF") == ""
 }
 
-// maxDepth is how deep the directories of refs and of work in progress may be.
+// maxDepth limits the depth of the directories of refs and of work in progress.
 const maxDepth = 40
 
-// loose reads the refs that are files.
+// loose reads the loose refs, which are files.
 func (s *state) loose(f Files) error {
 	return eachFile(f, "refs", 0, func(name string) error {
 		value, err := readLine(f, name)
@@ -215,7 +215,7 @@ func (s *state) loose(f Files) error {
 	})
 }
 
-// collect reads the files at or below a path into a map.
+// collect reads the files at or below a path into the map into.
 func collect(f Files, name string, into map[string][]byte) error {
 	return eachFile(f, name, 0, func(name string) error {
 		b, err := f.Read(name)
@@ -229,7 +229,7 @@ func collect(f Files, name string, into map[string][]byte) error {
 	})
 }
 
-// eachFile calls fn with the paths of the files at or below a path, and of empty directories.
+// eachFile calls fn with the path of each file, and of each empty directory, at or below a path.
 func eachFile(f Files, name string, depth int, fn func(name string) error) error {
 	names, err := f.List(name)
 	if err != nil || depth > maxDepth {
@@ -280,14 +280,14 @@ func refValue(b []byte) string {
 	return strings.ToLower(text)
 }
 
-// resolve returns the object that a value of HEAD or of a ref leads to, "" for none.
+// resolve follows a value of HEAD or of a ref to the id of an object, "" for none.
 func (s *state) resolve(value string) string {
 	return resolve(value, func(name string) string { return s.refs[name] })
 }
 
-// resolve follows a value of HEAD or of a ref to an object, "" for none. ref returns the values of refs.
+// resolve follows a value of HEAD or of a ref to the id of an object, "" for none. ref returns the value of a ref.
 func resolve(value string, ref func(name string) string) string {
-	for range 5 { // as deep as git follows
+	for range 5 { // git follows symbolic refs to this depth
 		name, isRef := strings.CutPrefix(value, "ref: ")
 		if !isRef {
 			return value
@@ -314,7 +314,7 @@ func (s *state) sameWork(o *state) bool {
 	return true
 }
 
-// sameIndex reports whether two indexes have the same entries, apart from the times and sizes of files.
+// sameIndex reports whether the indexes of two states have the same entries. It ignores the times and sizes of files.
 func (s *state) sameIndex(o *state) bool {
 	if bytes.Equal(s.index, o.index) {
 		return true
@@ -355,7 +355,7 @@ func (s *state) same(o *state) bool {
 	return maps.EqualFunc(s.worktrees, o.worktrees, (*linkedTree).same)
 }
 
-// checkStorage fails if the refs are not stored in files.
+// checkStorage returns ErrKind if the refs are not stored in files.
 func (s *state) checkStorage() error {
 	if s.storage == "" || s.storage == "files" {
 		return nil
@@ -366,8 +366,8 @@ func (s *state) checkStorage() error {
 // elsewhereRemedy is the advice for a user who has linked two repositories by hand, as git-new-workdir does.
 const elsewhereRemedy = "; `git worktree add` or a clone in its place works, and so does `git push` in the workspace"
 
-// isWhole fails if git would write parts of the repository to another place, such as another repository. The author
-// of a git directory chooses the targets of its commondir and its symbolic links.
+// isWhole returns ErrKind if git would write parts of the repository to another place, such as another repository.
+// The author of a git directory chooses the targets of its commondir and its symbolic links.
 func (r *Repo) isWhole() error {
 	if _, err := os.Lstat(filepath.Join(r.Common, "commondir")); err == nil {
 		return fmt.Errorf("%w: its commondir names another one"+elsewhereRemedy, ErrKind)
@@ -397,7 +397,7 @@ func (r *Repo) isWhole() error {
 }
 
 // Same reports whether two states of a git directory are equal, except for objects and logs. It returns false if one
-// is no git directory.
+// of them is not a git directory.
 func Same(base, now Files) (bool, error) {
 	for _, f := range []Files{base, now} {
 		if is, err := Is(f); err != nil || !is {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// mostSubjects is the limit of the subjects that are listed for a branch.
+// mostSubjects limits the subjects that are listed for a branch.
 const mostSubjects = 5
 
-// summary is the description of a plan in git's words.
+// A summary describes a plan in git's words.
 type summary struct {
 	said []string
-	on   []branchCommits
-	off  []string // subjects of commits that no branch has afterwards
+	on   []branchCommits // new commits
+	off  []string        // subjects of commits that no branch has afterwards
 }
 
 // branchCommits are the subjects of new commits of a branch.
@@ -29,8 +29,8 @@ func (s *summary) say(format string, args ...any) {
 	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
-// commits returns the subjects of new commits. If several branches have new commits, the name of its branch stands
-// before each subject.
+// commits returns the subjects of new commits. If several branches have new commits, each subject follows the name of
+// its branch.
 func (s *summary) commits() (out []string) {
 	for _, b := range s.on {
 		for _, subject := range b.subjects {
@@ -95,7 +95,7 @@ func (p *refPlan) summary(ctx context.Context) *summary {
 	return s
 }
 
-// offWords describes the commits in the history of old that are in no history of the commits in stays.
+// offWords describes the commits that the history of old has and that the histories of stays do not have.
 func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, stays ...string) {
 	if n, subjects := p.git.between(ctx, old, stays...); n > 0 {
 		s.say("takes %s off %s: %s (it was %s)", plural(n, "commit"), short, strings.Join(subjects, ", "), shortRef(old))
@@ -103,7 +103,8 @@ func (p *refPlan) offWords(ctx context.Context, s *summary, short, old string, s
 	}
 }
 
-// branchWords describes the update of a branch. known are commits of other branches.
+// branchWords describes the update of a branch. The commits of a new branch are those that the histories of known do
+// not have.
 func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u update, known []string) {
 	before, words := len(s.said), "on"
 	if u.old != "" {
@@ -133,8 +134,8 @@ func (p *refPlan) branchWords(ctx context.Context, s *summary, short string, u u
 	}
 }
 
-// values returns the objects of the refs of the receiving side, before or after the updates. The private refs of work
-// in progress, which end with the work, are not among them.
+// values returns the ids of the objects of the refs of the receiving side, before or after the updates. It leaves out
+// the private refs of work in progress, because git deletes these at the end of the work.
 func (p *refPlan) values(after bool) (out []string) {
 	all := maps.Clone(p.ours.refs)
 	if after {

@@ -11,12 +11,12 @@ import (
 type workPlan struct {
 	files map[string][]byte // files to write; nil removes the file
 	last  map[string][]byte // files to write after the index
-	tips  []string          // objects that the files name
-	said  []string
+	tips  []string          // ids of objects that the files name
+	said  []string          // lines for Plan.Lines
 }
 
-// decide takes work in progress of theirs as a whole or not at all. fits means that the receiving side gets their
-// HEAD, and sparse that it gets their sparse checkout.
+// decide takes the work in progress of theirs as a whole or not at all. fits means that the receiving side gets the
+// HEAD of theirs, and sparse that it gets the sparse checkout of theirs.
 func (p *workPlan) decide(s sides, refs *refPlan, fits, sparse bool) {
 	if sparse && !bytes.Equal(s.base.sparse, s.theirs.sparse) {
 		p.files["info/sparse-checkout"] = s.theirs.sparse
@@ -62,8 +62,8 @@ func (s sides) takesWork() bool {
 	return s.hasNoOther() && !s.base.sameWork(s.theirs) && (s.ours.sameIndex(s.base) || s.ours.sameIndex(s.theirs) || !s.theirs.unmerged())
 }
 
-// hasNoOther reports whether the receiving side has no work in progress of its own: each part is as in the base or
-// as in theirs. A merge that was killed can leave both.
+// hasNoOther reports whether the receiving side has no work in progress of its own: each file and each private ref is
+// as in the base or as in theirs. After a killed merge, some can be as in the base and others as in theirs.
 func (s sides) hasNoOther() bool {
 	for _, of := range []*state{s.base, s.ours, s.theirs} {
 		for name := range of.unfinished {
@@ -80,7 +80,7 @@ func (s sides) hasNoOther() bool {
 	return true
 }
 
-// takeRerere takes the records of rerere from theirs, unless ours has changed its own.
+// takeRerere takes the records of git rerere from theirs, unless ours has changed its records.
 func (p *workPlan) takeRerere(s sides, refs *refPlan) {
 	switch same := bytes.Equal; {
 	case maps.EqualFunc(s.base.whole, s.theirs.whole, same), maps.EqualFunc(s.ours.whole, s.theirs.whole, same):
@@ -95,7 +95,7 @@ func (p *workPlan) takeRerere(s sides, refs *refPlan) {
 	}
 }
 
-// takeLast takes the files of lastNames from theirs if ours has not changed them.
+// takeLast takes each file of lastNames that theirs has changed and ours has not.
 func (p *workPlan) takeLast(m *Merge) {
 	for _, name := range lastNames {
 		base, ours, theirs := readAny(m.Base, name), readAny(m.Ours, name), readAny(m.Theirs, name)
@@ -106,12 +106,12 @@ func (p *workPlan) takeLast(m *Merge) {
 	}
 }
 
-// workNames are the names of work in progress for users, by the first element of the paths of its files.
+// workNames are the kinds of work in progress as users know them, by the first element of the paths of their files.
 var workNames = map[string]string{"MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert", "BISECT_LOG": "a bisect",
 	"rebase-merge": "a rebase", "rebase-apply": "a rebase"}
 
-// progress names the work in progress, "" for none. Other files of unfinishedNames are left by commands that have
-// ended.
+// progress names the work in progress, "" for none. Files of unfinishedNames that are not in workNames may be left by
+// commands that have ended.
 func (s *state) progress() string {
 	var out []string
 	for name := range s.unfinished {

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// An applyGit is the plan of an apply for the git directories of a directory.
+// An applyGit is the plan of an apply for the git directories in a directory of the host.
 type applyGit struct {
 	gitMerge
 	in    hostdir.RepositorySides
@@ -23,8 +23,8 @@ type applyGit struct {
 	repos []*repoMerge
 }
 
-// Plan is a method of hostdir.Git. It separates the changes of git directories from the changes of files, and plans
-// them for the repositories of the directory, by git's meaning.
+// Plan implements hostdir.Git. It separates the changes in git directories from the changes of files, and plans the
+// merges of the git directories with package gitdir.
 func (g HostGit) Plan(ctx context.Context, in hostdir.RepositorySides) (hostdir.Repositories, error) {
 	r := &applyGit{in: in, gitMerge: gitMerge{
 		ctx: ctx, git: g.git, src: in.Source, base: in.Base, ours: in.Ours, theirs: in.Now, name: cmp.Or(in.Name, "workspace"), side: "the workspace", byInode: true, rule: in.Rule,
@@ -69,8 +69,8 @@ func (r *applyGit) resolution(name string) gitdir.Resolution {
 	return resolutions[r.in.Rule(name)]
 }
 
-// takeFiles has the directory take the files that follow its HEAD from the workspace, and the files that git
-// merges.
+// takeFiles adds the plan of a repository to r. The directory then takes the files follow from the workspace, because
+// its HEAD moves, and the files texts, which git merged.
 func (r *applyGit) takeFiles(g *repoMerge, follow []string, texts map[string]gitdir.Text) error {
 	if !g.plan.Empty() {
 		r.repos = append(r.repos, g)
@@ -109,7 +109,8 @@ func (r *applyGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	return to, nil
 }
 
-// movedIn returns the files in a working tree that are new or gone in the directory, as git knows them.
+// movedIn returns the paths of the files that the directory added or removed in a working tree, see
+// gitdir.Repo.NewOrGone.
 func (r *applyGit) movedIn(work string) (names []string) {
 	at := path.Join(work, ".git")
 	base := treeFiles{r.src, r.base, at, nil}
@@ -122,7 +123,7 @@ func (r *applyGit) movedIn(work string) (names []string) {
 		repo.Work = filepath.Join(r.in.Dir.Path(), work)
 		changed, err := repo.Changed(r.ctx, r.git, base)
 		if err != nil {
-			return nil // the files are in conflict
+			return nil // without these paths, a renamed file that the workspace changed is in conflict
 		}
 		for _, name := range changed {
 			if at := path.Join(work, name); (r.inodeAt(r.base, at) == nil) != (r.here(at) == nil) {
@@ -134,8 +135,8 @@ func (r *applyGit) movedIn(work string) (names []string) {
 	return names
 }
 
-// borrowed returns the git directories of the workspace whose objects the one at a path reads, by the
-// directories with objects that are here in their place.
+// borrowed returns the git directories of the workspace whose objects the git directory at reads by alternates. The
+// keys are the paths of the same object directories in the directory of the host.
 func (r *applyGit) borrowed(theirs gitdir.Files, at string) map[string]gitdir.Files {
 	text, err := theirs.Read(alternatesPath)
 	if err != nil {
@@ -159,7 +160,7 @@ func (r *applyGit) borrowed(theirs gitdir.Files, at string) map[string]gitdir.Fi
 	return out
 }
 
-// inLink reports whether a path lies below a `.git` that is a file, or a link, in the directory.
+// inLink reports whether a `.git` above a path is a file or a symbolic link in the directory.
 func (r *applyGit) inLink(p *tree.Path) bool {
 	for p = p.Dir; p != nil; p = p.Dir {
 		if p.Name != ".git" {
@@ -173,7 +174,7 @@ func (r *applyGit) inLink(p *tree.Path) bool {
 }
 
 // repoAt returns the repository that the directory has at a path, nil for none. linked means that the repository lies
-// outside of the directory, and that the base is a copy of it.
+// outside of the directory, and that the base has a copy of the repository.
 func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, linked bool) {
 	if name, err := r.in.Dir.Resolved(p); err == nil {
 		repo = &gitdir.Repo{Dir: name, Common: name}
@@ -197,7 +198,7 @@ func (r *applyGit) repoAt(p *tree.Path, base treeFiles) (repo *gitdir.Repo, link
 	return &gitdir.Repo{Dir: l.Dir, Common: l.Common}, true
 }
 
-// addObjects gives the repositories the objects that their refs will need.
+// addObjects adds the objects that the planned refs need to the repositories.
 func (r *applyGit) addObjects() error {
 	for _, g := range r.repos {
 		if err := g.plan.AddObjects(r.ctx); err != nil {
@@ -207,7 +208,8 @@ func (r *applyGit) addObjects() error {
 	return nil
 }
 
-// commit carries out what was planned for the repositories.
+// commit carries out the plans of the repositories. It returns the repositories in which a merge with conflict
+// markers is left in progress.
 func (r *applyGit) commit() (skipped []stream.Omission, err error) {
 	for _, g := range r.repos {
 		if err := g.plan.Commit(r.ctx); err != nil {

@@ -21,13 +21,13 @@ type filteredFile struct {
 }
 
 const (
-	// smallFile is the size up to which a file is read into memory as a whole.
+	// smallFile limits the size of a file that is read into memory as a whole, in bytes.
 	smallFile = 1 << 20
-	// largestFile is the size up to which a file is exported. Only sparse files are larger, and git
+	// largestFile limits the size of an exported file, in bytes. Only sparse files are larger, and git
 	// would store their holes as zeros.
 	largestFile = 1 << 40
-	// largestConverted is the size up to which git converts a file in the store's own
-	// repository. For a conversion, git has several copies of the file in memory.
+	// largestConverted limits the size of a file that git converts for the store's own repository, in
+	// bytes. For a conversion, git has several copies of the file in memory.
 	largestConverted = 16 << 20
 )
 
@@ -74,7 +74,7 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 
 	values := make([]string, len(attributeNames))
 	err := x.attrs.ask(paths, 3*len(values), func(i, field int, text string) {
-		if field%3 == 2 { // after the path and the attribute's name
+		if field%3 == 2 { // the value, after the path and the name of the attribute
 			values[field/3] = text
 			convs[i] = conversionOf(values, x.set.autoCRLF)
 		}
@@ -86,8 +86,8 @@ func (x *exporter) conversions(items []item) ([]conversion, error) {
 	return convs, nil
 }
 
-// file puts one file into the commit. A file with a conversion is left to git: a large file always, a
-// small file only if the conversion would change its bytes.
+// file puts one file into the commit. If the attributes ask for a conversion, it leaves the file to
+// filter: a large file always, a small file only if the conversion would change its bytes.
 func (x *exporter) file(it item, conv conversion) error {
 	if it.node.IsSymlink() {
 		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))
@@ -137,7 +137,7 @@ func (x *exporter) send(it item, mode uint32, r io.Reader, size int64) error {
 	return nil
 }
 
-// filter leaves a file to git, which converts it at the end with all the others.
+// filter writes a file to the worktree. At the end, convert has git convert all files of filtered.
 func (x *exporter) filter(it item, mode uint32) error {
 	if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 		return err
@@ -189,9 +189,9 @@ func (x *exporter) hashFiles(files []filteredFile, options ...string) ([]string,
 	return ids, nil
 }
 
-// convertEach stores each filtered file on its own. A file that git cannot convert, such as a file
-// that does not have the encoding of its attributes, is stored without conversion and reported in
-// Reduced. `git add` would fail for it.
+// convertEach stores each filtered file with a git call of its own. A file that git cannot convert,
+// such as a file that does not have the encoding of its attributes, is stored without conversion and
+// reported in Reduced. `git add` would fail for such a file.
 func (x *exporter) convertEach() ([]string, error) {
 	ids := make([]string, len(x.filtered))
 
@@ -210,7 +210,7 @@ func (x *exporter) convertEach() ([]string, error) {
 	return ids, nil
 }
 
-// noteLosses reports the attributes of a file that a commit cannot represent.
+// noteLosses adds the attributes of a file that a commit cannot represent to Result.Reduced.
 func (x *exporter) noteLosses(it item) {
 	var missing []string
 	if it.node.IsRegular() {

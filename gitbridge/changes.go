@@ -22,11 +22,11 @@ func (u *update) add(p string) {
 	}
 }
 
-// errFull means that a change affects other paths too, so that all paths must be compared.
+// errFull means that a change affects unchanged paths too, so that all paths must be compared.
 var errFull = errors.New("not incremental")
 
-// changes returns the paths that differ from the base, and removes deleted paths from the commit. It
-// returns nil, and removes no path, if all paths must be compared.
+// changes returns the paths that differ from the base, and removes deleted paths from the commit. If
+// all paths must be compared, it returns nil and removes no path.
 func (x *exporter) changes() (*update, error) {
 	u := &update{map[string]bool{"": true}, make(map[string]bool)}
 	var old []string // changed paths of files of the base
@@ -56,7 +56,7 @@ func (x *exporter) changes() (*update, error) {
 	links := x.base.Links
 	for _, l := range x.base.Skipped {
 		if dir, ok := strings.CutSuffix(l.Path, "/.git"); ok {
-			links = append(links, dir) // it may be a working repository now
+			links = append(links, dir) // the directory may be a working repository now
 		}
 	}
 

@@ -20,7 +20,7 @@ type Info struct {
 	Name    string
 	ID      string // hex, "" if the snapshot is not stored yet
 	Message string
-	Time    time.Time // of the capture: the commit's date
+	Time    time.Time // when the snapshot was made: the date of the commit
 	// Parents are the commits of exports of earlier snapshots, the latest first. The first one
 	// that the repository has becomes the commit's parent.
 	Parents []string
@@ -43,14 +43,14 @@ type ExportOptions struct {
 	Info   Info
 
 	Repo   string // root of a working tree, or a git directory
-	Create bool   // make Repo a bare repository if there is none: the store's own
+	Create bool   // Repo is the store's own repository; it is made if it does not exist
 	Ref    string // "" is DefaultRef
 	// TrustConfig runs the filters that the configuration of Repo names, and
 	// accepts a Repo that refers to another repository, such as a worktree.
 	TrustConfig bool
 
 	Message   string // instead of Info.Message
-	Gitignore bool   // leave out what git add would ignore
+	Gitignore bool   // leave out the paths that git add would ignore
 	NoParent  bool   // make a commit without parent
 
 	// Bases are tried in order. The export uses the first one that the repository has and that was
@@ -66,7 +66,7 @@ type ExportOptions struct {
 	// Prefetch, if set, is called with the objects that the export reads from Source next. It may
 	// keep them in memory until then.
 	Prefetch func([]cas.Hash) error
-	Progress func(stream.Progress) // called once for 256 files; may be nil
+	Progress func(stream.Progress) // called once per 256 files; may be nil
 }
 
 // Result describes a finished export.
@@ -75,21 +75,21 @@ type Result struct {
 	Tree     string `json:"tree"`
 	Ref      string `json:"ref"`
 	Parent   string `json:"parent,omitempty"`
-	Previous string `json:"previous,omitempty"` // what Ref was before
+	Previous string `json:"previous,omitempty"` // the object of Ref before the export, "" for none
 	Files    int    `json:"files"`              // in the commit
-	Written  int    `json:"written"`            // contents sent to git
+	Written  int    `json:"written"`            // number of contents sent to git
 	Ignored  int    `json:"ignored"`            // paths left out by ignore rules; an ignored directory counts as one
-	// Incremental: the export read only the differences from a Base. Then Ignored
-	// counts only paths among the differences.
+	// Incremental means that the export read only the differences from a Base. Then Ignored counts only
+	// paths among the differences.
 	Incremental bool `json:"incremental"`
 
 	Skipped []stream.Omission `json:"skipped"` // paths that are not in the commit
 	Reduced []stream.Omission `json:"reduced"` // paths in the commit that lost attributes
 }
 
-// Export writes a snapshot as a commit and sets Ref to it. The package comment describes the tree
-// of the commit. Export fails with ErrRefMoved if another process changed Ref during the export,
-// and with syscall.ENOSPC if the disk is full. After an error the repository is unchanged.
+// Export writes a snapshot as a commit and sets Ref to the commit. The package comment describes the
+// tree of the commit. Export fails with ErrRefMoved if another process changed Ref during the export,
+// and with syscall.ENOSPC if the disk is full. After an error Ref is unchanged.
 func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	trust := trustData
 
@@ -189,7 +189,8 @@ func (x *exporter) close() {
 	x.worktree.close()
 }
 
-// lookUpCommits sets parent and base to the first commits of the options that are in the repository.
+// lookUpCommits sets parent and base to the first commits of Info.Parents and Bases that are in the
+// repository.
 func (x *exporter) lookUpCommits() error {
 	var ask []string
 	if !x.o.NoParent {
@@ -254,7 +255,7 @@ func (x *exporter) export() (res *Result, err error) {
 	m := &meter{admit: x.o.Admit, most: x.o.Most, look: func() (int64, error) { _, n, err := q.written(); return n, err }}
 	defer func() {
 		if err != nil {
-			_ = m.settle(0) // Admit refuses no negative number
+			_ = m.settle(0) // Admit does not refuse a negative number
 		}
 	}()
 

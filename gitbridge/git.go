@@ -36,8 +36,8 @@ func (e *GitError) Error() string {
 func (e *GitError) Unwrap() error { return e.Err }
 
 // repoVars are the environment variables that override the repository, index or object store of the
-// arguments, or that change the meaning of paths and answers. git does not get them. It gets the
-// user's other variables (identity, SSH command, GIT_CONFIG_COUNT…).
+// arguments, or that change the meaning of paths and answers. They are not passed on to git. The user's
+// other variables are (identity, SSH command, GIT_CONFIG_COUNT…).
 var repoVars = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_QUARANTINE_PATH",
@@ -77,14 +77,15 @@ var fixedSettings = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmon
 	"-c", "core.looseCompression=1", "-c", "pack.compression=-1",
 	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
 
-// command prepares a git call in dir. When ctx ends, git gets SIGTERM, so that it can remove its
+// command prepares a git call in dir. When ctx ends, git receives SIGTERM, so that it can remove its
 // temporary files.
 func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
 	all := append([]string(nil), fixedSettings...)
 	if dir != "" {
-		// With -C, git itself changes to dir. With Cmd.Dir, the child would change to it before exec.
-		// Until then a thread of this process waits for the child, and the garbage collector cannot
-		// stop that thread. If this process serves the mount of dir, both would wait forever.
+		// With -C, git itself changes to dir. With Cmd.Dir, the child would change to dir before exec.
+		// Until exec, a thread of this process waits for the child, and the garbage collector cannot
+		// stop that thread. If this process serves the mount of dir, the child and this process would
+		// wait for each other forever.
 		all = append(all, "-C", dir)
 	}
 
@@ -96,7 +97,8 @@ func command(ctx context.Context, dir string, env []string, args ...string) *exe
 	return cmd
 }
 
-// run runs git in dir and returns its output, also if it fails. Errors: a *GitError if git failed.
+// run runs git in dir and returns the output of git, also after an error. Errors: a *GitError if git
+// failed.
 func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := command(ctx, dir, env, args...)
 	var out, errs bytes.Buffer
@@ -182,7 +184,7 @@ func complaint(stderr string) string {
 }
 
 // process is a git command that reads requests and writes answers while it runs. It leads a process
-// group, which is ended as a whole: fast-import starts another git process for its last step.
+// group, and terminate ends the whole group: fast-import starts another git process for its last step.
 type process struct {
 	ctx  context.Context
 	cmd  *exec.Cmd
@@ -221,7 +223,7 @@ func (p *process) terminate() error {
 	return err
 }
 
-// wait closes the command's input and waits for its end.
+// wait closes the command's input and waits until the command ends.
 func (p *process) wait() error {
 	p.in.Close()
 	_, _ = io.Copy(io.Discard, p.out)
@@ -235,7 +237,7 @@ func (p *process) wait() error {
 // EPIPE; then the error of ctx; otherwise err.
 func (p *process) fail(err error) error {
 	p.in.Close()
-	_ = p.terminate() // it may have ended
+	_ = p.terminate() // fails if the command has ended
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTorn)

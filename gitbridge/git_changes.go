@@ -5,12 +5,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// mostOfGitDirs bounds the bytes that RefChanges reads of both states: anybody can write a git directory.
+// mostOfGitDirs limits the bytes that RefChanges reads of both states together: the author of a git
+// directory chooses its size.
 const mostOfGitDirs = 32 << 20
 
-// RefChanges says in git's words what changed in a git directory from one state to another, see
-// [gitdir.Moved]. It says nothing if the directory is no git directory in one of the states. It fails
-// if there is more to read than mostOfGitDirs.
+// RefChanges describes in git's words how the git directory dir changed from base to now, see
+// [gitdir.Moved]. It returns no lines if dir is not a git directory in one of the states. It fails if
+// it would read more than mostOfGitDirs bytes.
 func RefChanges(src *tree.Source, base, now *tree.State, dir string) ([]string, error) {
 	left := int64(mostOfGitDirs)
 	was, is := treeFiles{src, base, dir, &left}, treeFiles{src, now, dir, &left}

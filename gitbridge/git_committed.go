@@ -16,16 +16,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// withoutCommitted removes changes of a working tree: of files that gitdir.Plan.Committed reports, and of new or
-// removed directories in which only such files changed.
+// withoutCommitted removes from changes some changes in the working tree work: of the files that
+// gitdir.Plan.Committed reports, and of the new or removed directories in which only such files changed.
 func withoutCommitted(ctx context.Context, src *tree.Source, p *gitdir.Plan, work string, changes []tree.Change) ([]tree.Change, error) {
 	committed, err := p.Committed(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	left := make(map[string]bool)                                 // files that are left out
-	holds, leaves := make(map[string]bool), make(map[string]bool) // directories above files that are not, and that are left out
+	left := make(map[string]bool)                                 // paths of files whose changes are removed
+	holds, leaves := make(map[string]bool), make(map[string]bool) // directories above files whose changes stay, and above files in left
 	for _, c := range changes {
 		if isDirChange(c) {
 			continue
@@ -51,7 +51,7 @@ func isDirChange(c tree.Change) bool {
 	return (c.Before == nil || c.Before.IsDir()) && (c.After == nil || c.After.IsDir())
 }
 
-// below returns a path relative to a directory, and whether the path lies below it.
+// below returns a path relative to a directory, and whether the path lies below the directory.
 func below(at, dir string) (string, bool) {
 	if dir == "." || dir == "" {
 		return at, true

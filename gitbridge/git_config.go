@@ -14,9 +14,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// MergeConfigs returns a merger of texts that merges the configurations of git directories by their
-// settings, so that these are never in conflict: one that both sides changed stays as the receiving side
-// has it, as configurations are not what git merges.
+// MergeConfigs returns a merger of texts. It merges the configurations of git directories setting by
+// setting, and other texts with lines. Configurations are never in conflict, because git does not merge
+// them either: a setting that both sides changed keeps the value of ours.
 func MergeConfigs(lines threeway.Merger) threeway.Merger {
 	return func(ctx context.Context, in threeway.Input, merged func(threeway.Merged) error) error {
 		if _, rel, ok := threeway.InGit(in.Path); ok && (path.Base(rel) == "config" || path.Base(rel) == "config.worktree") {
@@ -24,7 +24,7 @@ func MergeConfigs(lines threeway.Merger) threeway.Merger {
 				return merged(threeway.Merged{Text: text, Clean: true})
 			}
 
-			for _, side := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} { // git cannot read one, or is not installed
+			for _, side := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} { // git cannot read a configuration, or is not installed
 				if _, err := side.Seek(0, io.SeekStart); err != nil {
 					return err
 				}
@@ -34,13 +34,13 @@ func MergeConfigs(lines threeway.Merger) threeway.Merger {
 	}
 }
 
-// mergeConfig gives a configuration the settings that theirs alone changed.
+// mergeConfig returns the configuration of ours with the settings that only theirs changed.
 func mergeConfig(ctx context.Context, in threeway.Input) ([]byte, error) {
 	temp, err := scratch.New(scratch.Merge)
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	defer func() { _ = temp.Remove() }() // else another process does
+	defer func() { _ = temp.Remove() }() // after an error, another process removes the directory later
 
 	base, err := readConfig(ctx, filepath.Join(temp.Path, "base"), in.Base)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Unchanged reports whether two states are equal, apart from times of directories and from files that git rewrote
-// without another meaning, as git status and git gc do. With logs, a new line in the log of HEAD is a difference,
-// too. With paths, only these and all paths below are compared.
+// Unchanged reports whether two states are equal. It ignores times of directories, and files that git rewrote with
+// the same meaning, as git status and git gc do. With logs, a new line in the log of HEAD is a difference, too. With
+// paths, it compares only these and the paths below them.
 func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, logs bool, paths ...string) (bool, error) {
 	git := NewGitDiffer(src, base, now)
 	git.logs = logs
@@ -33,11 +33,12 @@ func Unchanged(ctx context.Context, src *tree.Source, base, now *tree.State, log
 	return err == nil, err
 }
 
-// A GitDiffer finds the changes in git directories that have a meaning: git also rewrites files without one.
+// A GitDiffer finds the changes in git directories that change the meaning for git: git also rewrites files without
+// changing the meaning.
 type GitDiffer struct {
 	dirs gitDirs
-	logs bool // a line in the log of HEAD is a change
-	same map[string]bool
+	logs bool            // a new line in the log of HEAD is a difference
+	same map[string]bool // by git directory: whether both states have the same meaning
 }
 
 // NewGitDiffer returns a GitDiffer for the changes from base to now.
@@ -45,8 +46,8 @@ func NewGitDiffer(src *tree.Source, base, now *tree.State) *GitDiffer {
 	return &GitDiffer{dirs: gitDirs{src, base, now, make(map[string]bool)}, same: make(map[string]bool)}
 }
 
-// Differs reports whether a change has a meaning: it is the change of an ordinary file, or it is in a git directory
-// whose state differs by gitdir.Same.
+// Differs reports whether a change is a difference: it is the change of an ordinary file, or it lies in a git
+// directory whose states differ by gitdir.Same.
 func (g *GitDiffer) Differs(c tree.Change) (bool, error) {
 	at, err := g.dirs.innermost(c.Path.String())
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// treeFiles are the files of a directory of a state: a gitdir.Files.
+// treeFiles are the files of one directory of a state. They implement gitdir.Files.
 type treeFiles struct {
 	src  *tree.Source
 	st   *tree.State
 	at   string // the directory
-	left *int64 // how many bytes can still be read, nil for no bound
+	left *int64 // bytes that can still be read; nil: no limit
 }
 
 // lookup returns the entry at a path, nil if there is none. It follows no symbolic links.
@@ -90,7 +90,7 @@ func (f treeFiles) Stat(name string) (kind uint32, mtime int64, err error) {
 	return n.Type(), n.Mtime, nil
 }
 
-// take counts bytes that are to be read. It fails if there are more than can be read.
+// take subtracts from left the bytes of the next read. It fails if left is smaller.
 func (f treeFiles) take(name string, bytes int64) error {
 	if f.left == nil {
 		return nil
@@ -106,10 +106,10 @@ func (f treeFiles) take(name string, bytes int64) error {
 type gitDirs struct {
 	src       *tree.Source
 	base, now *tree.State
-	known     map[string]bool
+	known     map[string]bool // by path: whether it is a git directory in base or now
 }
 
-// innermost returns the innermost git directory, in either state, that is a path or has it; "" for none.
+// innermost returns the innermost git directory of the two states that is p or contains p, "" for none.
 func (g *gitDirs) innermost(p string) (dir string, err error) {
 	for i := 0; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {
@@ -144,8 +144,8 @@ func (g *gitDirs) isRepository(p string) (bool, error) {
 	return is, nil
 }
 
-// worktreeOf returns the directory of the working tree of a git directory of a state. ok is false if
-// it has none there.
+// worktreeOf returns the directory of the working tree of a git directory. ok is false if the state
+// does not have the working tree.
 func worktreeOf(f treeFiles) (at string, ok bool) {
 	if path.Base(f.at) == ".git" {
 		return path.Dir(f.at), true

@@ -12,23 +12,24 @@ import (
 	"github.com/amberfs/amberfs/hostdir"
 )
 
-// HostGit is the Git of directories of the host.
+// HostGit implements hostdir.Git, for the git directories in a directory of the host.
 type HostGit struct {
-	git gitdir.Git // nil: that of this system
+	git gitdir.Git // nil: run
 }
 
-// A `.git` file of a linked worktree, of a submodule or of a repository that was set up so leads to
-// a git directory outside of the directory. The copy gets a git directory of its own: what is one
-// working tree's, the branches and logs, a plain configuration, and the objects by alternates.
-// What git brings home is added to the git directories that it was made of.
+// The `.git` file of a linked worktree, of a submodule or of a repository with a separate git directory
+// names a git directory outside of the imported directory. Then the workspace gets a git directory with
+// a copy of the branches, the logs and the files of the one working tree, with a plain configuration,
+// and with the objects as alternates. An apply merges the changes of this copy into the original git
+// directories.
 
 const alternatesPath = "objects/info/alternates"
 
-// alternatesOf is the text of the file that leads to the objects of a link.
+// alternatesOf returns the text of the file alternatesPath that names the objects of a link.
 func alternatesOf(l *gitdir.Link) string { return filepath.Join(l.Common, "objects") + "\n" }
 
-// linkOutside finds what the entry `.git` of a directory leads to; nil if that is in root, or no git
-// directory.
+// linkOutside returns the link in the entry `.git` of a directory. It returns nil if the link names
+// root, a path below root, or no git directory.
 func linkOutside(dir, root string) *gitdir.Link {
 	l := gitdir.LinkAt(dir)
 	if l == nil || l.Dir == root || strings.HasPrefix(l.Dir, root+"/") {
@@ -37,7 +38,7 @@ func linkOutside(dir, root string) *gitdir.Link {
 	return l
 }
 
-// Linked is a method of Git.
+// Linked implements hostdir.Git.
 func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 	l := linkOutside(dir, root)
 	if l == nil {
@@ -56,7 +57,7 @@ func (HostGit) Linked(dir, root string) *hostdir.LinkedDir {
 		return out
 	}
 
-	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // of a sparse checkout; else there is none
+	own, _ := readRegular(filepath.Join(l.Dir, "config.worktree")) // the file is optional; git sparse-checkout writes it
 	for _, dir := range []string{".", "objects", "objects/info", "objects/pack"} {
 		out.Made = append(out.Made, hostdir.LinkedEntry{Name: dir})
 	}

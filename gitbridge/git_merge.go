@@ -25,46 +25,46 @@ type gitMerge struct {
 	git                gitdir.Git
 	src                *tree.Source
 	base, ours, theirs *tree.State
-	name, side         string // of their side, in branches and in sentences
-	byInode            bool   // a git directory with another inode than the base's is another repository
+	name, side         string // of their side: its name in the names of branches, and in sentences
+	byInode            bool   // a git directory whose inode number differs from that in the base is another repository
 	rule               func(path string) threeway.Rule
 	answers            mergeAnswers
 	receivingSide
 
 	said      []threeway.Repository
-	conflicts []string // not decided
+	conflicts []string // paths in conflict that no rule decides
 	temps     []*scratch.Dir
-	err       error           // of at
+	err       error           // errors of inodeAt and here
 	follows   map[string]bool // files that follow HEAD
-	stay      map[string]bool // see gitdir.Plan.Stay
-	unlinked  map[string]bool // see gitdir.Plan.Unlinked
+	stay      map[string]bool // ids, see gitdir.Plan.Stay
+	unlinked  map[string]bool // ids, see gitdir.Plan.Unlinked
 }
 
 // A receivingSide is the side that a merge changes: a workspace, or a directory of the host.
 type receivingSide struct {
-	here      func(at string) *tree.Inode // what it has at a path, nil for nothing
-	receive   func(at string, base treeFiles) (*receiver, error)
-	movedHere func(work string) []string // files in a working tree that are new or gone on this side
-	// finish carries the plan of a repository out. It takes the files follow from theirs, and texts are the files
-	// that git has merged.
+	here      func(at string) *tree.Inode                        // the entry of this side at a path, nil for none
+	receive   func(at string, base treeFiles) (*receiver, error) // the git directory of this side at a path
+	movedHere func(work string) []string                         // paths of the files that this side added or removed in a working tree
+	// finish carries out the plan of a repository, and takes the files follow from theirs. texts are the files that
+	// git has merged.
 	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
 }
 
-// mergeAnswers are the user's answers to what both sides changed.
+// mergeAnswers are the user's decisions about changes of both sides.
 type mergeAnswers struct {
 	merges  func(at string) bool // whether branches of a git directory that both sides moved are merged
 	refuses bool                 // a branch that both sides moved is a conflict until the user decides about it
 	resolve func(path string) gitdir.Resolution
-	leaves  func(path string) bool // whether nothing changes at a path
+	leaves  func(path string) bool // whether the receiving side keeps a path as it is
 }
 
-// A receiver is a git directory of the receiving side. open sets the fields of a merge that belong to it.
+// A receiver is a git directory of the receiving side. open sets the fields of a gitdir.Merge that describe ours.
 type receiver struct {
-	dir    string // where it is, if it lies elsewhere
-	absent bool
-	inLink bool // its path is below a `.git` file, so it would lie in another repository
-	leave  bool // the merge does not change it, and does not report it
-	copied bool // all its files are replaced by the files of theirs
+	dir    string // its path if it lies outside of the receiving directory, otherwise ""
+	absent bool   // the receiving side has no git directory at the path
+	inLink bool   // its path is below a `.git` file, so it would lie in another repository
+	leave  bool   // the merge does not change it, and does not report it
+	copied bool   // all its files are replaced by the files of theirs
 	open   func(m *gitdir.Merge, work, temp string) error
 }
 
@@ -73,10 +73,10 @@ type repoMerge struct {
 	threeway.Repository
 	plan *gitdir.Plan // nil for none
 	work string       // the working tree, "" if it is not in the states
-	left string       // a directory whose changes stay there, "" for none
+	left string       // a directory whose changes are not merged, "" for none
 }
 
-// run plans the changes of git directories. It returns the changes that are files.
+// run plans the changes in git directories. It returns the changes that the merge of files takes.
 func (g *gitMerge) run(changes []tree.Change) (files []tree.Change, err error) {
 	g.stay, g.unlinked, g.follows = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	dirs := gitDirs{g.src, g.base, g.theirs, make(map[string]bool)}
@@ -143,7 +143,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 		r.Lines = []string{"a new repository in that of another place stays in " + g.side + ", with " + cmp.Or(r.left, "its files") + ": `git submodule update --init` makes it here"}
 		return nil, nil
 	case to.absent && (!hadOne || !hasOne):
-		return changes, nil // it is new there, or gone on both sides
+		return changes, nil // theirs has added the git directory, or both sides have removed it
 	case to.absent:
 		r.Lines = []string{"there is no git directory here: what git did stays in " + g.side}
 		return nil, nil
@@ -152,7 +152,7 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	case !hasOne:
 		above, err := g.theirs.At(g.src, path.Dir(at))
 		if err == nil && above == nil && path.Dir(at) != "." && to.dir == "" {
-			return changes, nil // with the directory that it is in
+			return changes, nil // theirs has removed the directory around the git directory, too
 		}
 		r.Lines = []string{"the git directory is gone in " + g.side + ": this one stays as it is"}
 		return nil, nil
@@ -170,13 +170,13 @@ func (g *gitMerge) planRepository(r *repoMerge, changes []tree.Change) (files []
 	err = g.planMerge(r, m, theirs, to)
 	if errors.Is(err, gitdir.ErrKind) {
 		r.Lines = []string{"what git did stays in " + g.side + ": " + err.Error()}
-		return nil, nil // the configuration says of which kind it is
+		return nil, nil // no file is merged: the configuration of theirs declares the kind of its git directory
 	}
 
 	return filesIn(at, changes, m, to), err
 }
 
-// planMerge has git plan a merge.
+// planMerge plans a merge with package gitdir, and sets the fields of r.
 func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to *receiver) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		r.Lines = []string{"git is not installed: refs, commits and the index stay in " + g.side}
@@ -227,7 +227,7 @@ func (g *gitMerge) planMerge(r *repoMerge, m *gitdir.Merge, theirs treeFiles, to
 	return nil
 }
 
-// branchPath is the path by which a choice names a branch.
+// branchPath returns the path by which rules and choices name a branch.
 func branchPath(dir, branch string) string { return dir + "/refs/heads/" + branch }
 
 // planFiles plans the files of the working tree of a repository after the merge of the repository. It returns the
@@ -240,7 +240,7 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 		return changes, nil
 	}
 	if branch, why := r.plan.NotMerged(); why != "" {
-		if r.work != "." { // a submodule has branches of the same names
+		if r.work != "." { // a submodule can have branches of the same names
 			branch += " of " + cmp.Or(r.work, r.Dir)
 		}
 		return nil, errs.Fail(errs.Conflict, "%s is not merged: %s; nothing was changed", branch, why)
@@ -281,8 +281,11 @@ func (g *gitMerge) planFiles(r *repoMerge, changes []tree.Change) ([]tree.Change
 	return changes, g.finish(r, follow, made)
 }
 
-// isMerged reports whether the merge of files brings a file that follows HEAD: one side has it as in the base, or
-// as the other side. changed means that theirs has changes there that are not committed.
+// isMerged reports whether the merge of files decides about a file that could follow HEAD, see gitdir.Plan.Follow:
+//
+//   - ours has the file as in the base, or as in theirs;
+//   - theirs has the file as in the base, with changes that are not committed (changed);
+//   - or one side has another kind of entry at the path, such as a directory.
 func (g *gitMerge) isMerged(at string, changed bool) bool {
 	base, ours, theirs := g.inodeAt(g.base, at), g.here(at), g.inodeAt(g.theirs, at)
 	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() && !n.IsSymlink() }
@@ -296,12 +299,12 @@ func (g *gitMerge) inodeAt(st *tree.State, at string) *tree.Inode {
 	return n
 }
 
-// sameInode reports whether two inodes have one number.
+// sameInode reports whether two inodes have the same number.
 func sameInode(a, b *tree.Inode) bool { return a != nil && b != nil && a.Ino == b.Ino }
 
-// withoutGone leaves out the changes of working trees that one side has removed, and that stay on the other.
+// withoutGone leaves out the changes in working trees that one side has removed and the other side keeps.
 func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
-	gone := make(map[string]bool) // by directory
+	gone := make(map[string]bool) // results of isGone, by directory
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		for dir := c.Path; dir != nil; dir = dir.Dir {
 			at := dir.String()
@@ -318,16 +321,16 @@ func (g *gitMerge) withoutGone(changes []tree.Change) []tree.Change {
 	})
 }
 
-// isGone reports whether a directory of the base is a working tree that one side has removed, and that stays
-// on the other side. It says so. A repository that the receiving side has removed is no such one: its files are
-// in conflict if they changed there.
+// isGone reports whether a directory of the base is a working tree that one side has removed and the other side
+// keeps. If so, it adds a line to g.said. It returns false if the receiving side has removed a repository that is not
+// a linked working tree: files that theirs changed in it are in conflict.
 func (g *gitMerge) isGone(dir string) bool {
 	file := path.Join(dir, ".git")
 	if g.inodeAt(g.base, file) == nil {
 		return false
 	}
 
-	text, _ := treeFiles{g.src, g.base, dir, nil}.Read(".git") // a git directory has no text
+	text, _ := treeFiles{g.src, g.base, dir, nil}.Read(".git") // no text if .git is a directory
 	link := strings.TrimSpace(string(text))
 	id, line := path.Base(link), ""
 
@@ -344,8 +347,8 @@ func (g *gitMerge) isGone(dir string) bool {
 	return true
 }
 
-// changedHere reports whether the receiving side has changed a directory of the base, or the HEAD of the git directory
-// in the states that its `.git` names.
+// changedHere reports whether the receiving side has changed the working tree dir of the base, or the HEAD of its git
+// directory if that lies in the states. link is the text of dir/.git.
 func (g *gitMerge) changedHere(dir, link string) bool {
 	_, head, _ := threeway.InGit(link + "/HEAD")
 	for at := dir; at != "."; {
@@ -362,7 +365,8 @@ func (g *gitMerge) changedHere(dir, link string) bool {
 }
 
 // filesIn returns the changes of ordinary files in a git directory, such as its configuration. It returns none if the
-// receiver lies outside of the directory, or if theirs is another repository. Objects of Git LFS are only added.
+// receiver lies outside of the receiving directory, or if theirs is another repository. Of the changes of Git LFS
+// objects, it returns only additions.
 func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (files []tree.Change) {
 	if to.dir != "" || m.Another {
 		return nil
@@ -378,9 +382,9 @@ func filesIn(at string, changes []tree.Change, m *gitdir.Merge, to *receiver) (f
 	return files
 }
 
-// close removes what the plans have made.
+// close removes the temporary directories of the plans.
 func (g *gitMerge) close() {
 	for _, temp := range g.temps {
-		_ = temp.Remove() // else another process does
+		_ = temp.Remove() // after an error, another process removes the directory later
 	}
 }

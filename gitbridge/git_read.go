@@ -78,9 +78,9 @@ func gitMeta(o stream.Options, mode uint32, mtime int64) stream.Meta {
 	return o.Own(m)
 }
 
-// read feeds the files of a tree to sink. `git archive` writes them. It runs in a temporary git
-// directory that uses the repository's objects, because with the repository's own settings and rules
-// it would convert files or leave some out.
+// read feeds the files of a tree to sink. `git archive` writes the files. git archive runs in a
+// temporary git directory with the repository's objects: with the repository's settings and rules, it
+// would convert files or leave some out.
 func (r *repository) read(ctx context.Context, treeish string, isCommit bool, sink stream.Sink, o stream.Options) error {
 	commits, err := r.submodules(ctx, treeish, stream.NewChecker(sink, o))
 	if err != nil {

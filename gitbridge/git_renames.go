@@ -14,10 +14,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// followRenames has git merge the files that the base or one side does not have: they may have another name there. It
-// returns the changes that remain for the merge of files.
+// followRenames has git merge the files that only two of the three states have: in the third, they may have another
+// name. It returns the changes that remain for the merge of files.
 func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
-	all := make(map[string][]string) // by working tree
+	all := make(map[string][]string) // paths by working tree
 	for _, c := range changes {
 		if g.follows[c.Path.String()] || !g.mayBeRenamed(c) {
 			continue
@@ -43,7 +43,7 @@ func (g *gitMerge) followRenames(changes []tree.Change) ([]tree.Change, error) {
 	return changes, nil
 }
 
-// worktreeAt returns the innermost working tree of the base with a path.
+// worktreeAt returns the innermost working tree of the base that contains a path.
 func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
 	for ; p != nil; p = p.Dir {
 		if dir = path.Join(p.Dir.String(), "."); g.inodeAt(g.base, path.Join(dir, ".git")) != nil {
@@ -53,8 +53,8 @@ func (g *gitMerge) worktreeAt(p *tree.Path) (dir string, ok bool) {
 	return "", false
 }
 
-// mayBeRenamed reports whether two of the three states have different files at the path of a change, and the third has
-// none.
+// mayBeRenamed reports whether two of the three states have different files at the path of a change, and the third
+// state has no file.
 func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
 	other := func(n *tree.Inode) bool { return n != nil && !n.IsRegular() }
 	if other(c.Before) || other(c.After) {
@@ -69,7 +69,8 @@ func (g *gitMerge) mayBeRenamed(c tree.Change) bool {
 	return len(files) == 2 && !sameFile(g.src, files[0], files[1])
 }
 
-// mergeRenames merges the files of a working tree that may be renamed. followed means that there are no conflicts.
+// mergeRenames has git merge the paths renamed of a working tree. followed is false if the merge of files must decide
+// instead: git finds conflicts, the user's answers keep one of the files as it is, or the files are too large.
 func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Change) (followed bool, err error) {
 	names := slices.Clone(renamed)
 	for _, c := range changes {
@@ -103,7 +104,7 @@ func (g *gitMerge) mergeRenames(work string, renamed []string, changes []tree.Ch
 	if err != nil {
 		return false, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	defer func() { _ = temp.Remove() }() // else another process does
+	defer func() { _ = temp.Remove() }() // after an error, another process removes the directory later
 
 	texts, follow, err := gitdir.MergeFiles(g.ctx, g.git, filepath.Join(temp.Path, "git"), sides)
 	if texts == nil || slices.ContainsFunc(slices.AppendSeq(slices.Clone(renamed), maps.Keys(texts)), g.answers.leaves) {

@@ -20,15 +20,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Merger merges git directories of states. Its method Repositories is a threeway.Repositories.
+// A Merger merges the git directories of two states. Its method Repositories is a threeway.Repositories.
 type Merger struct {
 	// Memory is charged with the memory of git. May be nil.
 	Memory *budget.Budget
-	// Admit, if set, is asked before a file is stored, and may refuse that.
+	// Admit, if set, is called with the size of a file before the file is stored. An error refuses the file.
 	Admit func(bytes int64) error
 }
 
-// gitMemory is what git takes to bring two git directories together, in bytes.
+// gitMemory is the memory in bytes that a call of Repositories takes from Merger.Memory, for git.
 const gitMemory = 8 << 20
 
 // resolutions are the decisions about conflicts of git's merge that follow from rules.
@@ -39,11 +39,11 @@ type sidesGit struct {
 	gitMerge
 	m      Merger
 	in     threeway.Sides
-	copies map[string]*gitdir.Copy // of the receiving git directories
+	copies map[string]*gitdir.Copy // copies of the receiving git directories, by path
 	taken  []string                // see threeway.Outcome.Taken
 	edits  []threeway.Edit
 
-	release func() // gives the memory of git back
+	release func() // returns gitMemory to Merger.Memory
 }
 
 // Repositories plans the merge of the git directories of two states. It is a threeway.Repositories.
@@ -78,7 +78,7 @@ func (m Merger) Repositories(ctx context.Context, in threeway.Sides) (out threew
 	return out, err
 }
 
-// receiverAt finds the git directory that receives, and copies it.
+// receiverAt returns the git directory of ours at a path. The receiver's open makes the copy that git changes.
 func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	ours := treeFiles{s.src, s.ours, at, nil}
 	is, err := gitdir.Is(ours)
@@ -90,7 +90,7 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	if hadOne, err := gitdir.Is(base); err != nil {
 		return nil, err
 	} else if hadOne && s.in.FromDirectory {
-		// The copy of a directory that nobody has changed becomes as the directory is, even if another
+		// If ours has not changed the git directory, it becomes as in the directory of the host, even if another
 		// repository is there now.
 		if to.copied, err = tree.Equal(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{at}}, tree.Mtime); err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (s *sidesGit) receiverAt(at string, base treeFiles) (*receiver, error) {
 	return to, nil
 }
 
-// movedIn returns the files in a working tree that are new or gone in ours.
+// movedIn returns the paths of the files that ours added or removed in a working tree.
 func (s *sidesGit) movedIn(work string) (names []string) {
 	s.err = errors.Join(s.err, tree.Diff(s.ctx, s.src, s.base, s.ours, tree.DiffOptions{Paths: []string{work}}, func(c tree.Change) error {
 		if (c.Before == nil) != (c.After == nil) {
@@ -131,8 +131,8 @@ func (s *sidesGit) movedIn(work string) (names []string) {
 	return names
 }
 
-// editFiles carries out the plan of a repository in its copy. It makes edits of the files that differ in the copy
-// then, and of the files that git merges.
+// editFiles adds an edit for each file that git merged. Then, except in a dry run, it carries out the plan of the
+// repository in its copy, and adds an edit for each file that git changed there.
 func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]gitdir.Text) error {
 	s.taken = append(s.taken, follow...)
 	for at, text := range texts {
@@ -158,7 +158,7 @@ func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]git
 	return s.carryOut(r)
 }
 
-// carryOut changes the copy of a repository, and adds its files that differ then to the edits.
+// carryOut carries out the plan of a repository in its copy, and adds an edit for each file that git changed.
 func (s *sidesGit) carryOut(r *repoMerge) error {
 	err := r.plan.AddObjects(s.ctx)
 	if err == nil {
@@ -197,7 +197,7 @@ func (s *sidesGit) carryOut(r *repoMerge) error {
 	return nil
 }
 
-// sameFile reports whether two states have the same at a path, or nothing.
+// sameFile reports whether two states have equal files at a path, or both have none.
 func sameFile(src *tree.Source, a, b *tree.Inode) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -206,8 +206,8 @@ func sameFile(src *tree.Source, a, b *tree.Inode) bool {
 	return err == nil && same
 }
 
-// alternatesIn returns the directories with objects that both sides read, as the copies of a git
-// directory from elsewhere do.
+// alternatesIn returns the directories of the host that both sides have as alternates. The copies that HostGit.Linked
+// describes have such alternates.
 func alternatesIn(theirs, ours gitdir.Files) (out []string) {
 	t, terr := theirs.Read(alternatesPath)
 	o, oerr := ours.Read(alternatesPath)

@@ -15,8 +15,8 @@ import (
 // IgnoreFile is the name of a file with patterns of paths that git ignores.
 const IgnoreFile = ".gitignore"
 
-// mostRules limits the total bytes of the .gitignore files that Ignored reads. With more, Ignored
-// returns no path.
+// mostRules limits the total bytes of the .gitignore files that Ignored reads. If they have more bytes,
+// Ignored returns no path.
 const mostRules = 1 << 20
 
 // Ignored returns the paths among paths that git add would ignore by the .gitignore files in the

@@ -10,8 +10,7 @@ import (
 // inFlight is the maximum number of bytes that were sent to git and that git has not written yet.
 const inFlight = 4 << 20
 
-// A meter charges the disk space of an export before the export uses it. All fields below most are
-// bytes.
+// A meter charges the disk space of an export before the export uses the space. All numbers are bytes.
 type meter struct {
 	admit func(bytes int64) error // ExportOptions.Admit
 	look  func() (int64, error)   // measures the bytes that git has written
@@ -21,7 +20,7 @@ type meter struct {
 	written int64 // result of the last look
 	unseen  int64 // contents sent since the last look
 	scratch int64 // written to temporary files
-	taken   int64 // admitted so far
+	taken   int64 // bytes admitted so far
 }
 
 // add charges n bytes of contents. The caller then sends them to git.
@@ -64,7 +63,7 @@ func (m *meter) charge() error {
 	return nil
 }
 
-// need returns the bytes that the export can have on the disk before the next look.
+// need returns the bytes that the export can have on the disk at most until the next look.
 func (m *meter) need() int64 { return min(m.sent, m.written+m.unseen+inFlight) + m.scratch }
 
 // settle corrects the charge to the bytes that the finished export has written.
@@ -112,7 +111,7 @@ func (s meteredWriter) Write(p []byte) (int, error) {
 func (q *quarantine) written() (objects []string, bytes int64, err error) {
 	err = fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return errs.Except(err, fs.ErrNotExist) // git has renamed or removed it
+			return errs.Except(err, fs.ErrNotExist) // git has renamed or removed the file
 		}
 		st, err := d.Info()
 		if err != nil {

@@ -85,8 +85,8 @@ func (n *nestedReader) read(name string, limit int64) (string, error) {
 	return string(text), nil
 }
 
-// gitDir returns the git directory of the working tree at dir, "" if dir is not a working tree. It has
-// the rules of git's is_nonbare_repository_dir.
+// gitDir returns the git directory of the working tree at dir, "" if dir is not a working tree. It
+// follows the rules of git's is_nonbare_repository_dir.
 func (n *nestedReader) gitDir(dir string) (string, error) {
 	at := path.Join(dir, ".git")
 	node, err := n.lookup(at)
@@ -139,8 +139,8 @@ func (n *nestedReader) head(dir string) (string, error) {
 	return text, err
 }
 
-// commonDir returns the directory with the refs and objects of the git directory dir: of a linked
-// worktree another directory, otherwise dir.
+// commonDir returns the directory with the refs and objects of the git directory dir. For a linked
+// worktree this is another directory, otherwise dir.
 func (n *nestedReader) commonDir(dir string) (string, error) {
 	text, err := n.read(dir+"/commondir", 4096)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// quarantine is a temporary directory in the object directory of a repository. Git writes objects
-// to it, and they move to the repository at the end of a successful export. `git gc` removes the
-// quarantine of an export that was killed. All moves are made beneath an open os.Root, so they follow
+// quarantine is a temporary directory in the object directory of a repository. Git writes objects to
+// the quarantine. At the end of a successful export, the objects are moved to the repository. `git gc`
+// removes the quarantine of a killed export. All moves are made beneath an open os.Root, so they follow
 // no link out of the object directory.
 type quarantine struct {
 	objects *os.Root // the object directory of the repository
@@ -34,7 +34,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 	at, err := os.Lstat(r.objects)
 	opened, oerr := objects.Stat(".")
 	if err = errors.Join(err, oerr); err == nil && r.trust != trustAll && !os.SameFile(at, opened) {
-		err = r.foreign(r.objects) // openRepository found a directory, which was replaced by a link since
+		err = r.foreign(r.objects) // a link has replaced the directory that openRepository found
 	}
 	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)

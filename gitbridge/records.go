@@ -22,8 +22,8 @@ type exportRecord struct {
 	Reduced     []stream.Omission
 }
 
-// records is a directory with a file for each export, named by its commit. It can be deleted at any
-// time: then the next export reads everything.
+// records is a directory with a file for each export. The name of the file is the id of the commit. The
+// directory can be deleted at any time: then the next export reads all files.
 type records struct{ dir string }
 
 const (

@@ -22,8 +22,8 @@ const (
 	storeRefs = "refs/snapshots/"
 )
 
-// DefaultRef returns the ref for a snapshot if the caller names none. In a user's repository it has a
-// longer prefix, which is not used by git's own commands.
+// DefaultRef returns the ref for a snapshot if the caller names none. In a user's repository, the ref
+// has a longer prefix, which git's own commands do not use.
 func DefaultRef(name string, ownStore bool) string {
 	if ownStore {
 		return storeRefs + name
@@ -65,8 +65,8 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 	return nil
 }
 
-// readRef returns the object that ref names, "" if the ref does not exist. It refuses a symbolic ref:
-// an export would replace it, and not change the ref that it points to.
+// readRef returns the object that ref names, "" if the ref does not exist. It returns ErrBadRef for a
+// symbolic ref: an export would replace the symbolic ref, and not change its target.
 func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 	refs, err := r.refs(ctx, ref)
 	if err != nil {
@@ -128,8 +128,8 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 	return fmt.Errorf("moving %s: %w", ref, err)
 }
 
-// DropRefs deletes the refs of the store's own repository at dir for which drop returns true, and
-// reports whether there were any.
+// DropRefs deletes the refs of the store's own repository at dir for which drop returns true. dropped
+// reports whether there was such a ref.
 func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) (dropped bool, err error) {
 	repo, err := openOwn(ctx, dir)
 	if repo == nil || err != nil {
@@ -224,7 +224,8 @@ func Prune(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// A second name of each file keeps it from being freed by git. A kill may leave these names.
+	// While a file has a second name, git does not free its blocks: eraseNames can overwrite them. A
+	// killed Prune may have left such names.
 	names := filepath.Join(dir, "pruning")
 	if err := eraseNames(names); err != nil {
 		return err
@@ -256,7 +257,8 @@ func addNames(objects, names string) error {
 	})
 }
 
-// eraseNames removes the directory of addNames. It overwrites the files that have no other name any more.
+// eraseNames removes the directory of addNames. It overwrites each file whose other name git has
+// removed.
 func eraseNames(names string) error {
 	files, err := os.ReadDir(names)
 	if errors.Is(err, fs.ErrNotExist) {

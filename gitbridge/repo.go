@@ -28,20 +28,21 @@ var (
 	ErrForeign = errs.New(errs.Perm, "the repository is incomplete or linked")
 	// ErrBadRef: git does not allow the name of the ref, or an export must not write the ref.
 	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
-	// ErrRefMoved: another process changed the ref during the export, which changed nothing.
+	// ErrRefMoved: another process changed the ref during the export. The export did not change the
+	// ref.
 	ErrRefMoved = errs.New(errs.Busy, "the ref was changed meanwhile")
 	// ErrNoRevision: the repository has no such revision.
 	ErrNoRevision = errs.New(errs.NotExist, "no such revision")
 )
 
-// trust is the part of the configuration of git that is used. The repository's own configuration may
-// come from the author of the files that are exported.
+// trust is the part of the configuration of git that git calls use. The author of the exported files
+// may also have written the repository's configuration.
 type trust int
 
 const (
-	trustData trust = iota // the user's, and the repository's without the programs that it names (filters)
-	trustAll               // the user's and the repository's, as git does
-	trustNone              // neither: for the store's own repository
+	trustData trust = iota // the user's settings, and the repository's except those that name programs (filters)
+	trustAll               // the user's and the repository's settings, as git does
+	trustNone              // neither the user's nor the repository's settings; for the store's own repository
 )
 
 // env returns additional variables for git calls.
@@ -101,7 +102,8 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 }
 
 // checkSelfContained returns ErrForeign if the repository at abs refers to another one: its .git is a
-// file or a link, it is a linked worktree, or its directories are links. With trustAll it may.
+// file or a link, it is a linked worktree, or its directories are links. With trustAll, such a
+// repository is allowed.
 func (r *repository) checkSelfContained(abs string) error {
 	git := filepath.Join(abs, ".git")
 	if r.trust != trustAll && (r.gitDir != abs && r.gitDir != git || r.objects != filepath.Join(r.gitDir, "objects")) {
@@ -212,7 +214,7 @@ func checkOwn(root *os.Root) error {
 			}
 		case !e.IsDir() && !e.Type().IsRegular(), path.Base(name) == "alternates":
 			return fmt.Errorf("%w: %s", ErrForeign, name)
-		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces objects, and never writes into one
+		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces a file of objects, and never writes to an existing one
 			return nil
 		}
 
@@ -244,7 +246,7 @@ func (r *repository) start(ctx context.Context, env []string, args ...string) (*
 	return start(ctx, r.gitDir, slices.Concat(r.trust.env(), env), append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
 
-// idLength is the number of hex digits of an object id.
+// idLength returns the number of hex digits of an object id.
 func (r *repository) idLength() int {
 	if r.format == "sha256" {
 		return 64
@@ -257,7 +259,7 @@ func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) 
 // resolve returns the id of the object that a revision names. Errors: ErrNoRevision.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
-	if exit := gitdir.ExitCode(err); exit == 1 || exit == 128 || strings.HasPrefix(id, "^") { // git lets "^HEAD" pass
+	if exit := gitdir.ExitCode(err); exit == 1 || exit == 128 || strings.HasPrefix(id, "^") { // git accepts "^HEAD", which names no single object
 		return "", fmt.Errorf("%s: %w: %q", r.dir, ErrNoRevision, rev)
 	}
 	return id, err

@@ -21,11 +21,12 @@ import (
 )
 
 // ErrNotRegular: a file that git opens is a FIFO, a device or too large. git would block on a FIFO, and
-// read the others to their end.
+// read a device or a large file to its end.
 var ErrNotRegular = errs.New(errs.Invalid, "not a regular file, or larger than 16 MiB: remove it, or the setting that names it")
 
-// largestRules is the size up to which a file of rules or configuration is read. A larger .gitignore or
-// .gitattributes in the tree is not read; a repository with any other larger file is refused.
+// largestRules limits the size of a file of rules or configuration, in bytes. A larger .gitignore or
+// .gitattributes in the tree is not read. If another such file is larger, the repository is refused
+// with ErrNotRegular.
 const largestRules = 16 << 20
 
 // Names of the files of rules outside of the tree, in settings.rules.
@@ -36,8 +37,8 @@ const (
 	userIgnore     = "ignore"
 )
 
-// userFiles has the settings that name the user's own files of rules, and the names of the files here.
-// git gets copies of the files.
+// userFiles has the settings that name the user's own files of rules, with the names of these files in
+// settings.rules. git reads copies of the files.
 var userFiles = map[string]string{"core.attributesfile": userAttributes, "core.excludesfile": userIgnore}
 
 // readRules reads the rules of the user and the repository.
@@ -64,8 +65,8 @@ func (r *repository) readRules(ctx context.Context, s *settings) error {
 	return nil
 }
 
-// userFile returns the path of a user's own file of rules: of the setting key, or the default path of
-// name. It returns "" if there is neither.
+// userFile returns the path of a user's own file of rules: the value of the setting key or, if it is
+// not set, the default path of the file name. It returns "" for no file.
 func (r *repository) userFile(ctx context.Context, s *settings, key, name string) string {
 	if _, ok := s.values[key]; ok {
 		file, err := r.git(ctx, nil, "config", "--type=path", "--get", key)
@@ -132,7 +133,8 @@ func readRegular(name string) ([]byte, error) {
 	return text, err
 }
 
-// checkFile refuses anything but regular files of at most most bytes, directories and /dev/null.
+// checkFile returns ErrNotRegular unless name is a regular file of at most most bytes, a directory or
+// /dev/null, or does not exist.
 func checkFile(name string, most int64) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -154,8 +156,8 @@ var (
 	openedDirs  = []string{"refs", "logs", "reftable"}
 )
 
-// checkFiles refuses the repository at abs if git would block on one of its files. It does not notice
-// later changes of the repository.
+// checkFiles returns ErrNotRegular if git would block on a file of the repository at abs. It does not
+// notice later changes of the repository.
 func checkFiles(ctx context.Context, abs string, t trust) error {
 	dirs := []string{abs}
 

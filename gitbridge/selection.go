@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Modes as git writes them.
+// Modes of entries in git trees.
 const (
 	modeFile    = 0o100644
 	modeExec    = 0o100755
@@ -53,7 +53,7 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 		}
 	}
 
-	// git reads the rules from the worktree, so they are written before the questions about files.
+	// git reads the rules from the worktree, so they are written before git is asked about files.
 	// Unchanged rules are needed for changed files too. git does not follow links to rules.
 	for _, it := range items {
 		if isRuleFile(path.Base(it.path)) && it.node.IsRegular() && it.node.Size() <= largestRules {
@@ -130,7 +130,7 @@ func (x *exporter) subdir(it item) error {
 
 	if gitDir != "" || errors.Is(err, errOutside) {
 		x.links[it.path] = true
-		x.w.remove(it.path) // in the base it may be a directory with files
+		x.w.remove(it.path) // the path may be a directory with files in the base
 	}
 
 	switch {
@@ -147,7 +147,7 @@ func (x *exporter) subdir(it item) error {
 
 		u := x.update
 		if u != nil && u.links[it.path] {
-			x.update = nil // in the base it was a nested repository: all its files are new
+			x.update = nil // the directory was a nested repository in the base: all its files are new
 		}
 
 		err := x.dir(it.path, it.node)

@@ -54,8 +54,8 @@ func parseSettings(out string) map[string][]string {
 	return settings
 }
 
-// identity returns the user's identity from the settings of git, or amberfs if the user has not set one.
-// which is GIT_AUTHOR_IDENT or GIT_COMMITTER_IDENT.
+// identity returns the user's identity from the settings of git, or amberfs if the user has not set
+// one. The argument names the variable of git: GIT_AUTHOR_IDENT or GIT_COMMITTER_IDENT.
 func (r *repository) identity(ctx context.Context, which string) string {
 	out, err := r.git(ctx, nil, "-c", "user.useConfigOnly=true", "var", which)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *repository) identity(ctx context.Context, which string) string {
 	return out[:strings.LastIndexByte(out, '>')+1]
 }
 
-// flag returns the value of a boolean setting, parsed as git does. unset is the default.
+// flag returns the value of a boolean setting, parsed as by git; unset if the key is not set.
 func (s *settings) flag(key string, unset bool) bool {
 	v, ok := s.values[key]
 	if !ok {

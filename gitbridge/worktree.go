@@ -16,10 +16,10 @@ import (
 )
 
 // attrWorktree is a working tree in a temporary directory, with only the files that git itself must
-// read: the .gitignore and .gitattributes files of the snapshot, and files that git has to convert.
-// git uses the repository's settings there, as far as the export trusts them.
+// read: the .gitignore and .gitattributes files of the snapshot, and files that git has to convert. git
+// runs there with those settings of the repository that the export trusts.
 type attrWorktree struct {
-	dir    string // contains the working tree "tree" and the git directory "git"; its "index" never exists
+	dir    string // contains the working tree "tree" and the git directory "git"; the file "index" in it never exists
 	temp   *scratch.Dir
 	meter  *meter
 	root   *os.Root
@@ -97,12 +97,12 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 
 func (s *attrWorktree) close() {
 	s.root.Close()
-	_ = s.temp.Remove() // else the next export tries again
+	_ = s.temp.Remove() // after an error, the next export removes the directory
 }
 
 func (s *attrWorktree) workTree() string { return filepath.Join(s.dir, "tree") }
 
-// mkdir makes a directory and those above it.
+// mkdir makes a directory and its parents.
 func (s *attrWorktree) mkdir(dir string) error {
 	if err := s.root.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
@@ -185,8 +185,8 @@ const (
 )
 
 // conversionOf returns the conversion of a path. values are the values of attributeNames, auto is
-// core.autocrlf. If the attributes do not decide, it returns a conversion: then git decides by the
-// contents.
+// core.autocrlf. If the conversion depends on the contents, it returns a conversion, and git decides
+// later.
 func conversionOf(values []string, auto bool) conversion {
 	given := func(v string) bool { return v != "unspecified" && v != "unset" }
 	text, crlf, eol := values[0], values[1], values[2]

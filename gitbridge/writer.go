@@ -22,7 +22,7 @@ import (
 // collected in a temporary file, because fast-import reads them after the blobs.
 type writer struct {
 	repo  *repository
-	env   []string // of git calls that write objects
+	env   []string // environment variables of git calls that write objects
 	p     *process
 	in    *bufio.Writer
 	meter *meter
@@ -48,7 +48,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine, m *meter) (*wr
 	// Without deltas an export is fast, and a later git gc makes better deltas. git streams files above
 	// core.bigFileThreshold instead of reading them into memory.
 	args := []string{"-c", "pack.compression=1", "-c", "core.compression=1", "-c", "core.bigFileThreshold=1m"}
-	if r.trust == trustNone { // git would unlink a small pack, and its blocks would keep what a user forgets later
+	if r.trust == trustNone { // git would unlink a small pack without overwriting it: contents that a user forgets later would stay on the disk
 		args = append(args, "-c", "fastimport.unpackLimit=1")
 	}
 
@@ -75,7 +75,7 @@ func (w *writer) close() {
 	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
 }
 
-// fail returns the reason of a failed write to git.
+// fail ends git, and returns the reason of a failed write to git.
 func (w *writer) fail(err error) error {
 	w.ended = true
 	return w.p.fail(err)
@@ -117,8 +117,8 @@ type entry struct {
 	mark, name string
 }
 
-// largeDir is the number of files from which on git mktree makes the tree of a directory.
-// fast-import is slow for such directories: it compares each name with all others.
+// largeDir is the smallest number of files of a directory whose tree git mktree makes. fast-import is
+// slow for such directories: it compares each name with all others.
 const largeDir = 1000
 
 // tree puts a directory into the commit. fill calls set for each of its files. Subdirectories are
@@ -133,7 +133,7 @@ func (w *writer) tree(dir string, fill func() error) error {
 	}
 
 	sent := make(chan error, 1)
-	go func() { // git answers while it reads
+	go func() { // git answers before it has read all requests
 		for _, f := range files {
 			fmt.Fprintf(w.in, "get-mark %s\n", f.mark)
 		}
@@ -175,7 +175,7 @@ type commit struct {
 	time              time.Time
 	message           string
 	parent            string
-	tree              string // to start from, "" for an empty one
+	tree              string // tree to start from, "" for an empty one
 }
 
 // commit makes the commit and ends fast-import, which needs a branch for a commit. The branch is

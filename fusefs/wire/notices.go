@@ -8,9 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// notice encodes a message to the kernel that answers no request. write(2) of it to the FUSE device
-// carries it out before it returns (fuse_notify in fs/fuse/dev.c). The name follows the body. go-fuse
-// is not used for it, because it has no INC_EPOCH.
+// notice encodes a message to the kernel that answers no request. The name follows the body. The kernel
+// carries a notice out during the write(2) to the FUSE device (fuse_notify in fs/fuse/dev.c). go-fuse is not
+// used for notices, because it has no INC_EPOCH.
 func notice(code int32, body any, name string) []byte {
 	// Append fails only for types without a fixed size.
 	b, _ := binary.Append(make([]byte, OutHeader), binary.NativeEndian, body)
@@ -36,9 +36,9 @@ func InvalEntry(parent live.NodeID, name string) []byte {
 	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
 }
 
-// ExpireEntry has the kernel look a name up again. If a directory was made under this name in the
-// meantime, InvalEntry would drop its name, and getcwd(2) would fail for the programs in it;
-// ExpireEntry does not. Linux before 6.2 ignores the flag and drops the name.
+// ExpireEntry has the kernel look a name up again. If a directory was created under this name before the
+// notice, InvalEntry would drop the name of the new directory, and getcwd(2) would fail for the programs in
+// it; ExpireEntry does not. Linux before 6.2 ignores the flag and drops the name.
 func ExpireEntry(parent live.NodeID, name string) []byte {
 	out := fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name)), Flags: fuse.EXPIRE_ONLY}
 	return notice(fuse.NOTIFY_INVAL_ENTRY, out, name)
@@ -51,12 +51,11 @@ func DeleteEntry(parent live.NodeID, name string, node live.NodeID) []byte {
 	return notice(fuse.NOTIFY_DELETE, out, name)
 }
 
-// IncEpoch makes every name that the kernel knows be looked up again.
+// IncEpoch has the kernel look every cached name up again.
 func IncEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, struct{}{}, "") }
 
-// EpochMinor is the version 7.x of the protocol that brought INC_EPOCH
-// (Linux 6.16).
+// EpochMinor is x in 7.x, the first version of the protocol with INC_EPOCH (Linux 6.16).
 const EpochMinor = 44
 
-// Resend makes the kernel send all requests again that were read and not answered.
+// Resend has the kernel send again all requests that were read and not answered.
 func Resend() []byte { return notice(fuse.NOTIFY_RESEND, struct{}{}, "") }

@@ -1,5 +1,5 @@
 // Package wire has the messages of the FUSE protocol (linux/fuse.h) that amberfs reads or writes as bytes:
-// the headers of requests, and the notices, which answer no request. All other messages are those of
+// the headers of requests, and the notices, which answer no request. For all other messages, amberfs uses
 // go-fuse.
 //
 // Imported by: fusefs, fusefs/takeover.
@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Operations are the names of the requests that are counted, by their numbers (enum fuse_opcode).
+// Operations are the names of the operations whose requests are counted, by operation number (enum
+// fuse_opcode).
 var Operations = [...]string{
 	1: "LOOKUP", 2: "FORGET", 3: "GETATTR", 4: "SETATTR", 5: "READLINK", 6: "SYMLINK", 8: "MKNOD", 9: "MKDIR",
 	10: "UNLINK", 11: "RMDIR", 12: "RENAME", 13: "LINK", 14: "OPEN", 15: "READ", 16: "WRITE", 17: "STATFS",
@@ -57,10 +58,10 @@ func Opcode(request []byte) uint32 {
 	return op
 }
 
-// Unique returns the number of the request that a message is.
+// Unique returns the number in the header of a request.
 func Unique(message []byte) uint64 { return binary.NativeEndian.Uint64(message[8:]) }
 
-// Read is read(2) of a request. It blocks until there is one.
+// Read is read(2) of a request. It blocks until the kernel sends one.
 func Read(fd int, b []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, b)
@@ -70,9 +71,8 @@ func Read(fd int, b []byte) (int, error) {
 	}
 }
 
-// Send writes a notice or an answer. ENOENT is no error: the kernel does not
-// have the node or name of the notice, or no longer waits for the answer. ENODEV, after
-// the unmount, is none either.
+// Send writes a notice or an answer. ENOENT is not returned: the kernel does not have the node or name of the
+// notice, or no longer waits for the answer. Neither is ENODEV, which write(2) returns after the unmount.
 func Send(fd int, b []byte) error {
 	for {
 		_, err := unix.Write(fd, b)

@@ -16,16 +16,18 @@ import (
 // the requests that were interrupted. A request that waits has changed nothing yet: it is parked
 // until the object or the memory is available, and then handled again from the beginning.
 //
-// The handler of such a request answers with a status above all errnos. takeDelay finds the error by
-// this status.
+// The handler of such a request returns a status of at least delayStatus, which is above all errnos.
+// takeDelay returns the cas.Delay of such a status.
 type parkingLot struct {
 	mu     sync.Mutex // guards the fields below
 	next   int32      // the number of the last delay
 	delays map[int32]cas.Delay
-	// waiting has a channel for each parked request, by its number. An INTERRUPT closes the channel.
+	// waiting has a channel for each parked request, by the request's number. An INTERRUPT closes the
+	// channel.
 	waiting map[uint64]chan struct{}
-	// interrupted are the unanswered requests for which an INTERRUPT arrived, by number. The kernel
-	// sends only one, for the first signal to the client, so it counts until the request is answered.
+	// interrupted are the unanswered requests for which an INTERRUPT arrived, by number. The kernel sends one
+	// INTERRUPT for a request, at the first signal to the client, so the entry stays until the request is
+	// answered.
 	interrupted map[uint64]bool
 	count       atomic.Int32 // len(interrupted)
 }
@@ -37,7 +39,7 @@ func newParkingLot() *parkingLot {
 // delayStatus is the lowest status that stands for a cas.Delay.
 const delayStatus = 1 << 20
 
-// addDelay stores an error, and returns the status that stands for it.
+// addDelay stores a delay, and returns the status that stands for the delay.
 func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +48,8 @@ func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
 	return fuse.Status(delayStatus + a.next)
 }
 
-// takeDelay removes and returns the error that an answer stands for, nil for any other answer.
+// takeDelay returns the delay whose status is in the header of an answer, and removes it from delays. It
+// returns nil for an answer with another status.
 func (a *parkingLot) takeDelay(answer []byte) cas.Delay {
 	if len(answer) < wire.OutHeader {
 		return nil
@@ -123,8 +126,8 @@ func (a *parkingLot) addWaiting(id uint64) (interrupted <-chan struct{}, done fu
 	}
 }
 
-// interrupt handles an INTERRUPT for the request id. While this request is neither being handled nor
-// parked, the answer is an error, for which the kernel sends the INTERRUPT again.
+// interrupt handles an INTERRUPT for the request id. If the request is neither being handled nor parked, the
+// answer to the INTERRUPT is an error, after which the kernel sends the INTERRUPT again.
 func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse.Status) {
 	if r.parking.interrupt(id) {
 		return 0, fuse.OK

@@ -62,8 +62,8 @@ func hasTag(acl []aclEntry, tags ...uint16) bool {
 // exceedsMode reports whether a list has entries that a mode cannot express.
 func exceedsMode(acl []aclEntry) bool { return hasTag(acl, aclUser, aclGroup, aclMask) }
 
-// modeEntries yields the entries whose permissions are part of the mode, each with the bit at which
-// they begin in the mode. The group bits of the mode are the mask, if the list has a mask.
+// modeEntries yields the entries whose permissions are part of the mode, each with the number of its lowest
+// bit in the mode. The group bits of the mode are the mask, if the list has a mask.
 func modeEntries(acl []aclEntry) iter.Seq2[int, *aclEntry] {
 	shifts := map[uint16]int{aclUserObj: 6, aclGroupObj: 3, aclOther: 0}
 	if hasTag(acl, aclMask) {
@@ -87,8 +87,8 @@ func modeOf(acl []aclEntry) (mode uint32) {
 	return mode
 }
 
-// intersect leaves only permissions that both the list and the mode grant, in the list and in the
-// returned mode (posix_acl_create_masq in the kernel).
+// intersect reduces the entries of acl, and the mode that it returns, to the permissions that both the list
+// and the mode grant (posix_acl_create_masq in the kernel).
 func intersect(acl []aclEntry, mode uint32) uint32 {
 	for shift, e := range modeEntries(acl) {
 		e.Perm &= uint16(mode >> shift & 7)
@@ -97,7 +97,7 @@ func intersect(acl []aclEntry, mode uint32) uint32 {
 	return mode
 }
 
-// aclOf returns the list with a name (aclAccess or aclDefault) of a node, nil if it has none.
+// aclOf returns the list of a node with a name (aclAccess or aclDefault), nil if the node has no such list.
 func (p *permissions) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
 	value, err := p.forest.GetXattr(id, name)
 	if errors.Is(err, errs.NoAttr) {
@@ -134,8 +134,8 @@ func (p *permissions) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 	return nil
 }
 
-// setACL stores a list. An access list also sets the mode, and is not stored
-// if the mode expresses all of it. With killSgid the set-group-ID bit is cleared.
+// setACL stores a list. An access list also sets the mode. If the mode expresses the whole access list, no
+// list is stored. With killSgid, setACL clears the set-group-ID bit.
 func (p *permissions) setACL(forest live.Writer, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
 	acl, err := parseACL(value)
 	if err != nil {
@@ -178,8 +178,8 @@ func (p *permissions) setACL(forest live.Writer, id live.NodeID, name string, va
 	return err
 }
 
-// chmodACL changes the access list of a node, if it has one, to agree with its new
-// mode.
+// chmodACL changes the access list of a node to agree with the node's new mode. It does nothing for a node
+// without an access list.
 func (p *permissions) chmodACL(forest live.Writer, id live.NodeID, mode uint32) error {
 	acl, err := p.aclOf(id, aclAccess)
 	if acl == nil || err != nil {
@@ -214,8 +214,8 @@ func (p *permissions) dropSgid(forest live.Writer, a live.Attr, who *fuse.InHead
 	return err
 }
 
-// killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE,
-// has no flag for this. Only a change by root leaves the bits. changed reports whether the file had them.
+// killPriv clears the set-user-ID and set-group-ID bits after a change by a request that, unlike WRITE, has
+// no flag for this. A change by root keeps the bits. changed reports whether the file had them.
 func (p *permissions) killPriv(forest live.Writer, id live.NodeID, who *fuse.InHeader) (changed bool, err error) {
 	a, privileged := p.hasSetID(id, who.Uid != 0)
 	if !privileged {

@@ -92,8 +92,8 @@ func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 	return func(view uint32) []string { return pathsBelowRoot(s, view, all) }
 }
 
-// coveredPaths returns the paths, from the root of a view, at which the process pid sees another file
-// system than the view, in whatever mount namespace it is.
+// coveredPaths returns the paths, from the root of a view, at which the process pid sees another file system
+// than the view. The process may be in another mount namespace than the daemon.
 func coveredPaths(s *snapshot.Store, at string, view, pid uint32) []string {
 	m, err := mounts.At(at)
 	if err != nil || m == nil {
@@ -102,7 +102,7 @@ func coveredPaths(s *snapshot.Store, at string, view, pid uint32) []string {
 	return pathsBelowRoot(s, view, mounts.Covered(int(pid), m.Major, m.Minor))
 }
 
-// pathsBelowRoot is pathsInView without the root of the view.
+// pathsBelowRoot returns the paths of pathsInView except for the root of the view.
 func pathsBelowRoot(s *snapshot.Store, view uint32, all []string) []string {
 	return slices.DeleteFunc(pathsInView(s, view, all), func(path string) bool { return path == "" })
 }

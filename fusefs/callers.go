@@ -10,7 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// callers finds who makes a request, and whether an earlier daemon carried it out.
+// callers finds the caller of a request and the caller's actor, and whether an earlier daemon carried the
+// request out.
 type callers struct {
 	store  *snapshot.Store
 	forest *live.Forest
@@ -50,8 +51,8 @@ func (c *callers) carriedOut(h *fuse.InHeader) (id live.NodeID, ok bool) {
 	return c.forest.Takeover.Done(h.Unique &^ wire.ResentBit)
 }
 
-// request returns the caller of a request to the control tree, and the effect that the request had if the
-// kernel sends it again.
+// request returns a request to the control tree with its caller. If the kernel sent the request again, the
+// result also has the effect that the request had in an earlier daemon (Carried).
 func (c *callers) request(cancel <-chan struct{}, h *fuse.InHeader) control.Request {
 	r := control.Request{Caller: caller(h), Cancel: cancel, Resent: h.Unique&wire.ResentBit != 0}
 	if c.kept {

@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// TakeOver is Mount for a mount whose daemon has ended: fd is the device, and c the terms that the
-// daemon agreed upon. The kernel sends the unanswered requests again.
+// TakeOver is Mount for a mount whose daemon has ended: fd is the device, and c has the terms (INIT and its
+// answer) upon which that daemon and the kernel agreed. The kernel sends the unanswered requests again.
 func TakeOver(o Options, fd int, c takeover.Connection) (*Server, error) {
 	s, err := serve(o, fd, &c)
 	if err != nil {
@@ -48,8 +48,9 @@ func answerTo(ps *fuse.ProtocolServer, init []byte) ([]byte, error) {
 	return out[:n], nil
 }
 
-// connect reads and answers INIT. In a takeover, before has the INIT of the first daemon: it is given
-// to go-fuse only, and must have the same answer.
+// connect reads and answers INIT. In a takeover, before has the INIT and the answer of the first daemon. Then
+// connect passes this INIT to go-fuse and sends nothing to the kernel. It fails if the answer of go-fuse
+// differs from the first one.
 func (r *readers) connect(before *takeover.Connection) (*takeover.Connection, error) {
 	c := &takeover.Connection{}
 
@@ -85,7 +86,7 @@ func (r *readers) connect(before *takeover.Connection) (*takeover.Connection, er
 	return c, nil
 }
 
-// inherit takes every node that the earlier daemon may have handed over for held by the kernel.
+// inherit records that the kernel may hold every node that the earlier daemon may have returned in an answer.
 func (s *Server) inherit() {
 	fs := s.fs
 	ino, view := fs.forest.Counters.Next()
@@ -123,7 +124,7 @@ func (s *Server) resume() error {
 	}
 
 	if outdated && n.mayUseEpoch() {
-		// This drops all names at once, also names that are in no record of the journal any more.
+		// INC_EPOCH drops all names at once, also names that no record of the journal has any more.
 		n.send(wire.IncEpoch())
 	}
 

@@ -38,9 +38,9 @@ func errno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// status is errno for an answer to the kernel. An error of the store, rather than of the
-// request, is logged, because EIO alone does not name the damaged chunk. A cas.Delay becomes the
-// status with which the reader parks the request.
+// status returns the errno of an error as the status of an answer to the kernel. An error of the store,
+// rather than of the request, is logged, because EIO alone does not name the damaged chunk. A cas.Delay
+// becomes the status with which the reader parks the request.
 func (r *replies) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
@@ -51,7 +51,7 @@ func (r *replies) status(op string, id live.NodeID, err error) fuse.Status {
 
 	code := errno(err)
 	storeFailed := code == syscall.EIO || code == syscall.ENOSPC
-	if storeFailed && errs.Of(err) != errs.Away { // package remote logs a remote that is away
+	if storeFailed && errs.Of(err) != errs.Away { // package remote logs that a remote does not answer
 		r.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 

@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// maxCopy bounds one COPY_FILE_RANGE: its answer has 32 bits for the length.
+// maxCopy bounds one COPY_FILE_RANGE, in bytes: its answer has 32 bits for the length.
 const maxCopy = 1 << 30
 
 func timeNow() int64 { return time.Now().UnixNano() }
@@ -69,7 +69,7 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 
 	who, forest := fs.callers.changer(&in.InHeader)
 	if who.PID == 0 && in.WriteFlags&fuse.WRITE_CACHE != 0 {
-		forest = fs.forest.Writer // the kernel writes pages of a mapping back
+		forest = fs.forest.Writer // the kernel writes back the pages of a mapping: there is no caller
 	}
 
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
@@ -87,8 +87,8 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 			return 0, fs.reply.status("write", id, err)
 		}
 
-		// The answer to WRITE has no attributes, and the kernel would go on to
-		// run the file with the rights that it lost.
+		// The answer to WRITE has no attributes. With the cached attributes, the kernel would still run the
+		// file with the rights of the cleared bits.
 		fs.notify.dropAttr(id)
 	}
 
@@ -124,8 +124,8 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 	return fs.killPriv("fallocate", forest, id, &in.InHeader)
 }
 
-// killPriv clears the set-user-ID and set-group-ID bits of a file that was changed. The answer has no
-// attributes, so that the kernel must ask for them.
+// killPriv clears the set-user-ID and set-group-ID bits of a file that was changed. The answer to op has no
+// attributes, so killPriv also has the kernel drop the cached ones.
 func (fs *filesystem) killPriv(op string, forest live.Writer, id live.NodeID, h *fuse.InHeader) fuse.Status {
 	changed, err := fs.permissions.killPriv(forest, id, h)
 	if changed {
@@ -171,8 +171,8 @@ func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fus
 	return fuse.Status(unix.ENOTTY)
 }
 
-// StatFs returns the space of the store's disk, less what the store reserves
-// for recovery and gc, so that df agrees with when writes begin to fail.
+// StatFs returns the space of the store's disk, less what the store reserves for recovery and gc, so that df
+// shows no free space when writes begin to fail.
 //
 // A fork sees its own limit or, without a limit, the space of the disk rounded down to a
 // power of two. The exact space would reveal the writes of other forks, and whether some content was in

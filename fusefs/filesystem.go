@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// filesystem answers the requests of one mount. The requests of the control
-// tree go to control.Tree; all others are one call of the forest each.
+// filesystem answers the requests of one mount. control.Tree handles the requests of the control tree; each
+// other request becomes one call of the forest.
 type filesystem struct {
 	fuse.RawFileSystem // answers requests that filesystem does not implement with ENOSYS
 
@@ -29,7 +29,7 @@ type filesystem struct {
 	permissions *permissions
 	reply       *replies
 	overlays    overlays
-	// removals has the forks that were bookmarked before a removal.
+	// removals records which forks were bookmarked before a removal.
 	removals removals
 }
 
@@ -88,9 +88,9 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 	return fuse.OK
 }
 
-// lookupHandle finds a node by its number (name "."), or the parent of the node (name ".."). The kernel
-// asks for them in open_by_handle_at(2) and for NFS, whose file handles are node ids. The name "/" also
-// stands for the node: overlayfs before Linux 6.16 asks so whether the node still exists.
+// lookupHandle finds a node by its number (name "."), or the parent of the node (name ".."). The kernel asks
+// for them in open_by_handle_at(2) and for NFS, whose file handles are node ids. The name "/" also stands for
+// the node: overlayfs before Linux 6.16 looks this name up to find out whether the node still exists.
 func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
 	if name == ".." {
 		if id.Ino() == live.RootIno {
@@ -196,7 +196,8 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		return fs.reply.answerUnchanged(id, s, err, out)
 	}
 
-	// For chown the kernel sets the flag even for root and group members.
+	// Only a truncation drops the set-group-ID bit here: for chown the kernel sets the flag even for root and
+	// group members.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
 		if err := fs.permissions.dropSgid(forest, a, &in.InHeader); err != nil {
 			return fs.reply.status("setattr", id, err)
@@ -219,9 +220,9 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	return fuse.OK
 }
 
-// setAttr translates the attributes in a SETATTR. With HANDLE_KILLPRIV_V2 the file system
-// clears the set-user-ID bit (KillPriv): the kernel sets a flag for a truncation, and chown
-// always clears the bit (chown_common in the kernel). ok is false for a time that cannot be stored.
+// setAttr translates the attributes in a SETATTR. With HANDLE_KILLPRIV_V2 the file system clears the
+// set-user-ID bit (KillPriv): the kernel sets a flag for a truncation, and chown always clears the bit
+// (chown_common in the kernel). ok is false if a time cannot be stored.
 func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 	ok = true
 	if m, set := in.GetMode(); set {

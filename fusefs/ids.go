@@ -15,11 +15,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Ids are the user and group ids of the user of a mount in a user namespace that maps no other ids.
-// The kernel lets nobody change a file whose ids are not mapped. So each file is shown as the user's
-// own, and its owner permissions are the permissions that the user has by the stored owner, mode and
-// access control list. The kernel checks these only. Operations that need to be the stored owner are
-// checked here.
+// Ids are the user and group ids of the user of a mount in a user namespace that maps no other ids. The
+// kernel lets nobody change a file whose ids are not mapped. So each file is shown as the user's own, and its
+// owner permissions are the permissions that the user has by the stored owner, mode and access control list.
+// The kernel checks only the shown owner and permissions. This file checks the operations that only the
+// stored owner may perform.
 type Ids struct {
 	UID, GID uint32
 	Groups   []uint32 // supplementary groups
@@ -64,7 +64,7 @@ type permissions struct {
 	copies copies
 }
 
-// inGroup reports whether a caller has a supplementary group.
+// inGroup reports whether a caller has gid as a supplementary group.
 func (p *permissions) inGroup(who *fuse.InHeader, gid uint32) bool {
 	if p.ids != nil {
 		return p.ids.inGroup(gid)
@@ -90,7 +90,7 @@ func (p *permissions) shownAttr(a live.Attr) live.Attr {
 	if a.UID != ids.UID && a.Mode&unix.S_IFMT != unix.S_IFLNK && !control.IsNode(a.ID) {
 		a.Mode = a.Mode&^unix.S_IRWXU | p.access(&a)<<6
 		if a.Mode&unix.S_IFMT == unix.S_IFREG {
-			a.Mode &^= unix.S_ISUID | unix.S_ISGID // a copy must not become the user's with these
+			a.Mode &^= unix.S_ISUID | unix.S_ISGID // a copy belongs to the user and must not have these bits
 		}
 	}
 
@@ -98,8 +98,8 @@ func (p *permissions) shownAttr(a live.Attr) live.Attr {
 	return a
 }
 
-// foreign returns the attributes of a file, and reports whether it is shown as a file of the user of
-// the mount although its stored owner is another one.
+// foreign returns the attributes of a file, and reports whether the file is shown as a file of the user of
+// the mount although its stored owner is another user.
 func (p *permissions) foreign(id live.NodeID) (live.Attr, bool) {
 	if p.ids == nil {
 		return live.Attr{}, false
@@ -150,7 +150,7 @@ func (p *permissions) mayRemove(parent live.NodeID, name string) fuse.Status {
 		return fuse.EPERM
 	}
 
-	return fuse.OK // else the removal finds the error
+	return fuse.OK // if Lookup failed, the removal fails too
 }
 
 // mayLink makes the checks of may_linkat(9).
@@ -173,8 +173,8 @@ func (p *permissions) mayLink(id live.NodeID) fuse.Status {
 
 func isACL(name string) bool { return name == aclAccess || name == aclDefault }
 
-// hides reports whether an entry names a user or group that is not mapped. The kernel would refuse
-// such an entry. It is not shown, and stays in the stored list.
+// hides reports whether an entry names a user or group that is not mapped. The kernel would refuse such an
+// entry, so it is not shown to the kernel. It stays in the stored list.
 func (i *Ids) hides(e aclEntry) bool {
 	return i != nil && (e.Tag == aclUser && e.ID != i.UID || e.Tag == aclGroup && e.ID != i.GID)
 }
@@ -188,9 +188,9 @@ func (i *Ids) shownACL(value []byte) []byte {
 	return encodeACL(slices.DeleteFunc(acl, i.hides))
 }
 
-// withHidden returns the list acl, which replaces the list was, with the hidden entries of was added.
-// A list without a mask removes the hidden entries, as `setfacl -b` does. A mask that was computed
-// from the shown entries is computed again with the hidden ones, as setfacl(1) would.
+// withHidden returns acl with the hidden entries of was, the list that acl replaces. A list without a mask
+// removes the hidden entries, as `setfacl -b` does. A mask that was computed from the shown entries is
+// computed again with the hidden ones, as setfacl(1) would.
 func (i *Ids) withHidden(acl, was []aclEntry) []aclEntry {
 	hidden := slices.DeleteFunc(slices.Clone(was), func(e aclEntry) bool { return !i.hides(e) })
 	if len(hidden) == 0 || !hasTag(acl, aclMask) {

@@ -10,15 +10,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// With Ids, a program that copies a file with its group, permissions and access control list sees only
-// the shown ones (Ids). The copy takes the hidden ones from the original, if the original is known:
+// With Ids, a program that copies a file with its group, permissions and access control list sees only the
+// shown values (Ids). The copy gets the hidden values of the original, if the original is known:
 //
 //   - `cp -a` copies the bytes by copy_file_range(2), and then sets the owner.
 //   - `sed -i` sets the owner of a new file, and renames it to the name of the old one.
 //
 // The original of a copy that is made in another way is not known.
 
-// copies are the latest new files that are copies of other files, or that have been given an owner.
+// copies are the latest new files that are copies of other files, or whose owner a program has set.
 type copies struct {
 	mu   sync.Mutex
 	last []fileCopy // at most maxCopies, the oldest first
@@ -32,8 +32,8 @@ type fileCopy struct {
 
 const maxCopies = 256
 
-// update calls change with the record of a file, which it makes if there is none, and returns the
-// changed record.
+// update calls change with the record of a file, and returns the changed record. It creates the record if
+// there is none.
 func (c *copies) update(id live.NodeID, change func(*fileCopy)) fileCopy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,9 +60,9 @@ func (c *copies) get(id live.NodeID) fileCopy {
 	return fileCopy{}
 }
 
-// recordCopy records that the file id has bytes of the file of. An original of another user may be
-// writable for its owner, which is not shown. A copy that was created with the shown permissions gets
-// this write permission.
+// recordCopy records that the file id has bytes of the file of. If the original belongs to another user and
+// is writable for its owner, this write permission is not shown. A copy that was created with the shown
+// permissions gets the hidden write permission.
 func (p *permissions) recordCopy(forest live.Writer, id, of live.NodeID) error {
 	if p.ids == nil {
 		return nil
@@ -84,8 +84,8 @@ func (p *permissions) recordCopy(forest live.Writer, id, of live.NodeID) error {
 	return err
 }
 
-// preserve completes the attributes that a program sets on a copy. If it sets the owner and group that
-// all files show, or the mtime of the original, the copy also gets the group of the original. If no
+// preserve completes the attributes that a program sets on a copy. If the program sets the owner and group
+// that all files show, or the mtime of the original, the copy also gets the group of the original. If no
 // original is known and the file is new, the file keeps the group that its directory gave it.
 func (p *permissions) preserve(id live.NodeID, s *live.SetAttr) {
 	ids := p.ids
@@ -111,12 +111,12 @@ func (p *permissions) preserve(id live.NodeID, s *live.SetAttr) {
 	}
 }
 
-// inheritFromReplaced gives a copy that is renamed to the name of another file the hidden group,
-// permissions and access control entries of this file.
+// inheritFromReplaced is called before a copy is renamed to the name of another file. The copy gets the
+// hidden group, permissions and access control entries of the replaced file.
 func (p *permissions) inheritFromReplaced(forest live.Writer, from live.NodeID, name string, to live.NodeID, replaced string) error {
 	n, err := p.forest.Lookup(from, name)
 	if err != nil || !p.copies.get(n.ID).owned {
-		return nil // the rename finds the error
+		return nil // the rename fails with the error of Lookup
 	}
 
 	was, err := p.forest.Lookup(to, replaced)
@@ -161,10 +161,10 @@ func (p *permissions) inheritHidden(forest live.Writer, id, from live.NodeID) er
 	return p.setACL(forest, id, aclAccess, encodeACL(was), 0, false)
 }
 
-// completeACL returns acl, a list that a program sets on the file id, with the hidden entries of was, the list
-// that acl replaces. If the file is a copy without a list, completeACL adds the hidden entries of the
-// original. If acl has the permissions that the original shows, it also adds the hidden owner permissions of
-// the original.
+// completeACL adds hidden entries to acl, a list that a program sets on the file id, and returns it. It adds
+// the hidden entries of was, the list that acl replaces. If the file is a copy without a list, completeACL
+// adds the hidden entries of the original. If acl has the permissions that the original shows, it also adds
+// the hidden owner permissions of the original.
 func (p *permissions) completeACL(id live.NodeID, acl, was []aclEntry) ([]aclEntry, error) {
 	c := p.copies.get(id)
 	if p.ids == nil || c.of == 0 || !c.owned {

@@ -14,9 +14,9 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// mount attaches a FUSE device to the mountpoint and returns the descriptor of the device. It is
-// written here because go-fuse leaves the device open in every program that the daemon starts, and a
-// mount ends only when the last process has closed the device.
+// mount attaches a FUSE device to the mountpoint and returns the descriptor of the device. The mount function
+// of go-fuse is not used: it leaves the device open in every program that the daemon starts, and a mount ends
+// only when the last process has closed the device.
 func mount(o *Options) (fd int, err error) {
 	fd, err = mountDirect(o)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {

@@ -75,7 +75,7 @@ func (fs *filesystem) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name 
 
 // Create makes a file and opens it. It saves the round trip of an OPEN after MKNOD.
 func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // the pages that its writes cache stay valid for the next open
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // the pages that writes to the new file cache stay valid for the next open
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
 		return fs.reply.fillControlEntry("create", id, e, err, &out.EntryOut)
@@ -84,7 +84,7 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
 	st := fs.newNode("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
 	if st == fuse.Status(syscall.EEXIST) && in.Flags&syscall.O_EXCL == 0 {
-		return fuse.Status(syscall.ESTALE) // an edit has made the name since the kernel looked it up
+		return fuse.Status(syscall.ESTALE) // an edit has created the name since the kernel looked it up
 	}
 
 	return st

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// manyEntries is the largest number of names that are dropped one by one. To drop all names
-	// of the kernel is cheaper for more.
+	// manyEntries is the largest number of names that are dropped one by one. For more names, it is cheaper
+	// to drop all names in the kernel's cache.
 	manyEntries = 4000
-	// slowNotices is how long an edit waits for its notices before a warning is logged. A notice
-	// waits as long as a process has the directory locked and its request waits for something else.
+	// slowNotices is how long an edit waits for its notices before a warning is logged. A notice waits while
+	// a process has the directory locked and the request of this process waits.
 	slowNotices = 2 * time.Second
 	// pageWait bounds how long a write to a control file waits until the file's pages are dropped.
 	pageWait = 20 * time.Millisecond
@@ -54,11 +54,11 @@ type notifier struct {
 	// onUnnamed is called with each node that lost its name, after the kernel dropped the name. It may
 	// be nil.
 	onUnnamed func(live.NodeID)
-	// held reports whether the kernel may hold a node; nil if it may hold all.
+	// held reports whether the kernel may hold a node; nil if the kernel may hold every node.
 	held func(live.NodeID) bool
 
 	edits atomic.Int64 // edits whose changes are in the tree and whose notices are not written yet
-	stale atomic.Int64 // names that the kernel has still to drop for these edits
+	stale atomic.Int64 // names that the kernel has not dropped yet for these edits
 
 	trees queue // names and pages in workspaces
 	names queue // names in .snapshots and .forks
@@ -103,9 +103,9 @@ func (n *notifier) enqueue(q *queue, write func()) <-chan struct{} {
 	return done
 }
 
-// replaced is called when an edit has changed this number of names in the tree, while other changes of
-// the view still wait. It reports whether the kernel looks every name up again from now on. In this
-// case no program finds an outdated name, not even while the notices are written.
+// replaced is called when an edit has changed names in the tree, and before other changes of the view
+// continue. names is the number of changed names. It reports whether the kernel looks every name up again
+// from now on. In this case no program finds an outdated name, not even while the notices are written.
 func (n *notifier) replaced(names int) (epoch bool) {
 	n.edits.Add(1)
 	if epoch = names > manyEntries && n.mayUseEpoch(); epoch {
@@ -114,16 +114,17 @@ func (n *notifier) replaced(names int) (epoch bool) {
 	return epoch
 }
 
-// invalidate drops the names and pages in inv, after replaced was called for the edit. It calls told and
-// returns when the kernel has dropped them.
+// invalidate drops the names and pages in inv, after replaced was called for the edit. When the kernel has
+// dropped them, invalidate calls told and returns.
 func (n *notifier) invalidate(inv live.Invalidation, told func()) {
 	n.stale.Add(int64(len(inv.Entries)))
 	n.await(n.enqueue(&n.trees, func() { n.drop(inv); told() }), len(inv.Entries))
 	n.edits.Add(-1)
-	n.await(n.trees.written(), 0) // the notices of renamed
+	n.await(n.trees.written(), 0) // wait for the notices of renamed
 }
 
-// await waits until a channel of enqueue is closed. names is the number of names for the log.
+// await waits until a channel of enqueue is closed. After slowNotices it logs a warning with the number
+// names.
 func (n *notifier) await(done <-chan struct{}, names int) {
 	if !waitFor(done, slowNotices) {
 		n.log.Warn("the kernel is slow to drop names, and the restore, merge or import that changed them waits for it",
@@ -133,9 +134,9 @@ func (n *notifier) await(done <-chan struct{}, names int) {
 }
 
 // renamed is called when a program has renamed a file to a name in the directory to. If the old name was
-// outdated in the kernel's cache because of an edit, the kernel now has the outdated node under the new
-// name, so the new name is dropped, too. The kernel has locked the directory until it has the answer
-// and has renamed.
+// outdated in the kernel's cache because of an edit, the kernel now has the outdated node under the new name,
+// so the new name is dropped, too. The kernel has the directory locked until it has received the answer and
+// carried out the rename.
 func (n *notifier) renamed(to live.NodeID, name string) {
 	if n.edits.Load() > 0 {
 		n.enqueue(&n.trees, func() { n.send(wire.InvalEntry(to, name)) })
@@ -150,7 +151,8 @@ func (n *notifier) DropPages(id live.NodeID) {
 	waitFor(n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) }), pageWait)
 }
 
-// dropWritten has the kernel drop the pages of a file that it could not write back.
+// dropWritten has the kernel drop the pages of a file, because the daemon has refused to write some of them
+// back.
 func (n *notifier) dropWritten(id live.NodeID) {
 	n.enqueue(&n.pages, func() { n.send(wire.InvalPages(id, 0)) })
 }
@@ -160,13 +162,13 @@ func (n *notifier) dropWritten(id live.NodeID) {
 // node; only a write locks pages.
 func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(wire.InvalPages(id, from)) }
 
-// dropAttr drops the attributes of a node before it returns. The kernel takes no
-// lock for this that a waiting request could hold.
+// dropAttr drops the attributes of a node before it returns. The kernel takes no lock for this notice that a
+// waiting request could hold.
 func (n *notifier) dropAttr(id live.NodeID) { n.send(wire.InvalPages(id, -1)) }
 
-// outdated reports whether an edit may have replaced a node after a program found it by its name, and
-// the kernel has still to drop this name. The caller answers with ESTALE then: the kernel looks the
-// whole path up again and repeats the request.
+// outdated reports whether an edit may have replaced a node after a program found it by its name, and the
+// kernel has not dropped this name yet. Then the caller answers with ESTALE, and the kernel looks the whole
+// path up again and repeats the request.
 func (n *notifier) outdated(forest *live.Forest, id live.NodeID) bool {
 	if n.edits.Load() == 0 {
 		return false
@@ -198,7 +200,8 @@ func (n *notifier) drop(inv live.Invalidation) {
 }
 
 func (n *notifier) dropNames(entries []live.Entry) {
-	// With the name of a directory the kernel drops the names below it, so directories come first.
+	// When the kernel drops the name of a directory, it also drops the names below, so directories come
+	// first.
 	if len(entries) > manyEntries {
 		entries = slices.Clone(entries)
 		slices.SortStableFunc(entries, func(a, b live.Entry) int { return cmp.Compare(dropOrder(a), dropOrder(b)) })
@@ -214,7 +217,7 @@ func (n *notifier) dropNames(entries []live.Entry) {
 		case e.Gone != 0 && !e.WasDir:
 			n.send(wire.DeleteEntry(e.Parent, e.Name, e.Gone))
 		default:
-			// A directory is not reported as removed: @parcel/watcher would crash.
+			// The removal of a directory is not reported to inotify: the library @parcel/watcher would crash.
 			n.send(wire.InvalEntry(e.Parent, e.Name))
 		}
 
@@ -223,7 +226,8 @@ func (n *notifier) dropNames(entries []live.Entry) {
 	}
 }
 
-// dropOrder is 0 for directories and 1 for other names, in the order in which they are dropped.
+// dropOrder returns the sort key of a name: 0 for directories, which are dropped first, and 1 for other
+// names.
 func dropOrder(e live.Entry) int {
 	if e.WasDir {
 		return 0
@@ -231,10 +235,10 @@ func dropOrder(e live.Entry) int {
 	return 1
 }
 
-// repeatEpoch has the kernel look every name up again for a second time. The kernel may have asked for
-// a listing before the first INC_EPOCH, and it takes the names of the listing for new ones when it
-// processes the answer after it (fuse_direntplus_link in fs/fuse/readdir.c). A directory is locked
-// while it is listed, so a notice for one of its names returns after the listing.
+// repeatEpoch sends a second INC_EPOCH. The kernel may have asked for a listing before the first INC_EPOCH,
+// and have processed the answer after it: then the names of the listing count as new, although they are
+// outdated (fuse_direntplus_link in fs/fuse/readdir.c). A directory is locked while it is listed, so a notice
+// for one of its names returns after the listing.
 func (n *notifier) repeatEpoch(entries []live.Entry) {
 	listed := make(map[live.NodeID]bool) // directories for which a notice was sent
 	for _, e := range entries {
@@ -259,8 +263,8 @@ func (n *notifier) send(b []byte) {
 	}
 }
 
-// waitFor waits until a channel is closed, and returns false if it is still open after a time. A nil
-// channel counts as closed.
+// waitFor waits until a channel is closed, and returns false if the channel is still open after the time
+// most. A nil channel counts as closed.
 func waitFor(done <-chan struct{}, most time.Duration) bool {
 	if done == nil {
 		return true
@@ -274,7 +278,7 @@ func waitFor(done <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// A queue writes notices one after the other. Each waits for the channel of the one before it.
+// A queue writes notices one after the other. Each write waits for the channel of the write before.
 type queue struct {
 	mu     sync.Mutex    // guards the fields below
 	last   chan struct{} // closed when the last notice is written; nil before the first notice

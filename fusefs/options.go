@@ -21,12 +21,12 @@ type Flags struct {
 	NoExec         bool // programs cannot be executed
 	SnapdirVisible bool // `.snapshots` and `.forks` are listed in the root
 	ACL            bool // POSIX access control lists
-	NoXattr        bool // no extended attributes; after one request for them the kernel asks for none
-	// Handles lets programs open nodes by their numbers (open_by_handle_at(2)), also nodes
-	// outside the directory that is visible to a program. Without Handles, kernels before Linux
-	// 6.9 still open cached nodes by their numbers. With Handles, overlayfs finds the lower file of
-	// a copied-up file by its number. From Linux 6.16 on the kernel takes a node that was found
-	// this way for outdated (it has no epoch), and stat(2) fails with ESTALE.
+	NoXattr        bool // no extended attributes; after the first request for one, the kernel sends no more
+	// Handles lets programs open nodes by their numbers (open_by_handle_at(2)), also nodes outside the
+	// directory that is visible to a program. Without Handles, kernels before Linux 6.9 still open cached
+	// nodes by their numbers. With Handles, overlayfs finds the lower file of a copied-up file by its number.
+	// From Linux 6.16 on the kernel treats a node that was found by its number as outdated, because it has no
+	// epoch, and stat(2) fails with ESTALE.
 	Handles bool
 	Debug   bool // every request is logged
 }
@@ -95,7 +95,7 @@ type Event struct {
 	NewName   string
 }
 
-// event records a change: for the bookmarks of forks, and for OnEvent.
+// event records a change for the bookmarks of forks, and passes it to OnEvent.
 func (fs *filesystem) event(e Event) {
 	if e.Action != events.Deleted {
 		fs.removals.recordChange(max(e.Node.View(), e.Parent.View()))

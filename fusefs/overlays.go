@@ -15,23 +15,23 @@ import (
 // overlays has the rules for an overlayfs that has a layer in the mount.
 type overlays struct {
 	forest *live.Forest
-	// seen is set once overlayfs has asked for one of its attributes, in whatever mount namespace it is
-	// mounted. If tookOver, it may have asked the earlier daemon instead.
+	// seen is set at the first request for an attribute of overlayfs. Overlays in all mount namespaces send
+	// such requests. tookOver is set after a takeover: the earlier daemon may have answered such a request.
 	seen     atomic.Bool
 	tookOver bool
 }
 
-// recordRequest records that an attribute was asked for.
+// recordRequest records a request for an extended attribute.
 func (o *overlays) recordRequest(xattr string) {
 	if strings.HasPrefix(xattr, "trusted.overlay.") || strings.HasPrefix(xattr, "user.overlay.") {
 		o.seen.Store(true)
 	}
 }
 
-// copiesUp reports whether a change of owner can be the step with which overlayfs copies a file to its
-// upper layer. Overlayfs sets the mode and the capabilities before this step, and the kernel asks to
-// clear them as for chown(2); they must stay. Such a file has no name yet or, before Linux 6.2, a name
-// that begins with #. The caller owns the file, so it gains no right: it could set the mode again.
+// copiesUp reports whether a change of owner can be the step with which overlayfs copies a file to its upper
+// layer. Overlayfs sets the mode and the capabilities before this step, and they must stay, although the
+// kernel asks to clear them as for chown(2). Such a file has no name yet or, before Linux 6.2, a name that
+// begins with #. The caller owns the file, so it gains no right: it could set the mode again.
 func (o *overlays) copiesUp(id live.NodeID, uid uint32) bool {
 	if !o.seen.Load() && !o.tookOver {
 		return false

@@ -34,7 +34,7 @@ func heldBack(freezer live.Freezer, request []byte) <-chan struct{} {
 
 	id := live.NodeID(binary.NativeEndian.Uint64(request[at:]))
 	if control.IsNode(id) {
-		return nil // a command, which is never held back
+		return nil // a request of the control tree, which is never held back
 	}
 
 	return freezer.HeldBack(id.View())
@@ -58,9 +58,9 @@ func (r *readers) waitHeldBack(request []byte) func(context.Context) error {
 	}
 }
 
-// park calls wait for a request on another goroutine, and then has the function then handle the
-// request. While the request waits it takes no reader, and no more memory than its own bytes. If its
-// client is killed or the workspace is unmounted, it is not carried out, and fails with EINTR.
+// park calls wait for a request on another goroutine, and afterwards calls then, which handles the request. A
+// waiting request occupies no reader, and no more memory than its own bytes. If its client is killed or the
+// workspace is unmounted, the request is not carried out, and fails with EINTR.
 func (r *readers) park(request []byte, wait func(context.Context) error, then func(b *buffers, n int) error) {
 	b := &buffers{in: bytes.Clone(request)}
 	interrupted, done := r.parking.addWaiting(wire.Unique(b.in))
@@ -96,7 +96,7 @@ func (r *readers) park(request []byte, wait func(context.Context) error, then fu
 	})
 }
 
-// answerBytes is an upper bound of the length of an answer to an operation.
+// answerBytes is an upper bound of the length of an answer to an operation, in bytes.
 func answerBytes(op uint32) int {
 	if changeOps[op] {
 		return maxChangeAnswer

@@ -16,8 +16,8 @@ import (
 )
 
 // beforeAnswer kills the daemon before it answers a request that it has carried out, if a test has put the
-// file "answer" into the directory $AMBERFS_TEST_POINTS. The text of the file is the beginning of the
-// name of the operation; if it is empty, the first request that changes something is meant.
+// file "answer" into the directory $AMBERFS_TEST_POINTS. The text of the file is the beginning of the name of
+// the operation; if the file is empty, the daemon is killed at the first request that changes something.
 func beforeAnswer(request []byte) {
 	wanted, err := os.ReadFile(pointFile("answer"))
 	if err != nil || len(wanted) == 0 && changesNothing(request) || !strings.HasPrefix(wire.Operations[wire.Opcode(request)], string(wanted)) {
@@ -50,8 +50,8 @@ func beforeHandling(request []byte) {
 	}
 }
 
-// beforeDropping delays the notices of an edit as long as the file "notices" exists. Meanwhile it writes
-// the file "waiting", by which the test sees that they wait.
+// beforeDropping delays the notices of an edit as long as the file "notices" exists. It writes the file
+// "waiting" to show the test that the notices are delayed.
 func beforeDropping() {
 	for _, err := os.Stat(pointFile("notices")); err == nil; _, err = os.Stat(pointFile("notices")) {
 		_ = os.WriteFile(pointFile("waiting"), nil, 0o600)

@@ -12,18 +12,17 @@ import (
 const (
 	// pollTime is how long a reader polls for a request before it sleeps.
 	pollTime = 50 * time.Microsecond
-	// preempted is the duration of one poll(2) from which on another thread must have used the
-	// processor during it.
+	// preempted is a limit for the duration of one poll(2): if the poll takes longer, another thread has used
+	// the processor during the poll.
 	preempted = 20 * time.Microsecond
-	// After polling for a time t in vain, a reader does not poll for pauseFactor*t. So it spends
-	// at most a twentieth of its time on polls.
+	// pauseFactor limits polls to a twentieth of a reader's time: after polling for a time t without a
+	// request, the reader does not poll for pauseFactor*t.
 	pauseFactor = 20
 )
 
-// A poller polls for the next request for a moment before its reader sleeps. Without it, while a
-// program makes one request after the other, the reader's processor would be halted
-// between any two requests. On a virtual machine a halted processor takes longer to wake
-// than most requests take to answer.
+// A poller polls for the next request for a moment before its reader sleeps. Without the polls, the reader's
+// processor would be halted between any two requests of a program that makes one request after the other. On
+// a virtual machine a halted processor takes longer to wake than most requests take to answer.
 type poller struct {
 	pausedTill time.Time
 	fds        [1]unix.PollFd
@@ -31,7 +30,8 @@ type poller struct {
 
 var severalCPUs = runtime.NumCPU() > 1
 
-// waiting reports whether a request can be read. Its system call is raw, as it does not sleep.
+// waiting reports whether a request can be read. The system call does not sleep, so it is made without
+// informing Go's scheduler (RawSyscall6).
 func (p *poller) waiting(fd int) bool {
 	var zero unix.Timespec
 	p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}

@@ -50,8 +50,8 @@ func (fs *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 	return newLister(fs, out, false).list(in)
 }
 
-// ReadDirPlus lists with attributes, which saves a LOOKUP for each entry that the
-// reader stats next. The kernel uses it after it has seen such a reader.
+// ReadDirPlus lists entries with attributes, which saves a LOOKUP for each entry that the program stats next.
+// The kernel sends READDIRPLUS when it has seen a program list a directory and stat the entries.
 func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return newLister(fs, out, true).list(in)
 }

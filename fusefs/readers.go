@@ -26,19 +26,18 @@ const (
 	immediate = 3 * time.Microsecond
 	// crowdedReads is how many immediate reads in a row are a reason for one more reader.
 	crowdedReads = 4
-	// calmTime is how long no crowded reads must have occurred before a second reader ends.
+	// calmTime is the time without crowded reads after which a second reader ends.
 	calmTime = 20 * time.Millisecond
-	// yieldTime is how often a reader yields to Go's scheduler. The runtime's monitor, sysmon,
-	// preempts a goroutine that has not yielded for 10 ms: it would take the processor from each
-	// read(2), and wake every 20 µs, forever.
+	// yieldTime is the time between two calls by which a reader yields to Go's scheduler. The runtime's
+	// monitor, sysmon, preempts a goroutine that has not yielded for 10 ms. For a reader that never yielded,
+	// sysmon would take the processor away in each read(2), and would wake every 20 µs.
 	yieldTime = 5 * time.Millisecond
-	// yieldTimeCrowded takes the place of yieldTime while requests of several clients wait. If the
-	// read(2) of another reader takes long, Go's scheduler gives its processor to another goroutine.
-	// The request that was read then waits until a goroutine yields. With one client at a time
-	// no request waits so, and a reader that yields would only wait for the sealers.
+	// yieldTimeCrowded takes the place of yieldTime while requests of several clients wait. If the read(2) of
+	// another reader takes long, Go's scheduler gives its processor to another goroutine. The request that
+	// was read then waits until a goroutine yields. With one client at a time no request waits for that
+	// reason, and a reader that yields would only wait for the goroutines that seal snapshots.
 	yieldTimeCrowded = 100 * time.Microsecond
-	// stuckTime is how long all readers may be answering before one more is
-	// started, whatever they wait for.
+	// stuckTime is how long all readers may be busy with one request each before another reader is started.
 	stuckTime = time.Millisecond
 	// idleTicks is how many ticks of stuckTime without a request pass before the watcher sleeps.
 	idleTicks = 1000
@@ -60,7 +59,7 @@ type readers struct {
 	requests requests
 	parking  *parkingLot
 	resends  *takeover.Resends    // nil without a takeover
-	answered func(request []byte) // called when the kernel has the answer to a request; may be nil
+	answered func(request []byte) // called with a request after its answer was sent; may be nil
 	// heldBack returns a channel that is closed when a request may be carried out; nil if it may be carried
 	// out now.
 	heldBack func(request []byte) <-chan struct{}
@@ -110,9 +109,9 @@ func (r *readers) start() {
 		return
 	}
 
-	// The new reader counts as idle from now on, so that no other is started for the
-	// same reason. The last other reader may end as soon as it sees the idle one. So wg
-	// must count the new reader before, otherwise run would return.
+	// The new reader counts as idle from now on, so that no second one is started for the same reason. The
+	// last other reader may end as soon as it sees the idle one. So wg must count the new reader before idle
+	// does, otherwise run would return.
 	r.wg.Add(1)
 	r.idle.Add(1)
 	go func() {
@@ -131,8 +130,8 @@ type reader struct {
 	*readers
 	*buffers
 	poller  poller
-	yielded time.Time // when it last yielded to the scheduler
-	waiting struct {  // immediate reads in a row, and how often the client changed
+	yielded time.Time // when the reader last yielded to the scheduler
+	waiting struct {  // the number of immediate reads in a row, and of changes of the client between them
 		reads, clients int
 	}
 	client uint32 // the id of the client thread of the last request
@@ -240,8 +239,8 @@ func (r *readers) answer(b *buffers, n int) error {
 	return r.answerSince(time.Now(), b, n)
 }
 
-// answerSince handles a request and sends the answer. began is when it was handled for the first time: a
-// request that has been parked is handled again.
+// answerSince handles a request and sends the answer. A request that has been parked is handled again; began
+// is the time at which it was handled first.
 func (r *readers) answerSince(began time.Time, b *buffers, n int) error {
 	size, status := r.handle(b, n)
 	if status == fuse.OK {
@@ -343,8 +342,8 @@ const slack = 8 << 10
 // spareBuffers are the buffers of readers that have ended, for the next readers.
 var spareBuffers = sync.Pool{New: func() any {
 	b := &buffers{make([]byte, maxIO+slack), make([]byte, maxIO+slack)}
-	// If the process is killed while read(2) makes a page of the buffer, the kernel ends the
-	// request with EIO, and does not send it again.
+	// Touch each page now. If the process is killed while read(2) allocates a page of the buffer, the kernel
+	// ends the request with EIO, and does not send it again.
 	for at := 0; at < len(b.in); at += pageSize {
 		b.in[at] = 1
 	}

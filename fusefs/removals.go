@@ -12,8 +12,8 @@ import (
 // bookmarkRest is the shortest time between two bookmarks of a fork.
 const bookmarkRest = time.Second
 
-// removals decides when a fork is bookmarked: before a removal, but only once for
-// removals in a row.
+// removals decides when a fork is bookmarked: before a removal, but only once for removals in a row. The
+// bookmark is a hidden snapshot, see snapshot.Workspace.Bookmark.
 type removals struct {
 	store *snapshot.Store
 	log   *slog.Logger

@@ -88,7 +88,7 @@ func (r *replies) fillStatx(out *fuse.Statx, attr *live.Attr) {
 	}
 }
 
-// fillEntry answers with a node of the tree that was looked up in the directory via, and counts one
+// fillEntry fills an answer with a node of the forest that was looked up in the directory via, and counts one
 // more reference of the kernel to the node.
 func (r *replies) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
 	if t, ok := r.capturedAt(a.ID); ok {
@@ -102,9 +102,9 @@ func (r *replies) fillEntry(out *fuse.EntryOut, via live.NodeID, a *live.Attr) {
 	r.lookups.Add(a.ID, via)
 }
 
-// answerAgain answers a request that an earlier daemon carried out, with the node that it made. A node
-// without a name (op is opTmpfile) is not held by the kernel before it has this answer, and the kernel
-// locks no directory for it.
+// answerAgain answers a request that an earlier daemon carried out, with the node that the request created.
+// For a node without a name (op is opTmpfile) it calls Disinherit: the kernel does not hold the node before
+// it has this answer, and locks no directory that a probe could wait for.
 func (r *replies) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *fuse.EntryOut) fuse.Status {
 	a, err := r.forest.GetAttr(id)
 	if err != nil {
@@ -120,8 +120,8 @@ func (r *replies) answerAgain(op string, h *fuse.InHeader, id live.NodeID, out *
 	return fuse.OK
 }
 
-// attrTimeout is how long the kernel may trust the attributes of a control node. It asks for the
-// attributes of a control file each time, so every open sees the present size.
+// attrTimeout is how long the kernel may trust the attributes of a control node. The kernel may not cache the
+// attributes of a control file, so every open sees the present size.
 func attrTimeout(id live.NodeID) time.Duration {
 	if control.IsDir(id) {
 		return control.Brief
@@ -129,8 +129,8 @@ func attrTimeout(id live.NodeID) time.Duration {
 	return 0
 }
 
-// fillControlEntry answers with a node that was found or made in the control tree, or with err. The
-// node may be the root of a workspace or snapshot.
+// fillControlEntry fills an answer with a node that was found or created in the control tree, or returns the
+// status of err. The node may be the root of a workspace or snapshot.
 func (r *replies) fillControlEntry(op string, dir live.NodeID, e control.Entry, err error, out *fuse.EntryOut) fuse.Status {
 	if err != nil {
 		return r.status(op, dir, err)
@@ -151,7 +151,8 @@ func (r *replies) fillControlEntry(op string, dir live.NodeID, e control.Entry, 
 	return fuse.OK
 }
 
-// attr returns the attributes of any node, and how long they may be trusted.
+// attr returns the attributes of a node of the forest or the control tree, and how long the kernel may trust
+// them.
 func (r *replies) attr(id live.NodeID) (live.Attr, time.Duration, error) {
 	a, err := r.treeOf(id).GetAttr(id)
 	if control.IsNode(id) {
@@ -173,9 +174,9 @@ func (r *replies) capturedAt(id live.NodeID) (int64, bool) {
 	return r.control.Captured(id.View())
 }
 
-// answerUnchanged answers a SETATTR that failed with the error failed. In a read-only tree the answer
-// is a success if the node has these attributes already: gVisor sets the owner of each
-// directory that it has made, also in .snapshots.
+// answerUnchanged answers a SETATTR that failed with the error failed. In a read-only tree the answer is a
+// success if the node has these attributes already: gVisor sets the owner of each directory that it has
+// created, also in .snapshots.
 func (r *replies) answerUnchanged(id live.NodeID, s live.SetAttr, failed error, out *fuse.AttrOut) fuse.Status {
 	if s.Size != nil || !errors.Is(failed, live.ErrReadOnly) && !errors.Is(failed, errs.Perm) {
 		return r.status("setattr", id, failed)

@@ -13,8 +13,8 @@ const writeSize = wire.InHeader + 16
 
 // An AnsweredRequest describes a request that was answered.
 type AnsweredRequest struct {
-	Op            string        // the name in wire.Operations, "" for an operation that is not there
-	Took          time.Duration // from its reading to its answer
+	Op            string        // the name in wire.Operations, "" for other operations
+	Took          time.Duration // from the read of the request to the answer
 	Read, Written int           // bytes of a file
 }
 
@@ -36,9 +36,8 @@ func describeAnswer(request []byte, size int, took time.Duration) AnsweredReques
 	return a
 }
 
-// Counters returns how many requests of each kind were answered, by their
-// names in the FUSE protocol, and under NODES the number of nodes of the tree
-// that the kernel holds.
+// Counters returns how many requests of each kind were answered, by the name of the kind in the FUSE
+// protocol. Under NODES it returns the number of nodes of the forest that the kernel holds.
 func (s *Server) Counters() map[string]uint64 {
 	m := map[string]uint64{"NODES": uint64(s.fs.reply.lookups.Count())}
 	for op, name := range wire.Operations {

@@ -138,8 +138,8 @@ func (o *Options) serverOptions() *fuse.MountOptions {
 
 		// A symlink never changes; a node that replaces it has another node id.
 		EnableSymlinkCaching: true,
-		// Otherwise the kernel drops the pages of a file whenever a stat after
-		// a write shows another mtime.
+		// Without this option the kernel drops the pages of a file whenever a stat after a write shows
+		// another mtime.
 		ExplicitDataCacheControl: true,
 		EnableAcl:                o.ACL,
 
@@ -176,9 +176,9 @@ func (s *Server) Serve() {
 	close(s.served)
 }
 
-// DropName has the kernel forget the name of a snapshot, or of a fork, that was removed from a
-// workspace. With wait it returns after the kernel did so. A request through the mount must not
-// wait, because its process may have locked the directory.
+// DropName has the kernel forget the name of a snapshot, or of a fork, that was removed from a workspace.
+// With wait it returns after the kernel has done so, or after control.Brief. A request through the mount must
+// not wait, because its process may have locked the directory.
 func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
 	dir, forks, ok := s.fs.control.Dirs(workspace)
 	if !ok {
@@ -191,11 +191,11 @@ func (s *Server) DropName(workspace uint32, fork bool, name string, wait bool) {
 	n := s.fs.notify
 	done := n.enqueue(&n.names, func() { n.send(wire.ExpireEntry(dir, name)) })
 	if wait {
-		waitFor(done, control.Brief) // after that the kernel looks the name up again
+		waitFor(done, control.Brief) // after Brief the kernel looks the name up again without a notice
 	}
 }
 
-// StaleNames returns the number of names that edits changed and the kernel has still to drop.
+// StaleNames returns the number of names that edits changed and the kernel has not dropped yet.
 func (s *Server) StaleNames() int64 { return s.fs.notify.stale.Load() }
 
 // Wait returns when Serve has returned.
@@ -210,7 +210,7 @@ func (s *Server) Unmount() error {
 			break
 		}
 
-		// The last close of a file may still be on its way.
+		// The kernel may not have completed the last close of a file yet.
 		time.Sleep(delay)
 	}
 	if err != nil {
@@ -223,8 +223,8 @@ func (s *Server) Unmount() error {
 // Mountpoint returns the absolute path of the mount.
 func (s *Server) Mountpoint() string { return s.fs.opts.Mountpoint }
 
-// raiseReadahead has the kernel read 512 KiB ahead instead of 128 KiB, which saves round
-// trips. Only root may set it; for others reads are slower.
+// raiseReadahead has the kernel read 512 KiB ahead instead of 128 KiB, which saves round trips. Only root may
+// set the readahead; mounts of other users keep 128 KiB.
 func raiseReadahead(mountpoint string) {
 	if m, err := mounts.At(mountpoint); err == nil && m != nil {
 		_ = os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", m.Major, m.Minor), []byte("512"), 0)

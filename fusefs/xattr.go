@@ -31,11 +31,11 @@ func (f Flags) storesXattr(name string) bool {
 	return false
 }
 
-// refuseXattr returns the error for an attribute name that cannot exist, as other filesystems
-// do: a name of an unknown namespace, or only a namespace.
+// refuseXattr returns the error for an attribute name that cannot exist: a name of an unknown namespace, or a
+// namespace alone, such as "user.". Other filesystems return the same errors.
 func (f Flags) refuseXattr(name string) fuse.Status {
 	if f.NoXattr {
-		return fuse.ENOSYS // the kernel does not ask again
+		return fuse.ENOSYS // the kernel sends no more requests for attributes
 	}
 	if !f.storesXattr(name) {
 		return fuse.Status(syscall.EOPNOTSUPP)
@@ -57,8 +57,8 @@ func copyValue(value, dest []byte) (uint32, fuse.Status) {
 	return uint32(len(value)), fuse.OK
 }
 
-// GetXAttr is asked for security.capability before the first write to each
-// inode, nearly always without success.
+// GetXAttr returns an attribute. The kernel asks for security.capability before the first write to each
+// inode, and nearly no inode has this attribute.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if bad := fs.opts.refuseXattr(name); bad != fuse.OK {
 		return 0, bad
@@ -115,7 +115,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
 	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest live.Writer, id live.NodeID) error {
 		if isACL(name) {
-			// The kernel sets the flag if the caller is not in the file's group.
+			// The kernel sets SETXATTR_ACL_KILL_SGID if the caller is not in the file's group.
 			return fs.permissions.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
 		}
 		return forest.SetXattr(id, name, data, int(in.Flags), false)
@@ -126,7 +126,7 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 	return fs.changeXattr("removexattr", h, name, func(forest live.Writer, id live.NodeID) error {
 		err := forest.RemoveXattr(id, name)
 		if isACL(name) && errors.Is(err, errs.NoAttr) {
-			return nil // as other filesystems do
+			return nil // other filesystems report no error either
 		}
 		return err
 	})

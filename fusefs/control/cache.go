@@ -21,7 +21,7 @@ const (
 	mainBytes = 64 << 20
 	// maxEntries is the most nodes of a tenant.
 	maxEntries = 1024
-	// maxBytes is the most bytes of all tenants together. Beyond, the largest tenants lose nodes.
+	// maxBytes is the most bytes of all tenants together. Above it, nodes of the largest tenants are removed.
 	maxBytes = 128 << 20
 )
 
@@ -53,15 +53,16 @@ func newCache(s *snapshot.Store) *cache {
 	return c
 }
 
-// chargeLocked adds to the bytes that a tenant has in the cache.
+// chargeLocked adds bytes, which may be negative, to the bytes that a tenant has in the cache.
 func (c *cache) chargeLocked(k *tenant, bytes int64) {
 	k.bytes += bytes
 	c.mu.bytes += bytes
 }
 
-// reserve reserves more bytes in a tenant's part for a content that has reserved has bytes before. It
-// removes other nodes to make room. It fails with errs.TooBig if the content is larger than the part,
-// and with errs.Quota if contents that are being written take too much.
+// reserve reserves more bytes in a tenant's part of the cache for a content. has is the number of bytes that
+// were reserved for the content before. To make room, reserve removes other nodes. It fails with errs.TooBig
+// if the content is larger than the part, and with errs.Quota if contents that are being written take too
+// much.
 func (c *cache) reserve(k *tenant, has, more int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +102,8 @@ func (c *cache) resizeLocked(n node) {
 	c.trimLocked(k)
 }
 
-// trimLocked removes the least recently used nodes of a tenant while it is over its limits. Then it
-// removes nodes of the largest tenants while all together are over theirs.
+// trimLocked removes the least recently used nodes of a tenant while it is over its limits. Then it removes
+// nodes of the largest tenants while all tenants together are over the limit.
 func (c *cache) trimLocked(k *tenant) {
 	for k.nodes.Len() > 0 && (k.bytes > k.limit || k.nodes.Len() > c.limits.entries) {
 		c.removeLocked(k.oldest())
@@ -158,7 +159,7 @@ func (c *cache) removeLocked(n node) {
 	unnameLocked(n)
 }
 
-// unnameLocked removes the node's name, if it still has it. The node stays.
+// unnameLocked removes the node's name, unless the name belongs to a newer node. The node stays in the cache.
 func unnameLocked(n node) {
 	if f := n.core(); f.dir.current[f.slot] == n {
 		delete(f.dir.current, f.slot)
@@ -215,8 +216,8 @@ func (c *cache) get(id live.NodeID) (node, error) {
 	return nil, errs.Stale
 }
 
-// publish returns the node of a name with the content of w: the present node if it has an equal content,
-// else a new one. It ends the writer.
+// publish returns the node of a name with the content of w: the present node if it has an equal content, else
+// a new one. publish releases the bytes that w has reserved.
 func (c *cache) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, from source) Entry {
 	root := rootAttr(ws)
 	c.mu.Lock()
@@ -258,8 +259,8 @@ type directory struct {
 	ws         *snapshot.Workspace
 	tenant     *tenant
 	current    map[slot]node         // the newest node of each slot
-	renderings map[string]*rendering // that run, by name of the file
-	outcomes   map[slot]*outcome     // of commands whose answers were not read yet
+	renderings map[string]*rendering // the renderings that run, by name of the file
+	outcomes   map[slot]*outcome     // the outcomes of commands whose answers were not read yet
 	changed    int64                 // the time (ns) of the last command
 }
 

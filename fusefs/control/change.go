@@ -30,7 +30,7 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	return t.lookupSnapshot(ws, name)
 }
 
-// Rmdir deletes a snapshot or a fork, although neither is an empty directory. The deletion of a fork
+// Rmdir deletes a snapshot or a fork, although its root is not an empty directory. The deletion of a fork
 // waits in the queue, because it reads the working directories of all processes.
 func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 	ws, forks, err := t.workspace(dir)

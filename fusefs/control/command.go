@@ -18,7 +18,7 @@ import (
 //
 //  1. commands.write and Tree.renamePrivate pass the text of a command to submit, which parses it.
 //  2. submit, Mkdir, Rmdir and Rename call perform, or runCall for a request in JSON.
-//  3. These wait for their turn, call the service and store the answer.
+//  3. perform and runCall wait for the tenant's turn, call the service and store the answer.
 
 // commands runs the commands that are written to files, and keeps their answers.
 type commands struct {
@@ -28,10 +28,10 @@ type commands struct {
 	kernel  Kernel
 }
 
-// write runs a command, whose error becomes the error of write(2). Neither OPEN nor FLUSH reach the
-// daemon, so each write is taken for a whole command unless its text shows that more follows. The
-// command does not depend on the offset. Afterwards the file has blanks up to the end of the write, and
-// the answer after them, so that a program that continues with read(2) gets the whole answer.
+// write runs a command, whose error becomes the error of write(2). Neither OPEN nor FLUSH reaches the daemon,
+// so each write counts as a whole command unless its text shows that more follows. The offset of the write
+// does not matter. Afterwards the file has blanks up to the end of the write, and the answer after them, so
+// that a program that continues with read(2) gets the whole answer.
 func (c *commands) write(n node, data []byte, off int64, r Request) (int, error) {
 	f, in := n.core(), n.input()
 	if f.mode&0o200 == 0 {
@@ -41,7 +41,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 	c.cache.mu.Lock()
 	cached := in.cached
 	in.cached = false
-	isEnd := off > 0 && off == in.unended && string(data) == "\n" // it ends the line of the last command
+	isEnd := off > 0 && off == in.unended && string(data) == "\n" // the newline of the last command, in a write of its own
 	if in.unended = 0; !isEnd && !bytes.HasSuffix(data, []byte("\n")) {
 		in.unended = off + int64(len(data))
 	}
@@ -74,7 +74,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 
 	in.running--
 
-	if a := answerOf(n); a != nil { // a read of a rendered file returns its content, not an answer
+	if a := answerOf(n); a != nil { // n shows answers; a read of a rendered file returns its content
 		if a.blanks = off + int64(wrote); a.blanks > maxBlanks {
 			a.blanks = 0
 		}
@@ -88,7 +88,7 @@ const maxBlanks = 64 << 20
 
 // submit runs a command that was written to the control file name, or to the node n of a call file.
 func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []byte, r Request) error {
-	waiting := c.cache.newContent(ws) // the command may have to wait, and has its bytes in the cache
+	waiting := c.cache.newContent(ws) // charges the bytes of the command while it waits
 	if err := waiting.reserve(int64(len(line))); err != nil {
 		return err
 	}
@@ -100,15 +100,16 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 
 	args, err := service.Written(name).FromLine(string(line))
 	if err != nil && r.Carried != nil {
-		return errUnanswered // the line is only the end of the command: the previous daemon had its beginning
+		return errUnanswered // the line is only the end of a command whose beginning the previous daemon had
 	}
 
 	return c.perform(ws, name, n, r, args, err)
 }
 
-// perform runs the operation of args. Its answer is the content of the file name. It is made now if the command
-// was written to the node n, from which the program may read on, or if the result may be large. Otherwise it is
-// made when the file is looked up. If err is not nil, the command is wrong, and the error is the answer.
+// perform runs the operation of args. The answer becomes the content of the file name. perform writes it now
+// if the command was written to the node n, from which the program may read the answer, or if the result may
+// be large. Otherwise the answer is written at the next lookup of the file. If err is not nil, the command is
+// malformed, and err is the answer.
 func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Request, args any, err error) error {
 	began := time.Now()
 	o := new(outcome)
@@ -127,11 +128,11 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 	}
 
 	o.err, o.took = err, time.Since(began)
-	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // the service has logged its own errors
+	if e := (*errs.Error)(nil); err != nil && !errors.As(err, &e) { // errors of the service are logged there
 		c.service.Log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 	}
 
-	if name == policyName { // that file shows the policy and no answers: an error is shown by create
+	if name == policyName { // the file shows the policy and no answers: the file create shows the error
 		if err == nil {
 			return nil
 		}
@@ -158,9 +159,9 @@ func (c *commands) storeAnswer(ws *snapshot.Workspace, name string, n node, who 
 	return nil
 }
 
-// keepAnswer makes the text of w the content of a file: the file gets a new node for the caller, and
-// one for the workspace's owner. The node n that the command was written to shows the answer, too, for
-// a program that reads from the same descriptor. A private file without a name has n only.
+// keepAnswer makes the text of w the content of a file: the file gets a new node for the caller, and one for
+// the workspace's owner. The node n to which the command was written shows the answer, too, for a program
+// that reads from the same descriptor. A private file without a name has n only.
 func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who actors.Caller, w *contentWriter) {
 	own := slotOf(ws, name, who)
 	c.cache.mu.Lock()
@@ -206,9 +207,9 @@ func (c *commands) keepAnswer(ws *snapshot.Workspace, name string, n node, who a
 // maxInline is the size in bytes of the longest stream that is a part of its answer.
 const maxInline = 64 << 10
 
-// runCall runs a request in JSON that was written to `call` or to the call file n, and stores the
-// answer, also if the request fails. The stream of an operation, such as a diff, is a part of the
-// answer if it is short and text. Otherwise it gets a file of its own.
+// runCall runs a request in JSON that was written to `call` or to the call file n, and stores the answer,
+// also if the request fails. The stream of an operation, such as a diff, is a part of the answer if it is
+// short and text. Otherwise the stream gets a file of its own.
 func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request []byte, r Request) error {
 	s := slot{name, anybody}
 	if name == callName {
@@ -244,7 +245,7 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 	return err
 }
 
-// call runs a request in JSON when it may run.
+// call waits for the turn of a request in JSON, and runs it.
 func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, request []byte) (a service.Answer, err error) {
 	args, err := service.ParseCall(request)
 	if err != nil {
@@ -259,8 +260,8 @@ func (c *commands) call(ws *snapshot.Workspace, r Request, q *service.Request, r
 	return a, err
 }
 
-// keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the
-// slot of that file.
+// keepStream makes the stream of an answer a file, unless the file with the answer was removed. s is the slot
+// of the file with the answer.
 func (c *commands) keepStream(ws *snapshot.Workspace, s slot, n node, w *contentWriter) {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()

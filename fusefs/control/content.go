@@ -59,8 +59,8 @@ const (
 	maxBlock   = 64 << 10
 )
 
-// A contentWriter collects the bytes of a content. They are reserved in the tenant's part of the cache
-// before they are allocated. The caller ends it by releaseLocked or by discard.
+// A contentWriter collects the bytes of a content. They are reserved in the tenant's part of the cache before
+// they are allocated. The caller calls releaseLocked or discard at the end.
 type contentWriter struct {
 	cache    *cache
 	tenant   *tenant
@@ -75,7 +75,7 @@ func (c *cache) newContent(ws *snapshot.Workspace) *contentWriter {
 
 func (w *contentWriter) Write(p []byte) (int, error) {
 	if need := w.size + int64(len(p)); need > w.reserved {
-		// Reserve in steps, so that not each of many small writes locks the tree.
+		// Reserve in steps, so that not each of many small writes locks cache.mu.
 		more := need - w.reserved
 		if need > maxBlock {
 			more = max(more, maxBlock)
@@ -121,8 +121,8 @@ func (w *contentWriter) discard() {
 	w.releaseLocked()
 }
 
-// releaseLocked releases the reserved bytes, and returns the content. The caller adds it to a node, which
-// is charged for it, before it unlocks the tree.
+// releaseLocked releases the reserved bytes, and returns the content. The caller adds it to a node, which is
+// charged for it, before it unlocks cache.mu.
 func (w *contentWriter) releaseLocked() *content {
 	w.cache.chargeLocked(w.tenant, -w.reserved)
 	w.tenant.reserved -= w.reserved
@@ -130,7 +130,7 @@ func (w *contentWriter) releaseLocked() *content {
 	return &w.content
 }
 
-// all returns a copy of all bytes.
+// all returns a copy of all bytes of the content.
 func (c *content) all() []byte {
 	if c == nil {
 		return nil

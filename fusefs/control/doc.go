@@ -4,7 +4,7 @@
 // Imported by: all of cmd, fusefs, fusefs/takeover.
 //
 // Package service runs the operations that files and names call, and checks rights. This package has the
-// nodes, names, attributes, reads and writes. It does not know FUSE: package fusefs passes each request
+// nodes, names, attributes, reads and writes. It does not use FUSE itself: package fusefs passes each request
 // of the kernel to one method of [Tree], and a [Kernel] drops pages of the kernel's cache.
 //
 // # Nodes
@@ -29,34 +29,33 @@
 //
 // The event log is the exception: it keeps its node while it grows, for `tail -f`.
 //
-// `diff@A..B`, `info@A` and `list` are rendered when their name is looked up, because the kernel needs
-// the size then. That happens in a directory of its own (see renderingDir): until then, the name in
-// .snapshots is a symlink. They are not rendered again while their source is the same. A diff has one
-// name, made of the names of the snapshots; other spellings are symlinks to it.
+// `diff@A..B`, `info@A` and `list` are rendered when their name is looked up, because the kernel needs the
+// size then. They are rendered in a separate directory (see renderingDir): before that, the name in
+// .snapshots is a symlink. While the state that they show is the same (see source), they are not rendered
+// again. A diff has one name, made of the names of the snapshots; other spellings are symlinks to it.
 //
 // # The life of a command
 //
 // `echo v1 > .snapshots/create` is LOOKUP, SETATTR (the truncation, which changes nothing) and WRITE.
-// close(2) sends no request, so a write is taken for a whole command unless it is visibly the beginning
-// of one (line.go). Such beginnings are kept for each process. The command runs before the write is
-// answered, and its error is the error of write(2). Its answer, one line of JSON, becomes the content of
-// the file.
+// close(2) sends no request, so a write counts as a whole command unless its text is visibly the beginning of
+// a command (line.go). The tree keeps such a beginning for each process. The command runs before the write is
+// answered, and its error is the error of write(2). Its answer, one line of JSON, becomes the content of the
+// file.
 //
 // A private file (private.go) is an alternative: a program writes to a scratch file
 // (create.tmp.1) and renames it onto the control file, as editors do, or writes to a call
 // file of its own (call.x). `call` takes any request of the service in JSON (command.go).
 //
-// The files of the tree end with the daemon. If the kernel sends a request again that the previous
-// daemon carried out, the next one answers it from the request's record in the journal (resent.go).
+// The files of the tree end with the daemon. If the kernel sends a request again that the previous daemon
+// carried out, the next daemon answers from the request's record in the journal (resent.go).
 //
 // # Limits
 //
-// A program that has only a fork must not make the daemon slow or large for others. A
-// fork of main and all forks in it are one tenant (tenant.go). Its renderings and
-// commands at a time are limited; while they run or wait, other goroutines answer the
-// kernel (Kernel.Blocking). Renderings of all tenants take turns (package turns). All files of the tree
-// are in the cache, and every byte of a content is reserved there before it is written. Package budget
-// limits the memory of text comparisons.
+// A program that has only a fork must not make the daemon slow or large for others. A fork of main and all
+// forks in it are one tenant (tenant.go). The number of its renderings and commands at a time is limited.
+// While they run or wait, other goroutines answer the kernel (Kernel.Blocking). Renderings of all tenants
+// take turns (package turns). All files of the tree are in the cache, and every byte of a content is reserved
+// there before it is written. Package budget limits the memory of text comparisons.
 //
 // # Locks
 //

@@ -21,8 +21,8 @@ const (
 	baseName    = "base"
 )
 
-// A file is a control file, a symlink or a directory with a fixed name in .snapshots. The operation that
-// a line written to a control file calls is in the operation's row (service.Line).
+// A file is a control file, a symlink or a directory with a fixed name in .snapshots. A line that is written
+// to a control file calls the operation whose row names the file (service.Line).
 type file struct {
 	name   string
 	kind   uint32 // S_IFREG, S_IFLNK or S_IFDIR
@@ -39,7 +39,7 @@ const (
 // files are all files, in the order of a listing.
 var files []file
 
-func init() { // a literal would be an initialization cycle: the functions in it use files
+func init() { // a literal would be an initialization cycle: its functions use files
 	answers := (*Tree).lookupAnswer
 	files = []file{
 		{createName, typeFile, 0o644, answers},

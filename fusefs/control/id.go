@@ -24,10 +24,10 @@ const (
 	private       = 1 << numberBits // set for private files
 )
 
-// firstNumber returns the number of a daemon's first file. It must differ from the numbers of the
-// previous daemon, because the kernel may have pages of its files. The time in milliseconds fills
-// numberBits bits in half a year. If a number is used again after that, the kernel gets another
-// generation with it.
+// firstNumber returns the number of a daemon's first file. It must differ from the numbers of the previous
+// daemon, because the kernel may have cached pages of that daemon's files. The time in milliseconds fills
+// numberBits bits in half a year. A number that is used again after that has another generation for the
+// kernel.
 func firstNumber() uint64 { return uint64(time.Now().UnixMilli()) }
 
 // IsNode reports whether a node is one of the control tree.
@@ -94,8 +94,8 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 	return nil
 }
 
-// workspace returns the workspace of a control directory, and whether the directory is .forks. The error
-// is errs.Perm for renderingDir, which has names to look up only.
+// workspace returns the workspace of a control directory, and whether the directory is .forks. The error is
+// errs.Perm for renderingDir, in which names can only be looked up.
 func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, err error) {
 	ws, ok := t.store.Workspace(uint32(dir.Ino()))
 	switch kind := dir.Ino() >> kindBits << kindBits; {

@@ -17,7 +17,7 @@ const maxCommand = 1 << 20
 // An input has the commands that are being written to a file. cache.mu guards it.
 type input struct {
 	partials []partial
-	running  int   // commands
+	running  int   // the number of commands that run
 	cached   bool  // the kernel may have pages of the file
 	unended  int64 // the end of the last command in the file if it had no newline, else 0
 }
@@ -30,7 +30,7 @@ func (in *input) sizeLocked() (size int64) {
 	return size
 }
 
-// A partial is the beginning of a command that one process writes in several pieces. It is charged to
+// A partial is the beginning of a command that one process writes in several pieces. Its bytes are charged to
 // the node of the file.
 type partial struct {
 	uid, pid uint32
@@ -98,10 +98,11 @@ func (in *input) takePartialLocked(uid, pid uint32) []byte {
 	return line
 }
 
-// unfinished reports whether a line, whose last write had wrote bytes, is only the beginning of a
-// command. A program that writes through a buffer writes full blocks first, so an incomplete command
-// ends with a block of a multiple of 1024 bytes and without a newline. JSON is incomplete before its
-// last brace, unless it ends with a newline after a block that is not full: then it is wrong.
+// unfinished reports whether a line is only the beginning of a command. wrote is the size in bytes of the
+// write that ended the line. A program that writes through a buffer writes full blocks first, so an
+// incomplete command ends with a block of a multiple of 1024 bytes and without a newline. JSON is incomplete
+// before its last brace. If such JSON ends with a newline after a block that is not full, it is malformed,
+// and not unfinished.
 func unfinished(line []byte, wrote int) bool {
 	full := wrote >= 1024 && wrote%1024 == 0
 	ended := bytes.HasSuffix(line, []byte("\n"))

@@ -15,8 +15,7 @@ const (
 	offNamed  = 1024
 )
 
-// List calls fn for the entries of a control directory after an offset, until it
-// returns false.
+// List calls fn for the entries of a control directory after an offset, until fn returns false.
 //
 // The daemon adds and removes snapshots, so the kernel must not use a cached listing. An answer to
 // OPENDIR could forbid caching, but the kernel sends no OPENDIR. The kernel does not use a listing of
@@ -63,7 +62,7 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 }
 
 // listAtOnce is the number of names that are read at a time. The kernel reads a long listing in many
-// requests, and each must not read all the names that are left.
+// requests, and each request must not read all remaining names.
 const listAtOnce = 1024
 
 // listNamed lists snapshots or forks after an offset.

@@ -19,8 +19,8 @@ type logs struct {
 	log        *slog.Logger
 }
 
-// lookup returns the event log. Its node stays the same while it grows, so that `tail -f` can follow
-// it. It gets a new node when old events were removed.
+// lookup returns the event log. Its node stays the same while it grows, so that `tail -f` can follow it. When
+// old events were removed, the log gets a new node.
 func (l *logs) lookup(ws *snapshot.Workspace, name string) Entry {
 	n, ok := l.cache.current(ws, slot{name, anybody}).(*eventLog)
 	if !ok || n.events.Removed() > 0 {
@@ -41,12 +41,11 @@ func (l *logs) open(ws *snapshot.Workspace, name string) *eventLog {
 	return n
 }
 
-// follow records the size of a log that has grown. If the log has
-// grown, the kernel's last page of it has zeros after the old end, so follow drops that page. After a
-// drop, the kernel also ignores the size in the answer to the present request, and asks for the size
-// again before it reads.
+// follow records the present size of the log. If the log has grown, the kernel's last page of the log has
+// zeros after the old end, so follow drops that page. After the drop, the kernel ignores the size in the
+// answer to the present request, and asks for the size again before it reads.
 func (l *logs) follow(n *eventLog) {
-	// The log must have the events of all requests that were answered before this one.
+	// The log must contain the events of all requests that were answered before this request.
 	if err := l.events.Flush(); err != nil {
 		l.log.Warn("writing events", "err", err)
 	}

@@ -49,8 +49,8 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	}, nil
 }
 
-// Lookup resolves a name in a control directory. The caller calls Forget for a file that it returns, when
-// the kernel has forgotten it.
+// Lookup resolves a name in a control directory. The caller calls Forget for a returned file, when the kernel
+// has forgotten the file.
 func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	if len(name) > 255 {
 		return Entry{}, errs.NameTooLong
@@ -106,8 +106,8 @@ func (t *Tree) lookupLink(ws *snapshot.Workspace, f file, _ Request) (Entry, err
 	return t.cache.publishLink(ws, f.name, info.Name)
 }
 
-// lookupAnswer returns a file that takes commands. It is empty before the first command. If the previous
-// daemon may have stored an answer in it, reads fail until the next command.
+// lookupAnswer returns a file that takes commands. The file is empty before the first command. If the
+// previous daemon may have stored an answer in the file, reads fail until the next command.
 func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	s, root := slotOf(ws, f.name, r.Caller), rootAttr(ws)
 	t.cache.renderOutcome(ws, s)
@@ -122,7 +122,7 @@ func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, r Request) (Entry, e
 
 	next := &answer{inode: inode{mode: f.kind | f.mode}}
 	switch {
-	case ok: // the kernel has locked the node: other writers would wait for its command
+	case ok: // a command runs: the kernel has locked n, and a write to n would wait for its end
 		next.mode, next.content = n.mode, n.contentLocked()
 	case ws.View() < t.inherited.Load():
 		next.content = lostAnswer
@@ -156,8 +156,8 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 	return Entry{a, Brief}, err
 }
 
-// waitAttr returns the attributes of a root directory. If they are being read from the disk, it waits: a
-// change that the caller made before is in the journal, so the request must not fail with a retry.
+// waitAttr returns the attributes of a root directory. If the attributes are being read from the disk, it
+// waits: the journal already has the change of the caller, so the request must not fail and be repeated.
 func waitAttr(ws *snapshot.Workspace, root live.NodeID) (a live.Attr, err error) {
 	err = cas.Await(context.Background(), func() (err error) {
 		a, err = ws.Store().Forest().GetAttr(root)

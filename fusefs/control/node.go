@@ -27,24 +27,24 @@ func (s slot) stream() slot { return slot{s.name + streamSuffix, s.user} }
 // Callers of methods that end in Locked hold cache.mu, callers of read do not.
 type node interface {
 	core() *inode
-	// input returns the commands that are written to the node, nil if it is not a file for commands.
+	// input returns the commands that are being written to the node, nil if the node takes no commands.
 	input() *input
 	// sizeLocked returns the size of the file, and memoryLocked the bytes to charge for the node.
 	sizeLocked() int64
 	memoryLocked() int64
-	// stays reports whether the node stays after the kernel has forgotten it, while it has its name.
+	// stays reports whether a node that has its name stays in the cache after the kernel has forgotten it.
 	stays() bool
 	// read reads up to len(p) bytes at an offset. At the end of the file it reads fewer.
 	read(p []byte, off int64) (int, error)
 }
 
-// An inode has the fields that nodes of all types have. cache.mu guards those that change.
+// An inode has the fields that nodes of all types have. cache.mu guards the fields that change.
 type inode struct {
 	id   live.NodeID
 	dir  *directory
 	slot slot
-	// owner is the owner of a private file and of its stream. Other files belong to the workspace's owner,
-	// and it is nil.
+	// owner is the owner of a private file and of its stream. It is nil for other files, which belong to the
+	// workspace's owner.
 	owner *actors.Caller
 
 	element *list.Element // in the tenant's nodes, nil after the node was removed
@@ -70,8 +70,8 @@ func (i *inode) touchLocked() {
 type rendered struct {
 	inode
 	content  *content
-	source   source // from which the content was rendered
-	commands input  // of policy
+	source   source // the states from which the content was rendered
+	commands input  // the commands that are being written to policy
 }
 
 func (n *rendered) input() *input       { return &n.commands }
@@ -101,7 +101,7 @@ func (n *answer) input() *input       { return &n.commands }
 func (n *answer) sizeLocked() int64   { return n.blanks + n.contentLocked().Size() }
 func (n *answer) memoryLocked() int64 { return n.content.Size() + n.commands.sizeLocked() }
 
-// contentLocked returns the content of the node, which a newer node may have.
+// contentLocked returns the content of the node, or of the newer node that replaced it.
 func (n *answer) contentLocked() *content {
 	if n.newer != nil {
 		return n.newer.content
@@ -131,7 +131,7 @@ func (n *answer) read(p []byte, off int64) (int, error) {
 	return len(before) + c.ReadAt(p[len(before):], max(off, blanks)-blanks), nil
 }
 
-// call is a call file, whose request runs when it is complete.
+// call is a call file. A request runs as soon as it is completely written.
 type call struct{ *answer }
 
 // answerOf returns the answer that a node shows, nil for a node of another type.
@@ -166,7 +166,7 @@ func (n *scratch) read(p []byte, off int64) (int, error) {
 type eventLog struct {
 	inode
 	events *events.Reader
-	size   int64 // in the last answer to the kernel
+	size   int64 // the size in the last answer to the kernel
 }
 
 func (n *eventLog) sizeLocked() int64   { return n.size }
@@ -221,8 +221,8 @@ func entryLocked(n node, root live.Attr) Entry {
 	return Entry{Attr: attrLocked(n, root)}
 }
 
-// rootAttr returns the attributes of a workspace's root, whose owner is the owner of its control files.
-// They are zero if the workspace has ended, so that its files belong to root.
+// rootAttr returns the attributes of a workspace's root, whose owner is the owner of its control files. The
+// attributes are zero if the workspace has ended, so that its files belong to root.
 func rootAttr(ws *snapshot.Workspace) live.Attr {
 	a, _ := waitAttr(ws, ws.Root())
 	return a

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
-// An outcome is the end of a command from which an answer can be made.
+// An outcome is the result or the error of a command, from which the answer is written later.
 type outcome struct {
 	result any
 	err    error
@@ -39,8 +39,8 @@ func (o *outcome) write(w io.Writer) error {
 	return err
 }
 
-// keepOutcome keeps the end of a command of a program that did not write to a file, such as mkdir. Few of
-// them read the answer.
+// keepOutcome keeps the outcome of a command that was not written to a file, such as mkdir. Few programs read
+// the answer to such a command.
 func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Caller, o *outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *cache) keepOutcome(ws *snapshot.Workspace, name string, who actors.Call
 	d.outcomes[slot{name, anybody}], d.outcomes[slot{name, int64(who.UID)}] = o, o
 }
 
-// renderOutcome makes the answer of a slot from an outcome that was kept for it. Without room for the
-// answer, the slot still has the answer before.
+// renderOutcome writes the answer of a slot from the outcome that was kept for the slot. If there is no room
+// for the answer, the slot keeps its previous answer.
 func (c *cache) renderOutcome(ws *snapshot.Workspace, s slot) {
 	c.mu.Lock()
 	o := c.dirLocked(ws).outcomes[s]

@@ -12,14 +12,14 @@ import (
 
 // A private file is a file that a program creates in .snapshots. A scratch file (create.tmp.1) collects a
 // command, which runs when the file is renamed onto a control file. A call file (call.ANYTHING) takes
-// requests as `call` does, but only its user may read and write it. Private files are in the tenant's
-// part of the cache, so the least recently used one is removed if there are too many.
+// requests as `call` does, but only its user may read and write it. Private files are in the tenant's part of
+// the cache, so the least recently used one is removed if the part is full.
 
 // maxScratch is the size in bytes of the largest scratch file.
 const maxScratch = 64 << 10
 
-// streamSuffix ends the name of the file with the stream of an answer, for streams that are too long for
-// the answer or not text. The file is removed with the call file, or when the call file takes another
+// streamSuffix ends the name of the file with the stream of an answer, for streams that are too long for the
+// answer or not text. The stream's file is removed with the call file, or when the call file takes another
 // request.
 const streamSuffix = ".stream"
 
@@ -164,7 +164,7 @@ func (t *Tree) renameCall(n call, to string, r Request) error {
 	t.cache.moveLocked(n, moved)
 	t.cache.dropLocked(d, moved.stream())
 
-	if to == callName { // the node is one of `call` from now on
+	if to == callName { // from now on, the node is an answer of `call` and no call file
 		n.owner = nil
 		t.cache.mu.nodes[n.id], n.element.Value, d.current[moved] = n.answer, n.answer, n.answer
 	}
@@ -176,7 +176,7 @@ func (t *Tree) renameCall(n call, to string, r Request) error {
 	return nil
 }
 
-// write writes to a scratch file. It fails with errs.TooBig if the file would be too large.
+// write writes to a scratch file. It fails with errs.TooBig if the file would exceed maxScratch.
 func (n *scratch) write(data []byte, off int64) (int, error) {
 	end := off + int64(len(data))
 	if off < 0 || end > maxScratch {

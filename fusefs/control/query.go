@@ -51,8 +51,8 @@ func parseQuery(name string) (query, bool) {
 	return q, q.names != nil
 }
 
-// query returns the file of a query. Only the name with the names of the snapshots is a file. Other
-// spellings, such as cp-3 for a snapshot, are symlinks to it.
+// query returns the file of a query. Only the spelling with the snapshots' own names is a file. Other
+// spellings, such as cp-3 for a snapshot, are symlinks to that file.
 func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
 	var views [2]uint32
 	for i, n := range q.names {
@@ -67,8 +67,8 @@ func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request
 		return g.cache.publishLink(ws, name, to)
 	}
 
-	// The caller needs the right also for a lookup alone, because the size of a diff is information
-	// about files.
+	// The caller needs the right of the operation even to look the name up, because the size of a diff is
+	// information about files.
 	args := q.op.With(q.row.Preset, q.row.Args, q.names)
 	if err := q.op.Admit(context.Background(), r.forService(ws), args); err != nil {
 		return Entry{}, err
@@ -97,8 +97,8 @@ func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request
 	return e, err
 }
 
-// sourceOf returns the source of a query: two snapshots, or a snapshot and the present state. A query
-// about a single snapshot depends on the snapshot and on all changes of its workspace's snapshots.
+// sourceOf returns the source of a query: two snapshots, or a snapshot and the present state. A query about a
+// single snapshot depends on that snapshot and on all changes of the list of snapshots in its workspace.
 func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) {
 	s := source{a: views[0], b: views[1]}
 	_, most := q.row.Args.Limits()
@@ -116,7 +116,7 @@ func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) 
 	return s, nil
 }
 
-// A rendering is the rendering of a file that runs now. Other requests for the file wait for it.
+// A rendering is a call of renderer.render that runs now. Other requests for the file wait for it.
 type rendering struct {
 	done chan struct{}
 	from source
@@ -125,9 +125,9 @@ type rendering struct {
 
 // renderingDir is the name of a directory in .snapshots in which the lookup of a name renders a file.
 //
-// During a lookup, the kernel has the directory locked, so that no name can be made or removed in it. So
-// no file is rendered during a lookup in .snapshots itself: until there is a file, its name is a symlink
-// to the same name in renderingDir, which has no other use.
+// During a lookup, the kernel has the directory locked, so that no name in it can be created or removed. So
+// no file is rendered during a lookup in .snapshots itself: before the file is rendered, its name is a
+// symlink to the same name in renderingDir, which has no other use.
 const renderingDir = ".rendering"
 
 // rendered returns a file that may take long to render. While the file's source is the same, it is
@@ -161,9 +161,9 @@ func (g *renderer) rendered(ws *snapshot.Workspace, name string, mode uint32, r 
 	}
 }
 
-// startRendering returns one of three results. If the present node of a file has the wanted source, it returns the
-// node and ok. If another request is rendering the file, it returns that rendering as other. Otherwise, with start,
-// it begins a rendering for the caller, and returns it as mine.
+// startRendering returns one of three results. If the present node of a file has the wanted source, it
+// returns the node and ok. If another request is rendering the file, it returns that rendering as other.
+// Otherwise, with start, it registers a new rendering, which the caller must run, and returns it as mine.
 func (g *renderer) startRendering(ws *snapshot.Workspace, name string, want source, start bool) (e Entry, ok bool, other, mine *rendering) {
 	root := rootAttr(ws)
 	g.cache.mu.Lock()

@@ -125,7 +125,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	return t.commands.write(n, data, off, r)
 }
 
-// Forget subtracts references of the kernel to a node, which it has forgotten.
+// Forget subtracts references to a node that the kernel has dropped.
 func (t *Tree) Forget(id live.NodeID, times uint64) {
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()

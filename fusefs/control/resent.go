@@ -10,16 +10,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// The files of this tree end with the daemon. When a daemon ends, the kernel sends its unanswered
-// requests to the next one. If a request was carried out, it is answered from its record
-// (Request.Carried). If it was not, it fails, because the file that it needs no longer exists. So no
-// command is run twice, and no request gets the answer to another one.
+// The files of this tree end with the daemon. When a daemon ends, the kernel sends its unanswered requests to
+// the next daemon. A request that was carried out is answered from its record (Request.Carried). A request
+// that was not carried out fails, because its file no longer exists. So no command is run twice, and no
+// request gets the answer to another request.
 
 // errUnanswered is the error for a request that may have been carried out, and whose answer is lost.
 var errUnanswered = fmt.Errorf("%w: the daemon ended before it answered a command, which it may have carried out", unix.EIO)
 
-// lostAnswer is the content of a file whose last answer ended with the previous daemon. The kernel asks
-// for the bytes of a file that is not empty, and ReadAt fails.
+// lostAnswer is the content of a file whose last answer was lost with the previous daemon. It is not empty,
+// so the kernel asks for its bytes, and ReadAt fails.
 var lostAnswer = newContentOf([]byte{'\n'})
 
 // TakeOver is called before the first request of a mount that another daemon has served. That daemon may
@@ -28,8 +28,8 @@ func (t *Tree) TakeOver(view uint32) {
 	t.inherited.Store(view)
 }
 
-// recreate creates the node with an id of the previous daemon, to which a command was written that was
-// carried out. The program that has the file open can then read the answer.
+// recreate creates a node of the previous daemon again, with its id. The previous daemon carried out a
+// command that was written to the node. The program that has the file open can then read the answer.
 func (c *commands) recreate(id live.NodeID, data []byte, r Request) (node, error) {
 	ws, name := r.Carried.Workspace, r.carriedFile(data)
 	if ws == nil || name == "" {
@@ -41,7 +41,7 @@ func (c *commands) recreate(id live.NodeID, data []byte, r Request) (node, error
 	var n node = a
 	if isPrivate(id) {
 		n, a.mode, a.owner = call{a}, typeFile|0o600, &r.Caller
-		a.slot.name += "./" // the name of the call file is not known: this one cannot be looked up
+		a.slot.name += "./" // the name of the call file is not known: no lookup finds this name
 	}
 
 	c.cache.mu.Lock()
@@ -72,8 +72,8 @@ func (r Request) carriedFile(data []byte) string {
 	return ""
 }
 
-// renameLost answers a request to rename a private file of the previous daemon. The command in the file
-// was carried out, or it is lost.
+// renameLost answers a request to rename a private file of the previous daemon. The command in the file was
+// carried out, or is lost.
 func (c *commands) renameLost(ws *snapshot.Workspace, to string, r Request) error {
 	carried := r.Carried
 	switch {

@@ -17,9 +17,10 @@ const (
 	// maxRenderings is the most files of a tenant that are rendered at a time, if the policy has no
 	// other limit for forks.
 	maxRenderings = 4
-	// maxCommands is the most commands of a tenant at a time.
+	// maxCommands is the most commands of a tenant that run at a time.
 	maxCommands = 16
-	// maxWaiting is the most requests of a tenant that wait for a rendering, and that wait for a command.
+	// maxWaiting is the most requests of a tenant that wait for renderings, and also the most that wait for
+	// commands.
 	maxWaiting = 60
 )
 
@@ -30,8 +31,8 @@ type tenant struct {
 
 	// The tenant's part of the cache, which cache.mu guards.
 	limit    int64
-	bytes    int64      // of the nodes, and reserved
-	reserved int64      // for contents that are being written
+	bytes    int64      // charged for the nodes, and reserved
+	reserved int64      // bytes for contents that are being written
 	nodes    *list.List // of node, the most recently used first
 }
 
@@ -111,14 +112,14 @@ func (q *queue) renderLimiter(ws *snapshot.Workspace) *limiter {
 	defer q.cache.mu.Unlock()
 
 	k := q.cache.dirLocked(ws).tenant
-	if k.renderings.most != int64(most) { // renderings that run release the old limiter
+	if k.renderings.most != int64(most) { // renderings that run now will release the old limiter
 		k.renderings = newLimiter(most)
 	}
 
 	return k.renderings
 }
 
-// runLimited waits for the limiter and calls fn. Other goroutines answer the kernel during that. The
+// runLimited waits for the limiter and calls fn. During the call, other goroutines answer the kernel. The
 // context of fn ends when the caller is killed.
 func (q *queue) runLimited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
 	ctx, stop := r.Context()
@@ -135,8 +136,8 @@ func (q *queue) runLimited(l *limiter, r Request, fn func(ctx context.Context) e
 	return err
 }
 
-// compute calls fn, which uses much processor time. It waits for the limiter of the tenant, and takes
-// turns with other tenants. main goes first.
+// compute calls fn, which uses much processor time. It waits for the limiter of the tenant, and takes turns
+// with other tenants. The tenant main has priority.
 func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
 	return q.runLimited(q.renderLimiter(ws), r, func(ctx context.Context) error {
 		if !ws.IsFork() {
@@ -146,9 +147,9 @@ func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.C
 	})
 }
 
-// run calls fn, which runs the operation of args. Operations that are not cheap wait for
-// others of their tenant and then take turns with the operations of all tenants. Cheap operations wait while too
-// many of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and keep
+// run calls fn, which runs the operation of args. Operations that are not cheap wait for other operations of
+// their tenant, and then take turns with the operations of all tenants. Cheap operations wait while too many
+// operations of their tenant run. If atOnce is set, operations whose row says AtOnce do not wait, and run on
 // the goroutine that reads the kernel's requests.
 func (q *queue) run(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn func(context.Context) error) error {
 	switch o := service.OpOf(args); {

@@ -22,7 +22,7 @@ const Brief = time.Second
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
-	// AllowOther is set if users other than the owner of the mount may use it.
+	// AllowOther is set if users other than the owner of the mount may use the mount.
 	AllowOther bool
 }
 
@@ -38,7 +38,8 @@ type Kernel interface {
 	Blocking(fn func())
 }
 
-// A Request has the caller of a request of the kernel.
+// A Request describes a request of the kernel without its arguments: the caller, and whether the kernel sent
+// it again.
 type Request struct {
 	actors.Caller
 	// Cancel is closed at the first signal that the caller gets while it waits.
@@ -48,7 +49,7 @@ type Request struct {
 	Resent  bool
 	Carried *snapshot.Carried
 
-	mayRender bool // set for a lookup in renderingDir
+	mayRender bool // set for a lookup in renderingDir, where a lookup renders a file
 }
 
 // An Entry answers a lookup: a node of this tree, or the root of a snapshot or fork.
@@ -76,7 +77,7 @@ type Tree struct {
 	commands *commands
 	logs     *logs
 
-	// inherited is the view below which workspaces may have lost answers, see TakeOver.
+	// inherited is the number of a view: workspaces with lower views may have lost answers, see TakeOver.
 	inherited atomic.Uint32
 }
 
@@ -120,8 +121,8 @@ func now() int64 { return time.Now().UnixNano() }
 // killedTick is the time between two checks whether a caller that got a signal was killed.
 const killedTick = 50 * time.Millisecond
 
-// Context returns a context that ends when the caller is killed. Without that, a killed process could
-// not end before its request is answered. The caller of Context calls the CancelFunc.
+// Context returns a context that ends when the caller is killed. Otherwise a killed process could not end
+// before its request is answered. The caller of Context calls the CancelFunc.
 //
 // The kernel cancels a request at the first signal of any kind that the caller gets, and does not report
 // later signals. Other signals than SIGKILL do not end the context, because programs do not expect

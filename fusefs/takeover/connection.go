@@ -6,8 +6,8 @@ import (
 	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
-// A Connection has the terms of a mount: INIT, the first request of the kernel, and the answer of the
-// daemon. They outlive the daemon as long as some process has the device open.
+// A Connection has the terms of a mount: INIT, the first request of the kernel, and the answer of the daemon.
+// The terms outlive the daemon as long as a process has the device open.
 type Connection struct{ Init, Answer []byte }
 
 // Offers reports whether the kernel offers all capabilities in bits (fuse.CAP_...).
@@ -17,8 +17,8 @@ func (c *Connection) Offers(bits uint64) bool {
 	return flags&bits == bits
 }
 
-// Minor is x in the version 7.x of the kernel's protocol.
+// Minor returns x in the version 7.x of the protocol that the kernel offers.
 func (c *Connection) Minor() uint32 { return binary.NativeEndian.Uint32(c.Init[wire.InHeader+4:]) }
 
-// MinInit is the length of INIT up to flags2.
+// MinInit is the length in bytes of INIT up to the field flags2.
 const MinInit = wire.InHeader + 20

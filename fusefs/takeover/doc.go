@@ -4,7 +4,7 @@
 // Imported by: all of cmd, fusefs.
 //
 // The keeper is the parent process of both daemons. It has the FUSE device open, so the mount stays, and
-// never reads from it. Package keeper describes it.
+// never reads from the device. See package keeper.
 //
 //	what the kernel has     who keeps it while      what the successor      what happens to a request
 //	                        the daemon is dead      asks or does            that was under way
@@ -39,22 +39,23 @@
 //	changes that a freeze   the kernel; the keeper  does not continue the   is carried out
 //	holds back              has the freeze's end    freeze
 //
-// The keeper also has the lock of the store, the listening socket, and the connections of joined runs. They
-// are no matter of the kernel: the successor takes the descriptors.
+// The keeper also has the lock of the store, the listening socket, and the connections of joined runs. The
+// kernel has no part in these: the keeper sends the descriptors to the successor.
 //
 // # A resent request
 //
-// The kernel sends it with its old number and ResentBit. Records of changes that must not be made twice
-// (onceOps) have this number. Recovery collects the numbers, and Forest.Done finds them:
+// The kernel sends a request again with its old number and ResentBit. Records of changes that must not be
+// made twice (onceOps) have the old number. Recovery collects the numbers, and Forest.Done finds them:
 //
 //  1. The number is found: the change is in the journal. The successor answers with the node in the record,
 //     or with a success. A control request is answered from the record of the catalogue.
 //  2. It is not found: the request is carried out as a new one. Writes, truncations and reads may be carried
 //     out twice, because offsets are absolute and the kernel has locked the file until the answer.
-//  3. Earlier daemons died of it (keeper.Poison): it fails with EIO.
+//  3. Earlier daemons died while they carried the request out (keeper.Poison): it fails with EIO.
 //
 // Resends.Read returns one request after the other until the first one that is not resent. All requests for
-// which the kernel waits are known then, so it has the answers to all others (Forest.Settled).
+// which the kernel still waits are known then, so the kernel has the answers to all other requests of the
+// dead daemon (Forest.Settled).
 //
 // # The order
 //

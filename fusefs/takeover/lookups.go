@@ -6,16 +6,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Lookups counts the references of the kernel to each node: how often the node was handed over, less
-// the number that FORGET returned. The kernel holds a node with references. Such a node keeps its bytes
-// even if its last name was removed.
+// Lookups counts the references of the kernel to each node: how often the node was handed over to the kernel
+// by an answer, less the references that FORGET dropped. The kernel holds a node while it has references.
+// Such a node keeps its bytes even if its last name was removed.
 type Lookups struct {
 	mu sync.Mutex // guards the fields below
 	n  map[live.NodeID]uint64
-	// After a takeover, the nodes whose inode number is below ino and whose view is below view are
-	// inherited: the earlier daemon may have handed them over. Their count is not known, and the
-	// kernel is assumed to hold them. released are the inherited nodes that the kernel does not
-	// hold, see Probes.
+	// After a takeover, the nodes whose inode number is below ino and whose view is below view are inherited:
+	// the earlier daemon may have handed them over. The number of references to them is not known, and the
+	// kernel is assumed to hold them. released are the inherited nodes that the kernel does not hold, see
+	// Probes.
 	ino      uint64
 	view     uint32
 	released map[live.NodeID]struct{}
@@ -27,10 +27,10 @@ type Lookups struct {
 // NewLookups returns the lookups of a mount to which the kernel has no references yet.
 func NewLookups() *Lookups { return &Lookups{n: make(map[live.NodeID]uint64)} }
 
-// Several stands for more than one directory, or for an unknown directory.
+// Several stands for more than one directory, or for an unknown one.
 const Several live.NodeID = 0
 
-// Inherit makes all nodes with lower numbers inherited ones.
+// Inherit records that all nodes with a lower inode number and a lower view are inherited.
 func (l *Lookups) Inherit(ino uint64, view uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +78,8 @@ func (l *Lookups) release(id live.NodeID, n uint64) bool {
 	return true
 }
 
-// Disinherit records that the kernel does not hold an inherited node yet, so that it is counted like a
-// new node.
+// Disinherit records that the kernel does not hold an inherited node yet. From then on the references to the
+// node are counted like those to a new node.
 func (l *Lookups) Disinherit(id live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,8 +103,8 @@ func (l *Lookups) Add(id, via live.NodeID) {
 	l.n[id]++
 }
 
-// Forget subtracts k references to a node. last reports that none is left, and unknown that the node is
-// inherited, so its references are not counted.
+// Forget subtracts k references to a node. last reports that the kernel has no reference any more. unknown
+// reports that the node is inherited, so that its references are not counted.
 func (l *Lookups) Forget(id live.NodeID, k uint64) (last, unknown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

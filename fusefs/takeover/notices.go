@@ -17,14 +17,14 @@ type Notices struct {
 	// MountPoints reads the mount points inside the mount. The returned function returns the mount points in
 	// a view, as paths from its root.
 	MountPoints func() func(view uint32) []string
-	// Drop has the kernel drop names and pages, before it returns.
+	// Drop has the kernel drop names and pages. It returns after the kernel has done so.
 	Drop func(live.Invalidation)
 	Log  *slog.Logger
 }
 
-// Repeat drops the names and pages that the kernel may have cached before an edit of the earlier
-// daemon. It drops them name by name, because INC_EPOCH drops no pages, and would unmount other file
-// systems that are mounted on a name.
+// Repeat drops the names and pages that the kernel may have cached before an edit of the earlier daemon.
+// Names are dropped one by one, because INC_EPOCH drops no pages, and would unmount other file systems that
+// are mounted on a name.
 func (n *Notices) Repeat(in live.Inheritance) {
 	mounted, names := n.MountPoints(), make(map[uint32]map[live.Entry]bool)
 	drop := func(inv live.Invalidation) {
@@ -46,7 +46,7 @@ func (n *Notices) Repeat(in live.Inheritance) {
 	for view, names := range in.Stale {
 		n.Log.Info("the kernel may have outdated names of a workspace, and drops all", "view", view)
 
-		// The names in the root may be in no state of the workspace any more.
+		// The workspace's root may have had these names in a state that no longer exists.
 		var root live.Invalidation
 		for _, name := range names {
 			root.Entries = append(root.Entries, live.Entry{Parent: live.Node(view, live.RootIno), Name: name})

@@ -11,9 +11,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Probes ask the kernel, for one node after the other, whether it holds a node that the earlier daemon
-// handed over. The kernel may have to write a file back for the answer, so a goroutine of its own asks,
-// which holds no lock and handles no request.
+// Probes ask the kernel, for one node after the other, whether it holds a node that the earlier daemon handed
+// over. The kernel may have to write a file back before it answers, so a separate goroutine asks, which holds
+// no lock and handles no request.
 type Probes struct {
 	lookups *Lookups
 	forest  *live.Forest
@@ -22,7 +22,7 @@ type Probes struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []live.NodeID
-	// unanswered are the nodes of Expect. early are the nodes of these for which a probe came too early.
+	// unanswered are the nodes of Expect. early are the nodes in unanswered for which a probe was requested.
 	unanswered map[live.NodeID]bool
 	early      []live.NodeID
 	closed     bool
@@ -35,15 +35,15 @@ func NewProbes(l *Lookups, forest *live.Forest, fd int, log *slog.Logger) *Probe
 	return &Probes{lookups: l, forest: forest, fd: fd, log: log}
 }
 
-// Expect records nodes that the kernel may learn of only by an answer to a request that it sends again.
-// They are not probed before Settled.
+// Expect records nodes that only the answer to a resent request may hand over to the kernel. They are not
+// probed before Settled.
 func (p *Probes) Expect(unanswered map[live.NodeID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unanswered = unanswered
 }
 
-// Add probes nodes, in the background.
+// Add probes nodes in the background.
 
 func (p *Probes) Add(ids ...live.NodeID) {
 	p.mu.Lock()
@@ -83,8 +83,8 @@ func (p *Probes) run() {
 	}
 }
 
-// tooEarly reports whether the kernel may still wait for the answer that describes a node. Then the
-// node is probed after that answer.
+// tooEarly reports whether the kernel may still wait for the answer that hands over a node. Then Settled
+// probes the node after that answer.
 func (p *Probes) tooEarly(id live.NodeID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,8 @@ func (p *Probes) tooEarly(id live.NodeID) bool {
 	return p.unanswered[id]
 }
 
-// Settled records that the kernel has the answers that described these nodes.
+// Settled records that the kernel has the answers that hand over these nodes, and probes the nodes among them
+// that were added before.
 func (p *Probes) Settled(known []live.NodeID) {
 	p.mu.Lock()
 	for _, id := range known {
@@ -109,12 +110,12 @@ func (p *Probes) Settled(known []live.NodeID) {
 
 // probe releases a node if the kernel does not hold it.
 //
-// A node may have been handed over in an answer that the kernel has not processed yet, so that the
-// kernel does not hold it yet. From the lookup until it holds the node, the kernel has locked the
-// directory of the lookup. A notice also locks the directory of its name. So after a notice for this
-// directory, for the impossible name "/", the kernel has processed the answer. A later lookup increases
-// the count, and Lookups.release then keeps the node. A node that was made without a name is not
-// inherited after its answer, see Lookups.Disinherit.
+// A node may have been handed over in an answer that the kernel has not processed yet, so that the kernel
+// does not hold it yet. From the lookup until it holds the node, the kernel has the directory of the lookup
+// locked. A notice also locks the directory of its name. So after a notice for this directory, for the
+// impossible name "/", the kernel has processed the answer. A later lookup increases the count, and
+// Lookups.release then keeps the node. A node that was created without a name is not inherited after its
+// answer, see Lookups.Disinherit.
 func (p *Probes) probe(id live.NodeID) {
 	n, via := p.lookups.sinceTakeover(id)
 	if n > 0 && via != Several {

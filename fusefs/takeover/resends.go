@@ -18,12 +18,13 @@ type Resends struct {
 	settled func(known []live.NodeID)
 	poison  map[uint64]bool // requests that daemons died of, by number
 	over    atomic.Bool     // all resent requests were read
-	mu      sync.Mutex      // a reader locks it from its read(2) to the return of Read, until over
+	mu      sync.Mutex      // until over is set, a reader locks mu from its read(2) to the return of Read
 }
 
-// NewResends returns the requests that are sent again. Those in poison are not carried out. report, which
-// may be nil, is called before a request is carried out (not answered). settled is called when all were read, with the
-// nodes that none of their answers has, see live.Takeover.Settled.
+// NewResends returns the requests that are sent again. Requests in poison are not carried out. report, which
+// may be nil, is called with answered false before a request is carried out. settled is called when all
+// resent requests were read. Its argument known has the nodes in the answers to all other inherited requests:
+// the kernel has these answers, see live.Takeover.Settled.
 func NewResends(forest live.Takeover, poison []uint64, report func(unique uint64, answered bool), settled func(known []live.NodeID)) *Resends {
 	s := &Resends{forest: forest, report: report, settled: settled, poison: make(map[uint64]bool)}
 	for _, unique := range poison {
@@ -32,8 +33,8 @@ func NewResends(forest live.Takeover, poison []uint64, report func(unique uint64
 	return s
 }
 
-// Read is read(2). When it returns a request that was sent again, the forest has looked up whether
-// the request was carried out.
+// Read is read(2) of a request. Before it returns a request that was sent again, it has the forest look up
+// whether the request was carried out.
 func (s *Resends) Read(fd int, b []byte) (int, error) {
 	if s == nil || s.over.Load() {
 		return wire.Read(fd, b)
@@ -58,9 +59,9 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 	return n, nil
 }
 
-// Begin is called before a request is carried out. It reports a request that was sent again, and
-// may wait for the report. If earlier daemons have died of the request, Begin returns
-// true, and the caller must not carry the request out.
+// Begin is called before a request is carried out. For a request that was sent again it calls report, which
+// may block. If earlier daemons have died of the request, Begin returns true, and the caller must not carry
+// the request out.
 func (s *Resends) Begin(request []byte) (poison bool) {
 	unique := wire.Unique(request)
 	if s == nil || unique&wire.ResentBit == 0 {
@@ -76,9 +77,9 @@ func (s *Resends) Begin(request []byte) (poison bool) {
 	return false
 }
 
-// Answered is called when the kernel has the answer to a request. It reports a request that was sent again
-// to report, which may be nil, and a change that the forest records with the number of the request to the
-// forest.
+// Answered is called when the kernel has the answer to a request. If the request was sent again, it calls
+// report, which may be nil. If the request is a change that the forest records with the request's number, it
+// reports the answer to the forest.
 func Answered(forest live.Takeover, report func(unique uint64, answered bool), request []byte) {
 	unique, op := wire.Unique(request), wire.Opcode(request)
 	if unique&wire.ResentBit != 0 && report != nil && op != wire.OpInterrupt {
@@ -90,7 +91,7 @@ func Answered(forest live.Takeover, report func(unique uint64, answered bool), r
 }
 
 // onceOps are the operations that must not be carried out twice: their records have the number of the
-// request. A WRITE is one of them only if it writes a command to a control file.
+// request. A WRITE has such a record only if it writes a command to a control file.
 var onceOps = [len(wire.Operations)]bool{
 	6: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, wire.OpWrite: true,
 	21: true, 24: true, 35: true, 45: true, 51: true,

@@ -14,14 +14,16 @@ const (
 	// after maxKilled daemons in a row that were killed by SIGKILL before they were ready.
 	maxFailed = 3
 	maxKilled = 30
-	// frugalKills is the number of daemons killed in a row after which the next one takes less memory.
+	// frugalKills is the number of daemons killed in a row after which the next daemon must use less memory
+	// (Start.Frugal).
 	frugalKills = 2
-	// The keeper gives up after maxCrashes daemons in a row that crashed within shortLife.
+	// The keeper gives up after maxCrashes daemons in a row that each crashed within shortLife of becoming
+	// ready.
 	maxCrashes = 10
 	shortLife  = 10 * time.Second
-	// A request that the kernel sends again is poison after poisonCrashes daemons crashed, or
-	// poisonKills daemons were killed, while they carried it out. The death of the daemon that read
-	// the request first is not counted. More kills are needed because a kill may have another cause.
+	// A request that the kernel sends again is poison after poisonCrashes daemons crashed, or poisonKills
+	// daemons were killed, while they carried it out. The death of the first daemon that read the request is
+	// not counted. More kills than crashes are needed because a kill may have another cause.
 	poisonCrashes = 2
 	poisonKills   = 10
 	// maxSuspects is the largest number of suspects.
@@ -29,14 +31,14 @@ const (
 	// The pauses between starts grow from firstPause to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
-	// freeKills is how many starts in a row may be killed without a pause.
+	// freeKills is the number of daemons killed in a row before their starts that are followed by no pause.
 	freeKills = 2
 )
 
-// deaths decides when a daemon is not started again, how long the keeper waits before a start, and
-// which requests a daemon must not answer.
+// deaths decides when the keeper gives up, how long it waits before the next start, and which requests a
+// daemon must not carry out.
 type deaths struct {
-	Failed, Killed, Crashes int // daemons in a row, see the constants
+	Failed, Killed, Crashes int // numbers of daemons in a row, see the constants
 	// Shortages counts the starts in a row that failed for want of a resource, such as space on the
 	// disk. Short is when the first of them failed.
 	Shortages int
@@ -46,8 +48,8 @@ type deaths struct {
 	since     time.Time          // when the daemon became ready
 }
 
-// A suspect is a request of which a daemon may have died. It counts the daemons that died while they
-// carried out this request and no other suspect.
+// A suspect is a request that may have caused the death of a daemon. Crashes and Kills count the daemons that
+// crashed or were killed while they carried out this request and no other suspect.
 type suspect struct{ Crashes, Kills int }
 
 // resetStarts is called when a daemon became ready.
@@ -59,8 +61,8 @@ func (d *deaths) resetStarts() {
 type death struct {
 	status  unix.WaitStatus
 	ready   bool            // the daemon had become ready
-	failure *Failure        // why it did not become ready, if it sent a reason
-	begun   map[uint64]bool // requests sent again that it had begun and not answered, by number
+	failure *Failure        // why the daemon did not become ready, if it sent a reason
+	begun   map[uint64]bool // requests, sent again by the kernel, that the daemon had begun and not answered, by number
 }
 
 // add counts a death.
@@ -84,8 +86,8 @@ func (d *deaths) add(end death) {
 	d.blame(end.begun, killed)
 }
 
-// blame counts a death against the request that the daemon had begun. If it had begun several, they
-// become suspects, which the next daemon carries out one at a time.
+// blame counts a death against the request that the daemon had begun. If the daemon had begun several
+// requests, these become suspects, which the next daemon carries out one at a time.
 func (d *deaths) blame(begun map[uint64]bool, killed bool) {
 	if d.Requests == nil {
 		d.Requests = make(map[uint64]suspect)
@@ -136,8 +138,8 @@ func (d *deaths) frugal() bool { return d.Killed >= frugalKills }
 // forget removes a suspect whose request was answered.
 func (d *deaths) forget(unique uint64) { delete(d.Requests, unique) }
 
-// tooMany returns the reason why no other daemon is started, "" if one is started. patience is how long
-// starts may fail for want of a resource, negative for ever.
+// tooMany returns the reason why the keeper starts no further daemon, "" if it may start one. patience is how
+// long starts may fail for want of a resource, negative for ever.
 func (d *deaths) tooMany(patience time.Duration) string {
 	switch {
 	case d.Shortages > 0 && patience >= 0 && time.Since(d.Short) > patience:

@@ -7,19 +7,19 @@
 //
 // The keeper has descriptors of the files that would be closed at the end of the daemon:
 //
-//   - The FUSE device. It is the same open file: the kernel aborts the requests that were read from a
-//     clone when the clone is closed.
+//   - The FUSE device. It is the open file of the daemon and no clone of the device: when a clone is
+//     closed, the kernel aborts the requests that were read from it.
 //   - The lock of the store. A flock belongs to the open file, so no other process gets the lock between
 //     two daemons.
 //   - The socket on which the daemon listens. Clients that connect between two daemons wait.
 //   - The connection of each `amberfs run` that uses the mount.
 //
-// It also has INIT, the first request of the kernel, and the answer to it. The keeper never reads
-// from the device, and answers no process but its child.
+// The keeper also has INIT, the first request of the kernel, and its answer. It never reads from the device,
+// and answers no process but its child.
 //
-// One more file needs a place in Link.Hold and Inherited, which are the daemon's side, in handle,
-// sendStart and closeOnExec, which are the keeper's, and in maxFiles. One more value is a field of
-// Connection or Start. Version is raised, so that an upgrade from an older keeper is refused.
+// To add a file, change the daemon's side (Link.Hold and Inherited), the keeper's side (handle, sendStart and
+// closeOnExec), and maxFiles. To add a value, add a field to Connection or Start. In both cases raise
+// Version, so that an upgrade from an older keeper is refused.
 //
 // # A start
 //
@@ -29,22 +29,22 @@
 //
 // # A death
 //
-// wait(2) returns when all threads of the daemon have ended, so the dead daemon cannot write
-// anything later. If the daemon has reported its end (Message.Ending), or has sent no Connection yet,
-// the keeper ends with it. Otherwise the keeper starts its own program again: the same version, even
-// if the installed file was replaced since.
+// wait(2) returns when all threads of the daemon have ended, so the dead daemon cannot write anything later.
+// If the daemon has reported its end (Message.Ending), or has sent no Connection yet, the keeper ends, too.
+// Otherwise the keeper starts its own program again: the same version, even if the installed file was
+// replaced since.
 //
-// A daemon that does not become ready changes nothing, and reports the reason. For want of space,
-// descriptors, memory or a lock, the keeper waits and starts another daemon, for as long as
-// Config.Patience. If daemons die repeatedly (see deaths), the keeper ends too: the kernel closes the
-// device, and programs get ENOTCONN instead of waiting for ever. Because a thread of a daemon that
-// hangs in a notice would keep the device open, the keeper aborts the connection first. The keeper
-// sleeps until a message comes or the thread that watches for the daemon's death ends (Message.Thread).
+// A daemon that does not become ready changes nothing, and reports the reason. If space, descriptors, memory
+// or a lock are missing, the keeper waits and starts another daemon, for as long as Config.Patience. If
+// daemons die repeatedly (see deaths), the keeper ends too: the kernel closes the device, and programs get
+// ENOTCONN instead of waiting for ever. Because a thread of a daemon that hangs in a notice would keep the
+// device open, the keeper aborts the connection first. The keeper sleeps until a message comes or the thread
+// that watches for the daemon's death ends (Message.Thread).
 //
 // # An upgrade
 //
-// The daemon compares the terms of another program, and sends its path to the keeper. The keeper kills
-// the daemon and starts the other program. If the new daemon does not become ready, the keeper starts
-// its own program again. If it becomes ready, the keeper executes the new program in its own process:
-// the process id, the child and the open files stay.
+// The daemon checks that another program would answer INIT as it does itself, and sends the path of this
+// program to the keeper. The keeper kills the daemon and starts the other program. If the new daemon does not
+// become ready, the keeper starts its own program again. If it becomes ready, the keeper executes the new
+// program in its own process: the process id, the child and the open files stay.
 package keeper

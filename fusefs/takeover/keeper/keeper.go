@@ -21,20 +21,21 @@ import (
 type Config struct {
 	Args []string // arguments of each daemon
 	// Ready, if set, is the pipe on which daemons report their start, until one of them is ready. It is
-	// passed to each of them. ReadyEnv is the environment variable with its descriptor.
+	// passed to each of these daemons. ReadyEnv is the environment variable with the number of its
+	// descriptor.
 	Ready    *os.File `json:"-"`
 	ReadyEnv string   `json:"-"`
-	// Patience is how long starts may fail for want of a resource, such as space on the disk,
-	// negative for ever.
+	// Patience is how long starts may fail because a resource is missing, such as space on the disk; negative
+	// for no limit.
 	Patience time.Duration
 	// Log writes a message for a person to the log of a store. store is its path, args are as for slog.
 	Log func(store, text string, args ...any) `json:"-"`
 }
 
-// A keeper is the state of Run. Its exported fields are passed on in an upgrade of its program.
+// A keeper is the state of Run. An upgrade of its program passes the exported fields on.
 type keeper struct {
 	Config
-	Start                            // what the next daemon is sent
+	Start                            // the message for the next daemon
 	Child                int         // the process id of the daemon
 	Thread               int         // a thread of the daemon, see Message
 	Link                 int         // the keeper's end of the socket pair
@@ -46,17 +47,17 @@ type keeper struct {
 	ending    bool            // the daemon reported its end, or was sent a signal to end
 	signalled chan struct{}   // closed at the first signal to end
 	begun     map[uint64]bool // requests sent again that the daemon has begun, by number
-	failure   *Failure        // why the daemon does not become ready
+	failure   *Failure        // why the daemon does not become ready, if it sent a reason
 	logged    string          // the last failure in the log
-	upgrade   string          // the program to start next, in an upgrade
-	trying    string          // the program of the daemon, while it is not the keeper's program
+	upgrade   string          // the path of the program to start next, in an upgrade
+	trying    string          // the path of the daemon's program, while it is not the keeper's program
 	mu        sync.Mutex      // guards Child and ending; forward and limitTry also take it
 }
 
 // ErrNoChild is returned by Run if it cannot start its own program as a daemon.
 var ErrNoChild = errors.New("no daemon can be started")
 
-// Run starts a daemon, and others after it if it dies. It returns the exit status of the last one.
+// Run starts a daemon, and another one after each that dies. It returns the exit status of the last one.
 func Run(cfg Config) (status int, err error) {
 	k := &keeper{Config: cfg, Conns: make(map[int]int), signalled: make(chan struct{})}
 	k.Background = cfg.Ready != nil
@@ -72,8 +73,8 @@ func Run(cfg Config) (status int, err error) {
 	return k.loop()
 }
 
-// forwardSignals passes the keeper's signals on to the daemon, until stop is called. A terminal sends
-// its signals to both processes, so the daemon may receive one twice; it ends at the first.
+// forwardSignals passes the keeper's signals on to the daemon, until stop is called. A terminal sends a
+// signal to both processes, so the daemon may receive it twice; the daemon ends at the first one.
 func (k *keeper) forwardSignals() (stop func()) {
 	ch, first := make(chan os.Signal, 8), sync.OnceFunc(func() { close(k.signalled) })
 	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
@@ -81,7 +82,7 @@ func (k *keeper) forwardSignals() (stop func()) {
 		for s := range ch {
 			k.mu.Lock()
 
-			if s == unix.SIGHUP && k.Background { // no terminal was closed
+			if s == unix.SIGHUP && k.Background { // there is no terminal, so SIGHUP does not mean that it was closed
 				k.mu.Unlock()
 				continue
 			}
@@ -136,7 +137,7 @@ func (k *keeper) start() error {
 	_ = p.Release() // reap waits for the process by its id
 	k.Link = pair[0]
 	if err := k.sendStart(); err != nil {
-		// Without the Start the child would wait for ever. It may have died already.
+		// Without the Start the child would wait for ever. Kill fails if the child has died already.
 		k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
 		_ = unix.Kill(k.Child, unix.SIGKILL)
 	}
@@ -194,7 +195,7 @@ func (k *keeper) serveDaemon() (ws unix.WaitStatus) {
 			}
 
 		case <-dying:
-			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // messages that were sent can still be read
+			_ = unix.Shutdown(k.Link, unix.SHUT_RD) // messages that were sent before can still be read
 			for r := <-messages; r.err == nil; r = <-messages {
 				k.handle(r.Message, r.files)
 				next <- struct{}{}
@@ -220,8 +221,8 @@ type delivery struct {
 	err   error
 }
 
-// read reads one message for each value of next. It does not read ahead: if a message has the keeper
-// execute another program, the new program must read the later ones.
+// read reads one message for each value of next. It does not read ahead: if a message makes the keeper
+// execute another program, that program must read the later messages.
 func read(link int, next <-chan struct{}, messages chan<- delivery) {
 	for range next {
 		var r delivery
@@ -270,9 +271,9 @@ func (k *keeper) handle(m Message, files []int) {
 	case m.Connection != nil && len(files) == maxFiles:
 		k.Connection = m.Connection
 		k.Device, k.Lock, k.Socket = files[0], files[1], files[2]
-		// Clients read the process id from the socket's credentials, which are those of the process
-		// that called listen(2) last, and wait for the end of this process. It must be the keeper,
-		// because the lock of the store is released at the end of the keeper.
+		// Clients read a process id from the socket's credentials, and wait for the end of that process. It
+		// is the process that called listen(2) last. That must be the keeper, because the lock of the store
+		// is released at the end of the keeper.
 		_ = unix.Listen(k.Socket, unix.SOMAXCONN)
 		_ = send(k.Link, struct{}{})
 
@@ -309,7 +310,7 @@ func (k *keeper) handle(m Message, files []int) {
 	}
 }
 
-// setUser adds a new user with its connection, or changes the state of a known one.
+// setUser adds a new user with its connection, or changes the state of a known user.
 func (k *keeper) setUser(u User, files []int) {
 	if i := slices.IndexFunc(k.Users, func(known User) bool { return known.ID == u.ID }); i >= 0 {
 		k.Users[i].State = u.State
@@ -326,7 +327,7 @@ func (k *keeper) dropUser(id int) {
 	}
 }
 
-// describe says in words how a process ended.
+// describe returns a text that says how a process ended.
 func describe(ws unix.WaitStatus) string {
 	if ws.Signaled() {
 		return fmt.Sprintf("killed by %s", unix.SignalName(ws.Signal()))

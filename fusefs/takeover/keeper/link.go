@@ -27,7 +27,7 @@ type Link struct {
 
 	socket int
 	holds  bool          // the keeper has received this daemon's Connection
-	mu     sync.Mutex    // guards last, and is taken to send
+	mu     sync.Mutex    // guards last, and serializes messages to the keeper
 	last   int           // the highest ID of a user
 	held   chan struct{} // receives a value when the keeper has received the Connection
 	lost   chan struct{} // closed when the keeper has ended
@@ -81,8 +81,8 @@ func (l *Link) Fail(err error) error {
 	return err
 }
 
-// watch reads the messages that the keeper sends after the Start. Its thread does nothing else, so that
-// the thread ends at once when the process is killed.
+// watch reads the messages that the keeper sends after the Start. Its thread does nothing else, so that this
+// thread ends at once when the process is killed (see Message.Thread).
 func (l *Link) watch() {
 	defer close(l.lost)
 	callOnOwnThread(func() {
@@ -99,9 +99,9 @@ func (l *Link) watch() {
 	})
 }
 
-// callOnOwnThread calls fn on a thread that runs no other goroutine during the call. The thread is
-// never the first thread of the process: Linux reports the end of the first thread only when all others
-// have ended.
+// callOnOwnThread calls fn on a thread that runs no other goroutine during the call. The thread is never the
+// first thread of the process: Linux reports the end of the first thread only when all other threads have
+// ended.
 func callOnOwnThread(fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -122,12 +122,12 @@ func callOnOwnThread(fn func()) {
 // Lost is closed when the keeper has ended. From then on a crash of the daemon ends the mount.
 func (l *Link) Lost() <-chan struct{} { return l.lost }
 
-// Holds reports whether the keeper has the Connection: then it starts another daemon after this one. l
+// Holds reports whether the keeper has the Connection, and so starts another daemon after this one dies. l
 // may be nil.
 func (l *Link) Holds() bool { return l != nil && (l.holds || l.Connection != nil) }
 
-// Hold sends the keeper a Connection with its descriptors, and waits until the keeper has received it.
-// After its return a crash of the daemon is only a pause for programs.
+// Hold sends the keeper a Connection with its descriptors, and waits until the keeper has received it. After
+// Hold has returned, a crash of the daemon is only a pause for programs.
 func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	if err := l.send(Message{Connection: c}, device, lock, socket); err != nil {
 		return err
@@ -142,8 +142,8 @@ func (l *Link) Hold(c *Connection, device, lock, socket int) error {
 	}
 }
 
-// Send sends a message, if there is a keeper: l may be nil. An error is ignored: it means that the keeper has
-// ended, see Lost.
+// Send sends a message to the keeper. It does nothing if l is nil, as there is no keeper. It ignores errors,
+// which mean that the keeper has ended, see Lost.
 func (l *Link) Send(m Message) {
 	if l != nil {
 		_ = l.send(m)

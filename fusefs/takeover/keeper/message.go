@@ -15,7 +15,7 @@ import (
 type Connection struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
-	// Init is the kernel's first request, INIT, and Answer the answer to it.
+	// Init is the kernel's first request, INIT, and Answer is its answer.
 	Init   []byte `json:"init"`
 	Answer []byte `json:"answer"`
 	// Made are directories that the last daemon removes at the end of the mount. Nudge is
@@ -46,24 +46,25 @@ type User struct {
 type Start struct {
 	Background bool        `json:"background"` // keeper and daemon have no terminal
 	Connection *Connection `json:"connection,omitempty"`
-	Users      []User      `json:"users,omitempty"` // sent in messages of their own: their number is not limited
+	Users      []User      `json:"users,omitempty"` // sent in separate messages, because their number is not limited
 	UserCount  int         `json:"user_count,omitempty"`
-	// Poison are the numbers of requests of which daemons died: they are answered with an error.
-	// Suspects may be poison: they are carried out one at a time.
+	// Poison are the numbers of requests that daemons died of: the daemon answers them with EIO. Suspects may
+	// be poison: the daemon carries them out one at a time.
 	Poison   []uint64 `json:"poison,omitempty"`
 	Suspects []uint64 `json:"suspects,omitempty"`
-	// Frozen is the time at which the present freeze will end. Thawed is the time at which the death of
-	// a daemon ended a freeze early.
+	// Frozen is the time at which the present freeze (of all changes in the store) will end. Thawed is the
+	// time at which the death of a daemon ended a freeze early.
 	Frozen time.Time `json:"frozen,omitzero"`
 	Thawed time.Time `json:"thawed,omitzero"`
 	// Frugal is set after daemons were killed before they were ready, see snapshot.Options.
 	Frugal bool `json:"frugal,omitempty"`
-	// Restarts counts the daemons before this one. Reason says how the last of them ended, and Died
-	// is when.
+	// Restarts counts the daemons before this one. Reason is how the last of them ended, and Died is the time
+	// of its end.
 	Restarts int       `json:"restarts"`
 	Reason   string    `json:"reason,omitempty"`
 	Died     time.Time `json:"died,omitzero"`
-	// Upgraded is set after an upgrade. Refused is the reason if the new program did not become ready.
+	// Upgraded is set after an upgrade. Refused is the reason why the new program did not become ready, "" if
+	// it did.
 	Upgraded bool   `json:"upgraded,omitempty"`
 	Refused  string `json:"refused,omitempty"`
 }
@@ -72,13 +73,13 @@ type Start struct {
 type Message struct {
 	Connection *Connection `json:"connection,omitempty"` // with the device, the lock and the socket
 	Ready      bool        `json:"ready,omitempty"`      // the mount answers
-	Ending     bool        `json:"ending,omitempty"`     // the mount ends with this daemon
+	Ending     bool        `json:"ending,omitempty"`     // the mount will end with this daemon
 	Notify     string      `json:"notify,omitempty"`     // the state for the service manager
 	User       *User       `json:"user,omitempty"`       // a new user, with its connection, or a new state of a user
 	Left       int         `json:"left,omitempty"`       // the ID of a user that has left
 	Made       []string    `json:"made,omitempty"`       // Connection.Made
-	// Began is the number of a request, sent again by the kernel, that is carried out from now on.
-	// Answered is the number of such a request that was answered.
+	// Began is the number of a request, sent again by the kernel, that the daemon begins to carry out.
+	// Answered is the number of such a request that the daemon has answered.
 	Began    uint64 `json:"began,omitempty"`
 	Answered uint64 `json:"answered,omitempty"`
 	Upgrade  string `json:"upgrade,omitempty"` // the path of the program to upgrade to
@@ -96,8 +97,8 @@ type Failure struct {
 	Shortage bool `json:"shortage,omitempty"`
 }
 
-// Version is the version of the messages between keepers and daemons, and of the state that a keeper
-// passes to the program that it executes.
+// Version is the version of the messages between keeper and daemon, and of the state that a keeper passes to
+// a program that it executes.
 const Version = 4
 
 const (

@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// loop serves the running daemon and starts others after it, until the mount ends or no other daemon
-// may be started.
+// loop serves the running daemon, and starts another one after each death, until the mount ends or no further
+// daemon may be started.
 func (k *keeper) loop() (status int, err error) {
 	for {
 		ws := k.serveDaemon()
@@ -44,7 +44,8 @@ func (k *keeper) isEnding() bool {
 	return k.ending
 }
 
-// mayStart waits until another daemon may be started. If none may be started, it returns the reason.
+// mayStart waits until the next daemon may be started. If no further daemon may be started, it returns the
+// reason.
 func (k *keeper) mayStart() (why string) {
 	if why = k.Deaths.tooMany(k.Patience); why != "" {
 		return why
@@ -83,7 +84,7 @@ func (k *keeper) unmounted() bool {
 	return err == nil && n > 0
 }
 
-// giveUp ends the mount. It returns an error with why and with the reason of the last death.
+// giveUp ends the mount. It returns an error with the text why and the reason of the last death.
 func (k *keeper) giveUp(why string) error {
 	k.Log(k.Connection.Store, "giving up: the mount ends, and programs get ENOTCONN", "reason", k.Reason, "deaths", why)
 	if err := mounts.Abort(k.Connection.Mountpoint, k.Connection.Store); err != nil {
@@ -128,8 +129,8 @@ func (k *keeper) recordDeath(ws unix.WaitStatus) {
 	k.Restarts++
 	k.Reason = reason
 	k.ready, k.begun, k.failure = false, nil, nil
-	// A client without an answer to its join cannot tell whether the daemon counted it, so its
-	// connection is not passed on.
+	// A client without an answer to its join does not know whether the daemon counted it, so its connection
+	// is not passed on.
 	for _, u := range slices.Clone(k.Users) {
 		if u.State == Joining {
 			k.dropUser(u.ID)

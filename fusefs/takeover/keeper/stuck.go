@@ -21,9 +21,9 @@ import (
 // dyingTick is the time between two checks of a daemon that is dying.
 const dyingTick = 5 * time.Millisecond
 
-// stuck returns a channel that is closed when a process is dying and all its remaining threads write
-// notices. thread is a thread of the process that writes no notices. stuck sleeps until this thread ends,
-// before it checks the others.
+// stuck returns a channel that is closed when a process is dying and all its remaining threads write notices.
+// thread is a thread of the process that writes no notices. stuck sleeps until this thread ends, before it
+// checks the other threads.
 func stuck(pid, thread int) <-chan struct{} {
 	only := make(chan struct{})
 	go func() {
@@ -50,8 +50,8 @@ func stuck(pid, thread int) <-chan struct{} {
 	return only
 }
 
-// onlyNotices reports whether a process was killed, has threads left, and all of them are in write(2) to
-// the device.
+// onlyNotices reports whether a process was killed, has threads that have not ended, and all of these are in
+// write(2) to the device.
 func onlyNotices(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, err := os.ReadDir(dir)
@@ -60,7 +60,7 @@ func onlyNotices(pid int) bool {
 	for _, t := range tasks {
 		stat, serr := os.ReadFile(dir + t.Name() + "/stat")
 		if serr != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 
 		_, state, _ := strings.Cut(string(stat), ") ")

@@ -24,8 +24,8 @@ const stateEnv = "_AMBERFS_KEEPER_STATE_FD"
 // earlier daemon has written a checkpoint.
 const tryTime = time.Minute
 
-// limitTry has a daemon of another program killed if it is not ready after tryTime and stop was not
-// called.
+// limitTry has a daemon of another program killed if it is not ready after tryTime. The caller calls stop
+// when the daemon has ended.
 func (k *keeper) limitTry() (stop func()) {
 	if k.trying == "" {
 		return func() {}
@@ -42,8 +42,8 @@ func (k *keeper) limitTry() (stop func()) {
 	return func() { t.Stop() }
 }
 
-// becameReady is called when the daemon is ready. If it has another program, the keeper executes this
-// program, and becameReady returns only if that fails.
+// becameReady is called when the daemon is ready. If the daemon runs another program than the keeper, the
+// keeper executes that program, and becameReady returns only if this fails.
 func (k *keeper) becameReady() {
 	k.mu.Lock()
 	k.ready = true
@@ -117,8 +117,8 @@ func (k *keeper) closeOnExec(on bool) {
 	}
 }
 
-// Resume is Run for a process that an earlier version of the program has run as the keeper: it reads
-// the state that execute wrote.
+// Resume continues Run in a process in which an earlier version of the program was the keeper. It reads the
+// state that execute wrote.
 func Resume(log func(store, text string, args ...any)) (status int, err error) {
 	fd, err := strconv.Atoi(os.Getenv(stateEnv))
 	if err != nil {

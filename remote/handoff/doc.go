@@ -5,15 +5,15 @@
 //
 // # An area
 //
-// The handoffs of a store have an area on the remote, URL/handoff/ID, which is a remote of its own. A handoff
-// H has these refs there:
+// The handoffs of a store have an area on the remote, URL/handoff/ID, which is a remote of its own. In the
+// area, a handoff with the id H has these refs:
 //
-//	H        the snapshot. It is encrypted, as its objects are, to a data key that is new for each handoff
-//	H.line   a copy of it, encrypted to the key in the line, with the data keys of H and of the handoffs
-//	         before, whose objects the snapshot shares. Without this ref, the line is worth nothing
-//	H.got1   a copy of it that a receiver wrote to claim the line; got2 is the second time, and so on
+//	H        the snapshot. It and its objects are encrypted to a data key that is new for each handoff
+//	H.line   a copy of the ref H, encrypted to the key in the line. It has the data keys of H and of the
+//	         earlier handoffs whose objects the snapshot shares. Without this ref, the line cannot be used
+//	H.got1   a copy of the ref H that the first receiver wrote to claim the line; H.got2 for the second
 //	H.back   the snapshot that the receiver sent back
 //
-// So a line opens its own handoff and the ones before, but no later one, and each push sends only what the
-// handoff before does not have.
+// So a line opens its own handoff and earlier ones, but no later one. Each push sends only the objects that
+// the handoff before does not have.
 package handoff

@@ -14,16 +14,16 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A Line is what one machine prints and the other one reads.
+// A Line is the line of text that the sending machine prints and the receiving machine reads.
 type Line struct {
 	URL string `json:"url"` // of the area
 	ID  string `json:"id"`  // of the handoff
-	Key string `json:"key"` // decrypts the ref of the line
+	Key string `json:"key"` // decrypts the ref ID.line
 }
 
 var linePattern = regexp.MustCompile(`^(\S+)#([0-9a-f]{8}):(AGE-SECRET-KEY-1[0-9A-Z]+)$`)
 
-// ParseLine reads a line; ok is false if text is not one.
+// ParseLine reads a line; ok is false if text is no line.
 func ParseLine(text string) (l Line, ok bool) {
 	m := linePattern.FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
@@ -40,7 +40,7 @@ func (l Line) String() string { return l.URL + "#" + l.ID + ":" + l.Key }
 // NewID returns the id of a new handoff.
 func NewID() string { return uuid.NewString()[:8] }
 
-// An Area has what a store knows of its handoffs to a remote.
+// An Area is the record of a store about its handoffs to one remote.
 type Area struct {
 	URL   string   `json:"url"`
 	Keys  []string `json:"keys"`            // the data keys, the newest last
@@ -50,11 +50,11 @@ type Area struct {
 	Used time.Time `json:"used,omitzero"`
 }
 
-// A Sent is a handoff.
+// A Sent is a handoff as its sender records it.
 type Sent struct {
 	Line
-	Times int    `json:"times"` // how often the line works
-	Fork  string `json:"fork"`  // has the snapshot, and what comes back
+	Times int    `json:"times"` // how many receivers may claim the line
+	Fork  string `json:"fork"`  // the fork with the snapshot; the returned snapshot is restored there
 	// Expires is the time at which the line expires.
 	Expires  time.Time `json:"expires"`
 	Sent     bool      `json:"sent,omitempty"`     // the remote has the snapshot
@@ -63,7 +63,7 @@ type Sent struct {
 	Merged   bool      `json:"merged,omitempty"`
 }
 
-// maxKeys bounds the keys in a line's ref. After so many handoffs, one sends everything again.
+// maxKeys bounds the keys in a line's ref. If there would be more, the handoff sends all objects again.
 const maxKeys = 256
 
 // NewArea returns a new area on the remote at a URL.
@@ -76,7 +76,7 @@ func NewArea(remote string) (*Area, error) {
 	return &Area{URL: u.String()}, nil
 }
 
-// base returns the handoff whose objects the next one shares, "" for none.
+// base returns the id of the handoff whose objects the next one shares, "" if there is none.
 func (a *Area) base() string {
 	for _, s := range slices.Backward(a.Sent) {
 		if s.Sent {

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Objects reads the objects of a handoff that was received. New objects go to a store, if there is one.
+// Objects reads the objects of a received handoff. If it has a store, Put writes new objects there.
 type Objects struct {
 	Source *tree.Source
 	Tree   *tree.State
@@ -29,10 +29,11 @@ type Objects struct {
 	store *cas.Store
 
 	mu    sync.Mutex
-	ahead map[cas.Hash][]byte // of the last Prefetch, which were not read yet
+	ahead map[cas.Hash][]byte // the objects of the last Prefetch that Get has not returned yet
 }
 
-// Open opens what was received. store is nil, or gets new objects. The caller closes it.
+// Open opens the snapshot of a received handoff. store, which may be nil, is for Objects.Put. The caller
+// closes the result.
 func (r *Received) Open(ctx context.Context, c *cache.Cache, store *cas.Store) (*Objects, error) {
 	at, err := open(c, r.URL, r.Keys...)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s *Objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return s.from.Get(s.ctx, h, dst)
 }
 
-// Put stores an object that the handoff does not have.
+// Put stores an object, unless the handoff has it. Without a store it fails with errors.ErrUnsupported.
 func (s *Objects) Put(kind cas.Kind, b []byte) (cas.Hash, error) {
 	if s.store == nil {
 		return cas.Hash{}, errors.ErrUnsupported
@@ -89,7 +90,7 @@ func (s *Objects) Put(kind cas.Kind, b []byte) (cas.Hash, error) {
 // parallelReads is the number of objects that Prefetch reads at a time.
 const parallelReads = 16
 
-// Prefetch reads objects at once, and keeps each until it is read.
+// Prefetch reads objects in parallel, and keeps each in memory until Get returns it.
 func (s *Objects) Prefetch(all []cas.Hash) error {
 	s.mu.Lock()
 	s.ahead = make(map[cas.Hash][]byte, len(all))
@@ -125,17 +126,18 @@ func (s *Objects) Transcript() ([]byte, error) {
 	return remote.GetObject(s.ctx, s.at, ref.Objects[len(ref.Objects)-1])
 }
 
-// Done removes the line, if it works once. Without the right to remove it, the sender does that later.
+// Done removes the ref of a line that one receiver may claim. If this fails for lack of a right, the sender
+// removes the ref later (Area.Sweep).
 func (s *Objects) Done() {
 	if s.r.Ref.Labels[timesLabel] == "1" {
 		_ = s.at.Remove(s.ctx, s.r.ID+".line")
 	}
 }
 
-// SendBack pushes a state, whose new objects are in the store, as what comes back. It returns the number of bytes
-// that were sent. progress is called with the number of objects, of all, and of bytes.
+// SendBack pushes a state, whose new objects are in the store, to the ref ID.back. It returns the number of
+// bytes sent. progress is called with the number of objects sent, of objects to send, and of bytes sent.
 func (s *Objects) SendBack(now *tree.State, progress func(parts, of int, sent int64)) (int64, error) {
-	id, _ := now.ID() // it is sealed
+	id, _ := now.ID() // a sealed state has an id
 	done, err := s.at.Push(s.ctx, remote.Push{
 		Ref:  remote.Ref{Name: s.r.ID + ".back", ID: id.String(), Created: time.Now().UTC(), Files: now.Inodes - 1, Bytes: now.Bytes},
 		Base: s.r.ID, Force: true, Progress: progress,

@@ -14,19 +14,21 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 )
 
-// A Received is a handoff on the machine that receives it.
+// A Received is a handoff as its receiver records it.
 type Received struct {
 	Line
-	Keys    []string    `json:"keys"` // the data keys
+	Keys    []string    `json:"keys"` // the data keys, see Area.Keys
 	Ref     *remote.Ref `json:"ref"`
 	Session string      `json:"session,omitempty"`
 }
 
-// lastClaim is the time after which a claim without a condition is read again.
+// lastClaim is the time after which a claim is read again on a remote without conditional writes, where a
+// later claim may have replaced it.
 const lastClaim = time.Second
 
-// Claim opens a line, and claims it for by, a random text. The same by can claim it again, to go on after an
-// interruption.
+// Claim opens a line and claims it for a receiver. by is a random text that identifies the receiver. After an
+// interruption, Claim with the same by succeeds again. The error is of the kind Perm if the line cannot be
+// used.
 func Claim(ctx context.Context, c *cache.Cache, l Line, by string) (*Received, error) {
 	at, err := open(c, l.URL, l.Key)
 	if err != nil {
@@ -66,7 +68,7 @@ func Claim(ctx context.Context, c *cache.Cache, l Line, by string) (*Received, e
 
 func claimName(id string, n int) string { return fmt.Sprintf("%s.got%d", id, n) }
 
-// claim claims the line as the nth receiver, and reports whether that succeeded.
+// claim claims the line as the nth receiver. ok is false if another receiver has this claim.
 func (r *Received) claim(ctx context.Context, c *cache.Cache, n int, by string) (ok bool, err error) {
 	at, err := open(c, r.URL, r.Keys...)
 	if err != nil {

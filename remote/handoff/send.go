@@ -16,11 +16,11 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 )
 
-// Terms are the conditions of a line, and what travels beside the tree.
+// Terms are the conditions of a line, and the agent's session that is sent with the tree.
 type Terms struct {
 	Expires time.Time
-	Times   int    // how often the line works
-	Session string // the agent's session, "" for none
+	Times   int    // how many receivers may claim the line
+	Session string // the id of the agent's session, "" for none
 	// Transcript is the transcript of the session, compressed by gzip.
 	Transcript []byte
 }
@@ -31,10 +31,10 @@ const (
 	timesLabel      = "handoff-times"
 	sessionLabel    = "handoff-session"
 	transcriptLabel = "handoff-transcript" // the last object of the ref is the transcript
-	claimLabel      = "handoff-claim"      // who has claimed the line
+	claimLabel      = "handoff-claim"      // the random text of the receiver, see Claim
 )
 
-// open opens an area with keys that decrypt. Values are encrypted to the last one.
+// open opens an area with keys for decryption. Written values are encrypted to the last key.
 func open(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
 	o := remote.Options{Cache: c}
 
@@ -49,7 +49,7 @@ func open(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
 	return remote.Open(url, o)
 }
 
-// open opens the area with all its keys.
+// open opens the area with all its keys, and encrypts to the newest data key.
 func (a *Area) open(c *cache.Cache) (*remote.Remote, error) {
 	var keys []string
 	for _, s := range a.Sent {
@@ -59,7 +59,7 @@ func (a *Area) open(c *cache.Cache) (*remote.Remote, error) {
 }
 
 // Begin adds a new handoff with its keys. The caller records the area before it calls Send, so that Sweep
-// removes what a killed Send left.
+// removes the refs of a Send that was killed.
 func (a *Area) Begin(id, fork string, t Terms) error {
 	data, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *Area) Begin(id, fork string, t Terms) error {
 	return nil
 }
 
-// Send pushes the snapshot of the handoff that began last, and writes its line.
+// Send pushes the snapshot of the handoff that the last Begin added, and writes the ref of its line.
 func (a *Area) Send(ctx context.Context, c *cache.Cache, p remote.Push, t Terms) (*remote.Pushed, error) {
 	at, err := a.open(c)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *Area) Send(ctx context.Context, c *cache.Cache, p remote.Push, t Terms)
 	return done, nil
 }
 
-// writeLine writes the ref of a line.
+// writeLine writes the ref of a line, with the data keys keys, and the object of the transcript.
 func writeLine(ctx context.Context, c *cache.Cache, at *remote.Remote, l Line, ref remote.Ref, keys []string, t Terms) error {
 	ref.Expires = t.Expires
 	ref.Labels = map[string]string{keysLabel: strings.Join(keys, " "), timesLabel: strconv.Itoa(t.Times), sessionLabel: t.Session}
@@ -146,8 +146,8 @@ func (a *Area) Missing(ctx context.Context, c *cache.Cache, p remote.Push) (int6
 	return remote.Missing(ctx, at, p)
 }
 
-// Returned returns the area and the ref of what a receiver sent back. The caller closes the area. Errors:
-// backend.ErrNotFound.
+// Returned returns the area, and the ref of the snapshot that a receiver of the handoff id sent back. The
+// caller closes the area. The error is backend.ErrNotFound if no receiver has sent one.
 func (a *Area) Returned(ctx context.Context, c *cache.Cache, id string) (*remote.Remote, *remote.Ref, error) {
 	at, err := a.open(c)
 	if err != nil {
@@ -163,9 +163,10 @@ func (a *Area) Returned(ctx context.Context, c *cache.Cache, id string) (*remote
 	return at, ref, nil
 }
 
-// Sweep removes the lines that have expired and the snapshots of handoffs that have ended, but for the newest,
-// which the next handoff shares objects with. With all, every handoff has ended, also the newest. Objects that are
-// left until the next collection cannot be read then: their keys were in the refs and in a.
+// Sweep removes the lines that have expired, and the snapshots of handoffs that have ended. It keeps the
+// newest snapshot, because the next handoff shares objects with it. With all, Sweep ends every handoff and
+// removes also the newest snapshot. Objects that stay on the remote until its next gc cannot be read then:
+// their keys were in the refs and in a.
 func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
 	if len(a.Sent) == 0 {
 		return nil
@@ -207,11 +208,11 @@ func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
 	return err
 }
 
-// keptClaimed is how long what was claimed can come back after its line expired.
+// keptClaimed is how long the receiver of a claimed handoff can send changes back after the line expired.
 const keptClaimed = 30 * 24 * time.Hour
 
-// close removes the line of a handoff that has expired or was merged, or of any handoff with always. It reports
-// whether the handoff has ended.
+// close removes the line of a handoff that has expired or was merged; with always, the line of any handoff.
+// It reports whether the handoff has ended.
 func (a *Area) close(ctx context.Context, at *remote.Remote, s *Sent, always bool) (ended bool, err error) {
 	age := time.Since(s.Expires)
 	if age < 0 && !s.Merged && !always {

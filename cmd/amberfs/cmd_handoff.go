@@ -29,7 +29,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// handoffOptions are the options of handoff.
+// handoffOptions are the options of the command handoff.
 type handoffOptions struct {
 	service.Handoff
 	back, noSession bool
@@ -79,7 +79,7 @@ received before is fetched.`,
 	return cmd
 }
 
-// handOff sends, receives, sends back or merges, as the words and options say.
+// handOff sends, receives, sends back or merges, depending on the words and options of the command line.
 func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) error {
 	if len(words) > 0 {
 		if line, ok := handoff.ParseLine(words[0]); ok {
@@ -113,13 +113,13 @@ func handOff(ctx context.Context, a *app, o *handoffOptions, words []string) err
 
 	return a.print(done, func() {
 		if done.Line != "" {
-			fmt.Fprintln(a.out, done.Line+" PATH") // also with -q
+			fmt.Fprintln(a.out, done.Line+" PATH") // printed also with -q
 		}
 		a.say(strings.ReplaceAll(service.HandoffNote(done), "\n", "\n\t"))
 	})
 }
 
-// sendHandoff hands off the workspace or the directory.
+// sendHandoff hands off the workspace or the ordinary directory in which the command runs.
 func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
 	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
@@ -144,7 +144,8 @@ func sendHandoff(ctx context.Context, a *app, o *handoffOptions) (*service.Hande
 	return &done, askHandoff(ctx, a, o, c, []*client.Client{c}, root, &done)
 }
 
-// askHandoff calls the operation, with the transcript of the newest session in one of the workspaces.
+// askHandoff calls the operation Handoff. Unless noSession is set, it adds the newest agent session of the
+// workspaces or of the directory root.
 func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client, workspaces []*client.Client, root string, done *service.HandedOff) error {
 	if !o.noSession {
 		if err := o.addSession(ctx, a, workspaces, root); err != nil {
@@ -158,7 +159,8 @@ func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client
 	return c.Do(ctx, o.Handoff, client.Exchange{Progress: bar.show}, done)
 }
 
-// sendDirectory hands off an ordinary directory: a run of it keeps what was handed off.
+// sendDirectory hands off an ordinary directory. It makes a run (a fork of a store that reads the directory),
+// which keeps the state that was handed off.
 func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.HandedOff, error) {
 	dir, err := a.cwd()
 	if err != nil {
@@ -197,7 +199,7 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 
 		var workspaces []*client.Client
 		for _, r := range all {
-			if c, err := k.open(ctx, r.Name); err == nil { // else it was removed meanwhile
+			if c, err := k.open(ctx, r.Name); err == nil { // a run may have been removed since it was listed
 				defer c.Close()
 				workspaces = append(workspaces, c)
 			}
@@ -213,7 +215,8 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 	return &done, k.noteLeftOut(ctx, &done)
 }
 
-// noteLeftOut adds what the directory has and the run does not have, and names what looks like a secret and travels.
+// noteLeftOut adds the hidden paths, which the run does not have, to done.LeftOut. It prints the names of
+// handed-off files that look like secrets.
 func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) error {
 	if k.hidden.Paths != nil {
 		hidden, links, err := hostdir.FindHidden(ctx, k.dir, k.hidden, nil)
@@ -231,14 +234,14 @@ func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) erro
 	return nil
 }
 
-// sessionName matches the ids of sessions, which are names of files.
+// sessionName matches the ids of agent sessions, which are part of the names of transcript files.
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// maxTranscript is the most bytes of a transcript after compression.
+// maxTranscript is the size in bytes of the largest transcript, after compression.
 const maxTranscript = 11 << 20
 
-// addSession adds the session that the plugin knows of the workspaces, else the newest one that Claude has of the
-// directory, and its transcript.
+// addSession sets o.Session and o.Transcript. The session is the one in the label of the newest snapshot of a
+// turn in the workspaces, else the newest one that Claude Code has for the directory root.
 func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*client.Client, root string) error {
 	var newest info.Info
 	for _, c := range workspaces {
@@ -286,7 +289,8 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	return nil
 }
 
-// newestFile returns the file that changed last of those that match a pattern, "" for none.
+// newestFile returns the regular file with the newest modification time that matches a pattern, "" if none
+// matches.
 func newestFile(pattern string) (newest string) {
 	var at os.FileInfo
 	found, _ := filepath.Glob(pattern) // the pattern is well formed
@@ -298,20 +302,21 @@ func newestFile(pattern string) (newest string) {
 	return newest
 }
 
-// claudeProjects is the directory with the transcripts of Claude Code.
+// claudeProjects returns the directory with the transcripts of Claude Code.
 func claudeProjects() string {
-	home, _ := os.UserHomeDir() // without a home nothing is found
+	home, _ := os.UserHomeDir() // without a home directory no transcript is found
 	return filepath.Join(cmp.Or(env.Get("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude")), "projects")
 }
 
 var notInProject = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// claudeProject is the directory with the transcripts of sessions in a directory.
+// claudeProject returns the directory with the transcripts of the Claude Code sessions in dir.
 func claudeProject(dir string) string {
 	return filepath.Join(claudeProjects(), notInProject.ReplaceAllString(dir, "-"))
 }
 
-// mergeBack merges what came back into the workspace or the directory.
+// mergeBack merges the returned snapshot of a handoff into the workspace or the ordinary directory in which
+// the command runs.
 func mergeBack(ctx context.Context, a *app, back service.HandoffBack) error {
 	p, err := a.location()
 	if errors.Is(err, locate.ErrNotMounted) {
@@ -329,7 +334,8 @@ func mergeBack(ctx context.Context, a *app, back service.HandoffBack) error {
 	return a.print(&done, func() { a.printf("%s", service.OpOf(back).Text.Text(back, &done)) })
 }
 
-// applyBack applies what came back to a directory. At a terminal, it asks.
+// applyBack applies the returned snapshot of a handoff to an ordinary directory. At a terminal, it asks the
+// user first.
 func applyBack(ctx context.Context, a *app, back service.HandoffBack) error {
 	store, ok := storeHere(a)
 	if !ok {

@@ -33,12 +33,13 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A receipt is what this machine knows of a handoff that it received. It is a file in the user's state directory.
+// A receipt is the record of a received handoff. It is a file in the state directory of the user who received
+// it.
 type receipt struct {
 	handoff.Received
 	Path    string   `json:"path"`
-	By      string   `json:"by"`              // claims the line, also after an interruption
-	Since   int64    `json:"since,omitempty"` // the change time of the directory when it was complete, 0 before
+	By      string   `json:"by"`              // a random text that identifies this receiver, see handoff.Claim
+	Since   int64    `json:"since,omitempty"` // the change time (ns) of the directory when all files were written, 0 before
 	Skipped []string `json:"skipped,omitempty"`
 }
 
@@ -51,7 +52,7 @@ func receiptFile(dir string) (string, error) {
 	return filepath.Join(state, "handoffs", fmt.Sprintf("%x.json", sha256.Sum256([]byte(dir)))), nil
 }
 
-// receiptOf returns the receipt of a directory, nil without one.
+// receiptOf returns the receipt of a directory, nil if it has none.
 func receiptOf(dir string) (*receipt, error) {
 	name, err := receiptFile(dir)
 	if err != nil {
@@ -89,7 +90,8 @@ func (r *receipt) save() error {
 	return vfs.WriteFile(vfs.OS, name, raw)
 }
 
-// receivedHere returns the receipt of the working directory or of one above it, nil without one.
+// receivedHere returns the receipt of the working directory or of a directory above it, nil if none has a
+// receipt.
 func receivedHere(a *app) (*receipt, error) {
 	dir, err := resolved(a.cwd())
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -110,7 +112,7 @@ func resolved(dir string, err error) (string, error) {
 	return locate.Resolve(mounts, dir), err
 }
 
-// A receivedTree is the output of handoff with a line.
+// A receivedTree is the output of `amberfs handoff LINE PATH`.
 type receivedTree struct {
 	Path       string   `json:"path"`
 	ID         string   `json:"id"`
@@ -121,7 +123,7 @@ type receivedTree struct {
 	Transcript string   `json:"transcript,omitempty"`
 }
 
-// receiveHandoff writes what was handed off to a directory that does not exist or is empty.
+// receiveHandoff writes the tree of a handoff to a directory that does not exist or is empty.
 func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) error {
 	dir, err := resolved(a.abs(dir))
 	if err != nil {
@@ -174,7 +176,7 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 	return a.print(out, func() { r.print(a, out) })
 }
 
-// explainHandoff adds what to do next to an error of the remote.
+// explainHandoff adds a hint to the error of a remote that does not answer.
 func explainHandoff(err error) error {
 	if errors.Is(err, errs.Away) {
 		return errs.Fail(errs.Failed, "%w", err).WithHint("what was received is kept: run the same line again to go on")
@@ -182,7 +184,8 @@ func explainHandoff(err error) error {
 	return err
 }
 
-// prepareReceipt makes the directory and its receipt, or returns the receipt of a line that was interrupted.
+// prepareReceipt makes the directory and its receipt, or returns the receipt of the directory if the line was
+// received there and interrupted.
 func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 	r, err := receiptOf(dir)
 	if err != nil {
@@ -223,7 +226,7 @@ func (r *receipt) write(ctx context.Context, a *app, from *handoff.Objects, bar 
 	if err != nil {
 		return nil, err
 	}
-	none := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0) // only root changes owners
+	none := tree.NewRoot(1, unix.S_IFDIR, root.UID, root.GID, 0) // the root's owner is set already: only root may change owners
 
 	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{
 		Source: from.Source, Base: none, Now: from.Tree, Conflicts: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
@@ -243,7 +246,8 @@ func (r *receipt) write(ctx context.Context, a *app, from *handoff.Objects, bar 
 	return skipped, nil
 }
 
-// placeTranscript writes the transcript where the agent looks for it, unless a file is there. It returns its path.
+// placeTranscript writes the transcript to the path at which the agent looks for it, and returns the path. If
+// that file exists already, it writes nothing and returns "".
 func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 	packed, err := from.Transcript()
 	if packed == nil || err != nil || !sessionName.MatchString(r.Session) {
@@ -274,7 +278,7 @@ func (r *receipt) placeTranscript(from *handoff.Objects) (string, error) {
 	return name, nil
 }
 
-// print prints what was received, and the commands to use next.
+// print prints a summary of the received tree, and the commands to use next.
 func (r *receipt) print(a *app, out receivedTree) {
 	a.printf("%s: %s, %s received\n", quote(out.Path), plural(int(out.Files), "file", "files"), service.BytesText(out.Bytes))
 	text := "send the changes back: amberfs handoff --back"
@@ -284,16 +288,16 @@ func (r *receipt) print(a *app, out receivedTree) {
 	a.say(text)
 }
 
-// A sentBack is the output of handoff --back where the tree was received.
+// A sentBack is the output of `amberfs handoff --back` in a received directory.
 type sentBack struct {
 	ID      string `json:"id"`
 	Path    string `json:"path"`
-	Changed int    `json:"changed"` // entries that differ from what was received
+	Changed int    `json:"changed"` // the number of entries that differ from the received tree
 	Sent    int64  `json:"sent"`    // bytes
 	DryRun  bool   `json:"dry_run,omitempty"`
 }
 
-// sendBack sends what changed in a received directory to the machine that it came from.
+// sendBack sends the changes in a received directory back, for the machine that handed it off.
 func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 	temp, err := os.MkdirTemp("", "amberfs-handoff-")
 	if err != nil {
@@ -314,7 +318,8 @@ func sendBack(ctx context.Context, a *app, r *receipt, dryRun bool) error {
 	})
 }
 
-// push reads the directory over what was received, and pushes the result. New objects are in a store in temp.
+// push reads the changes of the directory since the handoff, and pushes the received tree with these changes.
+// New objects are in a store in the directory temp. With out.DryRun, push sends nothing.
 func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) error {
 	store, err := cas.Open(temp, cas.Options{})
 	if err != nil {
@@ -346,7 +351,7 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 	now, err := service.StateOver(ctx, from.Source, from, r.Ref.State(), func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, r.Path, from.Source, from.Tree, func(e stream.Entry) error {
 			if e.Whiteout && slices.Contains(r.Skipped, e.Path) {
-				return nil // it could not be created here
+				return nil // the entry is missing because it could not be created when the tree was received
 			}
 			out.Changed++
 			own(&e.Meta)
@@ -367,7 +372,8 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 	return err
 }
 
-// ownership returns a function that gives an entry, which belongs to the user here, to the owner of the tree there.
+// ownership returns a function that changes the owner and group of an entry: if they are those of the
+// received directory here, they become the owner and group of the root of the handed-off tree.
 func (r *receipt) ownership(from *handoff.Objects) (func(*stream.Meta), error) {
 	root, err := from.Tree.Get(from.Source, tree.RootIno)
 	if err != nil {

@@ -22,16 +22,18 @@ import (
 const (
 	// maxWorkers is the number of chunks of a file that are stored at a time.
 	maxWorkers = 4
-	// maxUnsealed is the most memory in bytes for changes of the tree. Then the tree is sealed.
+	// maxUnsealed is the most memory in bytes for changes of the tree since the last seal. Above it, the tree
+	// is sealed: its changed pages are stored as objects.
 	maxUnsealed = 32 << 20
-	// maxCopied is the most memory in bytes for copies of sealed pages, which are made to change them.
+	// maxCopied is the most memory in bytes for copies of sealed pages. A page is copied before it is
+	// changed.
 	maxCopied = 32 << 20
-	// inodeSize is about the memory of an inode, with its directory entry and its page.
+	// inodeSize is about the memory of an inode in bytes, with its directory entry and its page.
 	inodeSize = 1 << 10
 )
 
-// maxReplaced is the most files with several names that keep their inode numbers when their contents
-// are replaced. Further ones get new numbers.
+// maxReplaced is the most files with several names that keep their inode numbers when their contents are
+// replaced. Further such files get new numbers.
 const maxReplaced = 1 << 17
 
 // Memory is about the memory in bytes that a Builder and its source take, for sources of any size.
@@ -39,14 +41,14 @@ const Memory = 80 << 20
 
 // At is the place of an imported tree.
 type At struct {
-	Dir  string      // the directory for all entries of the source, created if there are any
+	Dir  string      // the directory for all entries of the source; it is created if the source has entries
 	Made stream.Meta // for the root, and for directories for which the source has no entry
 	Top  bool        // the root is the root of a workspace, where some names are reserved
 }
 
 // A Builder builds a tree from entries. Its methods are called by one goroutine.
 //
-// It keeps a bounded part of the tree in memory: when that is full, it seals the tree and continues in
+// It keeps a bounded part of the tree in memory. When this part is full, it seals the tree and continues in
 // the next epoch.
 type Builder struct {
 	ctx    context.Context
@@ -63,7 +65,7 @@ type Builder struct {
 	epoch    uint64
 	state    *tree.State
 	pending  []*pendingFile
-	replaced map[uint64]bool // inode numbers of replaced files with several names; nil in a tree of New
+	replaced map[uint64]bool // inode numbers of replaced files with several names; nil for a Builder of New
 }
 
 // A pendingFile is a file of the state whose contents are being stored.
@@ -96,7 +98,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 	return b
 }
 
-// Over returns a Builder that begins with the sealed tree with an id. The sealed tree does not change.
+// Over returns a Builder that begins with the sealed tree id, which itself does not change.
 func Over(ctx context.Context, src *tree.Source, objects content.ObjectStore, at At, id cas.Hash) (*Builder, error) {
 	b := New(ctx, src, objects, at)
 	st, err := tree.Load(b.src, id)
@@ -172,10 +174,10 @@ func (b *Builder) Add(e stream.Entry) error {
 	return b.state.Put(b.src, b.epoch, n)
 }
 
-// keepsNumber reports whether an entry for a path replaces the contents of the file old, which is at
-// the path, so that the file keeps its inode number. That is so for files of one name. A file with
-// several names is replaced only by an entry that seems to be the same file, and only by the first
-// such entry: the source has the further names as hard links.
+// keepsNumber reports whether an entry for the path of the file old replaces only the file's contents, so
+// that the file keeps its inode number. This is true for a file with one name. For a file with several names,
+// the entry must seem to be the same file, and be the first such entry: for further names, the source has
+// hard links.
 func (b *Builder) keepsNumber(old *tree.Inode, e stream.Entry) bool {
 	if old == nil || old.Type() != e.Mode&unix.S_IFMT {
 		return false
@@ -184,7 +186,7 @@ func (b *Builder) keepsNumber(old *tree.Inode, e stream.Entry) bool {
 	return len(old.Links) == 1 || b.replaced != nil && len(b.replaced) < maxReplaced && alike && !b.replaced[old.Ino]
 }
 
-// replace returns an inode of the tree with new attributes and without contents.
+// replace returns the inode ino of the tree, with new attributes and without contents.
 func (b *Builder) replace(ino uint64, m stream.Meta) (*tree.Inode, error) {
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
@@ -218,8 +220,8 @@ func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
 	return b.finishPending(maxPending)
 }
 
-// finishPending waits until at most most files are pending, and adds the stored contents to their
-// inodes.
+// finishPending waits until at most most files are pending, and adds the stored contents of the other files
+// to their inodes.
 func (b *Builder) finishPending(most int) error {
 	for len(b.pending) > most {
 		f := b.pending[0]
@@ -235,8 +237,8 @@ func (b *Builder) finishPending(most int) error {
 	return nil
 }
 
-// makeRoom seals the tree if it takes too much memory. The caller will add an inode, and n bytes of
-// names and attributes.
+// makeRoom seals the tree if it would take too much memory. The caller is about to add an inode, and n bytes
+// of names and attributes.
 func (b *Builder) makeRoom(n int) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
@@ -280,7 +282,7 @@ func contentSize(n *tree.Inode) int64 {
 
 // Finish seals the tree and returns it. The objects are not yet on disk.
 func (b *Builder) Finish() (*tree.State, error) {
-	if _, err := b.makeDirs(b.at.Dir); err != nil { // the source may have had no entries
+	if _, err := b.makeDirs(b.at.Dir); err != nil { // creates the directory if the source had no entries
 		return nil, err
 	}
 	return b.state, b.seal()

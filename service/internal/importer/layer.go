@@ -11,13 +11,13 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Layer adds an entry of a layer of an image to the tree of the layers below. A whiteout deletes a
-// file, and an opaque directory is emptied. A directory replaces a file and a file a directory; an
-// existing directory keeps its entries. Symbolic links on the path of an entry are followed, with the
-// image as their root.
+// Layer adds an entry of a layer of an image to the tree of the layers below. A whiteout deletes a file, and
+// an opaque directory is emptied. A directory replaces a file, and a file replaces a directory. A directory
+// that exists already keeps its entries. Symbolic links on the path of an entry are followed, with the image
+// as their root.
 func (b *Builder) Layer(e stream.Entry) (err error) {
 	if e.Opaque {
-		e.Path += "/." // follow also a link in the place of the directory itself
+		e.Path += "/." // also follow a symbolic link at the path of the directory itself
 	}
 	if e.Path, err = b.follow(e.Path); err != nil {
 		return err
@@ -51,8 +51,8 @@ func (b *Builder) Layer(e stream.Entry) (err error) {
 // maxLinks is the most symbolic links in a path, as in the kernel.
 const maxLinks = 40
 
-// follow returns the path of an entry after its directories were resolved as symbolic links, with the
-// image as the root of absolute targets and the end of "..".
+// follow returns the path of an entry after it has resolved the symbolic links in the path's directories. The
+// root of the image is the root of absolute targets, and ".." does not lead out of it.
 func (b *Builder) follow(p string) (string, error) {
 	if _, ok := b.dirs[path.Join(b.at.Dir, path.Dir(p))]; ok {
 		return p, nil
@@ -93,7 +93,7 @@ func (b *Builder) follow(p string) (string, error) {
 func (b *Builder) find(p string) (*tree.Inode, error) {
 	n, err := b.state.At(b.src, p)
 	if n != nil && n.IsRegular() {
-		err = b.finishPending(0) // the contents of n may be pending
+		err = b.finishPending(0) // the contents of n may still be pending
 	}
 	return n, err
 }

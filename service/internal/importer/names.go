@@ -20,7 +20,7 @@ func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
 	return n.Dir.Lookup(b.src, name)
 }
 
-// makeDirs returns the inode number of a directory. It creates the directory, and those above it, if
+// makeDirs returns the inode number of a directory. It creates the directory and the directories above it if
 // they do not exist.
 func (b *Builder) makeDirs(p string) (uint64, error) {
 	if p == "." {
@@ -89,7 +89,8 @@ func (b *Builder) addDir(p string, m stream.Meta) error {
 	return nil
 }
 
-// setName gives n, which is not a directory, a name. A file that has the name loses it.
+// setName gives the file n, which is not a directory, a name. If another file has the name, it loses the
+// name.
 func (b *Builder) setName(p string, n *tree.Inode) error {
 	parent, err := b.makeDirs(path.Dir(p))
 	if err != nil {
@@ -114,7 +115,7 @@ func (b *Builder) setName(p string, n *tree.Inode) error {
 	return b.link(parent, name, n)
 }
 
-// link adds a name that is free to a directory, and n to the name.
+// link adds a directory entry for n to the directory parent, under a name that is not in use.
 func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	dir, err := b.state.Own(b.src, b.epoch, parent)
 	if err != nil {
@@ -128,7 +129,8 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	return dir.Dir.Insert(b.src, b.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()})
 }
 
-// unlink removes one name of an inode, and with its last name the inode. A directory must be empty.
+// unlink removes one name of an inode, and also the inode if this was its last name. A directory must be
+// empty.
 func (b *Builder) unlink(ino, parent uint64, name string) error {
 	if err := b.finishPending(0); err != nil {
 		return err

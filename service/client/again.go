@@ -12,16 +12,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// maxAttempts is how many daemons a request is sent to, each after the death of the one before.
+// maxAttempts is the largest number of daemons to which a request is sent, each after the end of the one
+// before.
 const maxAttempts = 10
 
-// smallRequest is the size in bytes, with the head, of a request that a daemon reads at once. A daemon
-// that ends has read all of such a request or no byte of it.
+// smallRequest is the size in bytes below which a daemon reads the arguments of a request, with the HTTP
+// head, by one read(2). A daemon that ends has read either the whole of such a request or no byte of it.
 const smallRequest = 2 << 10
 
-// doRetrying sends a request, and sends it to the next daemon if one ended before it answered. It
-// repeats a request only if that does no harm: the daemon has not read it, or the operation only reads
-// and no part of its answer was passed to x.
+// doRetrying sends a request, and sends it again to the next daemon if a daemon ended before it answered. It
+// repeats a request only if that is harmless: either the daemon has not read the request, or the operation
+// only reads and no part of its answer was passed to x.
 func (c *Client) doRetrying(ctx context.Context, o *service.Op, args any, x Exchange, result any) (err error) {
 	for range maxAttempts {
 		passed := false
@@ -34,9 +35,10 @@ func (c *Client) doRetrying(ctx context.Context, o *service.Op, args any, x Exch
 	return err
 }
 
-// notRead reports whether the daemon ended, or closed the connection, before it read the request. Then
-// the kernel returns ECONNRESET, because unread bytes were left in the connection, or EPIPE, because it
-// was closed before the request was written. Or net/http found it closed, see explainBroken.
+// notRead reports whether err means that the daemon ended, or closed the connection, before it read the
+// request. The kernel returns ECONNRESET if unread bytes were left in the connection, and EPIPE if the
+// connection was closed before the request was written. errIdle means that net/http found the connection
+// closed, see explainBroken.
 func notRead(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, errIdle)
 }
@@ -72,7 +74,7 @@ func (w markingWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// follow passes on events as they happen, and continues with the next daemon if one ends.
+// follow passes events to x as they happen. If the daemon ends, it continues with the next daemon.
 func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 	if err := c.beginFollowing(ctx, &l, x); err != nil {
 		return err
@@ -88,8 +90,9 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 	}
 }
 
-// beginFollowing passes on the newest l.Limit events, if a number is given, and sets l.After to the number
-// of the newest one, by which each daemon goes on, if there is a limit or l.New.
+// beginFollowing prepares l for follow. If l.New is set, or else l.Limit, it sets l.After to the number of
+// the newest event, after which each daemon continues. For l.Limit, it also passes the newest l.Limit events
+// to x.
 func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Exchange) error {
 	if !l.New && l.Limit == 0 {
 		return nil

@@ -23,13 +23,14 @@ import (
 // A Target is the workspace of a Client.
 type Target struct {
 	Store string // the directory of the store
-	// Workspace names the forks, with / between them; empty for main.
+	// Workspace has the names of the forks on the path to the workspace, separated by /; empty for main.
 	Workspace string
 	// Root is the directory at which the workspace is mounted; empty if it is not mounted, or if the
 	// directory is not known.
 	Root string
-	// Device is the device, as MAJOR:MINOR, of the mount by which the store was found; empty if it was
-	// not found by a mount. The daemon refuses requests with the device of another mount than its own.
+	// Device is the device, as MAJOR:MINOR, of the mount through which the store was found; empty if the
+	// store was found in another way. The daemon refuses requests with the device of another mount than its
+	// own.
 	Device string
 	// Command is the command line of the user, for the event log.
 	Command string
@@ -46,7 +47,7 @@ type Client struct {
 
 // An Exchange has the streams of a request. They may be nil.
 type Exchange struct {
-	In       io.Reader // read to its end; if reading fails, the request fails
+	In       io.Reader // read to its end; if a read fails, the request fails
 	Out      io.Writer
 	Item     func(json.RawMessage) error // called for each event
 	Progress func(service.Progress)
@@ -77,11 +78,11 @@ func With(ctx context.Context, t Target, fn func(*Client) error) error {
 	return fn(c)
 }
 
-// errOtherUser is in the error for a daemon of a user that Target.User does not accept.
+// errOtherUser is wrapped in the error for a daemon of a user that Target.User does not accept.
 var errOtherUser = errors.New("its daemon is of another user than the mount")
 
-// dial connects to the socket of the store, and checks the user of the daemon: the source of a mount
-// can name a store, and with it a socket, of any user.
+// dial connects to the socket of the store, and checks the user of the daemon: the source of a mount can name
+// a store, and so a socket, of any user.
 func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 	conn, err := service.Dial(ctx, t.Store)
 	if err != nil {
@@ -136,8 +137,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Do calls the operation that takes args, and decodes its result into result, which may be nil. Errors
-// of the daemon are of the type *errs.Error. If such an error has a result, that is in result.
+// Do calls the operation that takes args, and decodes its result into result, which may be nil. Errors of the
+// daemon are of the type *errs.Error. If such an error has a result, Do decodes this into result.
 func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
 	o := service.OpOf(args)
 	var err error
@@ -168,7 +169,7 @@ func (c *Client) decode(r io.Reader, result any) error {
 	return nil
 }
 
-// decodeError reads an error of the daemon and returns it. The error's result goes to result.
+// decodeError reads an error of the daemon and returns it. It decodes the error's result into result.
 func (c *Client) decodeError(r io.Reader, result any) error {
 	e := &errs.Error{Result: result}
 	if err := c.decode(r, e); err != nil {
@@ -178,15 +179,16 @@ func (c *Client) decodeError(r io.Reader, result any) error {
 	return e
 }
 
-// errBroken is in the error for a connection that ended before the end of the answer.
+// errBroken is wrapped in the error for a connection that ended before the end of the answer.
 var errBroken = errors.New("the connection ended")
 
-// errIdle is in the error for a connection that the daemon closed between two requests.
+// errIdle is wrapped in the error for a connection that the daemon closed between two requests.
 var errIdle = errors.New("the daemon closed the idle connection")
 
-// explainBroken returns an error with errBroken if err says that the connection ended, else err.
+// explainBroken returns an error that wraps errBroken if err means that the connection ended. It also wraps
+// errIdle if net/http found the idle connection closed. It returns other errors unchanged.
 func (c *Client) explainBroken(err error) error {
-	if strings.Contains(err.Error(), "server closed idle connection") { // net/http does not export the error
+	if strings.Contains(err.Error(), "server closed idle connection") { // net/http does not export this error
 		err = errors.Join(errIdle, err)
 	}
 
@@ -270,7 +272,7 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 	return req, nil
 }
 
-// readEvents reads server-sent events, up to the result, an error or the end.
+// readEvents reads server-sent events until the result, an error or the end of the stream.
 func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
 	in, name := bufio.NewReaderSize(r, bufferSize), ""
 
@@ -327,7 +329,8 @@ func (c *Client) readStream(resp *http.Response, x Exchange, result any) error {
 	return nil
 }
 
-// An errWriter stores the error of its last write, to tell it from errors of reading from the daemon.
+// An errWriter stores the error of its last write. Without it, a failed copy does not show whether the write
+// or the read from the daemon failed.
 type errWriter struct {
 	w   io.Writer
 	err error

@@ -75,7 +75,7 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	})
 }
 
-// readStreamFile passes a stream to x that is in a file of its own.
+// readStreamFile passes the stream in the file name to x.
 func (x Exchange) readStreamFile(name string, o *service.Op) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -118,9 +118,9 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// call writes a request to a control file of its own and calls read with the answer. If the daemon
-// dies, the open file fails with ESTALE. Then either the request was not carried out, and call repeats
-// it, or its answer is lost, and call repeats it only if the operation only reads.
+// call writes a request to a control file of its own and calls read with the answer. If the daemon dies, the
+// open file fails with ESTALE. If the request was not carried out, call repeats it. If only its answer is
+// lost, call repeats the request only if the operation o only reads.
 func (c *Client) call(o *service.Op, request []byte, read func(file string, answer []byte) error) error {
 	for attempt := 1; ; attempt++ {
 		answered, err := c.callOnce(request, read)
@@ -140,11 +140,11 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 	}
 }
 
-// errNotCarriedOut is in the error for a request that no daemon has carried out.
+// errNotCarriedOut is wrapped in the error for a request that no daemon has carried out.
 var errNotCarriedOut = errors.New("the request was not carried out")
 
-// callOnce writes a request, and calls read if there is an answer. If answered is true, the error is
-// the one of read. A request whose write fails has an answer too, with the reason.
+// callOnce writes a request, and calls read if there is an answer. If answered is true, err is the error of
+// read. If the write fails, there is an answer, too: it has the reason.
 func (c *Client) callOnce(request []byte, read func(file string, answer []byte) error) (answered bool, err error) {
 	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -158,7 +158,7 @@ func (c *Client) callOnce(request []byte, read func(file string, answer []byte) 
 		return false, errors.Join(errNotCarriedOut, err)
 	}
 
-	// The answer follows the request in the file, so the offset is at its beginning.
+	// The answer follows the request in the file, so the offset of f is now at the beginning of the answer.
 	answer, failed := io.ReadAll(f)
 	if len(bytes.TrimSpace(answer)) > 0 {
 		return true, read(name, answer)
@@ -173,8 +173,8 @@ func (c *Client) callOnce(request []byte, read func(file string, answer []byte) 
 // followTime is the time between two requests of followMount.
 const followTime = 200 * time.Millisecond
 
-// followMount asks for new events again and again, because requests through the mount cannot wait for
-// events.
+// followMount follows events by a request every followTime, because requests through the mount cannot wait
+// for events.
 func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
 	if err := c.beginFollowing(ctx, &l, x); err != nil {
 		return err

@@ -59,13 +59,13 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// Changes has the two states whose difference is the changes of a workspace: Base is the state of the
-// directory from which the workspace was filled.
+// Changes has two states whose differences are the changes of a workspace. Base is the state of the directory
+// with which the workspace was filled, Now is a later state of the workspace.
 type Changes struct {
 	Base, Now *tree.State
 	// Undo is set if the changes undo an apply.
 	Undo bool
-	// Hidden are the paths of the directory that the workspace does not have.
+	// Hidden describes the paths of the directory that are hidden from the workspace.
 	Hidden hostdir.Hidden
 	*objectReader
 }
@@ -79,8 +79,8 @@ func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 	return c.openChanges(ctx, service.OpenChanges{Name: name})
 }
 
-// UndoChanges opens the states of a directory after and before an apply, by its number. The caller closes
-// them.
+// UndoChanges opens the states of a directory after (Base) and before (Now) an apply. number is the number of
+// the apply's operation. The caller closes the result.
 func (c *Client) UndoChanges(ctx context.Context, number uint64) (*Changes, error) {
 	return c.openChanges(ctx, service.OpenChanges{Undo: number})
 }
@@ -105,8 +105,8 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 	}, nil
 }
 
-// openObjects calls an operation that protects objects from gc as long as its answer is read. It
-// decodes the operation's one event into opened.
+// openObjects calls an operation that protects objects from gc as long as its answer is read. It decodes the
+// operation's only event into opened.
 func (c *Client) openObjects(ctx context.Context, args, opened any) (*objectReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -144,7 +144,8 @@ func (s *objectReader) load(id string) (*tree.State, error) {
 	return tree.Load(s.Source, h)
 }
 
-// GitBases returns the bases of an export of the snapshot, for each its commits, the newest first.
+// GitBases returns the bases of an export of the snapshot. A base with several commits is returned once for
+// each, the newest commit first.
 func (s *Snapshot) GitBases() []gitbridge.Base {
 	var out []gitbridge.Base
 	for _, b := range s.Bases {
@@ -224,7 +225,7 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 }
 
 // RecordApply sends the files of a directory at the paths of an apply. It calls read with a state that the
-// daemon has, and read passes the files of the directory that differ from this state to the sink.
+// daemon has, and a sink. read passes the files of the directory that differ from the state to the sink.
 func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (done service.RecordedApply, err error) {
 	was := ch.Base
 	if req.Number != 0 {
@@ -236,7 +237,7 @@ func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, rea
 	return done, ch.c.Send(ctx, req, func(sink stream.Sink) error { return read(was, sink) }, &done)
 }
 
-// Send calls an operation that reads entries, which feed passes to a sink.
+// Send calls an operation that reads a stream of entries. feed passes the entries to a sink.
 func (c *Client) Send(ctx context.Context, args any, feed func(stream.Sink) error, result any) error {
 	pr, pw := io.Pipe()
 	defer pr.Close()

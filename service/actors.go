@@ -42,14 +42,14 @@ func registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
 	return Registered{a.Name, id}, r.Workspace.Store().Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
 }
 
-// actorProcess returns the process to register. The result 0 stands for all processes that the
-// daemon cannot see. Through the mount, only the caller and its ancestors can be registered.
+// actorProcess returns the process to register. The result 0 stands for all processes that the daemon cannot
+// see. A caller in the mount can register only itself and its ancestors.
 func actorProcess(r *Request, a Actor) (uint32, error) {
 	switch {
 	case r.Caller.Direct && a.PID != 0:
 		return a.PID, nil
 	case r.Caller.PID == 0 && r.Workspace.IsFork():
-		return 0, nil // the caller is in another PID namespace, as are all programs in its fork
+		return 0, nil // the caller and all programs in its fork are in another PID namespace
 	case r.Caller.PID == 0:
 		return 0, errs.Fail(errs.Perm, "the process cannot be seen by the daemon: a name for all such can be registered in a fork only")
 	}
@@ -101,8 +101,8 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 	return out, nil
 }
 
-// knownActor returns an error if an actor has changed nothing in the workspace, is not registered for
-// it, and is not the caller.
+// knownActor returns an error for an unknown actor: one that has changed nothing in the workspace, is not
+// registered for the workspace, and is not the caller.
 func knownActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
@@ -125,8 +125,8 @@ func knownActor(ctx context.Context, r *Request, by string) error {
 	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
-// completeUndo completes the options of a request. If o.Since is not a snapshot, it is a time, which
-// becomes o.After.
+// completeUndo completes the options of a request to undo an actor. If o.Since is no snapshot, it is a time,
+// which completeUndo moves to o.After.
 func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
 	if err := knownActor(ctx, r, o.By); err != nil {
 		return o, err
@@ -195,7 +195,7 @@ func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.
 		}
 	}
 
-	// The intervals are ordered from now to the base.
+	// The intervals are ordered from the newest to the one that begins with the base.
 	var out []naming.BytePath
 	within, ended := b == "", false
 
@@ -234,8 +234,8 @@ func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, w
 	})
 }
 
-// actorsOf returns the actors that changed a file in an interval, sorted. nodes are the file before and
-// after the interval; each may be nil.
+// actorsOf returns the actors that changed a file in an interval, sorted. nodes are the inodes of the file
+// before and after the interval; each may be nil.
 func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
 	open, err := r.Workspace.Snapshots().Open(i)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// LookLabel is the label of the snapshots at which somebody looked what had changed. Its value is
-// who looked.
+// LookLabel is the label of snapshots that the operation Changed took. A look is one call of this operation;
+// the value of the label is the name of the caller who looked.
 const LookLabel = "look"
 
-// lastLook is the word for the snapshot of the last look.
+// lastLook is the value of Changed.Since for the snapshot of the last look.
 const lastLook = "last"
 
-// lookAtChanges compares the workspace with the snapshot of the caller's last look. If it differs, or there
-// was no look, it takes the snapshot of this look.
+// lookAtChanges compares the workspace with a.Since, by default the snapshot of the caller's last look. In
+// that case it takes the snapshot of this look, if the workspace differs or there was no look before.
 func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
 	looks := a.Since == "" || strings.EqualFold(a.Since, lastLook)
@@ -67,11 +67,11 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 	return d, err
 }
 
-// maxLook bounds the name of who looks, in bytes.
+// maxLook bounds the value of LookLabel, in bytes.
 const maxLook = 200
 
-// lookOf returns the snapshot of somebody's last look. For the first look, it is the newest snapshot,
-// or the base.
+// lookOf returns the snapshot of the last look under the name look. first reports that there was no look;
+// then name is the newest snapshot, or the base.
 func lookOf(r *Request, look string) (name string, first bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().Newest() {
@@ -84,11 +84,11 @@ func lookOf(r *Request, look string) (name string, first bool) {
 	return cmp.Or(newest, "base"), true
 }
 
-// effects sets the differences in d. It leaves out the files that git itself maintains in git
-// directories: a description in the words of git takes their place.
+// effects sets the differences in d. For git directories, it describes the changes in d.Git in the terms of
+// git, instead of listing the files that git itself maintains.
 func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
-	repos := make(map[string]bool) // git directories of both states
+	repos := make(map[string]bool) // the git directories of both states
 	inGit := func(p string) bool {
 		repo, rel, ok := threeway.InGit(p)
 		if !ok || gitdir.IsFile(rel) {
@@ -134,7 +134,7 @@ func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChang
 // markIgnored marks the files that were added or overwritten and that .gitignore names. Deletions are
 // not marked: git has no other copy of an ignored file.
 func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
-	const most = 10_000 // more paths are not looked up, and count as not ignored
+	const most = 10_000 // further paths are not looked up, and count as not ignored
 	var paths []string
 	at := make(map[string]*PathEffect)
 
@@ -168,8 +168,8 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 	return nil
 }
 
-// undoOf returns the command that undoes what changed since a snapshot. If several actors changed
-// something since, it undoes the changes of the caller alone.
+// undoOf returns the command that undoes the changes since a snapshot. If several actors have made changes
+// since then, the command undoes only the changes of the caller.
 func undoOf(r *Request, since string) string {
 	var by []string
 	for _, i := range slices.Backward(r.Workspace.Snapshots().Intervals()) {
@@ -199,8 +199,8 @@ func effectOf(e diff.Effect) PathEffect {
 	return out
 }
 
-// attributeNote describes how the kind, the permissions, the owner and the extended attributes of a path
-// differ, "" if they do not.
+// attributeNote describes the differences in the kind, the permissions, the owner and the extended attributes
+// of a path. It returns "" if there are no differences.
 func attributeNote(before, after *tree.Inode) string {
 	var notes []string
 	const permissions = 0o7777

@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// claim returns the fork of a label, and creates it if there is none. If the label was claimed in
-// this store before, and a.From names a snapshot on a remote that continues the label's state here,
-// the fork is first restored to that snapshot.
+// claim returns the fork of a label, and creates it if there is none. If the label was claimed in this store
+// before, and a.From names a snapshot on a remote that is a later state of the label, claim first restores
+// the fork to that snapshot.
 func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
 	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
@@ -42,18 +42,18 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 	return Claimed{Path: forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
 }
 
-// catchUp compares the label's state with the snapshot a.From on a remote. If that snapshot continues
-// the label's state, catchUp restores the label's fork to it and returns the snapshot's name in the
-// fork. If the label's fork has ended, it returns the snapshot's name in the workspace, for a new
-// fork. It returns "" if the label has that state or a later one, and also if the remote does not
-// answer, so that sandboxes start without it.
+// catchUp compares the label's state with the snapshot a.From on a remote. If that snapshot is a later state
+// of the label, catchUp restores the label's fork to it and returns the snapshot's name in the fork. If the
+// label's fork has ended, it returns the snapshot's name in the workspace, for a new fork. It returns "" if
+// the label already has that state or a later one. It also returns "" if the remote does not answer, so that
+// sandboxes start without the remote.
 func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
 	ref, err := fs.claimedRef(ctx, r, a)
 	if err != nil {
 		r.log.Warn("claim: the remote cannot be asked for a later state", "label", a.Label, "from", a.From, "err", err)
 		return "", nil
 	}
-	if ref.Claim != a.Label { // a common starting point of many labels
+	if ref.Claim != a.Label { // the snapshot is a common starting point of several labels
 		return "", nil
 	}
 
@@ -68,7 +68,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	in := *r
 	in.Workspace, in.op = fork, nil
 	name := ""
-	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // the rest of a claim is cheap
+	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // only this part of a claim is not cheap
 		since := fork.Remotes().NewestOf(ref.Lineage)
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
@@ -84,8 +84,8 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	return name, err
 }
 
-// claimedRef finds the snapshot a.From on its remote. If it is a state of the label, the remote is
-// asked again, because each push of that name replaces it.
+// claimedRef finds the snapshot a.From on its remote. If the snapshot is a state of the label, claimedRef
+// asks the remote again, because each push under that name replaces the snapshot.
 func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.Ref, error) {
 	ref, err := fs.remotes.remoteRef(ctx, r, a.From, false)
 	if err != nil || ref.Claim != a.Label {

@@ -14,33 +14,34 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// A Command is a command that only calls an operation and prints its result.
+// A Command is a command of the command line that only calls an operation and prints the result.
 type Command struct {
 	Use, Group, Short, Long, Example string
 	Under                            string // the parent command, for a subcommand; it has no group
 	Aliases                          []string
-	Preset                           any // arguments that every call has; its type is Op.Args
+	Preset                           any // arguments that are the same in every call; the type is Op.Args
 	Args                             Positional
 	Takes                            string // describes the arguments in an error; if empty, the words of Use
 	Dash                             string // the field that the words after -- set; if empty, they are ordinary words
 	Flags                            []Flag
-	// Prefer has the names of the sides that --ours and --theirs take, separated by blanks, for the flag
-	// --prefer.
+	// Prefer has the values of the flag --prefer that stand for --ours and --theirs. Each is a list of names,
+	// separated by blanks.
 	Prefer [2]string
 	// Call, if set, converts the arguments that the command line sets to the arguments of the call, which
 	// may be arguments of another operation. See calling.
 	Call   func(args any, g *Given) (any, error)
 	Pager  bool            // on a terminal, the text is shown by the pager
 	Damage bool            // print the result of an error of the kind Damaged, too
-	Forms  map[string]Form // the forms of the text that flags choose, by flag, in place of Op.Text
-	// Path is a hint for a word that is no snapshot but a path. The path is put into it, quoted for a
-	// shell.
+	Forms  map[string]Form // text forms that replace Op.Text, by the flag that selects them
+	// Path is a format for the hint in the error for a word that is a path and no snapshot. The command
+	// inserts the path, quoted for a shell.
 	Path string
 }
 
-// A Flag sets the field of the same name: dry-run sets dry_run. The flag NAME=FIELD sets another
-// field, and NAME=FIELD:VALUE, without a value of its own, sets it to VALUE. NAME= sets none and is for
-// Command.Call; it takes a value if About names that in backquotes.
+// A Flag sets a field of the arguments. Name is NAME for the field of the same name (dry-run sets dry_run),
+// NAME=FIELD for another field, or NAME=FIELD:VALUE for a flag without a value that sets FIELD to VALUE.
+// NAME= sets no field: Command.Call reads the flag. Such a flag takes a value if About has a word in
+// backquotes.
 type Flag struct{ Name, Short, About string }
 
 // Parts returns the name of the flag, the field that it sets, and the value to set if the flag takes
@@ -54,9 +55,9 @@ func (f Flag) Parts() (name, field, value string) {
 	return name, field, value
 }
 
-// A Given is a command line, as it was given.
+// A Given is a parsed command line before Command.Call.
 type Given struct {
-	Words []string          // if Command.Dash is set, without the words after --
+	Words []string          // the words; without the words after -- if Command.Dash is set
 	Dash  int               // the number of words before --; -1 without --
 	Flags map[string]string // the values of the flags that were given
 	JSON  bool              // --json was given
@@ -86,12 +87,13 @@ func (c *Command) Arguments(o *Op, preset any, g *Given) (any, error) {
 	return c.Call(args, g)
 }
 
-// calling returns a function for Command.Call.
+// calling converts call, which takes arguments of the type A, to a function for Command.Call.
 func calling[A any](call func(A, *Given) (any, error)) func(any, *Given) (any, error) {
 	return func(args any, g *Given) (any, error) { return call(args.(A), g) }
 }
 
-// sinceForDaemon returns a time of the user's time zone, which the daemon may not have.
+// sinceForDaemon converts a time in the user's time zone to a text that does not depend on the daemon's time
+// zone.
 func sinceForDaemon(text string) (string, error) {
 	t, err := ParseSince(text)
 	if err != nil || t.IsZero() {
@@ -124,7 +126,7 @@ func callLog(a Log, _ *Given) (_ any, err error) {
 	return a, err
 }
 
-// callDiff splits A..B, and asks for a list if the answer is JSON.
+// callDiff splits A..B. With --json, it calls the operation Changes, which returns a list.
 func callDiff(a Diff, g *Given) (any, error) {
 	if len(g.Words) == 1 {
 		a.A, a.B, _ = strings.Cut(a.A, "..") // no name has two dots
@@ -147,7 +149,7 @@ func callDiff(a Diff, g *Given) (any, error) {
 	return a, nil
 }
 
-// callRestore takes the only word for a path if it stands after -- or has a slash.
+// callRestore treats a single word as a path if it stands after -- or has a slash.
 func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
 	if g.Dash == 0 && len(a.Paths) > 0 {
 		return nil, errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
@@ -220,7 +222,7 @@ func callFork(a snapshot.ForkOptions, g *Given) (any, error) {
 	return DeleteFork{Name: a.Name, Discard: discards, Force: g.Is("force")}, nil
 }
 
-// callActor names the process above the command, which itself ends at once, unless a process is given.
+// callActor registers the parent process of the command by default, because the command itself ends at once.
 func callActor(a Actor, _ *Given) (any, error) {
 	if a.PID == 0 {
 		a.Up = 1

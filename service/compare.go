@@ -42,8 +42,8 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	})
 }
 
-// compare calls fn with the states that a and b name, see holdState. Only b can be "", the present
-// state. The states are released when fn returns.
+// compare calls fn with the states that a and b name, see holdState. Only b can be "", which names the
+// present state. The states are released when fn returns.
 func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
 	if a == "" {
 		_, err := r.Workspace.Find(a) // the error for an empty name
@@ -99,7 +99,8 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 	return ws.Held(name)
 }
 
-// listChanges lists the files that differ between two states, and perhaps their numbers of changed lines.
+// listChanges lists the files that differ between two states. If the request asks for it, each file has its
+// numbers of changed lines.
 func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
 	list := r.list()
@@ -145,8 +146,8 @@ func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	return d, err
 }
 
-// countLines sets the numbers of changed lines of the first files. After countTime it leaves the rest
-// without numbers.
+// countLines sets the numbers of changed lines of the first maxCounted files. After countTime it leaves the
+// remaining files without numbers.
 func countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
 	const maxCounted, countTime = 300, time.Second / 2
 	counting, cancel := context.WithTimeout(ctx, countTime)
@@ -175,10 +176,10 @@ func diffedFile(f diff.File) DiffedFile {
 
 // Diffs are returned in parts: a browser or a model cannot use a diff of a hundred megabytes.
 const (
-	// hunkLines is the number of lines in a part. Each is cut off after lineBytes.
+	// hunkLines is the default number of lines in a part. Each line is cut off after lineBytes.
 	hunkLines = 500
 	lineBytes = 4 << 10
-	// maxRead is the most bytes that one File returns.
+	// maxRead is the most bytes that one call of the operation File returns.
 	maxRead = 64 << 20
 )
 
@@ -211,8 +212,8 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	return out, err
 }
 
-// partOf returns at most lines lines of a diff, from line number cursor on, and the cursor of the next
-// part, 0 at the end. hunks are the hunks of the diff after its first seen lines.
+// partOf returns one part of a diff: at most lines lines, from line number cursor on. next is the cursor of
+// the following part, 0 at the end. seen is the number of lines of the diff before hunks.
 func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines
@@ -235,7 +236,7 @@ func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next 
 	return part, next
 }
 
-// sliceHunk returns the lines from up to to of a hunk as a hunk, with their line numbers.
+// sliceHunk returns the lines [from, to) of a hunk as a hunk with its own line numbers.
 func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
 	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section, ID: h.ID}
 

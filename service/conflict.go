@@ -15,10 +15,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// explainConflict returns an error of the kind Conflict for two errors of a merge. threeway.ErrConflict gets
-// the number of the paths in conflict with the text what, which says where they changed, a hint and the result. After
-// threeway.ErrMeanwhile, the user has decided about contents that have changed since. Other errors are
-// returned as they are.
+// explainConflict returns an error of the kind Conflict for two errors of a merge. For threeway.ErrConflict
+// the text has the number of paths in conflict, followed by what, which says where the paths changed; the
+// error also has the hint and the result. threeway.ErrMeanwhile means that contents have changed after the
+// user decided about them. Other errors are returned unchanged.
 func explainConflict(err error, result any, paths []string, what, hint string) error {
 	switch {
 	case errors.Is(err, threeway.ErrConflict):
@@ -30,8 +30,8 @@ func explainConflict(err error, result any, paths []string, what, hint string) e
 	return err
 }
 
-// showConflict returns the sides of a path as they are now. They can change before the user decides, so
-// merge and undo-by compare the digest Of with the sides that they find.
+// showConflict returns the present sides of a path in conflict. They can change before the user decides, so
+// the operations merge and undo-by compare the digest Of with the sides at that time.
 func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
 	now, release, err := r.Workspace.Held("")
 	if err != nil {
@@ -73,7 +73,7 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 	return out, err
 }
 
-// undoConflict returns the sides of a path in the undo of an actor. ours is the present file.
+// undoConflict returns the sides of a path in conflict in the undo of an actor. ours is the present file.
 func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
 	o, err := completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 	if err != nil {
@@ -96,7 +96,7 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
 	const maxSide = 1 << 20
 
-	// Read the three texts, as far as they are texts.
+	// Read the sides that are texts.
 	out.Parts = []diff.Part{}
 	var texts [3][]byte
 	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
@@ -119,7 +119,7 @@ func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inod
 		return out, nil
 	}
 
-	// Merge them by lines, if the memory suffices.
+	// Merge the sides by lines, if the memory suffices.
 	release, err := diff.TakeMerge(ctx, r.budget(Texts), texts[:]...)
 	if errs.Of(err) == errs.TooBig {
 		out.Binary = true

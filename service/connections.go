@@ -22,7 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Connection connects a store to the remotes that it is registered with and reads from.
+// A Connection connects a store to its registered remotes and to the remotes from which it reads objects.
 type Connection struct {
 	// From is the URL@SNAPSHOT that a new store begins with; empty for none.
 	From string
@@ -38,7 +38,7 @@ type Connection struct {
 	mountedBefore bool
 }
 
-// Connect returns the function for snapshot.Options.Connect. ctx ends the requests that it sends.
+// Connect returns the function for snapshot.Options.Connect. ctx ends the requests that this function sends.
 func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 	return func(to snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
@@ -63,9 +63,9 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 	}
 }
 
-// startState returns the snapshot that a new store begins with: the one of an interrupted attempt,
-// or c.From. It returns nil for an empty store and for an existing one. If c.From is given for an
-// existing store, the user agrees by that to contact its remote.
+// startState returns the snapshot that a new store begins with: the snapshot of an interrupted attempt, or
+// c.From. It returns nil for a store that begins empty, and for an existing store. By giving c.From for an
+// existing store, the user agrees to requests to that remote.
 func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Start, error) {
 	url, name, _ := known.SplitFrom(c.From)
 	if !first && c.From != "" {
@@ -97,7 +97,7 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 	return &snapshot.Start{ID: ref.State(), Info: InfoOf(ref)}, nil
 }
 
-// HangUp makes reads from remotes fail from now on.
+// HangUp makes all later reads from remotes fail.
 func (c *Connection) HangUp() {
 	if c.Remotes != nil {
 		c.Remotes.HangUp()
@@ -114,13 +114,13 @@ func (c *Connection) Close() {
 // retryPause is the pause of Run after a remote did not answer.
 const retryPause = 5 * time.Second
 
-// firstHold is the time from the mount to the first hold that a store writes to a remote. The first hold
-// can be as late because the remote's gc keeps objects for a day. So mounts that are short write no hold,
-// and the hold does not slow down the first reads.
+// firstHold is the time from the mount to the first hold that a store writes to a remote. A hold protects
+// objects on the remote from gc. The first one may be late because the remote's gc keeps unused objects for a
+// day. So short mounts write no hold, and the hold does not slow down the first reads.
 const firstHold = 10 * time.Second
 
-// Run works for a store that reads from remotes, until ctx ends. It fetches contents ahead of reads,
-// if the option prefetch asks for that. It renews the holds, which protect the objects that the store
+// Run does the background work for a store that reads from remotes, until ctx ends. It fetches contents ahead
+// of reads, if the option prefetch says so. It renews the holds, which protect the objects that the store
 // needs from the gc of the remotes.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
@@ -157,8 +157,9 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// CheckStore verifies a store that is not mounted. memory is the number of bytes for the contents of its journal. If
-// the store could be opened, an error of the kind Damaged has the report as its result.
+// CheckStore verifies a store that is not mounted. memory is the number of bytes for the contents of its
+// journal. If the store could be opened and has damage, the error is of the kind Damaged and has the report
+// as its result.
 func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
@@ -169,7 +170,7 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 		return r, DamageFound(r, hint)
 	}
 
-	// Errors of the system are no damage of the store.
+	// Errors of the operating system do not mean that the store is damaged.
 	system := []error{fs.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
 	ofSystem := slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
 	if errs.ScriptKind(err) == errs.Busy || errors.Is(err, errs.Format) || errors.Is(err, cas.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem {
@@ -214,8 +215,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// ProveStore searches a store that is not mounted for what was forgotten, with memory bytes for the
-// contents of its journal.
+// ProveStore searches a store that is not mounted for forgotten contents, with memory bytes for the contents
+// of its journal.
 func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()

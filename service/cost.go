@@ -12,8 +12,8 @@ import (
 type Cost int
 
 const (
-	// Cheap operations use little processor time and memory. They may wait long for a disk, for a
-	// network or for work in the background.
+	// Cheap operations use little processor time and memory. They may wait long for a disk, a network or
+	// background work.
 	Cheap Cost = 1 << iota
 	// Compares is for operations that use much processor time. Such requests of all tenants take
 	// turns, and only a few requests of one tenant run at a time.
@@ -23,16 +23,16 @@ const (
 	gits
 )
 
-// The pools of memory. An operation that uses one uses much processor time, too. It reserves the memory
-// before it allocates it.
+// The pools of memory. An operation that uses a pool also uses much processor time. It reserves memory in the
+// pool before it allocates the memory.
 const (
-	Lists = lists | Compares // lists of changes and of snapshots
-	Texts = texts | Compares // texts that are compared, and imports
-	Gits  = gits | Compares  // merges of texts, and processes of git
+	Lists = lists | Compares // for lists of changes and of snapshots
+	Texts = texts | Compares // for comparisons of texts, and for imports
+	Gits  = gits | Compares  // for merges of texts, and for processes of git
 )
 
-// budget returns the memory pool p of the tenant that the workspace of the request belongs to. It
-// panics unless the operation's row has p in Cost.
+// budget returns the memory pool p for the tenant (main, or a fork of main with the forks in it) of the
+// request's workspace. It panics unless the operation's row has p in Cost.
 func (r *Request) budget(p Cost) *budget.Budget {
 	if r.op != nil && r.op.Cost&p != p {
 		panic(r.op.Name + " does not say that it charges this pool")
@@ -45,7 +45,7 @@ func (r *Request) budget(p Cost) *budget.Budget {
 	return r.pools[p].Of(r.Workspace.Tenant())
 }
 
-// reserve reserves memory of a list. It waits if other requests leave too little.
+// reserve reserves memory for a list. It waits while other requests have reserved too much.
 func reserve(ctx context.Context, list *budget.Charge, bytes int64) error {
 	if list.Try(bytes) != nil {
 		return list.All(ctx)
@@ -61,7 +61,7 @@ func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
 	return o.Cost
 }
 
-// carryOut runs an operation. If it is not cheap, it first waits for its turn; main goes first.
+// carryOut runs an operation. If it is not cheap, it first waits for its turn; main has priority.
 func (s *Service) carryOut(ctx context.Context, r *Request, o *Op, args any) (result any, err error) {
 	r.op = o
 	if o.CostOf(r.Workspace, args) == Cheap {

@@ -5,8 +5,8 @@
 //
 // # One operation, two ways in
 //
-// An operation is an Op: a name, a type of arguments, a type of result and the function that does the
-// work. From the list of operations follow
+// An operation is an Op: a name, a type of arguments, a type of result and the function that does the work.
+// These interfaces are made from the list of operations:
 //
 //   - the routes of the HTTP server on the socket STORE/socket (http.go), and docs/api/openapi.yaml, of
 //     which the clients are made;
@@ -18,21 +18,21 @@
 // An option is a field of the type of the arguments. HTTP and `.snapshots/call` take each field.
 // Commands, tools and lines take the fields that the row names.
 //
-// Package client uses both ways. The command line and the MCP server use package client.
+// Package client uses HTTP and `.snapshots/call`. The command line and the MCP server use package client.
 //
 // # Requests
 //
-// A Request has the caller, as the kernel reports it, the workspace and the streams. Service.do waits
-// until the mount is up, checks the caller's rights (Op.Admit), runs the operation, and gives its error a
-// kind, a sentence and a hint (package errs).
+// A Request has the caller, as the kernel reports it, the workspace and the streams. Service.do waits until
+// the mount is up, checks the caller's rights (Op.Admit), runs the operation, and adds a kind, a sentence and
+// a hint to its error (package errs).
 //
 // # Families
 //
-// Most operations are functions of their request (op). It has the workspace, and with it the store, and what
-// is shared by all: the log, the turns and the pools of memory (core). Operations that share further state
-// are methods of a type with that state (familyOp): forks, history, remotes, imports, Exports, freezes,
-// erasure and upkeep. A family that needs something of another one gets a function or an interface for it
-// from New.
+// Most operations need only their request (op). A request has the workspace, and so the store, and the parts
+// that all operations share: the log, the turns and the pools of memory (core). Operations that share further
+// state are methods of a type with that state (familyOp): forks, history, remotes, imports, Exports, freezes,
+// erasure and upkeep. If a family needs a method of another family, New passes a function or an interface to
+// it.
 //
 // # Rights
 //
@@ -42,10 +42,9 @@
 //
 // # Streams
 //
-// Some operations read a stream (a tar archive), some write one: text, bytes or events. Over HTTP the
-// stream is the body. If the stream has begun, an error is in the trailer Amberfs-Error, and the result
-// in Amberfs-Result. Events are server-sent events. In the answer of a control file, text and events are
-// fields of the object.
+// Some operations read a stream (a tar archive), some write one: text, bytes or events. Over HTTP the stream
+// is the body. After the stream, the trailer has the result in Amberfs-Result or the error in Amberfs-Error.
+// Events are server-sent events. In the answer of a control file, text and events are fields of the object.
 //
 // This package holds no lock of its own while an operation works in the store.
 package service

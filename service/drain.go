@@ -62,7 +62,7 @@ func (d *door) open() {
 	}
 }
 
-// callSet is the set of a server's requests that the end of the daemon would break.
+// callSet has the unanswered requests of a server that would fail at the end of the daemon.
 type callSet struct {
 	mu      sync.Mutex
 	active  map[*pendingCall]bool
@@ -100,15 +100,15 @@ func (c *pendingCall) remove() {
 	c.set.wake()
 }
 
-// exemptCall removes a request from its set before it is answered: its client copes with the end of
-// the daemon.
+// exemptCall removes a request from its set before the request is answered, because its client can handle the
+// end of the daemon.
 func exemptCall(r *http.Request) {
 	if one, ok := r.Context().Value(callKey{}).(*pendingCall); ok {
 		one.remove()
 	}
 }
 
-// wake wakes the goroutines that wait for a removal. The caller holds c.mu.
+// wake wakes the goroutines that wait for a removal from the set. The caller holds c.mu.
 func (c *callSet) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -126,8 +126,8 @@ func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// running returns the paths of the requests that are not answered yet, whether there are fresh
-// connections, and a channel that is closed at the next removal.
+// running returns the paths of the unanswered requests in the set. fresh reports whether there are
+// connections without a request yet. The channel is closed at the next removal.
 func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,12 +144,11 @@ func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}
 // freshTime is how long Drain waits for the request of a client that has just connected.
 const freshTime = time.Second
 
-// Drain accepts no more clients, and returns when all requests are answered that the end of the
-// daemon would break. If ctx is done before, it accepts clients again and returns the names of the
-// operations that still run.
+// Drain stops accepting clients, and returns when all requests in the callSet are answered. If ctx is done
+// before, Drain accepts clients again and returns the names of the operations that still run.
 func (srv *Server) Drain(ctx context.Context) (running []string) {
 	srv.door.shutOut()
-	srv.http.SetKeepAlivesEnabled(false) // clients with an unused connection connect again
+	srv.http.SetKeepAlivesEnabled(false) // a client with an unused connection must connect again
 	late := time.After(freshTime)
 
 	for waitFresh := true; ; {

@@ -22,14 +22,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// The folders of a store that have to do with git.
+// The folders of a store for git.
 const (
-	gitDir = "git" // the store's own repository
+	gitDir = "git" // the store's own git repository
 	// GitCache is the folder with the cache of gitbridge.Export.
 	GitCache = "gitcache"
 )
 
-// Exports has the operation that writes a snapshot to the store's own repository, and deletes exports.
+// Exports has the operation that exports a snapshot, which writes it to the store's own git repository. It
+// also deletes exports.
 type Exports struct {
 	store       *snapshot.Store
 	dropped     func() // see Config.Dropped
@@ -42,8 +43,8 @@ type Exports struct {
 
 func (es *Exports) repository() string { return filepath.Join(es.store.Dir(), gitDir) }
 
-// export writes a snapshot to the store's own repository, which never lies in a mount of this
-// daemon. Other repositories are written by the client, with the rights of its user.
+// export writes a snapshot to the store's own git repository, which is never in a mount of this daemon. The
+// client writes to other repositories, with the rights of its user.
 func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ctx, stop := es.whileAlive(ctx, r.Workspace)
 	defer stop()
@@ -56,7 +57,8 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone
 	return done, err
 }
 
-// exportTo is export. It may fail with any error after the workspace has ended.
+// exportTo does the work of export. After the workspace has ended, it may fail with any error, which export
+// replaces.
 func (es *Exports) exportTo(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := exportRef(r.Workspace, a)
 	if err != nil {
@@ -96,7 +98,7 @@ func (es *Exports) exportTo(ctx context.Context, r *Request, a Export) (ExportDo
 		return ExportDone{}, err
 	}
 
-	if r.Workspace.IsFork() && !es.alive(r.Workspace.View()) { // Drop may have looked before the ref was written
+	if r.Workspace.IsFork() && !es.alive(r.Workspace.View()) { // Drop may have listed the refs before this ref was written
 		es.pruning.Store(true)
 		return ExportDone{}, errForkEnded
 	}
@@ -149,8 +151,8 @@ func (r *Request) textMerger() diff.Merger {
 	return diff.Merger{Memory: r.budget(Gits), Admit: r.Workspace.Quota().Admit}
 }
 
-// exportEnded ends the turn of an export. If objects wait for their deletion, it calls Dropped, so that
-// the daemon calls Drop again.
+// exportEnded releases the semaphore running for an export. If Drop has left objects to delete, it calls
+// Config.Dropped, so that the daemon calls Drop again.
 func (es *Exports) exportEnded() {
 	es.running.Release(1)
 	if es.pruning.Load() {
@@ -158,9 +160,9 @@ func (es *Exports) exportEnded() {
 	}
 }
 
-// Drop deletes the exports of forks that have ended, and image layers that no snapshot needs.
-// While an export runs, which may need the objects of deleted refs, Drop keeps the objects and
-// returns. When the export has ended, Config.Dropped is called.
+// Drop deletes the exports of forks that have ended, and image layers that no snapshot needs. A running
+// export may need the objects of deleted refs. So while one runs, Drop returns without deleting objects, and
+// Config.Dropped is called at the end of the export.
 func (es *Exports) Drop(ctx context.Context) error {
 	es.sweepImages()
 	repo := es.repository()
@@ -193,7 +195,8 @@ func (es *Exports) exclude(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// keepCommits deletes the refs of the repository from which other commits can be reached.
+// keepCommits deletes the refs of the store's own repository that reach commits other than the given ones,
+// and the objects that only these refs need. It returns the refs. With dryRun, it deletes nothing.
 func (es *Exports) keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	return gitbridge.KeepCommits(ctx, es.repository(), commits, dryRun)
 }
@@ -208,7 +211,7 @@ func (es *Exports) whileAlive(ctx context.Context, ws *snapshot.Workspace) (aliv
 	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.alive(ws.View()) })
 }
 
-// alive reports whether the workspace with the number view has not ended.
+// alive reports whether the workspace with a view exists, that is, has not ended.
 func (es *Exports) alive(view uint32) bool {
 	_, alive := es.store.Workspace(view)
 	return alive
@@ -219,8 +222,8 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
 
-// authors returns the actors that a commit names. Actors that stand for a user are left out, because
-// git has a better name for a user.
+// authors returns the actors that a commit names. It omits actors that stand for a user, because git has the
+// user's own name.
 func authors(ws *snapshot.Workspace, by []string) []string {
 	return slices.DeleteFunc(slices.Clone(by), ws.Store().Actors().IsUser)
 }
@@ -235,7 +238,7 @@ const maxSkipped = 100
 
 func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult, error) {
 	if _, err := r.Workspace.Find(a.Name); err != nil {
-		return nil, err // Held would take an empty name for the present state
+		return nil, err // Held would return the present state for an empty name
 	}
 
 	st, release, err := r.Workspace.Remotes().HeldToSend(ctx, a.Name)
@@ -253,7 +256,7 @@ func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult
 	return done, nil
 }
 
-// An exportSource is a snapshot with the commits and snapshots that its export can build upon.
+// An exportSource is a snapshot with the earlier commits and exported snapshots from which its export begins.
 type exportSource struct {
 	storedSnapshot
 	parents []string         // commits of earlier snapshots, the nearest first
@@ -278,16 +281,16 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 	}
 	e := &exportSource{storedSnapshot: one}
 
-	// What was exported before may have files that the policy leaves out today.
+	// Earlier exports may have files that the policy leaves out now.
 	whole := ws.Remotes().SendsAll()
 
-	// A snapshot that was exported before is its own best base.
+	// If this snapshot was exported before, it is the best base.
 	if whole && len(e.info.GitCommits) > 0 {
 		e.bases = append(e.bases, storedSnapshot{e.info, e.state, func() {}})
 	}
 
-	// Its ancestors follow: first the snapshots in its workspace, then in the workspaces that it was forked
-	// from.
+	// The ancestors of the snapshot follow: first the snapshots in its workspace, then the snapshots in the
+	// workspaces above.
 	for ; ws != nil; ws, info = forkPoint(ws) {
 		for _, before := range ancestors(ws, info) {
 			for _, c := range slices.Backward(before.GitCommits) {
@@ -299,7 +302,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 
 			s, err := holdStored(before, ws.Held)
 			if err != nil {
-				continue // it was deleted since it was listed
+				continue // the snapshot was deleted since it was listed
 			}
 			e.bases = append(e.bases, s)
 		}
@@ -328,9 +331,9 @@ func (e *exportSource) gitBases() []gitbridge.Base {
 	return out
 }
 
-// forkPoint returns the parent of a workspace, and a made-up snapshot of the parent that comes right
-// after the one that the workspace was forked from. Its ancestors are the ancestors of the workspace.
-// The parent is nil for main.
+// forkPoint returns the parent of a workspace, nil for main. It also returns an invented snapshot that
+// directly follows the fork point in the parent, so that the ancestors of this snapshot are the ancestors of
+// the workspace.
 func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	up := ws.Parent()
 	if up == nil {
@@ -351,8 +354,8 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	return up, info.Info{}
 }
 
-// ancestors lists the snapshots before one: the chain of its parents, the nearest first, then all
-// other older ones, the newest first.
+// ancestors lists the snapshots before the snapshot one: first the chain of its parents, the nearest first,
+// then all other older snapshots, the newest first.
 func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 	list := ws.List() // newest first
 	byName := make(map[string]info.Info, len(list))

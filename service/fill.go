@@ -27,11 +27,11 @@ type FillOptions struct {
 	Show    func(Progress)
 	// Skip is called for each path that cannot be read and is left out of the copy.
 	Skip func(path string, reason error)
-	// Found, if set, is called once with a description of the absolute paths in the copy that lead
-	// back into the directory, if there are any. Relink makes symbolic links with such paths relative.
+	// Found, if set, is called once if the copy has absolute paths that lead back into the directory. text
+	// describes them. Relink makes symbolic links with such paths relative.
 	Found  func(text string)
 	Relink bool
-	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
+	// If Stubs is set, entries that cannot be read are copied without contents. Otherwise they are skipped.
 	Stubs bool
 }
 
@@ -75,9 +75,9 @@ type pathScan struct {
 	dir    string // without a slash at its end
 	relink bool   // symbolic links to existing paths in dir get relative targets in the copy
 
-	links, relinked int // symbolic links that stay absolute, and that were made relative
-	worktrees       int // files .git of linked worktrees
-	others          int // other files with such paths
+	links, relinked int // numbers of symbolic links that stay absolute, and that were made relative
+	worktrees       int // the number of files .git of linked worktrees
+	others          int // the number of other files with such paths
 	firstOther      string
 	virtualenvs     map[string]bool // directories of Python's virtual environments
 }
@@ -119,7 +119,8 @@ func (l *pathScan) scanLink(e *stream.Entry) {
 	l.links++
 }
 
-// scanFile reads the beginning of a file that may have absolute paths, and puts it back into e.Data.
+// scanFile searches the beginning of a file for absolute paths. Afterwards e.Data yields the whole file
+// again.
 func (l *pathScan) scanFile(e *stream.Entry) error {
 	const most = 1 << 20
 	name := path.Base(e.Path)
@@ -130,7 +131,7 @@ func (l *pathScan) scanFile(e *stream.Entry) error {
 
 	begin := make([]byte, min(e.Size, most))
 	if script && !pathFiles[name] {
-		begin = begin[:min(len(begin), 256)] // the line with its interpreter
+		begin = begin[:min(len(begin), 256)] // only the first line of a script, with its interpreter
 	}
 
 	n, err := io.ReadFull(e.Data, begin)

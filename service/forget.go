@@ -19,7 +19,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// erasure has the operations that remove contents from everywhere, and search for them.
+// erasure has the operations that forget contents, and that search for forgotten contents. To forget is to
+// remove contents from all snapshots of the store and, if asked, of its remotes.
 type erasure struct {
 	exports interface {
 		exclude(ctx context.Context, fn func() error) error
@@ -41,7 +42,7 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 		return done, er.onRemotes(ctx, r, done)
 	}
 
-	// After a kill, the next start of the daemon does the rest on the remotes.
+	// Record that the remotes are to be done. If the daemon is killed now, the next one does it at its start.
 	before := er.known.Forgetting()
 	if a.Remotes && !a.DryRun {
 		if err := er.known.SetForgetting(true); err != nil {
@@ -65,7 +66,8 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 	return done, nil
 }
 
-// here forgets in the store. No export runs at the same time, because it would write a ref afterwards.
+// here forgets contents in the store. It excludes exports, because an export that runs now could write a ref
+// with forgotten contents afterwards.
 func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOptions) (done *forget.Receipt, err error) {
 	if a.DryRun {
 		return r.Workspace.Forget(ctx, a)
@@ -79,7 +81,8 @@ func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOption
 	return done, err
 }
 
-// EraseForgotten erases what the last daemon did not erase before it was killed, also on the remotes.
+// EraseForgotten erases the forgotten contents that the last daemon did not erase before it was killed, also
+// on the remotes.
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
 	err := er.finish(ctx, s.Store)
@@ -96,13 +99,13 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 	return err
 }
 
-// finish erases what was forgotten and could not be erased then.
+// finish erases the forgotten contents in the store that could not be erased when they were forgotten.
 func (er *erasure) finish(ctx context.Context, st *snapshot.Store) error {
 	return er.exports.exclude(ctx, func() error { return st.Forgotten().Erase(ctx, er.prune) })
 }
 
-// prune removes the exports and the cached objects that can have forgotten contents. With dryRun, it
-// returns the refs that it would delete.
+// prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
+// deleted refs. With dryRun, it deletes nothing and returns the refs that it would delete.
 func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	if !dryRun {
 		if err := er.known.EraseCache(); err != nil {
@@ -136,7 +139,7 @@ func foundForgotten(proof *forget.Proof) error {
 	return e
 }
 
-// ReceiptText is the receipt as text.
+// ReceiptText returns a receipt as text.
 func ReceiptText(r *forget.Receipt) string {
 	removed, masked, deleted, objects := "removed", "overwritten by stars in", "deleted", "erased"
 	if r.DryRun {
@@ -181,7 +184,8 @@ func ReceiptText(r *forget.Receipt) string {
 	return text.String()
 }
 
-// placeText is a place as text: the path, the workspace, and the oldest and newest snapshot with it.
+// placeText returns a place as text: the path, the workspace, and the oldest and newest snapshot with the
+// path.
 func placeText(p forget.Place) string {
 	text := gitquote.Readable(p.Path) + " of " + p.Workspace
 	switch n := len(p.Snapshots); {
@@ -197,7 +201,7 @@ func placeText(p forget.Place) string {
 	return text
 }
 
-// ProofText is a proof as text.
+// ProofText returns a proof as text.
 func ProofText(p *forget.Proof) string {
 	text := new(strings.Builder)
 	for _, r := range p.Receipts {
@@ -226,8 +230,8 @@ func ProofText(p *forget.Proof) string {
 	return text.String()
 }
 
-// onRemotes removes all that was ever forgotten from all remotes. What cannot be removed is in the
-// receipt, also a remote that does not answer.
+// onRemotes removes all contents that were ever forgotten from all remotes. Contents that it cannot remove,
+// and remotes that do not answer, are listed in the receipt (Cannot).
 func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
 	chunks, err := r.Workspace.Store().Forgotten().Chunks()
 	if err != nil {
@@ -252,7 +256,7 @@ func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Recei
 		done.Cannot = append(done.Cannot, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
 	}
 
-	// The cache has what was read from the remotes now.
+	// The calls of on have read objects from the remotes into the cache.
 	if err := er.known.EraseCache(); err != nil || failed {
 		return err
 	}
@@ -284,7 +288,7 @@ type remoteForget struct {
 	rewritten map[string]snapshot.RewrittenSnapshot
 }
 
-// on removes what was forgotten from a remote.
+// on removes the forgotten contents from one remote, and adds the result to the receipt.
 func (f *remoteForget) on(ctx context.Context, known *known.Registry, name string, receipt *forget.Receipt) error {
 	to, err := known.Remote(name)
 	if err != nil {
@@ -327,7 +331,8 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 	return nil
 }
 
-// pushRewritten replaces a snapshot on a remote by the tree that it has now.
+// pushRewritten replaces a snapshot on a remote by the rewritten snapshot of this store, without the
+// forgotten contents.
 func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref *remote.Ref, now snapshot.RewrittenSnapshot, base string) error {
 	x, err := now.Workspace.Remotes().Push(ctx, now.Name)
 	if err != nil {
@@ -343,7 +348,8 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 	return err
 }
 
-// pushAgain sends a snapshot on a remote again, from the remote itself: it shares objects with others.
+// pushAgain sends a snapshot again that was not rewritten here, because it shares objects with a replaced
+// one. It reads the snapshot from the remote. It fails if the snapshot has forgotten contents.
 func (f *remoteForget) pushAgain(ctx context.Context, to *remote.Remote, ref *remote.Ref, base string) error {
 	there := to.Snapshot(ref)
 	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)
@@ -370,7 +376,7 @@ func (f *remoteForget) pushAgain(ctx context.Context, to *remote.Remote, ref *re
 	return err
 }
 
-// searchRemotes adds what the remotes have of what was forgotten to a proof.
+// searchRemotes searches the remotes for forgotten contents, and adds the places to a proof.
 func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Registry, r *Request, proof *forget.Proof) error {
 	if len(proof.Receipts) == 0 {
 		return nil

@@ -29,8 +29,8 @@ import (
 type forks struct {
 	events *events.Log
 	inside func(views []uint32, roots bool) []Program
-	joined func(fork string) int // the number of programs that joined for a run
-	// remotes finds the snapshots on remotes that forks begin with.
+	joined func(fork string) int // returns the number of programs that share the daemon for the run fork, see Joins
+	// remotes finds snapshots on remotes, with which forks can begin.
 	remotes interface {
 		localName(ctx context.Context, r *Request, from string) (string, error)
 		localNameOf(r *Request, ref *remote.Ref) (string, error)
@@ -38,7 +38,8 @@ type forks struct {
 	}
 }
 
-// create creates a fork. With a.As, all processes in it that the daemon cannot see get that actor.
+// create creates a fork. With a.As, all processes in the fork that the daemon cannot see are registered as
+// that actor.
 func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	var err error
 	if a.Snapshot, err = fs.remotes.localName(ctx, r, a.Snapshot); err != nil {
@@ -66,8 +67,8 @@ func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions)
 	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: forkPath(r, a.Name)}, nil
 }
 
-// forkPath returns the path of a fork of the workspace. For a caller in the mount it is relative to
-// the caller's workspace, because the daemon does not know where the caller has that mounted.
+// forkPath returns the path of a fork of the workspace. For a caller in the mount it is relative to the
+// caller's workspace, because the daemon does not know at which path the caller sees that workspace.
 func forkPath(r *Request, name string) string {
 	path := filepath.Join(naming.ForksDir, name)
 	if !r.Caller.Direct {
@@ -76,7 +77,7 @@ func forkPath(r *Request, name string) string {
 	return filepath.Join(r.mountpoint, workspacePath(r.Workspace), path)
 }
 
-// workspacePath returns the path of a workspace relative to the mount point.
+// workspacePath returns the path of a workspace relative to the mount point, "." for main.
 func workspacePath(ws *snapshot.Workspace) string {
 	p := "."
 	for _, name := range forkNames(ws) {
@@ -106,10 +107,10 @@ func (fs *forks) delete(_ context.Context, r *Request, a DeleteFork) (DeletedFor
 	return DeletedFork{a.Name, last.Name, until}, err
 }
 
-// maxForkChanges is the most changes that are counted in a fork.
+// maxForkChanges bounds the number of changes that are counted in a fork.
 const maxForkChanges = 1000
 
-// list lists the forks. All comparisons together take at most countTime.
+// list lists the forks. It stops counting changes after countTime.
 func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
 	const countTime = time.Second
 	counting, cancel := context.WithTimeout(ctx, countTime)
@@ -125,7 +126,7 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 
 		ws, err := r.Workspace.Forks().Named(i.Name)
 		if err != nil {
-			continue // it ended since it was listed
+			continue // the fork ended since it was listed
 		}
 
 		f.Run = fs.runOf(counting, ws, i.Name)
@@ -171,8 +172,8 @@ func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, now *t
 	return err
 }
 
-// countRun counts the changes of a run since its directory was read, as an apply would write them:
-// files, and apart from these the paths in git directories.
+// countRun counts the changes of a run since its directory was read, as an apply would write them. Files and
+// paths in git directories are counted separately.
 func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
 	from, release, err := ws.Directory().Held(ctx)
 	if err != nil {
@@ -208,9 +209,9 @@ func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tre
 // errCounted ends a comparison after maxForkChanges changes.
 var errCounted = errors.New("maxForkChanges changes were counted")
 
-// runOf returns the state of a run from the newest snapshot of its fork with RunLabel, nil if the
-// fork is no run. Pulled snapshots do not count: programs in the fork cannot take snapshots with
-// that label, but can pull some. A run that changed after it was applied is kept.
+// runOf returns the state of a run from the newest snapshot of its fork with RunLabel, nil if the fork is no
+// run. Pulled snapshots are ignored: programs in the fork cannot take snapshots with that label, but can pull
+// some. A run that changed after it was applied has the state RunKept.
 func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
 	i, ok := newest(ws, func(i info.Info) bool { return i.Labels[RunLabel] != "" && i.Kind != info.KindPull })
 	if !ok {
@@ -228,14 +229,15 @@ func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string)
 	switch {
 	case fs.joined(name) > 0:
 		run.State, run.Files, run.InGit = RunRunning, 0, 0
-	case run.State == RunRunning: // it was killed
+	case run.State == RunRunning: // `amberfs run` was killed
 		run.State = RunKept
 	}
 
 	return run
 }
 
-// changedSince reports whether a workspace differs from a snapshot, or the comparison failed.
+// changedSince reports whether a workspace differs from a snapshot. It also returns true if the comparison
+// fails.
 func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
 	err := compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
 		files, _, err := diff.First(ctx, ws.Store().Source(), from, to, diff.Options{}, 1)
@@ -270,8 +272,8 @@ func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapsh
 		"decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 }
 
-// refuseWorktree returns an error for a fork that is a worktree of git. Its .git is a file with the
-// path of the workspace's repository, and a merge would replace that repository by the file.
+// refuseWorktree returns an error for a fork that is a linked worktree of git. In such a fork .git is a file
+// with the path of the workspace's repository, and a merge would replace the repository by this file.
 func refuseWorktree(ws *snapshot.Workspace, name string) error {
 	fork, err := ws.Forks().Named(name)
 	if err != nil {

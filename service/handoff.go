@@ -57,7 +57,8 @@ type HandoffBack struct {
 // defaultLife is the time after which a line expires.
 const defaultLife = "24h"
 
-// handoffRemote returns the URL of the remote of a handoff.
+// handoffRemote returns the URL of the remote with a name or, if name is empty, of the last handoff's remote
+// or the usual remote.
 func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
 	newest := time.Time{}
 	for url, a := range areas {
@@ -82,8 +83,9 @@ func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*hand
 	return to.URL(), nil
 }
 
-// handoff sends the present state of the workspace to a remote, and makes the line that gives it to another machine.
-// A fork keeps the state: what comes back is merged from there.
+// handoff sends the present state of the workspace to a remote, and returns the line with which another
+// machine receives it. A fork keeps the state. The snapshot that the other machine sends back is restored in
+// this fork, and merged from there.
 func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done HandedOff, err error) {
 	life, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLife))
 	if err != nil {
@@ -194,13 +196,14 @@ func (rs *remotes) handOff(ctx context.Context, r *Request, area *handoff.Area, 
 	return nil
 }
 
-// A HandedBack is the result of HandoffBack.
+// A HandedBack is the result of HandoffBack: the merge of the returned snapshot.
 type HandedBack struct {
 	ID string `json:"id"`
 	snapshot.PromoteResult
 }
 
-// handoffBack brings what another machine sent back into the fork of the handoff, and merges the fork.
+// handoffBack restores the snapshot that another machine sent back in the fork of the handoff, and merges the
+// fork.
 func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (HandedBack, error) {
 	rs.handing.Lock()
 	defer rs.handing.Unlock()
@@ -235,7 +238,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 	return done, rs.setMerged(sent.ID, areas)
 }
 
-// setMerged records that what came back of a handoff was merged.
+// setMerged records that the returned snapshot of a handoff was merged.
 func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 	for url, area := range areas {
 		for i := range area.Sent {
@@ -248,7 +251,8 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 	return errs.Fail(errs.NotExist, "no such handoff: %q", id)
 }
 
-// fetchBack finds the handoff that came back, and makes its fork equal to it. It changes the areas.
+// fetchBack finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork. It
+// changes the record sent in areas, which the caller stores.
 func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.Sent, err error) {
 	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
 	if len(areas) == 0 {
@@ -288,7 +292,7 @@ func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, are
 	return "", nil, none
 }
 
-// restoreBack pulls a snapshot into the fork of a handoff, and restores it there.
+// restoreBack pulls the returned snapshot ref into the fork of a handoff, and restores it there.
 func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remote, ref *remote.Ref, sent *handoff.Sent) error {
 	fork, err := r.Workspace.Forks().Named(sent.Fork)
 	if err != nil {
@@ -309,7 +313,7 @@ func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remot
 	return nil
 }
 
-// handoffText returns the command for the other machine, and what travels.
+// handoffText returns the command for the other machine, and the text of HandoffNote.
 func handoffText(done *HandedOff) string {
 	text := ""
 	if done.Line != "" {
@@ -318,7 +322,8 @@ func handoffText(done *HandedOff) string {
 	return text + HandoffNote(done) + "\n"
 }
 
-// HandoffNote says what a handoff has.
+// HandoffNote describes a handoff: its size, the agent's session, the paths left out, and how often the line
+// works.
 func HandoffNote(done *HandedOff) string {
 	verb, sent := "handed off", "sent"
 	if done.DryRun {
@@ -340,5 +345,5 @@ func HandoffNote(done *HandedOff) string {
 	return text
 }
 
-// handoffBackText returns what a merge of a handoff changed.
+// handoffBackText returns the changes of the merge of a handoff as text.
 func handoffBackText(done *HandedBack) string { return mergedLines(&done.PromoteResult) }

@@ -69,14 +69,14 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 			e.Size = node.Size()
 		}
 
-		// The actors of a file are those of the interval that ends with the snapshot.
+		// The actors of the change are the actors of the file in the interval that ends with the snapshot.
 		for len(intervals) > 0 && intervals[len(intervals)-1].To.Name != e.Snapshot {
 			intervals = intervals[:len(intervals)-1]
 		}
 
 		dir := was != nil && was.IsDir() || node != nil && node.IsDir()
 		if len(intervals) > 0 && !dir && e.Action != pathUnchanged {
-			// It fails if a snapshot was deleted during the comparison: then the actors are unknown.
+			// actorsOf fails if a snapshot was deleted during the comparison: then the actors are unknown.
 			e.Actors, _ = actorsOf(r, intervals[len(intervals)-1], was, node)
 		}
 
@@ -108,7 +108,7 @@ func pathStates(ctx context.Context, r *Request) (states []HistoryEntry, err err
 	return append(states, HistoryEntry{Created: time.Now()}), nil
 }
 
-// pathUnchanged is the action of a history at a snapshot in which the path is as in the snapshot before.
+// pathUnchanged is the action of an entry of a history whose snapshot has the path unchanged.
 const pathUnchanged = "unchanged"
 
 // compareAt compares a path in a state with was, the path in the state before. action is "" if neither
@@ -132,14 +132,14 @@ func compareAt(ctx context.Context, src *tree.Source, before, state *tree.State,
 	return now, pathUnchanged, err
 }
 
-// A version is the contents of a file that it got in an interval.
+// A version is the contents that a file got in an interval.
 type version struct {
 	catalogue.Interval
 	before, node *tree.Inode // the file before and after the interval
 }
 
-// blame finds the versions of a file, the newest first, then follows its lines from the oldest version
-// on.
+// blame finds the version in which each line of a file was written. It lists the versions of the file, the
+// newest first, and then follows the lines from the oldest version on.
 func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
 	var at info.Info
@@ -234,7 +234,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	return out, nil
 }
 
-// versions returns the versions of a file, the newest first, and the paths that it had. The caller
+// versions returns the versions of a file, the newest first, and the paths that the file had. The caller
 // calls the functions that versions appends to releases, also after an error.
 func versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
 	src := r.source()
@@ -256,7 +256,7 @@ func versions(ctx context.Context, r *Request, path string, node *tree.Inode, in
 			return nil, nil, err
 		}
 
-		if before == nil && node != nil { // look for the file under another name
+		if before == nil && node != nil { // the file is new at this path: look for it under another name
 			if was, err := older.Get(src, node.Ino); err == nil && was.IsRegular() {
 				names, err := older.Paths(src, was)
 				if err != nil {
@@ -293,8 +293,8 @@ func versions(ctx context.Context, r *Request, path string, node *tree.Inode, in
 	return all, paths, nil
 }
 
-// fileEvents returns the events at the paths of a file, except for its deletion. It leaves out events that
-// it cannot read.
+// fileEvents returns the events at the paths of a file, except for deletions. It leaves out events that it
+// cannot read.
 func (h *history) fileEvents(r *Request, paths []string) []events.Event {
 	var all []events.Event
 	if err := errors.Join(h.log.Flush(), h.log.Read(r.Workspace.View(), 0, func(e events.Event) error {
@@ -309,8 +309,8 @@ func (h *history) fileEvents(r *Request, paths []string) []events.Event {
 	return all
 }
 
-// describeVersion returns a line of a version, without number and text: its snapshot, its actors and,
-// if the event log still has it, the last command that changed the file.
+// describeVersion returns a BlamedLine of a version, without number and text. It has the version's snapshot
+// and actors, and the last command that changed the file if the event log still has it.
 func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine, error) {
 	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
 	if v.Now() {
@@ -338,7 +338,7 @@ func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine,
 	return l, nil
 }
 
-// events sends the events that match a. With a limit it keeps the newest ones until all are read.
+// events sends the events that match a. With a limit, it reads all events before it sends the newest ones.
 func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
@@ -395,7 +395,7 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 }
 
 const (
-	maxLast   = 10_000 // the largest limit of events
+	maxLast   = 10_000 // the largest limit in a request for events
 	eventCost = 2000   // bytes of an event in memory
 )
 
@@ -404,7 +404,7 @@ func (a Log) matches(e events.Event) bool {
 	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }
 
-// concerns reports whether an event is at path or below, or renamed a file from there.
+// concerns reports whether an event is at path or below, or is the rename of a file from such a path.
 func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true

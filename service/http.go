@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// workspaceParam is the query parameter with the names of forks; main without it.
+	// workspaceParam is the query parameter with the workspace, as the names of forks; without it, the
+	// workspace is main.
 	workspaceParam = "workspace"
 	// CommandHeader is the command line of the user, percent-encoded, for the event log.
 	CommandHeader = "Amberfs-Command"
@@ -45,7 +46,7 @@ type Server struct {
 	service *Service
 	http    *http.Server
 	door    *door
-	release func() // of the name of the socket
+	release func() // releases the name of the socket
 	cancel  context.CancelFunc
 	handled sync.WaitGroup // handlers that run
 	calls   *callSet
@@ -79,12 +80,12 @@ func (s *Service) Listen(dir string, socket *os.File) (*Server, error) {
 	}
 
 	return s.serveOn(l.(*net.UnixListener), func() {
-		_ = unix.Unlink(path) // the listener does not know its name
+		_ = unix.Unlink(path) // the listener cannot remove the name, because it was created with the descriptor
 		release()
 	}), nil
 }
 
-// serveOn answers requests on a socket. release is called when the server has closed.
+// serveOn answers requests on a socket. It calls release when the server has closed.
 func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	srv := &Server{service: s, door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
@@ -124,8 +125,8 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	return srv
 }
 
-// Own makes this process the peer whose credentials clients see on the socket. The kernel takes them
-// from the process that called listen last.
+// Own makes this process the peer whose credentials clients see on the socket. The kernel takes the
+// credentials from the process that called listen(2) last.
 func (srv *Server) Own() {
 	if raw, err := srv.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), unix.SOMAXCONN) })
@@ -211,8 +212,8 @@ func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	a.finish(result, err)
 }
 
-// ownerOfStore returns the credentials of the caller. It fails unless that is the owner of the store
-// or root.
+// ownerOfStore returns the credentials of the caller. It fails unless the caller is the owner of the store or
+// root.
 func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(actors.Caller{UID: peer.Uid}).OwnsStore() {
@@ -221,7 +222,8 @@ func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	return peer, nil
 }
 
-// forOwner returns a handler for the owner of the store. It answers an error of serve.
+// forOwner returns a handler that calls serve for callers that are the owner of the store, and sends an error
+// of serve as the answer.
 func forOwner(serve func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, err := ownerOfStore(r)
@@ -280,7 +282,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // An answer writes the answer to one request over HTTP. Its methods are safe for concurrent use.
 type answer struct {
-	ctx     context.Context // of the request: a stream ends with it
+	ctx     context.Context // the context of the request; a stream ends with it
 	w       http.ResponseWriter
 	out     *http.ResponseController
 	op      *Op
@@ -346,7 +348,7 @@ func (a *answer) writeEvent(name string, v any) error {
 	return a.out.Flush()
 }
 
-// progress reports how far the work has come, ten times a second at the most.
+// progress sends an event with the progress of the work, at most ten times a second.
 func (a *answer) progress(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -39,8 +39,8 @@ const ImageBlobs = "images"
 type imports struct {
 	store *snapshot.Store
 	log   *slog.Logger
-	// blobsLock is locked for reading by an import while it stores blobs, to which no snapshot refers
-	// yet, and for writing by sweepImages.
+	// blobsLock protects blobs that no snapshot refers to yet: an import locks it for reading while it stores
+	// blobs, and sweepImages locks it for writing.
 	blobsLock sync.RWMutex
 }
 
@@ -48,15 +48,15 @@ func (imp *imports) blobs() image.Blobs {
 	return image.Blobs{FS: imp.store.FS(), Dir: filepath.Join(imp.store.Dir(), ImageBlobs)}
 }
 
-// readImage reads an archive of image.Image.Send: it stores the image's manifest, configuration and
+// readImage reads an archive that image.Image.Send wrote. It stores the image's manifest, configuration and
 // layers as blobs, and adds the files of the layers to the tree that layers builds.
 func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.Layers, a Import) (*info.Image, error) {
 	im := &info.Image{
 		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
 	t, blobs := tar.NewReader(in), imp.blobs()
-	// next stores the next blob of the archive, which must have the digest want if that is given, and
-	// decodes it into text if that is not nil.
+	// next stores the next blob of the archive. If want is not empty, the blob must have this digest. If text
+	// is not nil, next decodes the blob into it.
 	next := func(want digest.Digest, text any) (digest.Digest, error) {
 		h, err := t.Next()
 		if err != nil {
@@ -107,7 +107,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 
 		for _, whiteouts := range []bool{true, false} {
 			if whiteouts && i == 0 {
-				continue // the first layer has nothing to delete
+				continue // no layer is below the first one, so its whiteouts delete nothing
 			}
 			if err := readLayer(ctx, blobs, d.Digest, c.RootFS.DiffIDs[i], layers, whiteouts); err != nil {
 				return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
@@ -115,11 +115,11 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 		}
 	}
 
-	const most = 64 << 10 // a list of snapshots has the configuration of each
+	const most = 64 << 10 // each snapshot in a list has its configuration
 	if raw, err := json.Marshal(im); err != nil || len(raw) > most {
 		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", most)
 	}
-	// The archive must end here. Without an end it was cut off.
+	// The archive must end here. If it has no end marker, it was cut off.
 	if _, err := t.Next(); err != io.EOF {
 		return nil, fmt.Errorf("reading the image: %w", cmp.Or(err, errors.New("more comes than its layers")))
 	}
@@ -184,9 +184,9 @@ func (imp *imports) sweepImages() {
 	}
 }
 
-// imageOf finds the last import of an image before a snapshot, or before the present state if name is
-// "". It looks in the workspace, then in its parents. It returns the workspace and the snapshot of the
-// import, or a nil workspace if there is no import.
+// imageOf finds the last import of an image before a snapshot, or before the present state if name is "". It
+// searches the workspace, then the workspaces above. It returns the workspace and the snapshot of the import,
+// or a nil workspace if there is no import.
 func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	at := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
@@ -212,7 +212,8 @@ func findImage(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
 
-// imageAt finds the named snapshot of an import of an image, in a workspace or in its parents.
+// imageAt finds the snapshot name, which must be the import of an image, in a workspace or in the workspaces
+// above.
 func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	i, err := ws.Find(name)
 	for up := ws.Parent(); errors.Is(err, catalogue.ErrNotFound) && up != nil; up = up.Parent() {

@@ -24,8 +24,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// importTree reads a tree from the stream of a client and puts it into the workspace at once. The
-// client reads the tree with the rights of its user, perhaps from this mount.
+// importTree reads a tree from the stream of a client, and puts the whole tree into the workspace in one
+// step. The client reads the tree with the rights of its user, perhaps from this mount.
 func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
 	base, rest, err := graftPoint(r.Workspace, string(a.Path))
 	if err != nil {
@@ -33,17 +33,17 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	}
 
 	in := bufio.NewReader(r.In)
-	if _, err := in.Peek(1); err != nil { // reserve no memory while the client has sent nothing
+	if _, err := in.Peek(1); err != nil { // reserve no memory before the client sends
 		return Imported{}, err
 	}
 
-	// gc waits until finished is called, because no state refers to the imported objects yet.
 	release, err := r.budget(Texts).Take(ctx, importer.Memory)
 	if err != nil {
 		return Imported{}, err
 	}
 	defer release()
 
+	// No state refers to the imported objects yet, so gc must wait until finished is called.
 	finished := sync.OnceFunc(imp.store.Importing())
 	defer finished()
 
@@ -70,7 +70,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 			return err
 		}
 		return stream.Read(ctx, in, func(e stream.Entry) error {
-			e.Ctime, e.Btime = 0, 0 // the copy is created now
+			e.Ctime, e.Btime = 0, 0 // the copy has new times of change and birth
 			return b.Add(e)
 		}, o)
 	})
@@ -103,7 +103,7 @@ func ownerOf(c actors.Caller, from string) *stream.Owner {
 	return nil
 }
 
-// abandonImport lets gc free the objects of a failed import, at once if the disk is full. It returns
+// abandonImport lets gc free the objects of a failed import. If the disk is full, it runs gc now. It returns
 // the error to report.
 func abandonImport(ctx context.Context, r *Request, err error) error {
 	store := r.Workspace.Store()
@@ -118,8 +118,8 @@ func abandonImport(ctx context.Context, r *Request, err error) error {
 	return errs.Fail(errs.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
-// build returns the tree that read adds to the builder. Its objects are on disk. The caller protects
-// them from gc.
+// build returns the tree whose entries read adds to a builder. The objects of the tree are on disk then. The
+// caller protects them from gc.
 func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*importer.Builder) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), at)
 	if err := read(b); err != nil {
@@ -129,7 +129,7 @@ func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*im
 	return finish(s, b)
 }
 
-// finish returns the tree of a builder, whose objects are on disk then.
+// finish returns the tree of a builder, and syncs its objects to the disk first.
 func finish(s *snapshot.Store, b *importer.Builder) (*tree.State, error) {
 	st, err := b.Finish()
 	if err != nil {
@@ -139,7 +139,7 @@ func finish(s *snapshot.Store, b *importer.Builder) (*tree.State, error) {
 	return st, s.CAS().Commit()
 }
 
-// graftPoint splits a path into the deepest directory that exists, base, and the rest.
+// graftPoint splits a path into base, the deepest directory of the path that exists, and the rest.
 func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
@@ -175,9 +175,8 @@ func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error)
 	return "", rest, nil
 }
 
-// refresh merges the changes of the directory that the workspace was filled from. The client reads
-// the directory with the rights of its user, and sends the entries that differ from the state
-// OpenedChanges.Base.
+// refresh merges the changes of the directory with which the workspace was filled. The client reads the
+// directory with the rights of its user, and sends the entries that differ from the state OpenedChanges.Base.
 func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
 	if err != nil {
@@ -208,8 +207,9 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 		"decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
 }
 
-// readOver reads entries that differ from a sealed state, and returns the state with them, which is held
-// until release is called. It is nil if there are no entries.
+// readOver reads from r.In the entries that differ from the sealed state base, and returns base with these
+// entries. The returned state is protected from gc until release is called. It is nil if there are no
+// entries.
 func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
 	free, err := r.budget(Texts).Take(ctx, importer.Memory)
 	if err != nil {
@@ -242,7 +242,7 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 	return st, store.Hold(st), nil
 }
 
-// overlay adds an entry that differs from the tree that b began with.
+// overlay adds an entry to b that differs from the tree with which b began.
 func overlay(b *importer.Builder, e stream.Entry) error {
 	if e.Path == "." {
 		return b.Add(e)
@@ -250,7 +250,8 @@ func overlay(b *importer.Builder, e stream.Entry) error {
 	return b.Layer(e)
 }
 
-// StateOver returns the sealed state base with the entries that feed passes to a sink. objects gets what is new.
+// StateOver returns a copy of the sealed state base with the entries that feed passes to a sink. It writes
+// new objects to objects.
 func StateOver(ctx context.Context, src *tree.Source, objects content.ObjectStore, base cas.Hash, feed func(stream.Sink) error) (*tree.State, error) {
 	b, err := importer.Over(ctx, src, objects, importer.At{Top: true}, base)
 	if err != nil {
@@ -262,7 +263,8 @@ func StateOver(ctx context.Context, src *tree.Source, objects content.ObjectStor
 	return b.Finish()
 }
 
-// recordApply keeps the state of a directory at the paths of an apply. The client reads the directory.
+// recordApply records the state of a directory before an apply (a.Number is 0) or after it. The client reads
+// the directory, and sends the entries that differ from a state of the store.
 func recordApply(ctx context.Context, r *Request, a RecordApply) (RecordedApply, error) {
 	base := a.Base
 	if a.Number != 0 {

@@ -24,7 +24,7 @@ type Request struct {
 	In io.Reader
 	// Out receives the text or bytes that the operation writes.
 	Out io.Writer
-	// Item receives each event.
+	// Item receives each event of an operation with the output Events.
 	Item func(any) error
 	// Carried, if set, is the effect that this request had in the previous daemon, which ended before
 	// it answered.
@@ -33,8 +33,8 @@ type Request struct {
 	Progress func(Progress)
 
 	op       *Op
-	listCost *budget.Charge // see Request.list
-	*core                   // set by Service.do
+	listCost *budget.Charge // the memory of lists in the answer, see Request.list
+	*core                   // the shared parts of the service, set by Service.do
 }
 
 // source reads the objects of the store.
@@ -51,7 +51,7 @@ func (r *Request) list() *budget.Charge {
 // Done releases the memory that was reserved for lists in the answer.
 func (r *Request) Done() { r.listCost.Release() }
 
-// Progress says how much of a long work is done. Total is 0 while it is not known.
+// Progress describes how much of a long operation is done. Total is 0 while it is not known.
 type Progress struct {
 	What  string `json:"what"`
 	Done  int64  `json:"done"`
@@ -82,8 +82,8 @@ type Op struct {
 	Name   string
 	About  string // one sentence
 	Access Access
-	// Mutates operations are refused when the mount is read-only, as the kernel refuses writes to
-	// control files. Taking a snapshot is not one of them: it does not change the workspace.
+	// Mutates is set for operations that change the workspace. They are refused when the mount is read-only,
+	// as the kernel refuses writes to control files. It is not set for taking a snapshot.
 	Mutates bool
 	Effect  Effect
 	Cost    Cost
@@ -94,10 +94,10 @@ type Op struct {
 	// Text is the text form of the result, for commands and MCP tools. Pages is set if it can be long.
 	Text  Form
 	Pages bool
-	// JSON is the field of the result that is shown as its JSON; "" for the result.
+	// JSON is the field of the result that --json and tools show; "" for the whole result.
 	JSON string
-	// ReadsAll, if set, reports whether the arguments make a Cheap operation one that Compares, because it
-	// reads a whole tree.
+	// ReadsAll, if set, reports whether an operation with these arguments reads a whole tree, and so has the
+	// cost Compares although the row says Cheap.
 	ReadsAll func(ws *snapshot.Workspace, args any) bool
 	Files    Files
 	Tools    []Tool
@@ -113,7 +113,7 @@ type Op struct {
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
 }
 
-// op completes a row by the function that runs the operation. A and R are the types of its arguments
+// op adds to a row the function that runs the operation. A and R are the types of the operation's arguments
 // and of its result.
 func op[A, R any](o Op, run func(context.Context, *Request, A) (R, error)) *Op {
 	return familyOp(o, func(_ stateless, ctx context.Context, r *Request, a A) (R, error) { return run(ctx, r, a) })
@@ -124,7 +124,7 @@ type stateless struct{}
 
 func (s stateless) of(*Service) stateless { return s }
 
-// familyOp is op for a method of a family.
+// familyOp is op for an operation that is a method of a family.
 func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request, A) (R, error)) *Op {
 	o.Args, o.Result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	if o.Result.Kind() == reflect.Pointer {
@@ -139,12 +139,12 @@ func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request
 	return &o
 }
 
-// resuming returns a function for Op.Resume.
+// resuming converts resume, which takes arguments of the type A, to a function for Op.Resume.
 func resuming[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
 	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
 
-// Shown returns the part of a result, to which it gets a pointer, that is shown as JSON.
+// Shown returns the part of a result that is shown as JSON. result is a pointer.
 func (o *Op) Shown(result any) any {
 	if o.JSON == "" {
 		return result
@@ -152,7 +152,7 @@ func (o *Op) Shown(result any) any {
 	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSON).Interface()
 }
 
-// brief returns a function for Files.Brief.
+// brief converts shown, which takes a result of the type R, to a function for Files.Brief.
 func brief[R any](shown func(R) any) func(any) any {
 	return func(result any) any { return shown(result.(R)) }
 }
@@ -195,8 +195,8 @@ func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
 // errUnknown is the error of Op.Resume if the result cannot be reconstructed.
 var errUnknown = errors.New("the result is not known")
 
-// resume returns the result of an operation that the previous daemon carried out and did not answer. If
-// it cannot be reconstructed, resume returns an error that says that the operation took effect.
+// resume returns the result of an operation that the previous daemon carried out and did not answer. If the
+// result cannot be reconstructed, resume returns an error that says that the operation took effect.
 func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	if o.Resume != nil {
 		if result, err := o.Resume(ctx, r, args); !errors.Is(err, errUnknown) {
@@ -208,7 +208,7 @@ func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 		WithHint("look at amberfs list and amberfs log before you repeat it")
 }
 
-// resumeSnapshot waits until the snapshot has its id, if the caller waits for that.
+// resumeSnapshot is the Op.Resume of a snapshot. It waits until the snapshot has its id, if a.Wait is set.
 func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	made := r.Carried.Captured
 	if made.Name == "" {

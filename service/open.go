@@ -14,7 +14,7 @@ import (
 )
 
 // openSnapshot waits until the snapshot has its id, sends Opened, and protects the objects of the snapshot
-// and of its bases from gc until the client closes the connection. Git runs in the client, with the
+// and of its bases from gc until the client closes the connection. The client runs git itself, with the
 // rights of its user.
 func openSnapshot(ctx context.Context, r *Request, a Open) (None, error) {
 	e, err := newExportSource(ctx, r.Workspace, a.Name)
@@ -43,9 +43,9 @@ func sendAndWait(ctx context.Context, r *Request, opened any) (None, error) {
 	return None{}, nil
 }
 
-// openChanges sends OpenedChanges, and protects the objects of two states from gc until the client
-// closes the connection. The states are the one of the directory from which the workspace was
-// filled, and a snapshot or the present state of the workspace.
+// openChanges sends OpenedChanges, and protects the objects of two states from gc until the client closes the
+// connection. One state is that of the directory from which the workspace was filled. The other is a snapshot
+// or the present state of the workspace.
 func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 	if a.Undo != 0 {
 		return openUndo(ctx, r, a.Undo)
@@ -72,8 +72,8 @@ func sendChanges(ctx context.Context, r *Request, base, now string) (None, error
 	return sendAndWait(ctx, r, OpenedChanges{Base: base, Now: now, Hide: rules.Hide, HideEmpty: rules.HideEmpty})
 }
 
-// sealedState waits until a snapshot, or the present state for "", has its id. The state's objects are
-// protected from gc until release is called.
+// sealedState waits until a snapshot has its id, and returns its state. The name "" stands for the present
+// state. The state's objects are protected from gc until release is called.
 func sealedState(ctx context.Context, ws *snapshot.Workspace, name string) (st *tree.State, release func(), err error) {
 	if name == "" {
 		return ws.SealPresent(ctx)
@@ -118,7 +118,7 @@ func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)
 	return storedSnapshot{i, st, release}, nil
 }
 
-// openUndo is openChanges of the states between which an apply is undone.
+// openUndo is openChanges for the undo of an apply: the states of the directory after and before the apply.
 func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	op, err := r.Workspace.Ops().Named(number)
 	if err != nil {
@@ -128,7 +128,7 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "operation %d is no apply", number)
 	}
 
-	// Of an apply that was killed, the directory has a part of the state that was applied.
+	// If the apply was killed, its end was not recorded: the directory has a part of the applied state Now.
 	base, now := cmp.Or(op.Apply.After, op.Apply.Now), op.Apply.Before
 	for _, id := range []string{base, now} {
 		release, err := holdID(r.Workspace.Store(), id)

@@ -46,14 +46,14 @@ type UndoOp struct {
 	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// UndoneOp is the operation that was undone, with the paths that changed.
+// UndoneOp is the result of an undo: the undone operation, and the paths that the undo changed.
 type UndoneOp struct {
 	Op OpState `json:"op"`
 	snapshot.MergeResult
 }
 
-// listOps lists the operations of the workspace, newest first. A caller in the mount does not learn paths of the
-// host.
+// listOps lists the operations of the workspace, newest first. For a caller in the mount it leaves out paths
+// of the host.
 func listOps(_ context.Context, r *Request, a ListOps) (OpList, error) {
 	out := OpList{Ops: []OpState{}}
 	kept := r.Workspace.Ops().KeptUntil()
@@ -103,7 +103,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 		"decide with --ours, which keeps what is there, or --theirs")
 }
 
-// undoneOpLines is the text of an undo of an operation.
+// undoneOpLines returns the result of an undo as text.
 func undoneOpLines(done *UndoneOp) string {
 	what := strings.TrimSpace(fmt.Sprintf("operation %d: %s %s", done.Op.Number, done.Op.Name, gitquote.Readable(done.Op.Of)))
 	if done.Op.Edit {

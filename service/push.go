@@ -25,7 +25,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// push sends snapshots one after the other. It sends an object that several of them have only once.
+// push sends snapshots one after the other. An object that several of them contain is sent once.
 func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
 	done := PushedList{Pushed: []Pushed{}}
 	if len(a.Snapshots) == 0 {
@@ -55,7 +55,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 		done.Pushed = append(done.Pushed, p)
 	}
 
-	// The list on the remote is a cache of its snapshots. Without it the next listing is slower.
+	// The list on the remote is a cache of its snapshots. If it is not written, the next listing is slower.
 	if err := to.UpdateList(ctx); err != nil {
 		r.log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
@@ -63,7 +63,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 	return done, nil
 }
 
-// usualRemote returns the remote that the policy names, else the only remote.
+// usualRemote returns the remote that the policy names, else the only registered remote.
 func (rs *remotes) usualRemote() (string, error) {
 	if name := rs.store.Main().Policy().Push.Remote; name != "" {
 		return name, nil
@@ -131,15 +131,15 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 
 	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
 	if confinedToFork(r) {
-		out.Objects, out.Bytes = 0, 0 // they depend on the objects of other tenants on the remote
-		return out, nil               // the base of the owner's next push stays a snapshot of the owner
+		out.Objects, out.Bytes = 0, 0 // these numbers would reveal which objects of other tenants the remote has
+		return out, nil               // no SetBase: the base of the owner's next push stays a snapshot of the owner
 	}
 
 	return out, rs.known.SetBase(to, done.Ref.Name)
 }
 
-// makeWay keeps the snapshot on the remote that has the name of ref as NAME.ID, and returns true, if
-// it is an earlier state of the same claimed fork as ref. Otherwise it returns inUse.
+// makeWay frees the name of ref on the remote: it copies the snapshot with that name to NAME.ID, and returns
+// true. If that snapshot is not an earlier state of the same claimed fork, it returns the error inUse.
 func (rs *remotes) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
 	old, err := to.Ref(ctx, ref.Name)
 	if err != nil {
@@ -169,7 +169,8 @@ func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	return ref
 }
 
-// marker returns a function that calls keep for each object of a state, and for the further objects.
+// marker returns a function for remote.Push.Mark: it calls keep for each object of a state, and for the
+// objects in further.
 func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		for _, h := range further {
@@ -179,7 +180,7 @@ func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.C
 	}
 }
 
-// stored returns an object from the store or, if it is not there, from its remotes.
+// stored returns an object, as it is stored, from the store or else from the store's remotes.
 func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	rec, err := rs.store.CAS().Stored(h)
 	if errors.Is(err, cas.ErrNotFound) {
@@ -189,13 +190,13 @@ func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 }
 
 const (
-	// backupTick is the shortest time between two looks at a store that changes.
+	// backupTick is the shortest time between two checks for new snapshots.
 	backupTick = time.Second
 	// backupRetry is the longest pause after a failed backup.
 	backupRetry = time.Minute
 )
 
-// A BackupState is the state of the pushes that the policy asks for.
+// A BackupState is the state of the automatic pushes that the policy asks for.
 type BackupState struct {
 	Remote   string    `json:"remote"`
 	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last snapshot that was pushed automatically since the mount"`
@@ -203,7 +204,7 @@ type BackupState struct {
 	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
 }
 
-// Backups pushes the snapshots of main as its policy says.
+// Backups pushes the snapshots of main automatically, as main's policy says.
 type Backups struct {
 	core    *core
 	main    *snapshot.Workspace
@@ -231,8 +232,8 @@ func (bs *Backups) lastBackup(to string) BackupState {
 	return BackupState{Remote: to}
 }
 
-// Run pushes snapshots until ctx ends. It sleeps, and does not
-// contact the remote, until the store changes.
+// Run pushes snapshots until ctx ends. Between pushes it sleeps until the store changes, and does not contact
+// the remote.
 func (bs *Backups) Run(ctx context.Context) {
 	var next time.Time
 	var last policy.Push
@@ -256,8 +257,8 @@ func (bs *Backups) Run(ctx context.Context) {
 			next, due = time.Now().Add(wait), err != nil
 		}
 
-		// Wait until the next push is due, or until the store changes. Changes within a tick are looked
-		// at together.
+		// Wait until the next push is due, or until the store changes. Changes within backupTick are handled
+		// together.
 		var retry <-chan time.Time
 		if due {
 			retry = time.After(time.Until(next))
@@ -278,7 +279,7 @@ func (bs *Backups) Run(ctx context.Context) {
 	}
 }
 
-// recordError records the error of a backup, and logs it unless the last one failed with the same.
+// recordError records the error of a backup, and logs it unless the last backup failed with the same text.
 func (bs *Backups) recordError(p policy.Push, err error) {
 	st, text := bs.lastBackup(p.Remote), errs.ErrorOf(err).Error()
 	if st.Error != text {
@@ -288,8 +289,8 @@ func (bs *Backups) recordError(p policy.Push, err error) {
 	bs.last.Store(&st)
 }
 
-// backUp pushes the snapshots of main that the policy selects and that were not pushed before. A
-// damaged snapshot does not stop the others; its error is returned at the end.
+// backUp pushes the snapshots of main that the policy selects and that were not pushed before. After a
+// damaged snapshot backUp continues with the others, and returns the error at the end.
 func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	to, err := bs.known.Remote(p.Remote)
 	if err != nil {
@@ -313,9 +314,9 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 
 		switch err := bs.backUpOne(ctx, p, to, i); {
 		case errors.Is(err, catalogue.ErrNotFound):
-			continue // deleted since it was listed
+			continue // the snapshot was deleted since it was listed
 		case errors.Is(err, cas.ErrDamaged):
-			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // a retry would not help
+			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // no retry: the snapshot stays damaged
 		case err != nil:
 			return explainRemoteError(p.Remote, err)
 		}
@@ -334,8 +335,8 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	return damaged
 }
 
-// backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its
-// id is added to the name, so that a taken name never blocks a backup.
+// backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its id is
+// added to the name, so that a name that is in use never blocks a backup.
 func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},

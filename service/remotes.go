@@ -22,12 +22,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// remotes has the operations on remotes, and finds the snapshots on them that forks begin with.
+// remotes has the operations on remotes, and finds snapshots on remotes for forks that begin with such a
+// snapshot.
 type remotes struct {
 	store  *snapshot.Store
 	known  *known.Registry
-	adding sync.Mutex // locked by localNameOf, so that a snapshot on a remote is added once
-	// handing is locked by handoffs, one of which changes an area at a time.
+	adding sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
+	// handing is locked by the operations Handoff and HandoffBack, so that only one at a time changes the
+	// areas.
 	handing sync.Mutex
 }
 
@@ -75,8 +77,8 @@ func (rs *remotes) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (
 	return None{}, rs.known.Remove(a.Name)
 }
 
-// remote returns the remote of a name or, over the socket, at a URL: callers in
-// the mount use the daemon's credentials only for remotes that the owner added.
+// remote returns the remote with a name. A caller on the socket may also pass a URL. A caller in the mount
+// may not, because the daemon lends it credentials only for remotes that the owner added.
 func (rs *remotes) remote(r *Request, name string) (*remote.Remote, error) {
 	if !r.Caller.Direct && backend.IsURL(name) {
 		return nil, errs.Fail(errs.Perm, "through the mount, only registered remotes can be used").
@@ -110,7 +112,8 @@ func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, er
 	return done, nil
 }
 
-// pullOne copies a snapshot from a remote, unless the workspace has it under the name.
+// pullOne copies a snapshot from a remote into the workspace, unless the workspace already has the snapshot
+// under that name.
 func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (info.Info, error) {
 	ref, err := from.Find(ctx, name)
 	if err != nil {
@@ -164,7 +167,8 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, from *remote.Sna
 	return store.Commit()
 }
 
-// A pullSource reads objects from a snapshot on a remote, else from the store. It is read-only.
+// A pullSource is a read-only object store. It reads objects from a snapshot on a remote, else from the local
+// store.
 type pullSource struct {
 	ctx   context.Context
 	store *snapshot.Store
@@ -180,7 +184,7 @@ func (p pullSource) Get(h cas.Hash, dst []byte) ([]byte, error) {
 
 func (p pullSource) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
 
-// InfoOf describes the snapshot of a ref.
+// InfoOf returns the description of the remote snapshot of a ref.
 func InfoOf(ref *remote.Ref) info.Info {
 	return info.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
@@ -258,7 +262,8 @@ func (rs *remotes) verifyRemote(ctx context.Context, r *Request, a VerifyRemote)
 	return done, nil
 }
 
-// explainRemoteError adds the name of the remote and a hint to an error of the remote. nil stays nil.
+// explainRemoteError adds the name of the remote and a hint to an error of the remote. It returns nil for
+// nil.
 func explainRemoteError(name string, err error) error {
 	switch {
 	case err == nil:
@@ -281,7 +286,8 @@ func explainRemoteError(name string, err error) error {
 	return err
 }
 
-// resumable is explainRemoteError for push and pull, which continue when they are repeated.
+// resumable is explainRemoteError for push and pull. When the remote does not answer, the hint says that a
+// repeated command continues.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
 		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
@@ -294,7 +300,8 @@ func isRemote(from string) bool {
 	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
 }
 
-// Fetches reports whether an operation with the arguments has to ask a remote first.
+// Fetches reports whether an operation with the arguments must first ask a remote, because a field from or
+// snapshot names a snapshot there.
 func Fetches(args any) bool {
 	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
 		f := FieldNamed(reflect.ValueOf(args), field)
@@ -317,8 +324,8 @@ func (rs *remotes) localName(ctx context.Context, r *Request, from string) (stri
 	return rs.localNameOf(r, ref)
 }
 
-// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from.
-// Answers are cached for a minute; again asks the remote in any case.
+// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from. Answers
+// are cached for a minute. With again, it asks the remote in any case.
 func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
 	at := strings.LastIndexByte(from, '@')
 	if at == 0 || at == len(from)-1 {
@@ -340,8 +347,8 @@ func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again
 	return ref, explainRemoteError(from[:at], err)
 }
 
-// localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace
-// does not have the snapshot, it is added first.
+// localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace does not
+// have the snapshot, localNameOf adds it first.
 func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
 	rs.adding.Lock()
 	defer rs.adding.Unlock()

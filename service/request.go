@@ -21,9 +21,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// A request is one JSON object with the arguments of its operation: in the body of a POST, and in
-// `.snapshots/call`. If the body is a stream, or there is none, the arguments are the parameters of
-// the query. A parameter that is repeated is a list.
+// A request is one JSON object with the arguments of its operation, in the body of a POST or in
+// `.snapshots/call`. If the body is a stream, or there is no body, the arguments are the parameters of the
+// query. A repeated parameter is a list.
 
 // bind reads the arguments of a request over HTTP. Their type is o.Args.
 func (o *Op) bind(r *http.Request) (any, error) {
@@ -107,8 +107,8 @@ func (o *Op) Query(args any) url.Values {
 	return out
 }
 
-// parse splits a request into the value of "op", "" if it is missing, and the object of the other
-// fields, which are the arguments.
+// parse splits a request into the value of the field "op", "" if the field is missing, and an object with the
+// other fields, which are the arguments.
 func parse(request []byte) (op string, args []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := strictjson.Decode(request, &fields); err != nil {
@@ -154,7 +154,7 @@ func Missing(given map[string]json.RawMessage, required []string) string {
 	return ""
 }
 
-// required lists the fields that Schema marks as required: those without omitempty or omitzero.
+// required lists the fields that Schema marks as required: the fields without omitempty or omitzero.
 func required(args reflect.Type) (out []string) {
 	for _, f := range reflect.VisibleFields(args) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -171,7 +171,7 @@ func JSONName(f reflect.StructField) string {
 	return name
 }
 
-// FieldNamed returns the field of a struct that has the name in JSON, else the zero Value.
+// FieldNamed returns the field of a struct with a name in JSON, the zero Value if there is none.
 func FieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
 		if JSONName(args.Type().Field(i)) == name {
@@ -186,19 +186,19 @@ type Answer struct {
 	OK bool `json:"ok"`
 	*errs.Error
 	Result any `json:"result,omitempty"`
-	// Text is the output of an operation with a stream of text, Items are the events of one with a
-	// stream of events.
+	// Text is the stream of an operation that writes text. Items are the events of an operation that writes
+	// events.
 	Text  string            `json:"text,omitempty"`
 	Items []json.RawMessage `json:"items,omitempty"`
-	// Stream is set if the stream is long or not text. Then it is in another file, named as the
-	// control file with .stream added. Events are one JSON object a line there.
+	// Stream is set if the stream is long or not text. Then the stream is in a file of its own, whose name is
+	// the name of the control file followed by .stream. In this file, events are JSON objects, one a line.
 	Stream bool `json:"stream,omitempty"`
 
 	events bool // the stream consists of events
 }
 
-// Call runs the operation of a caller in the mount. It writes the stream to r.Out, events as one JSON
-// object a line. Inline puts the stream into the answer.
+// Call runs the operation of a caller in the mount. It writes the stream to r.Out; events are JSON objects,
+// one a line. Inline can put the stream into the answer.
 func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error) {
 	r.In = bytes.NewReader(nil)
 	lines := json.NewEncoder(r.Out)
@@ -235,8 +235,8 @@ func Failed(err error) Answer {
 	return a
 }
 
-// ParseCall reads a request with the name of its operation in the field "op". It returns the
-// arguments, from which OpOf finds the operation.
+// ParseCall reads a request that names its operation in the field "op". It returns the arguments, whose type
+// identifies the operation (OpOf).
 func ParseCall(request []byte) (args any, err error) {
 	name, object, err := parse(request)
 	if err != nil {

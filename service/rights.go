@@ -23,8 +23,8 @@ const (
 	// Add is for every user that can write to the root directory. Such operations create something
 	// and do not change what exists.
 	Add
-	// Change is as Add but, if the root directory has the sticky bit, only for the owner of the
-	// workspace. Such operations change or delete snapshots and forks.
+	// Change is for the same users as Add; if the root directory has the sticky bit, only for the owner of
+	// the workspace. Such operations change or delete snapshots and forks.
 	Change
 	// Own is for the owner of the store.
 	Own
@@ -74,8 +74,8 @@ func mayFork(_ *Request, args any) error {
 	return nil
 }
 
-// mayPush limits pushes of callers other than the owner of the store. The daemon lends
-// them its credentials for the remote that main's policy names, and only to add to it.
+// mayPush limits pushes of callers other than the owner of the store. The daemon lends such callers its
+// credentials only for the remote that main's policy names, and only to add snapshots there.
 func mayPush(r *Request, args any) error {
 	a := args.(Push)
 	allowed := r.Workspace.Store().Main().Policy().Push.Remote
@@ -107,14 +107,14 @@ func ownership(ctx context.Context, r *Request) (owner, sticky bool, err error) 
 	return a.UID == r.Caller.UID || r.Caller.OwnsStore(), a.Mode&0o1000 != 0, nil
 }
 
-// A Program is a process that the daemon may look into.
+// A Program is a process whose root and working directory the daemon may read.
 type Program struct {
 	PID     int
 	Command string
 }
 
-// checkInside returns an error for a fork that cannot be deleted without force: a run that is
-// running, or a fork that has the root or working directory of a program in it.
+// checkInside returns an error for a fork that cannot be deleted without force: a run whose program still
+// runs, or a fork in which a program has its root or working directory.
 func (fs *forks) checkInside(r *Request, a DeleteFork) error {
 	if !r.Workspace.IsFork() && fs.joined(a.Name) > 0 {
 		return errs.Fail(errs.Busy, "the run %s is running", a.Name).WithHint("end its program first")
@@ -144,7 +144,7 @@ func (fs *forks) checkInside(r *Request, a DeleteFork) error {
 	}
 
 	text := plural(len(inside), "process has", "processes have") + " the fork " + a.Name + " as root or working directory"
-	if !confinedToFork(r) { // callers in a fork must not learn about other processes
+	if !confinedToFork(r) { // callers confined to a fork must not learn about other processes
 		text += ":"
 		for _, p := range inside {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)

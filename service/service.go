@@ -23,7 +23,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// Config has the store that a Service works on, and the functions of the daemon that it calls.
+// Config has the store of a Service, and the functions of the daemon that the Service calls.
 type Config struct {
 	Store   *snapshot.Store
 	Events  *events.Log
@@ -33,9 +33,9 @@ type Config struct {
 	Daemon  Daemon
 	// Pools have the memory of Lists, Texts and Gits. A pool that is missing has no limit.
 	Pools map[Cost]*budget.Budget
-	// Dropped is called when Exports.Drop has to be called again. It does not block.
+	// Dropped is called to make the daemon call Exports.Drop again. It must not block.
 	Dropped func()
-	// Joining has the functions for programs that share the daemon.
+	// Joining and Freezing have functions of the daemon: for programs that share it, and for freezes.
 	Joining  Joining
 	Freezing Freezing
 }
@@ -43,14 +43,14 @@ type Config struct {
 // A Mount is the mount of the store.
 type Mount struct {
 	Point   string // its path
-	Options string // as after -o
-	// Device returns its device as MAJOR:MINOR, "" if it is not known.
+	Options string // the mount options, as after -o
+	// Device returns the device of the mount as MAJOR:MINOR, "" if it is not known.
 	Device func() string
 	// Ready waits until the mount is up. It returns an error if the mount is ending.
 	Ready    func(ctx context.Context) error
 	ReadOnly func() bool
-	// Inside lists the programs that have their root or working directory in the views; with roots,
-	// only the programs that have their root there.
+	// Inside lists the programs with their root or working directory in one of the views. With roots, it
+	// lists only the programs with their root there.
 	Inside func(views []uint32, roots bool) []Program
 	// Requests returns the numbers of the kernel's requests by FUSE operation.
 	Requests func() map[string]uint64
@@ -63,12 +63,12 @@ type Mount struct {
 
 // A Daemon is the process that answers the requests.
 type Daemon struct {
-	Version string // of the program
+	Version string // the version of the program
 	Started time.Time
 	// Survival reports whether the mount would survive a crash of the daemon.
 	Survival func() Survival
-	// Upgrade replaces the daemon by one of another program. The new daemon answers the request on
-	// the connection that take returns.
+	// Upgrade replaces the daemon by a daemon of another program. The new daemon answers the request on the
+	// connection that take returns.
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
@@ -91,17 +91,19 @@ type Service struct {
 	upkeep  *upkeep
 }
 
-// A core has what the requests of all operations need besides the store.
+// A core has the parts of a Service that the requests of all operations share, except for the store.
 type core struct {
 	mountpoint string
 	log        *slog.Logger
-	// Turns leaves a processor to the goroutines that answer the kernel.
+	// Turns limits the operations that use much processor time, so that a processor is free for the
+	// goroutines that answer the kernel.
 	Turns   *turns.Turns
 	pools   map[Cost]*budget.Budget
-	mainGit *budget.Budget // of the size of the pool Gits, for main
+	mainGit *budget.Budget // the pool Gits for requests in main: of the same size as the one for forks
 }
 
-// A family is the state that some operations share, such as *forks. Its method of returns the family of a service.
+// A family is the state that some operations share, such as *forks. The method of returns the family of this
+// type in a Service.
 type family[F any] interface{ of(*Service) F }
 
 func (*forks) of(s *Service) *forks     { return s.forks }
@@ -136,7 +138,7 @@ func New(c Config) *Service {
 	return s
 }
 
-// do runs an operation, after the checks of admit. A panic in it is returned as an error.
+// do runs an operation, after the checks of admit. A panic of the operation is returned as an error.
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	r.core = s.core
 	if r.Workspace == nil {
@@ -151,7 +153,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 
 	var result any
 	err := guard.Do(func() (err error) {
-		if r.Carried != nil { // admitted by the previous daemon
+		if r.Carried != nil { // the previous daemon admitted the request
 			result, err = resume(ctx, r, o, args)
 			return err
 		}
@@ -180,7 +182,8 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	return result, nil
 }
 
-// explain returns an error with its kind and its hint. It logs a panic of the operation.
+// explain returns an error of an operation with its kind and a hint. If the error is a panic, explain logs
+// it.
 func explain(log *slog.Logger, o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
@@ -229,7 +232,7 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 	return err
 }
 
-// withSuggestion adds the known name that is most similar as a hint, else the hint other.
+// withSuggestion adds a hint to an error: the known name that is most similar to name, else the hint other.
 func withSuggestion(e *errs.Error, name string, known []string, other string) error {
 	if n := Nearest(name, known); n != "" {
 		return e.WithHint("did you mean %q?", n)
@@ -304,8 +307,9 @@ func editDistance(a, b string) int {
 // staleTick is the time between two reports of showStale.
 const staleTick = 200 * time.Millisecond
 
-// showStale reports as progress of a request that changes the workspace, until stop is called, how many
-// changed names the kernel has dropped from its cache. A restore, a merge or an import waits for that.
+// showStale reports the number of changed names that the kernel has dropped from its cache, as the progress
+// of a request, until stop is called. A restore, merge or import waits until the kernel has dropped all of
+// them.
 func showStale(r *Request, o *Op, stale func() int64) (stop func()) {
 	if !o.Mutates || r.Progress == nil {
 		return func() {}

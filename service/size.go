@@ -49,7 +49,7 @@ func measure(ctx context.Context, r *Request, a Size) (out Sized, err error) {
 	return t.Sized, err
 }
 
-// A sizeCounter counts the files and bytes below a directory. A file with several names counts once.
+// A sizeCounter counts the files and bytes below a directory. A file with several names is counted once.
 type sizeCounter struct {
 	Sized
 	st     *tree.State

@@ -19,7 +19,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// takeSnapshot takes a snapshot. If it takes none because nothing changed, it returns the newest one.
+// takeSnapshot takes a snapshot. If nothing changed and the request allows it, takeSnapshot takes none and
+// returns the newest one.
 func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	a.Caller = r.Caller
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
@@ -82,7 +83,7 @@ func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	return out, nil
 }
 
-// checkKinds refuses a list of kinds, with commas between them, that has an unknown one.
+// checkKinds returns an error if a list of kinds, separated by commas, has an unknown kind.
 func checkKinds(what, list string) (err error) {
 	for kind := range strings.SplitSeq(list, ",") {
 		err = errors.Join(err, oneOf(what, kind, info.Kinds))
@@ -90,8 +91,8 @@ func checkKinds(what, list string) (err error) {
 	return err
 }
 
-// chargeInfo reserves the memory that a snapshot takes in an answer. It waits if other requests leave
-// too little.
+// chargeInfo reserves the memory for a snapshot in an answer. It waits while other requests have reserved too
+// much.
 func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	const infoCost = 1000 // bytes in memory, without the message and the labels
 	const copies = 4      // of the message and the labels, until the answer is sent
@@ -135,7 +136,7 @@ func ParseSince(text string) (time.Time, error) {
 	return time.Now().Add(-d), nil
 }
 
-// newest returns the newest snapshot that matches; ok is false if there is none.
+// newest returns the newest snapshot for which matches returns true; ok is false if there is none.
 func newest(ws *snapshot.Workspace, matches func(info.Info) bool) (i info.Info, ok bool) {
 	for i := range ws.Snapshots().Newest() {
 		if matches(i) {
@@ -159,7 +160,8 @@ func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error)
 			return out, err
 		}
 
-		// If the parent was deleted, compare with the snapshot before, else with the base.
+		// If the parent was deleted, compare with the snapshot before or, for the oldest snapshot, with the
+		// base.
 		sum := Summary{Against: one.Parent}
 
 		if _, err := r.Workspace.Find(one.Parent); err != nil {
@@ -295,8 +297,8 @@ func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.R
 	return out, err
 }
 
-// revert restores one path. If a.Name is "", it restores from the newest snapshot in which the path
-// differs from now.
+// revert restores one path from a snapshot, by default from the newest one in which the path differs from its
+// present state.
 func revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
@@ -307,9 +309,9 @@ func revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, 
 	return restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
-// lastDifferent finds the newest snapshot in which path differs from now. If there is none, it tries the
-// base, but only for a path that the base has: otherwise revert would delete a file of which there is no
-// copy.
+// lastDifferent returns the newest snapshot in which path differs from its present state. If there is none,
+// it returns the base, but only if the base has the path: otherwise revert would delete a file without
+// another copy.
 func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	src := ws.Store().Source()
 	now, release, err := ws.Held("")
@@ -353,7 +355,7 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		WithHint("see `amberfs history %s`", path)
 }
 
-// snapshotBase is the name of the state that a workspace began from.
+// snapshotBase is the name of the state with which a workspace began.
 const snapshotBase = "base"
 
 // errNoPath is the error for a path that exists neither now nor in a snapshot.

@@ -27,8 +27,8 @@ import (
 // SocketName is the name of the socket in the folder of a store.
 const SocketName = "socket"
 
-// socketPath returns a path of the socket in the store dir that is short for any dir, because the
-// address of a socket has at most 107 bytes. The path is valid until release is called.
+// socketPath returns a short path of the socket in the store dir, because the address of a socket has at most
+// 107 bytes. The path is valid until release is called.
 func socketPath(dir string) (path string, release func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -102,22 +102,22 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// Several runs of `amberfs run` on one store share its daemon. Each has a connection to the socket, on
-// which the daemon sends a copy of the mount for the mount namespace of that run. The connection
-// counts as a user of the mount for as long as it is open. A descriptor cannot be sent with HTTP, so
-// the connection is taken from the HTTP server after the request.
+// Several runs of `amberfs run` on one store share its daemon. Each run has a connection to the socket, on
+// which the daemon sends a copy of the mount for the mount namespace of the run. The open connection counts
+// as a user of the mount. HTTP cannot send a descriptor, so the daemon takes the connection from the HTTP
+// server after the request.
 
 const joinPath = "/join"
 
-// Joining has the functions of a daemon for joined programs.
+// Joining has the functions of a daemon that count joined programs, the users of the mount.
 type Joining struct {
 	// Join counts a user of the mount. It fails if the mount has other options; "" allows any. tree is
 	// a detached copy of the mount, or nil.
 	Join func(options string) (tree *os.File, err error)
-	// Leave ends the count of a user, and reports whether the daemon ends with that.
+	// Leave subtracts a user of the mount, and reports whether the daemon ends now.
 	Leave func() (ends bool)
-	// Hold, if set, lets the connection outlive the daemon. joined is called when the client has
-	// its answer, and left when the connection is not needed any more.
+	// Hold, if set, makes the connection outlive the daemon. The caller calls joined when the client has its
+	// answer, and left when the connection is not needed any more.
 	Hold func(c *net.UnixConn, fork string) (joined, left func())
 }
 
@@ -140,7 +140,7 @@ type Joined struct {
 	Mountpoint string
 }
 
-// join answers a request of Join, and keeps its connection.
+// join answers a request of the function Join, and keeps the connection of the request.
 func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 	if err := srv.service.Mount.Ready(r.Context()); err != nil { // the mount is ending
 		return errs.Fail(errs.NotExist, "%w", err)
@@ -177,13 +177,14 @@ func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// awaitLeave waits until a joined program leaves, and then no longer counts it.
+// awaitLeave waits until a joined program leaves, and then subtracts it.
 func (js *Joins) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
 	js.add(fork, -1)
 
 	if js.Leave() {
-		// The client waits for EOF, which comes when the end of the process closes the connection.
+		// The client waits for EOF. The connection stays open, so that EOF arrives at the end of this
+		// process.
 		js.last.Store(c)
 		return
 	}
@@ -290,12 +291,13 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 	return err
 }
 
-// errEnded is the error for a daemon that ended before it answered.
+// errEnded returns the error for a daemon that ended before it answered.
 func errEnded(dir string, err error) error {
 	return errs.Fail(errs.NotExist, "the daemon of the store %s ended before it answered: %w", dir, err)
 }
 
-// receivedFile returns the file whose descriptor came with a message, nil if there was none.
+// receivedFile returns the file whose descriptor was sent with a message, nil if the message has no
+// descriptor.
 func receivedFile(rights []byte) *os.File {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
@@ -321,8 +323,8 @@ func (j *Joined) Close() {
 	}
 }
 
-// Leave reports to the daemon that the program no longer uses the mount. It returns true if the daemon
-// ends within wait milliseconds.
+// Leave tells the daemon that the program no longer uses the mount. It returns true if the daemon ends within
+// wait milliseconds.
 func (j *Joined) Leave(wait int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
 	return j.Ended(wait)

@@ -12,10 +12,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// This file has the interfaces of operations besides HTTP: MCP tools, commands and control
-// files. They are fields of an operation's row.
+// This file has the types for the interfaces of operations besides HTTP: MCP tools, command lines and control
+// files. Each is a field of an operation's row.
 
-// An Effect says what a call changes. MCP clients use it to decide whether to ask the user first.
+// An Effect describes the changes by a call. MCP clients use it to decide whether to ask the user first.
 type Effect int
 
 const (
@@ -34,26 +34,26 @@ func (e Effect) String() string {
 const (
 	ToolsAll = iota
 	ToolsSnapshots
-	ToolsWorkspace // below workspace__NAME__
+	ToolsWorkspace // the tools with the prefix workspace__NAME__
 )
 
 // A Tool is an MCP tool that calls an operation.
 type Tool struct {
-	Names [3]string // by set, "" if the tool is not in the set
+	Names [3]string // the name of the tool in each set, "" if the set does not have it
 	Title string
 	About string // if empty, Op.About
 	// Rare tools are offered only in the set of all tools.
 	Rare bool
-	// Preset has the arguments that are the same in every call. Its type is Op.Args.
+	// Preset has the arguments that are the same in every call. The type is Op.Args.
 	Preset any
-	// Args are the names of the arguments that the tool takes, separated by blanks. NAME=FIELD gives
-	// a field another name. A list with a name in the singular takes one element.
+	// Args are the names of the arguments that the tool takes, separated by blanks. NAME=FIELD gives a field
+	// another name. If NAME is the singular of a list's name, the argument is one element of the list.
 	Args string
 }
 
-// Positional lists the fields that the words of a command line, or of a line written to a control
-// file, set in this order. The word of [f] is optional, and f... takes all words that are left. If
-// there are too few words for all, the first optional fields get one.
+// Positional lists the fields that the words of a command line, or of a line written to a control file, set
+// in this order. The word for [f] is optional, and f... takes all remaining words. If there are too few words
+// for all optional fields, the first ones of these get a word.
 type Positional string
 
 // A Word is a field of a Positional.
@@ -132,16 +132,17 @@ func (o *Op) With(preset any, p Positional, given []string) any {
 	return args.Interface()
 }
 
-// Files says how callers in the mount use an operation, besides `.snapshots/call`.
+// Files describes how callers in the mount use an operation without `.snapshots/call`.
 type Files struct {
-	// AtOnce operations are performed by the goroutine that read the kernel's request, without a
-	// queue. They are Cheap, and wait neither for a network nor for another process.
+	// AtOnce is set for operations that run on the goroutine that read the kernel's request, without a queue.
+	// Such operations are Cheap, and wait neither for a network nor for another process.
 	AtOnce  bool
 	Line    *Line
 	Queries []Query
-	// Instead says what a caller can use instead of an operation that needs the socket.
+	// Instead is a text for the error of an operation that needs the socket: the alternative for callers in
+	// the mount.
 	Instead string
-	// Brief, if set, returns the part of a result that the answer to a line has.
+	// Brief, if set, returns the part of a result that becomes the answer to a line.
 	Brief func(result any) any
 }
 
@@ -150,20 +151,20 @@ type Line struct {
 	File  string
 	Args  Positional
 	Usage string // describes the line in an error
-	// Parse reads the line instead of Args. May be nil.
+	// Parse, if set, reads the line; then Args is not used.
 	Parse func(line string) (any, error)
 }
 
 // A Query is a file in .snapshots with names of snapshots in its name, such as diff@A and diff@A..B.
 // Its contents are the text of the operation's result.
 type Query struct {
-	File   string // the part of the name before the @
+	File   string // the part of the file's name before the @
 	Preset any
 	Args   Positional // the fields for the names A and B
 }
 
-// Snapshots splits names, the part of the file's name after the @. It returns nil if the query takes
-// another number of names.
+// Snapshots splits names, the part of the file's name after the @. It returns nil if the number of names is
+// wrong for the query.
 func (q *Query) Snapshots(names string) []string {
 	list := strings.SplitN(names, "..", 2) // no name has two dots
 	if least, most := q.Args.Limits(); len(list) < least || len(list) > most || slices.Contains(list, "") {

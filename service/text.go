@@ -13,8 +13,7 @@ import (
 )
 
 // A Form writes the result of an operation as text. Its functions get a pointer to the result. For an
-// operation with a stream, they get a pointer to the text, a string, or to the events, a
-// []events.Event.
+// operation with a stream they get a *string with the text, or a *[]events.Event.
 type Form struct {
 	rows   func(result any) [][]string
 	lines  func(args, result any) string
@@ -38,7 +37,7 @@ func Lines[R any](lines func(*R) string) Form {
 	return Form{lines: func(_, result any) string { return lines(result.(*R)) }}
 }
 
-// LinesOf writes lines about a result and the arguments that led to it.
+// LinesOf writes lines about a result and the arguments of its call.
 func LinesOf[A, R any](lines func(A, *R) string) Form {
 	return Form{lines: func(args, result any) string { return lines(args.(A), result.(*R)) }}
 }
@@ -79,13 +78,13 @@ func Columns(rows [][]string) string {
 	return b.String()
 }
 
-// JoinRows writes each row as a line, with between between the columns.
+// JoinRows writes each row as a line. The columns are separated by the text between.
 func JoinRows(rows [][]string, between string) string {
 	return textOf(rows, func(r []string) string { return strings.Join(r, between) + "\n" })
 }
 
-// Shorten cuts the list of changed paths in a result to at most most paths. Their number in the result
-// stays.
+// Shorten cuts the list of changed paths in a result to at most most paths. The count of changed paths in the
+// result stays.
 func Shorten(result any, most int) {
 	if r, ok := result.(interface{ Shorten(most int) }); ok {
 		r.Shorten(most)
@@ -100,10 +99,10 @@ func Conflicts(result any) []string {
 	return nil
 }
 
-// ChangedText describes the effect of an operation, such as did = "restored" and to = "snapshot v1".
-// For a dry run it uses would instead of did. files is the number of changed files. all is the number of
-// changed paths: the listed paths, inGit paths below .git, which are not listed, and the paths beyond the
-// limit of the list.
+// ChangedText describes the effect of an operation with the verb did, such as "restored", and the object to,
+// such as "snapshot v1". For a dry run it uses the verb would. files is the number of changed files. all is
+// the number of changed paths: the listed paths, inGit paths below .git, which are not listed, and the paths
+// beyond the limit of the list.
 func ChangedText(did, would string, dry bool, to string, files, all int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {
@@ -138,7 +137,7 @@ func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "")
 
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
-// BytesText writes a number of bytes for people.
+// BytesText writes a number of bytes with a binary unit, such as 12 KiB.
 func BytesText(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
 
 func plural[N int | int64](n N, one, many string) string { return english.Plural(int(n), one, many) }

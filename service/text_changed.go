@@ -12,13 +12,12 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// agentText is how many characters of a report for an agent deletions and overwritten files leave to
-// the rest.
+// agentText is the length in bytes at which a report for an agent omits further lines. The lines about
+// deletions and overwritten files are never omitted.
 const agentText = 1200
 
-// changedLines reports what changed: deletions and overwritten files first and all of them, then the
-// rest. For an agent, the rest ends where the report is agentText long. Nothing is reported if nothing
-// changed.
+// changedLines returns a report of changes, "" if there are none. It lists all deletions and overwritten
+// files first, then other changes. For an agent, it omits other changes after agentText bytes.
 func changedLines(a Changed, d *WhatChanged) string {
 	if len(d.Effects)+len(d.Git) == 0 {
 		return ""
@@ -26,7 +25,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 	var out strings.Builder
 	fmt.Fprintf(&out, "changed since %s:\n", d.Since)
-	const mostIgnored = 20 // more overwritten files that git ignores are a build's, and summed up
+	const mostIgnored = 20 // more overwritten files that git ignores are output of a build: they are summed up
 	var lost, rest []PathEffect
 	rebuilt := 0
 	for _, e := range d.Effects {
@@ -69,12 +68,12 @@ func changedLines(a Changed, d *WhatChanged) string {
 	return out.String()
 }
 
-// isLoss reports whether an effect took contents away, which git may not have.
+// isLoss reports whether an effect removed contents of which git may have no copy.
 func (e *PathEffect) isLoss() bool {
 	return e.Action == string(diff.Deletes) || e.Action == string(diff.Overwrote) && !e.Ignored
 }
 
-// bytes returns the path as the tree has it.
+// bytes returns the bytes of the path in the tree.
 func (e *PathEffect) bytes() string {
 	if e.Raw == "" {
 		return e.Path
@@ -96,11 +95,12 @@ func withoutIgnored(list []PathEffect) (out []PathEffect) {
 	return out
 }
 
-// mostAlone is how many files of one directory are listed on a line each. More are listed together.
+// mostAlone is the largest number of files of one directory that are listed on a line each. More files share
+// a line.
 const mostAlone = 3
 
-// groupLines writes the effects. Files of one directory to which the same happened share a line: all
-// their names or, of files that were added, their number.
+// groupLines returns lines for effects. Files of one directory with the same action and note share a line: it
+// has all their names or, for added files, only their number.
 func groupLines(list []PathEffect) (lines []string) {
 	for len(list) > 0 {
 		n := 1
@@ -145,7 +145,7 @@ func linesOf(list []PathEffect) (lines []string) {
 	return []string{line}
 }
 
-// line writes one effect.
+// line returns the line for one effect.
 func (e *PathEffect) line() string {
 	name := gitquote.Readable(e.bytes())
 	if e.Dir {
@@ -165,7 +165,7 @@ func (e *PathEffect) line() string {
 	if e.Note != "" {
 		notes = append(notes, e.Note)
 	}
-	if !e.Dir && e.Files > 0 { // it was a directory
+	if !e.Dir && e.Files > 0 { // the path was a directory
 		notes = append(notes, plural(e.Files, "file", "files")+" in it deleted")
 	}
 
@@ -184,7 +184,7 @@ func (e *PathEffect) line() string {
 	return text
 }
 
-// ignoredLines sums up what .gitignore names.
+// ignoredLines returns a summary of the effects on ignored files.
 func ignoredLines(list []PathEffect) []string {
 	const named = 5
 	files := 0

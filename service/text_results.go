@@ -98,7 +98,8 @@ func labelText(labels map[string]string) string {
 
 func listRows(l *Snapshots) [][]string { return each(l.Snapshots, "no snapshots", Row) }
 
-// LongRows returns the columns of Row, and the kind, the numbers of changes and the labels.
+// LongRows returns a row for each snapshot: the columns of Row, the kind, the numbers of changes and the
+// labels.
 func (l *Snapshots) LongRows() [][]string {
 	return each(l.Snapshots, "no snapshots", func(i info.Info) []string {
 		kind := i.Kind
@@ -110,7 +111,8 @@ func (l *Snapshots) LongRows() [][]string {
 	})
 }
 
-// each returns a row for each element of a list. For an empty list it returns the text none, unless that is "".
+// each returns a row for each element of a list. For an empty list it returns one row with the text none, or
+// no row if none is "".
 func each[T any](list []T, none string, row func(T) []string) (rows [][]string) {
 	if len(list) == 0 && none != "" {
 		return [][]string{{none}}
@@ -187,7 +189,7 @@ func forkRows(l *ForkList) [][]string {
 	})
 }
 
-// EventText writes an event as a line without a newline. paint may color the action.
+// EventText returns an event as a line without a newline. paint may add color to the action.
 func EventText(e events.Event, paint func(action string) string) string {
 	path := gitquote.Readable(e.Path)
 	switch {
@@ -236,7 +238,7 @@ func pinnedLines(done *Pinned) string {
 	return lines("snapshot %s unpinned\n", done.Names)
 }
 
-// lines writes a line for each name.
+// lines formats each name, and joins the results.
 func lines(format string, names []string) string {
 	return textOf(names, func(name string) string { return fmt.Sprintf(format, name) })
 }
@@ -320,8 +322,8 @@ func GitText(repos []threeway.Repository) string {
 	return textOf(repos, func(g threeway.Repository) string { return RepositoryText(g.Dir, "", g.Lines, g.Commits) })
 }
 
-// RepositoryText describes the changes of a git directory: a line for lines, then one for each commit. If
-// the git directory is elsewhere, target is the path at which it is, else "".
+// RepositoryText describes the changes of a git directory: a line for lines, then one for each commit. target
+// is the path of the git directory if it is not at dir, else "".
 func RepositoryText(dir, target string, lines, commits []string) string {
 	text := "git: "
 	if dir != ".git" {
@@ -351,7 +353,7 @@ func undoneLines(done *UndoneBy) string {
 	return text
 }
 
-// briefInfo is the answer of a control file about a snapshot. The file info@NAME has all of it.
+// briefInfo returns the answer of a control file about a snapshot. The file info@NAME has all fields.
 func briefInfo(i info.Info) any {
 	return struct {
 		Name string `json:"name"`
@@ -361,7 +363,7 @@ func briefInfo(i info.Info) any {
 
 func briefPushed(l PushedList) any { return l.Pushed[0] }
 
-// briefRestored has the first paths only.
+// briefRestored returns the answer of a control file about a restore, with only the first paths.
 func briefRestored(r snapshot.RestoreResult) any {
 	const maxPaths = 100
 	r.More = r.More || len(r.Paths) > maxPaths
@@ -374,11 +376,12 @@ func policyText(p *policy.Policy) string {
 	var b strings.Builder
 	e := gitquote.Encoder(&b)
 	e.SetIndent("", "  ")
-	_ = e.Encode(p) // a Builder fails never, and a policy came from JSON
+	_ = e.Encode(p) // writes to a Builder never fail, and a policy can be encoded because it was read from JSON
 	return b.String()
 }
 
-// createdLine writes the number of a snapshot if the call did not wait for its id, else name and id.
+// createdLine returns a line for a new snapshot: its name and id, or its number if the call did not wait for
+// the id.
 func createdLine(a snapshot.CaptureOptions, i *info.Info) string {
 	if !a.Wait {
 		return fmt.Sprintf("cp-%d\n", i.Seq)

@@ -97,7 +97,7 @@ func statusFields(st *Status) [][]string {
 	return rows
 }
 
-// nextInWorkspace are the commands that come next in a workspace.
+// nextInWorkspace returns the commands to suggest next in a workspace.
 func nextInWorkspace(st *Status) string {
 	if st.LastSnapshot == "" {
 		return "amberfs snapshot NAME"
@@ -132,7 +132,7 @@ func remoteLines(l *RemoteList) string {
 	return JoinRows(each(l.Remotes, "no remotes", func(r Remote) []string { return []string{r.Name, r.URL} }), "\t")
 }
 
-// Notes returns remarks that commands print besides the result.
+// Notes returns remarks that commands print in addition to the result.
 func (r *AddedRemote) Notes() []string { return r.Warnings }
 
 func pulledLines(a Pull, l *PulledList) string {

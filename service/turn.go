@@ -16,11 +16,11 @@ func TurnName(turn uint64) string { return turnPrefix + strconv.FormatUint(turn,
 
 // TurnOf returns the number of a turn, 0 if its snapshot was renamed.
 func TurnOf(i info.Info) uint64 {
-	n, _ := strconv.ParseUint(strings.TrimPrefix(i.Name, turnPrefix), 10, 32) // else it is 0
+	n, _ := strconv.ParseUint(strings.TrimPrefix(i.Name, turnPrefix), 10, 32) // 0 after an error
 	return n
 }
 
-// turnRows returns the turns of agents among snapshots.
+// turnRows returns a row for each snapshot of an agent's turn.
 func turnRows(l *Snapshots) (rows [][]string) {
 	for _, i := range l.Snapshots {
 		if n := TurnOf(i); n > 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// The arguments and results of operations are promises to scripts: JSON fields are added, never
-// renamed or removed. A type that is named like an operation has its arguments, and the type with the
-// participle of that verb its result. Op.About describes each operation.
+// The arguments and results of operations are promises to scripts: JSON fields are added, never renamed or
+// removed. A type with the name of an operation has its arguments. The type with the participle of that name
+// has its result, such as Push and Pushed. Op.About describes each operation.
 
 // None is the type of empty arguments and results.
 type None struct{}
@@ -126,7 +126,7 @@ type DiffedFile struct {
 	Path   string `json:"path"`
 	From   string `json:"from,omitempty" jsonschema:"the old path, of a rename"`
 	Score  int    `json:"score,omitempty" jsonschema:"similarity in percent, of a rename"`
-	// Raw and RawFrom can be used as arguments of the type naming.BytePath.
+	// A caller can pass Raw and RawFrom as arguments of the type naming.BytePath.
 	Raw     string `json:"raw,omitempty" jsonschema:"the bytes of path in base64, if they are not UTF-8"`
 	RawFrom string `json:"raw_from,omitempty" jsonschema:"the bytes of from in base64, if they are not UTF-8"`
 	OldSize int64  `json:"old_size" jsonschema:"bytes before"`
@@ -143,7 +143,7 @@ type Changed struct {
 	ForAgent bool   `json:"for_agent,omitempty" jsonschema:"a text of some 1,200 characters, or of all deleted and overwritten files"`
 }
 
-// WhatChanged is what happened since a look or a snapshot.
+// WhatChanged is the result of Changed: the changes since a look or a snapshot.
 type WhatChanged struct {
 	Since    string       `json:"since" jsonschema:"the snapshot that was compared with"`
 	Snapshot string       `json:"snapshot,omitempty" jsonschema:"the snapshot of this look; empty if nothing changed, or since names a snapshot"`
@@ -238,7 +238,7 @@ type Log struct {
 	Limit   int             `json:"limit,omitempty" jsonschema:"only the newest this many"`
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
-	// Elsewhere is for the page, which shows forks.
+	// Elsewhere is for the web page, which shows all forks.
 	Elsewhere bool `json:"elsewhere,omitempty" jsonschema:"with follow: also an event elsewhere after events of any workspace"`
 }
 
@@ -248,7 +248,8 @@ type Forked struct {
 	Path     string `json:"path" jsonschema:"its path; relative to the workspace for a caller in the mount"`
 }
 
-// PathOf returns the field for the path of the fork, which a run sees elsewhere than the daemon.
+// PathOf returns a pointer to the path of the fork. The command line changes it in a run, which sees the fork
+// at another path than the daemon.
 func (f *Forked) PathOf() *string { return &f.Path }
 
 type RenameFork Rename
@@ -274,7 +275,7 @@ type Claimed struct {
 	From string `json:"from,omitempty" jsonschema:"the snapshot it began with"`
 }
 
-// PathOf is as of Forked.
+// PathOf returns a pointer to the path of the fork, see Forked.PathOf.
 func (c *Claimed) PathOf() *string { return &c.Path }
 
 type DeletedFork struct {
@@ -313,8 +314,8 @@ type Run struct {
 // program starts, when it ends, and when the run is applied or removed. Its value is a state.
 const RunLabel = "run"
 
-// CountLabel is the label of the snapshot that marks a run as applied: how many files and how many
-// repositories the apply has changed, as CountFormat has them.
+// CountLabel is the label of the snapshot that marks a run as applied: Its value, in the format CountFormat,
+// has the numbers of files and git repositories that the apply changed.
 const (
 	CountLabel  = "applied"
 	CountFormat = "%d files, %d repositories"
@@ -328,8 +329,8 @@ const (
 	RunRemoved = "removed"
 )
 
-// Conflict asks for the sides of a path that changed in a fork and in the workspace or, with By, that
-// others changed after the actor.
+// Conflict asks for the sides of a path in conflict. The path changed both in a fork and in the workspace or,
+// with By, another actor changed it after the actor By.
 type Conflict struct {
 	Fork  string          `json:"fork,omitempty" jsonschema:"the fork"`
 	By    string          `json:"by,omitempty" jsonschema:"the actor, if not a fork"`
@@ -374,8 +375,7 @@ type Status struct {
 	Survival
 }
 
-// Survival says whether the mount survives a crash of the daemon, and describes the last takeover by a
-// new daemon.
+// Survival describes whether the mount survives a crash of the daemon, and the last takeover by a new daemon.
 type Survival struct {
 	CrashEnds string  `json:"crash_ends_mount,omitempty" jsonschema:"why a crash would end the mount; else programs wait for the next daemon"`
 	Restarts  int     `json:"restarts,omitempty" jsonschema:"daemons of this mount before this one"`

@@ -49,12 +49,12 @@ type OpenChanges struct {
 type OpenedChanges struct {
 	Base string `json:"base" jsonschema:"hash of the state object of the directory"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
-	// Hide and HideEmpty are fields of the policy of the workspace.
+	// Hide and HideEmpty have the values of these fields in the workspace's policy.
 	Hide      []string `json:"hide,omitempty" jsonschema:"patterns of paths of the directory that the workspace does not have"`
 	HideEmpty bool     `json:"hide_empty,omitempty" jsonschema:"the workspace has hidden files and directories, without their contents"`
 }
 
-// Objects asks for objects. The stream has for each hash, in this order, the length of the object
+// Objects asks for objects. The stream has, for each hash in the order of Hashes, the length of the object
 // (32 bits, little endian) and its bytes.
 type Objects struct {
 	Hashes []string `json:"hashes" jsonschema:"of the objects, 64 hex digits each; at most 1024"`
@@ -72,8 +72,8 @@ const (
 	FromDir = "dir"
 	FromTar = "tar"
 	FromGit = "git"
-	// FromImage: an archive of an image's manifest, its configuration and its layers, each
-	// named by its digest.
+	// FromImage is an archive with an image's manifest, its configuration and its layers. Each has its digest
+	// as its name.
 	FromImage = "image"
 )
 
@@ -98,14 +98,15 @@ type Refresh struct {
 	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the directory's version of conflicting paths"`
 	Merge  bool   `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	// Resolve and RefuseDiverged: see snapshot.MergeOptions.
+	// Resolve and RefuseDiverged are described in snapshot.MergeOptions.
 	Resolve        map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
 	RefuseDiverged bool                     `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
 	DryRun         bool                     `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// RecordApply sends the files in which a directory differs from a state. It is called before an apply to
-// the directory, when the state is Base, and after the apply, when the state is that of the first answer.
+// RecordApply sends the files in which a directory differs from a state. A client calls it before an apply to
+// the directory, with the differences from Base, and after the apply, with the differences from the state in
+// the first answer.
 type RecordApply struct {
 	Number uint64 `json:"number,omitempty" jsonschema:"of the apply that ended; 0: it has not begun"`
 	Dir    string `json:"dir,omitempty" jsonschema:"the directory"`

@@ -24,7 +24,8 @@ type Upgraded struct {
 	Pause   float64 `json:"pause_seconds"`
 }
 
-// upgrade starts the next daemon, which answers the request. It returns only if that fails.
+// upgrade starts the next daemon, which answers the request. It returns only if the new daemon does not
+// start.
 func (srv *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	exemptCall(r)
 	if err := srv.service.Mount.Ready(r.Context()); err != nil {
@@ -55,8 +56,8 @@ func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
 	c.Close()
 }
 
-// AskUpgrade asks the daemon of the store dir to be replaced by one of the program, and waits for the
-// new daemon.
+// AskUpgrade asks the daemon of the store dir for an upgrade to another program, given by its path, and waits
+// for the new daemon.
 func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {

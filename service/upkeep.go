@@ -25,7 +25,7 @@ type upkeep struct {
 	known       *known.Registry
 	backup      func() *BackupState
 	sweepImages func()
-	erase       func(context.Context, *snapshot.Store) error // what was forgotten and could not be erased then
+	erase       func(context.Context, *snapshot.Store) error // erases forgotten contents that could not be erased before
 }
 
 // status returns the status of the workspace, the store and the daemon. A caller that is confined to a
@@ -65,9 +65,9 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	return st, nil
 }
 
-// setPolicy checks all of the patch before any of it takes effect.
+// setPolicy patches the policy. It checks the whole patch before a part of it takes effect.
 func (u *upkeep) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
-	// PatchPolicy reports an error of the patch.
+	// An error of the patch is not reported here but by PatchPolicy below.
 	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil {
 		if err := u.checkPushRemote(r, wanted.Push.Remote); err != nil {
 			return wanted, err
@@ -90,7 +90,7 @@ func (u *upkeep) checkPushRemote(r *Request, name string) error {
 		return nil
 	}
 
-	if confinedToFork(r) { // callers in a fork must not learn which other remotes there are
+	if confinedToFork(r) { // callers confined to a fork must not learn the names of other remotes
 		if err := mayPush(r, Push{Remote: name}); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
 }
 
-// byteProgress returns a function that reports numbers of bytes as progress.
+// byteProgress returns a function that passes numbers of bytes to show, as the progress of the work what.
 func byteProgress(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
 }
@@ -151,14 +151,15 @@ func (u *upkeep) umount(_ context.Context, r *Request, a Umount) (Unmounted, err
 	return Unmounted{PID: os.Getpid(), Store: r.Workspace.Store().Dir(), Mountpoint: r.mountpoint}, u.mount.Umount(a.Lazy)
 }
 
-// Freezing reports the freezes of a store to the process that outlives the daemon, and has the report of
-// that process about the last freeze. The end of a daemon ends its freeze.
+// Freezing connects the freezes of a store with the keeper, the process that outlives the daemon. Tell
+// reports freezes to the keeper. Ended and Reason are the keeper's report about the last freeze. The end of a
+// daemon ends its freeze.
 type Freezing struct {
 	// Tell, if set, is called with the end time of a freeze when one begins, and with the zero time
 	// when one is ended.
 	Tell func(until time.Time)
-	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did
-	// not, or if a call of freeze or thaw has reported it. Reason says why the daemon ended.
+	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did not, or
+	// if a call of freeze or thaw has reported this to a user. Reason is how the daemon ended.
 	Ended  time.Time
 	Reason string
 }
@@ -175,8 +176,8 @@ const (
 	usualFreeze = "30s"
 )
 
-// freeze stops all changes for a time. If a freeze of the previous daemon ended early, the new one
-// clears that report.
+// freeze stops all changes for a time. If a freeze of the previous daemon ended early, the new freeze clears
+// the report of that.
 func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
 	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
 	if err != nil || d <= 0 || d > maxFreeze {
@@ -197,8 +198,8 @@ func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, erro
 	return Frozen{Until: until}, nil
 }
 
-// reportFreeze reports the end of a freeze, the zero time for no freeze, to the process that outlives
-// this daemon. The caller holds fr.mu, and has read Ended, which is cleared.
+// reportFreeze reports the end time of a freeze, the zero time for no freeze, to the keeper, and clears
+// Ended. The caller holds fr.mu, and has read Ended.
 func (fr *freezes) reportFreeze(until time.Time) {
 	fr.Ended = time.Time{}
 	if fr.Tell != nil {
@@ -206,7 +207,7 @@ func (fr *freezes) reportFreeze(until time.Time) {
 	}
 }
 
-// thaw ends a freeze. It fails if the end of the previous daemon ended the freeze before.
+// thaw ends a freeze. It fails if the freeze has ended early, with the previous daemon.
 func (fr *freezes) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()

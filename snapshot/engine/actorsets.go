@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// maxStored is the limit for the objects with actor sets of one interval after a checkpoint.
+	// maxStored is the largest number of objects that contain the actor sets of one interval, the
+	// time between two snapshots of a workspace. More objects are joined into one.
 	maxStored = 16
-	// maxKept is the limit for the bytes of a workspace's actor sets in memory after a
-	// checkpoint. Larger sets are only on disk: no snapshot is taken before another actor
+	// maxKept is the largest size in bytes of a workspace's actor sets that stay in memory after a
+	// checkpoint. Larger sets are only on disk; then no snapshot is taken before another actor
 	// changes one of their paths.
 	maxKept = 1 << 20
 )
 
-// StoreChanges writes the actor sets of a snapshot as one object, and joins its objects if there
-// are more than maxStored. The caller has entered Collector.Puts.
+// StoreChanges writes the actor sets of a snapshot as one object. If the snapshot has more than
+// maxStored such objects, it joins them into one. The caller has entered Collector.Puts.
 func (p *Parts) StoreChanges(sn *catalogue.Snapshot) error {
 	var taken actors.Changes
 	p.WithReadLock(func(*live.Tx) { taken = sn.Changes })
@@ -116,8 +117,9 @@ func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	return nil
 }
 
-// loadActors loads the newest stored actor set of a workspace. Only sets in memory are searched for
-// a path that another actor changed. The caller holds the lock of the forest.
+// loadActors loads the newest stored actor set of a workspace into memory, unless it is larger than
+// maxKept. Only the sets in memory show that another actor changed a path. The caller holds the lock
+// of the forest.
 func (l *Loader) loadActors(tx *live.Tx, w *catalogue.Workspace) {
 	early := &w.StoredChanges
 	n := len(early.Stored) - 1

@@ -35,10 +35,10 @@ type Checkpointer struct {
 	Records atomic.Uint64 // number of journal records before At
 	Changes atomic.Int64  // number of steps of edits after At, see Edited
 
-	mu      *semaphore.Weighted // one checkpoint, or gc that takes its roots, at a time
+	mu      *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
 	gcWaits gcWaits
 	signal  loops.Wake             // makes Loop check at once whether a checkpoint is due
-	needed  atomic.Int64           // the first position of the journal that is needed
+	needed  atomic.Int64           // the lowest journal position that must be kept
 	failing atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
 	running atomic.Pointer[runningCheckpoint]
 }
@@ -68,28 +68,28 @@ func (p *Checkpointer) Resume(at catalogue.StoreRecord) {
 	}
 }
 
-// A Checkpoint has the changes of a store from the last checkpoint up to a position of the journal.
+// A Checkpoint contains the changes of a store between the last checkpoint and a journal position.
 type Checkpoint struct {
 	maker      *Checkpointer
 	at         catalogue.StoreRecord
 	workspaces map[uint32]*frozenWorkspace    // by view: workspaces with changed trees or records
 	snaps      map[uint32]*catalogue.Snapshot // by view: snapshots with changed records
-	dirty      map[string]uint32              // keys and views of records to be written or deleted
+	dirty      map[string]uint32              // by key: the view of a catalogue record that Commit writes or deletes
 	roots      int                            // the number of Unwritten.Roots in this checkpoint
 	changes    int64                          // Checkpointer.Changes at the begin of this checkpoint
 	redo       int64                          // Memory.Redo at the begin of this checkpoint
-	floor      int64                          // lowest position of bytes that later records may reference
+	floor      int64                          // lowest journal position that records after the checkpoint may reference
 	orphans    map[uint32]*tree.State         // by view: inodes without a name
 
 	partly map[uint32]*catalogue.Partly // by view: snapshots with files that cannot be sealed
-	left   error                        // why files cannot be sealed
+	left   error                        // the error of files that cannot be sealed
 }
 
 // A frozenWorkspace is a workspace at the time of a checkpoint.
 type frozenWorkspace struct {
 	state  *tree.State
 	record catalogue.WorkspaceRecord
-	actors []*actors.Set // of the present interval
+	actors []*actors.Set // the actor sets since the newest snapshot
 	mark   int64         // see Memory.Mark
 	stored bool          // the state and its orphans are sealed
 }
@@ -168,8 +168,8 @@ func (p *Checkpointer) Failing() string {
 	return ""
 }
 
-// makeCheckpoint makes a checkpoint. left is the error of files that could not be sealed, which
-// do not make the checkpoint fail.
+// makeCheckpoint makes a checkpoint. left is the error of files that could not be sealed. Such
+// files do not make the checkpoint fail.
 func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	start := time.Now()
 	c, err := p.commitCheckpoint(ctx)
@@ -192,7 +192,7 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 	var c *Checkpoint
 	err := p.Forest.Update(true, func(tx *live.Tx) error {
 		if err := tx.Failed(); err != nil {
-			return err // opening the store replays the journal from the last checkpoint
+			return err // only opening the store again helps: it replays the journal from the last checkpoint
 		}
 
 		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), p.Catalogue.Unwritten.Views())

@@ -125,8 +125,9 @@ func (g *gcWaits) end() {
 }
 
 // Hold makes a checkpoint for a gc, and calls fn before the next checkpoint can begin. It ends a
-// running checkpoint; the next one does not repeat its seals. If the checkpoint fails, full is the
-// reason, ErrNoCheckpoint if it would seal more than GCWork bytes, and fn is called all the same.
+// running checkpoint; the new checkpoint does not repeat the finished seals. If the new checkpoint
+// fails, Hold calls fn all the same and returns the error of the checkpoint as full. full is
+// ErrNoCheckpoint if the checkpoint would seal more than GCWork bytes. err is the error of fn.
 func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err error) {
 	p.gcWaits.begin()
 	err = p.mu.Acquire(ctx, 1)

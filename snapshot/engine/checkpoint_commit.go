@@ -35,8 +35,8 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 		return err
 	}
 
-	// The record of the checkpoint has a position of the journal. The journal up to it must be on
-	// disk before.
+	// The record of the checkpoint contains a journal position. The journal up to this position must
+	// be on disk before the record.
 	if err := c.maker.Log.Sync(); err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (c *Checkpoint) Commit(ctx context.Context) error {
 	return c.maker.CAS.Commit(ops...)
 }
 
-// sealAll seals all states of a checkpoint. It returns the first error, at the end unless ctx is
-// over.
+// sealAll seals all states of a checkpoint. After an error it seals the other states, unless ctx has
+// ended, and returns the first error.
 func (c *Checkpoint) sealAll(ctx context.Context) error {
 	var failed error
 	note := func(err error) error {
@@ -162,8 +162,8 @@ func (c *Checkpoint) sealOrphans(ctx context.Context, id uint32, st *tree.State)
 	return err
 }
 
-// sealOrPartly calls seal, which seals the state st. If that fails, it seals the state without the
-// files that cannot be sealed, and returns its id with a description of those files.
+// sealOrPartly calls seal, which seals the state st. If seal fails, sealOrPartly seals the state
+// without the files that cannot be sealed, and returns its id with a description of those files.
 func (c *Checkpoint) sealOrPartly(ctx context.Context, ws uint32, st *tree.State, seal func() error) (*catalogue.Partly, error) {
 	cause := seal()
 	if cause == nil || ctx.Err() != nil || st == nil {

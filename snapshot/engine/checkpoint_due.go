@@ -9,16 +9,16 @@ import (
 
 const (
 	// While writers are idle, a checkpoint is due after checkpointBytes of journal, or
-	// checkpointTime after the last one if there are changes. Files that are removed before are
-	// never sealed.
+	// checkpointTime after the last checkpoint if there are changes. Files that are removed before
+	// the checkpoint are never sealed.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
 	// Writers are idle when they have written less than restfulBytes a second for calmTime.
 	restfulBytes = 4 << 20
 	calmTime     = 3 * time.Second
-	// While writers are active, a checkpoint is due after checkpointMost bytes of journal, which
-	// take disk space, or checkpointRecords, which take time to replay. Each step of a restore, a
-	// merge or an import counts as a record.
+	// While writers are active, a checkpoint is due after checkpointMost bytes of journal, because
+	// they take disk space, or checkpointRecords records, because they take time to replay. Each step
+	// of a restore, a merge or an import counts as a record.
 	checkpointMost    = JournalMost
 	checkpointRecords = 150_000
 )
@@ -56,16 +56,17 @@ func (p *Checkpointer) Loop() {
 	}
 }
 
-// AwaitChange waits for a second, or until a caller asks for a checkpoint. Before that second:
+// AwaitChange waits for a second, or until a caller calls Ask. Before that second it waits for a
+// record:
 //
-//   - if the journal has no record since the last checkpoint, it waits for a record without a limit;
-//   - if the journal has no record after the position seen, it waits for a record until the time due.
+//   - without a limit, if the journal has no record since the last checkpoint;
+//   - until the time due, if the journal has no record after the position seen.
 func (p *Checkpointer) AwaitChange(seen int64, due time.Time) {
 	appended := p.Log.Appended()
 	var rest time.Duration
 	switch p.Log.End() {
 	case p.At.Load():
-		p.ShrinkJournal() // it may append a mark to the journal, which is no change
+		p.ShrinkJournal() // may append a mark to the journal; a mark needs no checkpoint
 		rest = loops.Forever
 	case seen:
 		rest = max(time.Until(due), time.Second)
@@ -82,8 +83,8 @@ func (p *Checkpointer) awaitRecord(appended <-chan struct{}, rest time.Duration)
 	return p.Loops.Await(p.signal, appended, rest)
 }
 
-// Due reports whether a checkpoint is due. calm is true while writers are idle, since is the time
-// since the last checkpoint.
+// Due reports whether a checkpoint is due. calm is true while writers are idle. since is the time
+// that has passed after the last checkpoint.
 func (p *Checkpointer) Due(calm bool, since time.Duration) bool {
 	if calm {
 		grown := p.Grown()

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// A gc begins when the first removal is delay ago. If the removed bytes are fewer than the
-	// store's size divided by unused, it begins when the removal is rarely ago.
+	// A gc begins at the time delay after the first removal. If the removed bytes are fewer than
+	// 1/unused of the store's size, it begins at the time rarely after the first removal.
 	delay  = 2 * time.Minute
 	unused = 20
 	rarely = 24 * time.Hour
@@ -31,7 +31,8 @@ const (
 	growth = 256 << 20
 )
 
-// ErrNoCheckpoint is the reason for a gc without a checkpoint if the checkpoint would take too long.
+// ErrNoCheckpoint ends a checkpoint for which a gc would have to wait: a checkpoint that was running
+// when the gc began, or the gc's own checkpoint if it would take too long.
 var ErrNoCheckpoint = errors.New("a checkpoint takes long, and gc does not wait for it")
 
 // rounds is the limit for the rounds of a gc on a full disk.
@@ -63,7 +64,7 @@ type Checkpoints interface {
 	ShrinkJournal()
 }
 
-// A Collector decides when a gc is worth its work, and runs it.
+// A Collector decides when a gc is worth its cost, and runs it.
 type Collector struct {
 	CollectorParts
 	Signal loops.Wake    // makes Loop check again whether a gc is due
@@ -84,12 +85,12 @@ type garbage struct {
 // A weight is an estimate of the bytes that a gc would free.
 type weight struct {
 	removals int
-	own      int64         // about how many bytes only the removed workspaces and snapshots used
-	since    time.Duration // time of the first removal, on the clock of Elapsed; estimate returns the present time instead
+	own      int64         // approximate number of bytes that only the removed workspaces and snapshots used
+	since    time.Duration // time of the first removal by Elapsed; in the result of estimate: time of the call
 }
 
 // Removed counts the removal of a workspace or snapshot. own is the approximate number of bytes
-// that no other one uses.
+// that no other workspace or snapshot uses.
 func (g *Collector) Removed(own int64) {
 	g.garbage.add(own, g.Elapsed())
 	g.Signal.Up()
@@ -107,15 +108,15 @@ func (g *garbage) add(own int64, now time.Duration) {
 	g.own += own
 }
 
-// estimate returns the present weight, which the beginning gc will free, with the time now as since.
+// estimate returns the weight that the beginning gc will free. Its since is now, the time of the call.
 func (g *garbage) estimate(now time.Duration) weight {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return weight{g.removals, g.own, now}
 }
 
-// subtract is called at the end of a gc with the weight w that estimate returned at its beginning, and subtracts w.
-// some is set if the gc freed only a part of w: then only since is set, to the beginning of the gc.
+// subtract is called at the end of a gc. w is the weight that estimate returned at the beginning of
+// this gc. If the gc freed only some of w, subtract only moves since to the beginning of the gc.
 func (g *garbage) subtract(w weight, some bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +138,7 @@ func (g *garbage) get() weight {
 // HasGarbage reports whether a workspace or snapshot was removed since the last gc.
 func (g *Collector) HasGarbage() bool { return g.garbage.get().removals > 0 }
 
-// dueIn returns the time until a gc is due, if there are no further removals and seals.
+// dueIn returns the time until a gc is due. Further removals and seals can shorten it.
 func (g *Collector) dueIn() time.Duration {
 	stored, base, removed := g.Stored.Load(), g.Base.Load(), g.garbage.get()
 	grown := stored - base
@@ -171,10 +172,11 @@ func (g *Collector) Import() (done func()) {
 // Due reports whether an automatic gc should begin.
 func (g *Collector) Due() bool { return g.imports.Load() == 0 && g.dueIn() == 0 }
 
-// Loop runs a gc when it is due, with a tenth of the processors unless the disk is nearly full. It does not begin one during an import, because the gc would
-// wait for the import and keep all objects that are put in that time.
+// Loop runs a gc when it is due, with a tenth of the processors unless the disk is nearly full. It
+// does not begin a gc during an import, because the gc would wait for the import and keep all
+// objects that are put in that time.
 func (g *Collector) Loop() {
-	runtime.LockOSThread() // for share, and until the goroutine ends
+	runtime.LockOSThread() // because share measures the time of its thread; locked until the goroutine ends
 	own := newShare(g.Loops)
 	slowly := func(gc *cas.Recording) {
 		if g.Left() >= growth {
@@ -196,18 +198,18 @@ func (g *Collector) Loop() {
 	}
 }
 
-// Run runs a gc. If a full disk prevented the checkpoint of the gc, it runs again, at most rounds
-// times.
+// Run runs a gc. If a full disk prevented the checkpoint of the gc, Run runs further rounds, at most
+// rounds in all. It returns the sums of all rounds. progress is called with numbers of bytes of packs.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	return g.run(ctx, func(*cas.Recording) {}, progress)
 }
 
-// Wipe is Run, and overwrites the removed objects on the disk.
+// Wipe runs a gc as Run does, and also overwrites the removed objects on the disk.
 func (g *Collector) Wipe(ctx context.Context) (cas.GCResult, error) {
 	return g.run(ctx, func(gc *cas.Recording) { gc.Wipe = true }, nil)
 }
 
-// run is Run. how sets the fields of each Recording.
+// run implements Run and Wipe. how sets the fields of the Recording of each round.
 func (g *Collector) run(ctx context.Context, how func(*cas.Recording), progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range rounds {
@@ -233,8 +235,8 @@ func (g *Collector) run(ctx context.Context, how func(*cas.Recording), progress 
 // collect runs one round of a gc and adds its result to sum. again reports whether the disk had no
 // space for the checkpoint.
 func (g *Collector) collect(ctx context.Context, how func(*cas.Recording), sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
-	// Wait for callers that put objects before the recording began, also for imports. When they
-	// are done, a root references their objects.
+	// Wait for callers, such as imports, that put objects before the recording began. When they are
+	// done, a root references their objects.
 	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
 	if err != nil {
 		return false, err
@@ -268,7 +270,7 @@ func (g *Collector) collect(ctx context.Context, how func(*cas.Recording), sum *
 
 	g.Stored.Store(g.Objects.Stats().Stored)
 	g.Base.Store(g.Stored.Load())
-	g.garbage.subtract(weighed, long) // long: objects of the last checkpoint are left for the next gc
+	g.garbage.subtract(weighed, long) // long: the gc kept the objects of the last checkpoint, the next gc removes them
 	g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
 
 	return again, nil
@@ -296,7 +298,8 @@ func (g *Collector) mark(ctx context.Context, roots *Roots, k *cas.Keeper) error
 }
 
 // NeedsRepair adds advice to the error of a damaged store. A gc does not run in a damaged store,
-// because it would remove the objects below a damaged one, which may still be repaired.
+// because it would remove the objects that only a damaged object references, and a repair may
+// restore the damaged object.
 func NeedsRepair(err error) error {
 	if isDamage(err) {
 		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)

@@ -20,9 +20,9 @@ type owner struct {
 }
 
 var (
-	// restOfStore owns the objects that deleting counted snapshots would not free.
+	// restOfStore owns the objects that stay when the counted snapshots are deleted.
 	restOfStore = &owner{}
-	// severalSnapshots owns objects that several counted snapshots use, and nothing else.
+	// severalSnapshots owns objects that are used by several counted snapshots and by no other state.
 	severalSnapshots = &owner{Seq: 1}
 )
 
@@ -43,8 +43,9 @@ type ownedState struct {
 	catalogue.Root
 }
 
-// order is the sort key of states for the count. The rest of the store comes first, so that the
-// search stops at its objects. Snapshots follow in the order of their objects in the packs.
+// order returns the sort key of a state for the count. States of restOfStore come first, so that the
+// walks of later states stop at their objects. Snapshots follow by sequence number, which is also
+// the order of their objects in the packs.
 func (h ownedState) order() uint64 {
 	if h.by == restOfStore {
 		return 0
@@ -52,10 +53,10 @@ func (h ownedState) order() uint64 {
 	return 1 + h.by.Seq
 }
 
-// DiskUsage counts the bytes that deleting each of the named snapshots of a workspace, and all of
-// them together, would free. Without names it counts all snapshots and forks of the workspace. All
-// states must be sealed, and the caller has entered Collector.Puts. It needs about 100 bytes of
-// memory for each object.
+// DiskUsage counts the bytes that a deletion of each of the named snapshots of a workspace, and of
+// all of them together, would free. Without names it counts all snapshots and forks of the
+// workspace. The caller has sealed all states and has entered Collector.Puts. DiskUsage needs about
+// 100 bytes of memory for each object.
 func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []string) (*info.Disk, error) {
 	var kept []ownedState
 	var err error
@@ -80,7 +81,7 @@ func (p *Parts) DiskUsage(ctx context.Context, ws *catalogue.Workspace, names []
 
 		has[id] = now
 
-		return !known || now != before // with the same owner, the objects below have it, too
+		return !known || now != before // if the owner is unchanged, the objects below have this owner already
 	}
 
 	for _, k := range kept {

@@ -60,13 +60,14 @@
 //     (remote.Snapshot.Pull).
 //   - It is in a state that was made after step 4 by a change, a fork, an edit or a checkpoint. Each
 //     page of such a state is a page of an older state, a page in memory that will
-//     be put, or a page that was put after step 1. So one of the cases before holds, by induction.
+//     be put, or a page that was put after step 1. So one of the cases above holds, by induction.
 //
 // The seal of a content in memory may reuse chunks of its older versions. Marking such a content
 // marks those chunks, too (content.Content.EachObject).
 //
 // Recovery begins at the last checkpoint. Step 5 reads the records of the checkpoint that is the
-// last one by then, of snapshots only those that differ from the catalogue. The states of a later checkpoint were frozen after step 4.
+// last one at that time. It skips records of snapshots that are equal to the catalogue. The states
+// of a later checkpoint were frozen after step 4.
 // Journal records after the checkpoint name the states of edits and pulls, which are roots until a
 // checkpoint contains them (catalogue.Unwritten.Roots).
 //

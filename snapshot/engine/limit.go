@@ -7,7 +7,7 @@ import (
 
 type limitKey struct{}
 
-// A limit ends a context when the seals with this context have processed a number of bytes.
+// A limit ends a context when the seals that use it have processed a number of bytes.
 type limit struct {
 	left atomic.Int64
 	end  func()

@@ -109,8 +109,8 @@ func (l *Loader) loadOrphans(tx *live.Tx, w *catalogue.Workspace) error {
 }
 
 // loadState loads the state of a workspace at the checkpoint. It checks that the root directory of
-// main can be read, in a salvage the root directories of all workspaces. It does not wait for a
-// root directory that is on a remote.
+// main can be read. A salvage checks the root directories of all workspaces. A root directory that
+// is only on a remote counts as readable.
 func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, error) {
 	if w.Partly != nil {
 		return w.Partly.Load(l.Source, tx.Epoch())
@@ -131,9 +131,9 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 	return st, err
 }
 
-// readableState returns the state of the newest snapshot of a workspace that can be read, when the
-// last state of the workspace cannot. If there is none, it tries the snapshots of the workspace's
-// ancestors, and then returns an empty tree.
+// readableState returns the state of the newest readable snapshot of a workspace whose last state
+// cannot be read. If no snapshot can be read, it tries the snapshots of the workspace's ancestors.
+// If these cannot be read either, it returns an empty tree.
 func (l *Loader) readableState(tx *live.Tx, w *catalogue.Workspace, cause error) *tree.State {
 	l.Replaced = append(l.Replaced, w.Name)
 	w.Changes++

@@ -8,7 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// fewRoots is the number of snapshots that are remembered together.
+// fewRoots is the largest number of unmarked snapshots that one call of Keeper.Remember remembers.
+// More snapshots are remembered in several calls, see marking.snapshots.
 const fewRoots = 256
 
 // A marking marks the objects of all roots of a gc.
@@ -28,7 +29,8 @@ func (m *marking) state(st *tree.State) error {
 	return err
 }
 
-// leaf marks an object without objects below it. A damaged or missing one does not stop the gc.
+// leaf marks an object that references no objects. here is false if the object is damaged or
+// missing, which does not stop the gc.
 func (m *marking) leaf(h cas.Hash) (here bool, err error) {
 	here, err = m.Objects.Has(h)
 	if here {
@@ -37,11 +39,12 @@ func (m *marking) leaf(h cas.Hash) (here bool, err error) {
 	return here, err
 }
 
-// snapshots marks the snapshots that no earlier gc has marked. The oldest half of them is remembered
-// together, then half of the others: if one is removed, the older ones need not be marked again.
+// snapshots marks the snapshots that no earlier gc has marked. It remembers the oldest half of them
+// together, then the oldest half of the rest, and so on: after the removal of a snapshot, the groups
+// of older snapshots need not be marked again.
 func (m *marking) snapshots(all []SnapshotRoot) error {
 	marked := make(map[cas.Hash]bool)
-	remember := m.Objects.Elsewhere == nil || !m.Objects.Elsewhere.Any() // what is below a missing object may come back
+	remember := m.Objects.Elsewhere == nil || !m.Objects.Elsewhere.Any() // an object that is fetched later may reference unmarked objects
 	if remember {
 		keys := make([]cas.Hash, len(all))
 		for i := range all {
@@ -54,7 +57,7 @@ func (m *marking) snapshots(all []SnapshotRoot) error {
 		}
 	}
 
-	left := make([]int, 0, len(all)-len(marked)) // indexes of those that are not marked
+	left := make([]int, 0, len(all)-len(marked)) // indexes of the snapshots that are not marked
 	for i := range all {
 		if key := all[i].Key(); !marked[key] {
 			marked[key] = true
@@ -70,8 +73,8 @@ func (m *marking) snapshots(all []SnapshotRoot) error {
 
 		var keys []cas.Hash
 		for _, i := range left[:n] {
-			if i > 0 && i-1 != at { // it was marked, too
-				m.before, _ = tree.Load(m.src, all[i-1].ID) // without it, marking takes longer
+			if i > 0 && i-1 != at { // snapshot i-1 was marked earlier
+				m.before, _ = tree.Load(m.src, all[i-1].ID) // after an error marking takes longer
 			}
 
 			complete, err := m.snapshot(&all[i])
@@ -92,7 +95,7 @@ func (m *marking) snapshots(all []SnapshotRoot) error {
 	return nil
 }
 
-// snapshot marks a snapshot, and reports whether all of its objects are here.
+// snapshot marks a snapshot. complete is false if an actor set or the whole state is missing.
 func (m *marking) snapshot(r *SnapshotRoot) (complete bool, err error) {
 	complete = true
 	for _, h := range r.Sets {

@@ -24,11 +24,11 @@ const (
 	// forkPatience is how long a change in a fork waits for memory, and mainPatience in main.
 	forkPatience = 30 * time.Second
 	mainPatience = 5 * time.Minute
-	// maxAwaiting is the number of changes in forks that can wait at a time. Each keeps up to a MiB of a
-	// write in memory.
+	// maxAwaiting is the largest number of changes in forks that wait for memory at a time. Each
+	// waiting change keeps up to a MiB of a write in memory.
 	maxAwaiting = 32
-	// heavy is the memory from which on the recovery of a workspace may be the reason why earlier
-	// daemons were killed.
+	// heavy is the least memory in bytes with which the recovery of a workspace may be the reason
+	// why earlier daemons were killed.
 	heavy = 16 << 20
 )
 
@@ -44,7 +44,7 @@ type Memory struct {
 
 	account *budget.Account
 	half    int64
-	opened  atomic.Bool // the recovery is over
+	opened  atomic.Bool // the recovery has ended
 
 	mu       sync.Mutex
 	views    map[uint32]*memoryUse
@@ -53,7 +53,7 @@ type Memory struct {
 	redo     int64           // bytes charged since the last checkpoint
 }
 
-// memoryUse has the bytes that were charged to a view in total, and given back.
+// A memoryUse counts the bytes that were charged to a view (total) and given back (given).
 type memoryUse struct {
 	tenant, parent uint32 // views
 	total, given   int64
@@ -70,7 +70,7 @@ func NewMemory(p *Parts, z *Sealer, size int64) *Memory {
 // Used returns the number of bytes that all workspaces use.
 func (m *Memory) Used() int64 { return m.account.Used() }
 
-// Most returns the largest value that Used has had.
+// Most returns the largest value of Used since the store was opened.
 func (m *Memory) Most() int64 { return m.account.Most() }
 
 // Add adds a workspace. The caller holds the lock of the forest, as for Remove.
@@ -87,7 +87,7 @@ func (m *Memory) Add(ws *catalogue.Workspace) {
 }
 
 // Remove removes a workspace. Its unsealed bytes are charged to its parent, because a snapshot of
-// the parent may have its last state.
+// the parent may contain the workspace's last state.
 func (m *Memory) Remove(view uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,12 +180,12 @@ func (m *Memory) Await(ctx context.Context, view uint32, more int64, urgent bool
 
 var errFullMemory = errs.New(errs.Quota, "limit reached: the changes of this workspace that are not stored yet take all memory that it may have; try again in a while")
 
-// ErrManyToRedo is the error of opening a store read-only if the changes in its journal take too much memory.
-// They would have to be sealed, which writes to the store.
+// ErrManyToRedo is the error of opening a store read-only if the changes in its journal take too much
+// memory. Sealing them would free memory, but would write to the store.
 var ErrManyToRedo = errs.New(errs.Quota, "limit reached: what the journal contains takes more memory than there is for it")
 
-// sealSoonLocked starts to seal the workspaces of a tenant in the background, unless that is
-// running. The caller holds mu.
+// sealSoonLocked starts a goroutine that seals the workspaces of a tenant, unless one is running.
+// The caller holds mu.
 func (m *Memory) sealSoonLocked(tenant uint32) {
 	if m.sealing[tenant] || !m.opened.Load() {
 		return
@@ -324,8 +324,8 @@ func (m *Memory) Redone(bytes int64) {
 // ManyToRedo reports whether a recovery would charge more than half of the memory.
 func (m *Memory) ManyToRedo() bool { return m != nil && m.Redo() > m.half }
 
-// Heaviest returns the view of the workspace that was charged most. found is false if it was
-// charged less than heavy.
+// Heaviest returns the view of the workspace that was charged the most bytes. found is false if no
+// workspace was charged at least heavy bytes.
 func (m *Memory) Heaviest() (view uint32, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -350,8 +350,9 @@ func (m *Memory) Mark(view uint32) int64 {
 	return 0
 }
 
-// Sealed gives back the bytes that were charged before mark, the result of an earlier Mark. The
-// caller has sealed the state at that time, with its orphans and snapshots.
+// Sealed gives back the bytes that were charged before mark, the result of an earlier call of Mark.
+// The caller has sealed the state of the workspace at the time of that call, with its orphans and
+// snapshots.
 func (m *Memory) Sealed(view uint32, mark int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

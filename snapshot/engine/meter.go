@@ -23,7 +23,7 @@ const (
 )
 
 // A Meter counts the unshared bytes of each fork of main, including the forks in it, and enforces
-// the limits of policies. Unshared bytes are used by the fork only.
+// the limits of policies. Unshared bytes are bytes that nothing outside the fork uses.
 type Meter struct {
 	*Parts
 	Room *Room
@@ -87,7 +87,7 @@ func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit 
 }
 
 // Admit charges n bytes to a fork, until the fork is counted again. It returns an errs.Quota if
-// they exceed the limit. n is 0 for a new name.
+// they exceed the limit. For a new name n is 0, and CreateBytes are charged.
 func (m *Meter) Admit(view uint32, n int64) error {
 	if !m.limited.Load() || view == live.MainView {
 		return nil
@@ -154,7 +154,7 @@ func (m *Meter) Usage(view uint32) (used, limit int64) {
 	return f.used(), limit
 }
 
-// count counts the unshared bytes of a fork; none if the fork has ended.
+// count counts the unshared bytes of a fork: 0 if the fork has ended.
 func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	return f.count(m.Source, m.Pins.Hold, func() (chains []chain, since int64) {
 		m.WithLock(func(tx *live.Tx) {
@@ -175,8 +175,9 @@ func (m *Meter) count(ws *catalogue.Workspace, f *forkUse) error {
 	})
 }
 
-// A forkUse has the unshared bytes of a fork, including the forks in it. Counting compares all its
-// states, so it is done only when the last count and the bytes written since exceed the limit.
+// A forkUse contains the unshared bytes of a fork, including the forks in it. A count compares all
+// states of the fork, so the fork is counted only when the result of the last count and the bytes
+// written since then exceed the limit.
 type forkUse struct {
 	exports atomic.Int64 // bytes of exports to the store's git repository, until the fork ends
 
@@ -203,7 +204,7 @@ func (f *forkUse) admit(n, limit int64, count func() error) (ok bool, err error)
 	return f.reserve(n, limit), nil
 }
 
-// reserve charges n bytes. It returns false and charges none if they exceed the limit, or the fork
+// reserve charges n bytes. It returns false and charges no bytes if they exceed the limit or the fork
 // was not counted yet.
 func (f *forkUse) reserve(n, limit int64) bool {
 	f.since.Add(n)
@@ -222,13 +223,13 @@ func (f *forkUse) charge(n int64, reserved bool) {
 	f.exports.Add(n)
 }
 
-// A chain has the states of a fork from its base to the present. Snapshots of it may be removed
-// during the count.
+// A chain is the list of states of a fork, from its base to its present state. Its snapshots may be
+// removed during the count.
 type chain []catalogue.Root
 
-// count counts the unshared bytes of a fork, unless it was counted just now. chains returns the
-// chains of the fork and of each fork in it, with the value of since at that time. hold protects a
-// state while it is read.
+// count counts the unshared bytes of a fork. Before the time next it keeps the result of the last
+// count. chains returns the chains of the fork and of each fork in it, with the value of
+// forkUse.since at that time. hold protects a state from gc while it is read.
 func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]chain, int64)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A journalScan finds the lowest position of the journal that unsealed contents reference. Before
-// that, it makes each content reference sealed chunks instead of the journal where possible.
+// A journalScan finds the lowest journal position that unsealed contents reference. When it visits a
+// content, it first replaces references to the journal by references to sealed chunks where possible.
 //
-// There may be a million contents. So frozen states and unsealed snapshots are visited first,
-// without the lock of the forest. Only contents that changed in that time are visited with the lock.
+// There may be a million contents. So the caller first visits frozen states and unsealed snapshots
+// without the lock of the forest. With the lock it visits only contents that changed in that time.
 type journalScan struct {
 	seen tree.Unsealed
 	low  int64
@@ -32,8 +32,8 @@ func (d *journalScan) visitFrozen(s *tree.State) {
 	})
 }
 
-// lowest returns the lowest journal position referenced by the states in frozen, the present views
-// and orphans. It skips pages that were visited before. The caller holds the lock of the forest.
+// lowest returns the lowest journal position that the states in frozen, the present views and the
+// orphans reference. It skips pages that were visited before. The caller holds the lock of the forest.
 func (d *journalScan) lowest(tx *live.Tx, frozen []*tree.State) int64 {
 	d.low = min(d.low, tx.Unjournaled())
 	for _, s := range frozen {

@@ -38,8 +38,9 @@ type Pacer struct {
 	rested  atomic.Int64 // time of the last pause, in ns
 }
 
-// Throttled reports whether a seal should leave a processor to writers. It should while they
-// write, except when they write much and a reader waits for the seal or the journal is too large.
+// Throttled reports whether a seal should leave a processor to writers. It returns true while writers
+// are active, except when they write at least restBytes in restTick and a caller waits for the seal
+// or the journal is too large.
 func (p *Pacer) Throttled() bool {
 	now, end := time.Now().UnixNano(), p.End()
 	if now-p.looked.Load() > int64(restTick) {
@@ -57,9 +58,9 @@ func (p *Pacer) Urgent() (done func()) {
 	return func() { p.waiting.Add(-1) }
 }
 
-// AwaitRest waits until the writers are idle, because files that they remove before then need not
-// be sealed unless a snapshot has them. It waits for restWait at most, and not at all when the
-// journal should be sealed soon.
+// AwaitRest waits until the writers are idle, because files that they remove before that time need
+// not be sealed unless a snapshot contains them. It waits for restWait at most, and not at all when
+// the journal should be sealed soon.
 func (p *Pacer) AwaitRest(g *loops.Group) {
 	for began := time.Now(); time.Since(began) < restWait && !p.Outgrown() && g.Context.Err() == nil; {
 		end := p.End()
@@ -85,9 +86,9 @@ func (y yieldingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 	return h, err
 }
 
-// giveWay yields to Go's scheduler. Otherwise a seal keeps a processor for 10 ms, and a request that
-// was read waits that long. A throttled seal runs in its own thread, so it yields the processor to
-// other threads, and pauses after each sealTurn.
+// giveWay lets other goroutines run. Without it a seal keeps a processor for 10 ms, and a request of
+// the kernel waits that long. A throttled seal runs in its own thread, so giveWay yields the processor
+// to other threads, and pauses after each sealTurn.
 func (p *Pacer) giveWay() {
 	if !p.Throttled() {
 		runtime.Gosched()

@@ -65,7 +65,8 @@ func (p *Parts) PauseRemovals(until time.Time) {
 	}
 }
 
-// RemovalsPausedUntil returns the time that PauseRemovals wrote last, the zero time if there is none.
+// RemovalsPausedUntil returns the time that PauseRemovals wrote last, or the zero time if
+// PauseRemovals was never called.
 func (p *Parts) RemovalsPausedUntil() (until time.Time) {
 	b, err := vfs.ReadFile(p.FS, filepath.Join(p.Dir, pauseName))
 	if err != nil {
@@ -75,7 +76,7 @@ func (p *Parts) RemovalsPausedUntil() (until time.Time) {
 	return until
 }
 
-// Union returns the union of the actor sets of an interval, in memory and on disk.
+// Union returns the union of the actor sets of an interval, both the sets in memory and on disk.
 func (p *Parts) Union(c actors.Changes) *actors.Set { return c.Union(p.Objects, p.Logger) }
 
 // Pins are the states that are being read.

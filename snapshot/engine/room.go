@@ -17,18 +17,18 @@ const (
 
 	// maxReserve is the largest Room.Reserve.
 	maxReserve = 32 << 20
-	// largeRequest is more than the bytes of one write(2). Only fallocate(2) requests more. It
-	// fails at once if there is not enough space.
+	// largeRequest is larger than the bytes of any write(2). Only fallocate(2) requests more bytes;
+	// it fails at once if there is not enough space.
 	largeRequest = 16 << 20
-	// journalSoft is the size of the journal from which on writers are slowed down: JournalMost,
-	// and the same amount for writes during a checkpoint.
+	// journalSoft is the size of the journal above which writers are slowed down: JournalMost, and
+	// another JournalMost for writes during a checkpoint.
 	journalSoft = 2 * JournalMost
 	// throttle is the time that a write waits when the journal has twice the size journalSoft.
 	throttle = 20 * time.Millisecond
 	// step is the largest number of bytes that are written before the free space is read again.
 	// Sealing a journal of this size would free no space.
 	step = 2 << 20
-	// patience is how long a writer waits for a running checkpoint or gc to free space. It must
+	// patience is how long a writer waits for a running checkpoint or gc to free space. The wait must
 	// end, because the checkpoint or gc may wait for the writer.
 	patience = 5 * time.Second
 	// retry is the time after a failure to free space before a writer tries again, unless the
@@ -122,8 +122,8 @@ func (r *Room) Admit(n int64) error {
 	return nil
 }
 
-// EnsureFree returns nil when n bytes can be written, else errs.NoSpace. On a nearly full disk it
-// makes a checkpoint first, which seals the journal and drops it.
+// EnsureFree returns nil if n bytes can be written, else errs.NoSpace. On a nearly full disk it
+// first makes a checkpoint, which seals the journal and drops it.
 func (r *Room) EnsureFree(n int64) error {
 	if r.enough(n) {
 		return nil
@@ -161,13 +161,13 @@ func (r *Room) enough(n int64) bool {
 		return false
 	}
 
-	// The more space is free, the more bytes are written before it is read again.
+	// The more space is free, the more bytes are written before the free space is read again.
 	r.checked.Store(r.Log.End() + n + min(max(step/4, (free-n)/64), step))
 	return true
 }
 
-// JournalTooLarge reports whether the journal should be sealed because it is larger than the rest
-// of the free space.
+// JournalTooLarge reports whether the journal should be sealed because it is larger than the bytes
+// that can still be written, see Free.
 func (r *Room) JournalTooLarge() bool {
 	if r.Checkpoints.Grown() <= step {
 		return false

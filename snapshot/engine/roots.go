@@ -25,8 +25,8 @@ import (
 //  7. states that are being read (Parts.Pins)
 //  8. the states of directories that workspaces and snapshots were refreshed from, and the states of
 //     operations (catalogue.WorkspaceRecord.OpIDs)
-//  9. the actor sets of snapshots and workspaces, the present ones and the ones of the last
-//     checkpoint, and the receipts of what was forgotten
+//  9. the actor sets of the present and of the last checkpoint's snapshots and workspaces, and the
+//     receipts of forgotten contents (catalogue.Catalogue.Forgotten)
 //
 // The package comment explains why these are enough.
 type Roots struct {
@@ -36,17 +36,17 @@ type Roots struct {
 	Snapshots []SnapshotRoot    // sealed snapshots, by workspace and age
 	unwritten map[string]uint32 // keys of records of the last checkpoint that differ from the catalogue
 	Sets      []cas.Hash        // actor sets, receipts, and descriptions of files that are not sealed
-	dirs      map[string]bool   // ids of states of directories
+	dirs      map[string]bool   // ids of the states in item 8
 }
 
-// A SnapshotRoot has what a sealed snapshot needs.
+// A SnapshotRoot names the objects of a sealed snapshot: its state and its actor sets.
 type SnapshotRoot struct {
 	WS, View uint32
 	ID       cas.Hash
 	Sets     []cas.Hash // its actor sets
 }
 
-// Key returns a hash that is equal only for roots of the same objects.
+// Key returns a hash of ID and Sets. Roots with equal keys reference the same objects.
 func (r *SnapshotRoot) Key() cas.Hash {
 	if len(r.Sets) == 0 {
 		return r.ID
@@ -124,15 +124,15 @@ func (r *Roots) add(root catalogue.Root, view uint32) {
 	}
 }
 
-// Read adds the roots of the last checkpoint, which may be newer than the call of Parts.Roots: the
-// objects of a newer one are those of the other roots, or newer than the begin of the gc.
+// Read adds the roots of the last checkpoint. This checkpoint may be newer than the call of
+// Parts.Roots: then its objects are below the other roots, or were put after the gc began.
 func (r *Roots) Read() error {
-	// Each snapshot shares most objects with the one before.
+	// Sort by age: each snapshot shares most objects with the snapshot before it.
 	slices.SortFunc(r.Snapshots, func(a, b SnapshotRoot) int {
 		return cmp.Or(cmp.Compare(a.WS, b.WS), cmp.Compare(a.View, b.View))
 	})
 
-	// record has the fields of interest of the records of workspaces and snapshots.
+	// record has the fields of workspace and snapshot records that contain roots.
 	type record struct {
 		View      uint32            `json:"view"`
 		WS        uint32            `json:"ws"`
@@ -145,7 +145,7 @@ func (r *Roots) Read() error {
 		Ops       []catalogue.Op    `json:"ops"`
 	}
 
-	// All other records of snapshots are equal to the catalogue.
+	// Read only the unwritten records of snapshots: all others are equal to the catalogue.
 	prefixes := []string{catalogue.Workspaces}
 	for key := range r.unwritten {
 		if strings.HasPrefix(key, catalogue.Snapshots) {

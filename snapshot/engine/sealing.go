@@ -66,8 +66,8 @@ type Catalogue interface {
 }
 
 // A Sealer seals snapshots, oldest first. In main, and in each fork of main including the forks in
-// it, only one seal runs at a time, because each reuses the result of the one before. sealForks
-// seals of different forks of main run at a time.
+// it, only one seal runs at a time, because each seal reuses the result of the seal before it. At
+// most sealForks seals of different forks of main run at a time.
 type Sealer struct {
 	SealerParts
 
@@ -84,7 +84,7 @@ func New(p SealerParts) *Sealer {
 	return &Sealer{SealerParts: p, signal: [2]loops.Wake{loops.NewWake(), loops.NewWake()}, forks: semaphore.NewWeighted(sealForks)}
 }
 
-// acquireTurn waits until a state of a workspace may be sealed. The caller calls end after that.
+// acquireTurn waits until a state of a workspace may be sealed. The caller calls end after the seal.
 func (q *Sealer) acquireTurn(ctx context.Context, ws uint32) (end func(), err error) {
 	q.waiting.Add(1)
 	defer q.waiting.Add(-1)
@@ -128,9 +128,9 @@ func loopOf(sn *catalogue.Snapshot) int {
 	return 1
 }
 
-// next returns the oldest snapshot of a loop, without snapshots that delayRetry delays; nil if there
-// is none. With upTo, it only looks at the snapshots of upTo's workspace, and returns upTo if
-// there is none before it.
+// next returns the first snapshot in the queue of a loop, or nil if the queue has none. It skips
+// snapshots that delayRetry delays. With upTo, it only looks at the snapshots of upTo's workspace,
+// and returns upTo if the queue has none before upTo.
 func (q *Sealer) next(loop int, upTo *catalogue.Snapshot) *catalogue.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,7 +152,7 @@ func (q *Sealer) delayRetry(sn *catalogue.Snapshot) {
 }
 
 // requeue moves the snapshots of sn's workspace behind the snapshots of other workspaces, after the
-// seal of sn gave up its turn. added are the bytes that it added to the store.
+// seal of sn gave up its turn. added is the number of bytes that this seal added to the store.
 func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,8 +170,8 @@ func (q *Sealer) requeue(sn *catalogue.Snapshot, added int64) {
 	})
 }
 
-// finish removes a snapshot from the queue and wakes its waiters. It may be called twice, because
-// callers have no common turn after the snapshot's fork has ended.
+// finish removes a snapshot from the queue and wakes its waiters. It may be called twice for a
+// snapshot: after the snapshot's fork has ended, two callers can have their turns at a time.
 func (q *Sealer) finish(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -214,7 +214,7 @@ func (q *Sealer) loop(loop int) {
 		}
 
 		again := loops.Forever
-		if q.Len() > 0 { // seals that failed, also by a panic
+		if q.Len() > 0 { // the seals of these snapshots failed or panicked
 			again = retrySeal
 		}
 
@@ -249,7 +249,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 		return nil
 	}
 
-	q.delayRetry(sn) // for the case that the seal fails or panics
+	q.delayRetry(sn) // has an effect if the seal fails or panics
 	sealing, stop := q.whileNeeded(ctx, sn)
 	id, added, err := q.sealState(sealing, sn.WS, sn.State.Load())
 	stop()
@@ -272,7 +272,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 }
 
 // whileNeeded returns a context that ends when a snapshot is removed, so that other seals need not
-// wait for its end.
+// wait for the seal of this snapshot.
 func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
 	return loops.While(ctx, removedCheckInterval, context.Canceled, func() bool {
 		_, needed := q.Catalogue.Needed(sn)
@@ -290,9 +290,9 @@ func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (id cas.
 	return id, err
 }
 
-// Without seals a state without the files that cannot be sealed, and stores the bytes of those
-// files in the journal unsealed. Bytes that cannot be stored either are needed in the journal; low
-// is their first position. p is nil if all files could be sealed. Otherwise it works as InTurn.
+// Without seals a state without the files that cannot be sealed. It copies the bytes of those files
+// from the journal into the store, unsealed. Bytes that cannot be copied must stay in the journal;
+// low is their lowest position. p is nil if all files could be sealed. The rest is as for InTurn.
 func (q *Sealer) Without(ctx context.Context, ws uint32, st *tree.State) (p *catalogue.Partly, low int64, err error) {
 	low = live.NoPos
 	err = q.runInTurn(ctx, ws, func() error {
@@ -337,10 +337,10 @@ func (q *Sealer) runInTurn(ctx context.Context, ws uint32, fn func() error) erro
 }
 
 // sealState seals a frozen state of a workspace, and returns its id and the number of bytes that
-// it added to the store. In a fork, an object that exists already costs the same time and counts
-// as well, so that a fork cannot find out whether another workspace has it. The caller has entered
-// Puts. The error is content.ErrTurnOver if the turn ended before the seal; the
-// number of bytes is valid then, too.
+// the seal added to the store. In a fork, an object that exists already takes as long and counts as
+// many bytes as a new object, so that a fork cannot find out which objects another workspace uses.
+// The caller has entered Puts. The error is content.ErrTurnOver if the turn ended before the seal;
+// the number of bytes is valid also with this error.
 func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
@@ -381,8 +381,8 @@ func (q *Sealer) sealer(objects content.ObjectStore) *content.Sealer {
 	}}
 }
 
-// turnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes if other seals or
-// a gc wait.
+// turnSealer returns a sealer that fails with content.ErrTurnOver after turnBytes bytes if other
+// seals or a gc wait.
 func (q *Sealer) turnSealer(ctx context.Context, objects content.ObjectStore) *content.Sealer {
 	z, spent, limit := q.sealer(objects), new(atomic.Int64), limitOf(ctx)
 	z.Spend = func(n int64) bool {

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// shareTurn is the processor time after which a share rests, and shareRest its longest rest.
+	// shareTurn is the processor time after which the gc rests, and shareRest the longest rest.
 	shareTurn = 2 * time.Millisecond
 	shareRest = 100 * time.Millisecond
-	// shareCalls is the number of calls of yield for each look at the clock.
+	// shareCalls is the number of calls of yield between two readings of the clock.
 	shareCalls = 32
 )
 
-// A share keeps a gc that began by itself to a tenth of the processors: it rests in between.
+// A share makes a gc of Collector.Loop rest, so that it uses a tenth of the machine's processors.
 type share struct {
 	processors int
 	spent      func() time.Duration // the processor time of the gc
 	rest       func(time.Duration)
 
 	calls int
-	paid  time.Duration // the processor time after which it has rested
+	paid  time.Duration // the part of the processor time that rests have made up for
 }
 
-// newShare returns the share of the calling goroutine, which must stay on its thread.
+// newShare returns a share that measures the thread of the caller. The caller has called
+// runtime.LockOSThread.
 func newShare(g *loops.Group) *share {
 	return &share{processors: runtime.NumCPU(), rest: g.Pause, spent: func() time.Duration {
 		var t unix.Timespec
@@ -36,7 +37,7 @@ func newShare(g *loops.Group) *share {
 	}}
 }
 
-// yield is called after each piece of the work.
+// yield is called after each piece of the gc's work, see cas.Recording.Yield.
 func (s *share) yield() {
 	if s.calls++; s.calls%shareCalls != 0 {
 		return
@@ -46,7 +47,7 @@ func (s *share) yield() {
 		return
 	}
 
-	// Go's garbage collector takes up to half as much again, in other threads.
+	// Go's garbage collector uses up to half of this time in addition, in other threads.
 	pause := worked*3/2*10/time.Duration(s.processors) - worked
 	if pause <= 0 {
 		s.paid += worked

@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An Absent error reports that an object is not on this machine, but on a remote. The call
-// that needed the object has changed nothing. The caller releases its locks, calls Fetch, which
+// An Absent error reports that an object is only on a remote, not on this machine. The call that
+// needed the object has had no effect. Its caller releases the caller's locks, calls Fetch, which
 // may take long, and repeats the call.
 type Absent struct {
 	Hash Hash
@@ -24,14 +24,14 @@ func (a *Absent) Unwrap() error { return errs.Away }
 // Await implements Delay: it calls Fetch.
 func (a *Absent) Await(ctx context.Context) error { return a.Fetch(ctx) }
 
-// A Delay is the error of a call that has changed nothing. The caller releases its locks, calls Await,
-// and makes the call again.
+// A Delay is the error of a call that has had no effect and must be repeated later. The caller
+// releases its locks, calls Await, and repeats the call.
 type Delay interface {
 	error
 	Await(ctx context.Context) error
 }
 
-// Await calls fn. While fn fails with a Delay, Await waits for the end of the Delay and calls fn again.
+// Await calls fn. After each Delay that fn returns, Await calls the Delay's Await and then fn again.
 func Await(ctx context.Context, fn func() error) error {
 	for {
 		err := fn()

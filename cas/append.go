@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An appender writes records at the end of the newest pack, one at a time. So all records
-// before the end of a pack are complete, except after a power cut.
+// An appender writes records at the end of the newest pack, one at a time. So only a power cut can
+// leave an incomplete record before the end of a pack.
 type appender struct {
 	mu              sync.Mutex
 	pack            *pack // the newest pack, nil until the first write
@@ -73,8 +73,8 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	return nil
 }
 
-// checkRoom returns ErrNoSpace if the disk has too little room for n bytes more. It asks the disk
-// once per appendInterval bytes. The caller holds appender.mu.
+// checkRoom returns ErrNoSpace if the disk has too little room for n more bytes. It reads the free
+// space of the disk once per appendInterval bytes. The caller holds appender.mu.
 func (ps *packSet) checkRoom(n int64) error {
 	a := &ps.tail
 	a.bytesSinceCheck += n
@@ -92,8 +92,8 @@ func (ps *packSet) checkRoom(n int64) error {
 	return nil
 }
 
-// rotate begins a new pack if the current one has no room for n bytes more. A pack takes at least one
-// record, whatever its size. The caller holds appender.mu.
+// rotate begins a new pack if the current one has no room for n more bytes. A pack takes at least one
+// record of any size. The caller holds appender.mu.
 func (ps *packSet) rotate(n int64) error {
 	a := &ps.tail
 	if a.pack != nil && a.pack.end+n <= max(ps.packSize, packHeaderSize+n) {
@@ -122,7 +122,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
-			// The next record would follow half a record.
+			// The store must not append after an incomplete record that could not be cut off.
 			return ps.failed.set(errors.Join(err, terr))
 		}
 
@@ -159,8 +159,8 @@ func (ps *packSet) sync() error {
 	return nil
 }
 
-// syncPack syncs a pack whose last record ended at end before the call. A pack that gc has
-// removed is no error: its live objects were durable in other packs before.
+// syncPack syncs the bytes of a pack before the offset end. If gc has removed the pack, syncPack
+// returns nil: the pack's live objects were durable in other packs before the removal.
 func (ps *packSet) syncPack(p *pack, end int64) error {
 	f, err := ps.acquireFile(p)
 	if err != nil {

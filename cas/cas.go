@@ -22,16 +22,16 @@ const (
 	KindTree Kind = 2 // tree pages, chunk lists, states
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
-	// ErrNotFound: no object of that hash, or no metadata of that key.
+	// ErrNotFound: the store has no object with this hash, or no metadata with this key.
 	ErrNotFound = errors.New("not found in the store")
 	// ErrDamaged: the bytes on disk are not the ones that were stored. The
 	// error is a *Damage.
 	ErrDamaged = errs.Damaged
 	// ErrLost: neither copy of the manifest can be used.
 	ErrLost = manifest.ErrLost
-	// ErrNoSpace: the write would use space that the index and gc need.
+	// ErrNoSpace: the disk is full, except for the space that the index and gc need.
 	ErrNoSpace = errs.NoSpace
 	// ErrInUse: another process has the store open.
 	ErrInUse = index.ErrInUse
@@ -78,8 +78,8 @@ type Options struct {
 	PackSize int64        // bytes at which a new pack is begun; default 128 MiB
 	ReadOnly bool         // change nothing on disk; the index is built in memory
 	Salvage  bool         // see manifest.Options
-	NoCommit bool         // Commit fails, and the manifest is not changed
-	Takeover bool         // allow that another process has the store open; it must have stopped writing
+	NoCommit bool         // make Commit fail, and do not change the manifest
+	Takeover bool         // open the store even if another process has it open; the other process must have stopped writing
 
 	indexDir string // for tests that keep the packs in memory
 }
@@ -91,14 +91,14 @@ type MetaOp = manifest.Op
 // GCResult sums up a collection.
 type GCResult struct {
 	Removed    int64 // objects
-	FreedBytes int64 // bytes by which the packs occupy less of the disk
+	FreedBytes int64 // bytes of disk that the packs occupied before and do not occupy now
 }
 
 // VerifyResult sums up a verification.
 type VerifyResult struct {
 	Packs   int
-	Objects int64 // records read and found good
-	Bytes   int64 // of packs read
+	Objects int64 // intact records
+	Bytes   int64 // bytes of packs that were read
 }
 
 // RepairResult sums up a repair.

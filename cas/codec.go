@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	minCompress = 128         // bytes; below, a frame costs more than it saves
+	minCompress = 128         // bytes; in shorter objects a zstd frame costs more than it saves
 	partSize    = 4 << 10 / 3 // bytes of each part of a sample, see looksRandom
 	minEstimate = 16 << 10    // bytes; shorter objects are compressed without sampling
-	// maxRandom is compress.Estimate's highest result for bytes that are taken for random: 98 % of
-	// random samples are below, and hardly any sample of compressible bytes.
+	// maxRandom separates random from compressible bytes by the result of compress.Estimate: 98 % of
+	// random samples have a smaller result, and hardly any sample of compressible bytes has one.
 	maxRandom = 0.05
 )
 
@@ -77,8 +77,8 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	return h, bp
 }
 
-// looksRandom reports whether compression would be in vain: b is long, and a sample of three parts of it
-// looks random, as in files that are compressed already.
+// looksRandom reports whether b need not be compressed: b has at least minEstimate bytes, and a sample
+// of three parts of b looks random, as in files that are compressed already.
 func looksRandom(b []byte) bool {
 	if len(b) < minEstimate {
 		return false
@@ -99,7 +99,7 @@ func (c *codec) release(bp *[]byte) {
 	}
 }
 
-// expand appends the plain bytes of a record to dst[:0]. It fails if their number is not plain.
+// expand appends the uncompressed bytes of a record to dst[:0]. It fails if their number is not plain.
 func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
 	if flags&flagZstd == 0 {
 		dst = append(dst[:0], stored...)

@@ -6,9 +6,10 @@ import (
 	"fmt"
 )
 
-// Contents calls fn with every intact record of the packs: the hash and the plain bytes of an object, or
-// for bytes in free space that are not zero the zero Hash and these bytes. at is the place. Objects may be
-// passed that are in the packs and not in the index. fn must not keep the bytes.
+// Contents calls fn with every intact record of the packs. For an object, h is its hash and b its
+// uncompressed bytes. For bytes in free space that are not all zero, h is the zero Hash and b these
+// bytes. at describes the place of the record. Contents may also pass objects that are not in the
+// index. fn must not keep b.
 func (s *Store) Contents(ctx context.Context, fn func(at string, h Hash, b []byte) error) error {
 	if err := s.beginCall(false); err != nil {
 		return err

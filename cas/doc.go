@@ -15,16 +15,16 @@
 // Put hashes the bytes (BLAKE3) and looks for the object in memory, then in Badger. A
 // new object is compressed (zstd at its fastest, used if it saves 5 %), appended to the
 // newest pack with one pwrite, and its place is entered into memory. From then on Get finds
-// it, but it has not been synced.
+// the object, but the pack has not been synced.
 //
 // Commit syncs the packs, then appends one record to the manifest and syncs the manifest.
 // So metadata is never durable before the objects that it refers to. The record also
 // contains the place up to which the packs are durable.
 //
-// When memory has some thousand places, the index is flushed: the packs are synced, then a
-// Badger transaction adds the places, and for each pack the offset up to which the index covers
-// it. So the index never refers to a record that a power cut could lose. After a kill, Open
-// reads the packs from these offsets on.
+// When some thousand places are in memory, the index is flushed: the packs are synced, then a Badger
+// transaction adds the places, and for each pack the offset before which the index has all records.
+// So the index never refers to a record that a power cut could lose. After a kill, Open reads the
+// packs from these offsets on.
 //
 // Get looks the place up in memory and Badger, reads the record, expands the bytes, and always
 // compares them with the hash. If they differ, only this object is damaged. The index keeps
@@ -42,8 +42,9 @@
 // its live records to the newest pack, overwriting them, and removed. After each step a kill or a power cut
 // leaves a working store. With Recording.Wipe, dead records are overwritten on the disk before.
 //
-// mark remembers roots that never change (Keeper.Remember): the places of all objects below them
-// are stored in the index, and the next collections need not mark them, see generation.
+// The mark function remembers roots (Keeper.Remember), because the objects below a root never change:
+// the places of these objects are stored in the index, and later collections need not mark them
+// again, see generation.
 //
 // Before the first step, gc increments the number of collections in the index, then in the
 // manifest. An index that was restored from an older copy has a smaller number, and is rebuilt.

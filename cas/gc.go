@@ -14,29 +14,29 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// A gcState has the locks of collections, and the collection under way.
+// A gcState contains the locks of collections and the running collection.
 type gcState struct {
 	recording *semaphore.Weighted // one Recording at a time
 	running   *semaphore.Weighted // one collection or verification at a time
-	waiting   atomic.Int32        // number of callers that wait for one of them
+	waiting   atomic.Int32        // number of callers that wait for recording or running
 	gate      sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDead
 	current   *collector          // guarded by gate; nil when there is no Recording
 }
 
-// acquire takes recording or running.
+// acquire takes lock, which is recording or running.
 func (g *gcState) acquire(ctx context.Context, lock *semaphore.Weighted) error {
 	g.waiting.Add(1)
 	defer g.waiting.Add(-1)
 	return lock.Acquire(ctx, 1)
 }
 
-// A collector knows which records the collection under way must not remove.
+// A collector records which records the running collection must not remove.
 type collector struct {
 	limits map[uint64]int64    // ends of the packs when the collection began; later records are new
 	infos  map[uint64]packInfo // numbers of objects and bytes in the packs at that time
 
 	mu     sync.Mutex
-	places placeSet // of the records that stay: mark has named them, or a Put or Has has found them
+	places placeSet // places of the records that mark has named, or a Put or Has has found
 }
 
 // keepMarked keeps a record that mark names. It reports whether mark names it for the first time.
@@ -69,7 +69,8 @@ func (c *collector) keepSlots(pack uint64, slots []uint32) {
 	}
 }
 
-// isKept reports whether the record at a place was kept. It does not know the new records.
+// isKept reports whether mark, a Put or a Has kept the record at a place. It returns false for new
+// records, which are not in the set.
 func (c *collector) isKept(p place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,9 +84,9 @@ func (c *collector) countKept(id uint64) int64 {
 	return c.places.count(id)
 }
 
-// A placeSet is an exact set of places of records: pack id → slot/8 → bits of eight slots. Such an
-// entry takes some 15 bytes of memory. A Bloom filter would be smaller, but a wrong "seen before"
-// would leave the objects that an object refers to unmarked, and they would be removed.
+// A placeSet is an exact set of places of records: pack id → slot/8 → bits of eight slots. Each
+// placeBits entry takes some 15 bytes of memory. A Bloom filter would be smaller. But after a false
+// positive, mark would not visit the objects that an object refers to, and they would be removed.
 type placeSet map[uint64]map[uint32]placeBits
 
 // A placeBits has two bits for each of eight slots.
@@ -142,8 +143,9 @@ func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 type Recording struct {
 	// Wipe makes Collect overwrite the removed objects on the disk before it frees their space.
 	Wipe bool
-	// Yield, which may be nil, is called after each little piece of Collect's work, with no lock. It
-	// may take long. It is not called while another collection or a verification waits for this one.
+	// Yield, which may be nil, is called after each small piece of Collect's work, without a lock
+	// held. It may take long. It is not called while another collection or a verification waits for
+	// this collection.
 	Yield func()
 
 	s *Store
@@ -218,8 +220,8 @@ func (r *Recording) stop() {
 // with few live objects are emptied and removed.
 //
 // Collect works with a full disk. If it is interrupted at any point, also by a kill, no kept object
-// is lost, and the next collection continues. progress may be nil; it is called with numbers of
-// bytes of packs.
+// is lost, and the next collection removes the remaining dead objects. progress may be nil; it is
+// called with numbers of bytes of packs.
 //
 // Errors: the error of mark or of the context, ErrNoSpace if even the reserve is used up, or an
 // error of the disk.
@@ -267,8 +269,8 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	}
 
 	if incomplete {
-		// An object that mark names may be missing, so Keep does not detect a damaged index. The
-		// objects that such an index lacks would be removed.
+		// With incomplete, Keep does not fail for a missing object, so it does not detect a damaged
+		// index. The collection would remove the objects that such an index lacks.
 		if err := s.store.index.db.Check(); err != nil {
 			return err
 		}
@@ -299,7 +301,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 		return err
 	}
 
-	// Without them the next collection takes longer.
+	// After an error the collection is complete: without the generations the next one takes longer.
 	if err := keeper.save(s.counted); err != nil {
 		s.store.log.Warn("cannot save what gc has marked", "err", err)
 	}
@@ -310,9 +312,9 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	return nil
 }
 
-// startRecording begins a Recording, and notes where the packs end. By taking gcState.gate it waits for
-// running Puts: a Put that looked for its object before the Recording does not keep the object, so the
-// Put must have returned before the Recording begins.
+// startRecording begins a Recording, and records the ends of the packs. It takes gcState.gate to wait
+// for running Puts: a Put that looked for its object before the Recording does not keep the object, so
+// the Put must have returned before the Recording begins.
 func (s *Store) startRecording() *collector {
 	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()
@@ -334,7 +336,7 @@ func (s *Store) startRecording() *collector {
 
 // sweep removes the dead objects of all packs that have any.
 func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) error {
-	// The newest pack first: it must be emptied, if at all, before live records of other packs are
+	// The newest pack is swept first: it can only be emptied before live records of other packs are
 	// moved into it.
 	packs := s.store.packs.all()
 	slices.Reverse(packs)

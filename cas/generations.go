@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// A generation is a group of roots that a collection marked, and the slots, by pack, of the objects that
-// it marked for them and for no earlier generation. What a root refers to never changes. So while all
-// roots of the first generations are in use, later collections keep these slots, and mark only other
-// roots. The index has the generations: they are lost with it, and with a place that changes.
+// A generation is a group of roots that a collection marked, and the slots, by pack, of the objects
+// below these roots that are in no earlier generation. The objects below a root never change. So a
+// later collection keeps the slots of all generations before the first one with a root that is no
+// longer in use, and marks only the other roots. The generations are stored in the index. They are
+// lost when the index is rebuilt, or when an object gets another place outside of a collection.
 type generation struct {
 	roots []Hash
 	slots map[uint64][]uint32
@@ -24,8 +25,8 @@ func generationKey(piece int) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyGeneration}, uint32(piece))
 }
 
-// Resume keeps the objects that earlier collections marked for roots, and returns which of roots these
-// are. It may be called once, before Keep. Only after it does Remember have an effect.
+// Resume keeps the objects that earlier collections marked for roots, and returns the roots whose
+// objects it kept. It may be called once, before Keep. Without Resume, Remember has no effect.
 func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 	marked = map[Hash]bool{}
 	if k.incomplete {
@@ -63,13 +64,14 @@ func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 	return marked, nil
 }
 
-// Remember says that all objects below roots were named. A later collection does not need them again.
+// Remember makes a generation of roots, so that later collections need not mark them. The caller has
+// passed all objects below roots to Keep or KeepLeaf.
 func (k *Keeper) Remember(roots []Hash) {
 	k.keepLeaves()
 	g := generation{roots, k.named}
 	k.named, k.changed = nil, true
 
-	// A generation is larger than the one after it, so there are few.
+	// Join generations so that each has more roots than the next: then their number stays small.
 	for last := len(k.generations) - 1; last >= 0 && len(k.generations[last].roots) <= len(g.roots); last-- {
 		old := k.generations[last]
 		g.roots = append(old.roots, g.roots...)
@@ -105,8 +107,8 @@ func (k *Keeper) move(pack uint64, to map[uint32]place) {
 	}
 }
 
-// save writes the generations to the index, or deletes those that it has. counted is set if the
-// collection removed objects.
+// save writes the generations to the index, or deletes the stored ones if they are no longer right.
+// counted is set if the collection called countCollection.
 func (k *Keeper) save(counted bool) error {
 	x := k.s.store.index
 	if x.replaced.Load() || k.err != nil || !k.remembers {
@@ -147,7 +149,7 @@ func (x *locator) dropGenerations() error {
 	return b.Commit()
 }
 
-// loadGenerations reads the generations, if all places in them are still right.
+// loadGenerations reads the generations. It returns none if a place in them may have changed.
 func (x *locator) loadGenerations() ([]generation, error) {
 	head, ok, err := x.db.Get([]byte{keyGenerations})
 	if err != nil || !ok || x.replaced.Load() {
@@ -162,7 +164,7 @@ func (x *locator) loadGenerations() ([]generation, error) {
 		return nil, err
 	}
 
-	// After the last piece there may be pieces of a longer list.
+	// Cut at the stored length: after the last piece there may be old pieces of a longer list.
 	if len(text) < 8 || uint64(len(text)) < binary.LittleEndian.Uint64(text) {
 		return nil, nil
 	}
@@ -176,8 +178,8 @@ func (x *locator) loadGenerations() ([]generation, error) {
 	return decodeGenerations(text[8:])
 }
 
-// encodeGenerations encodes generations after the number of all bytes. Each has its roots, and for each
-// pack the distances between the sorted slots.
+// encodeGenerations returns the number of all bytes, followed by the generations. A generation is
+// encoded as its roots, and for each pack the distances between the sorted slots.
 func encodeGenerations(all []generation) []byte {
 	b := make([]byte, 8)
 

@@ -25,7 +25,7 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// A Place is where an object is that is stored without compression.
+// A Place is the place of an object that is stored without compression.
 type Place struct{ loc }
 
 // Place returns the place of an object; false if the object is compressed, or not in the store.
@@ -39,8 +39,9 @@ func (s *Store) Place(h Hash) (Place, bool) {
 	return Place{l}, ok && err == nil && l.flags&flagZstd == 0
 }
 
-// Part fills p with the bytes of the object at a place from its byte at on, and reports whether it did. It
-// does not compare them with the hash. After a gc they may be those of another object.
+// Part fills p with the bytes of the object at a place, beginning at the object's byte at. It reports
+// whether it has filled p. It does not compare the bytes with the hash: after a gc they may be the
+// bytes of another object.
 func (s *Store) Part(from Place, p []byte, at int64) bool {
 	if at+int64(len(p)) > int64(from.plain) || s.beginCall(false) != nil {
 		return false
@@ -56,9 +57,9 @@ func (s *Store) Part(from Place, p []byte, at int64) bool {
 	return readExactly(f, p, from.off+headerSize+at) == nil
 }
 
-// withPlace calls read with the place of an object. If read fails, withPlace looks the place up again and
-// repeats read, because gc may have moved the object. If read has failed twice at one place because of
-// damage, the object gets a mark.
+// withPlace calls read with the place of an object. If read fails, withPlace looks the place up again
+// and repeats read, because gc may have moved the object. If read finds damage twice at one place,
+// withPlace marks the object as damaged.
 func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 	if err := s.beginCall(false); err != nil {
 		return err
@@ -101,7 +102,8 @@ func (ps *packSet) acquirePack(l loc) (*pack, vfs.File, error) {
 }
 
 // read reads the object at a place into dst[:0], and compares it with its hash. It does not read the
-// record's header: the index has the same lengths, and the hash proves more.
+// record's header: the index contains the same lengths, and the hash is a stronger check than the
+// header's checksum.
 func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 	p, f, err := ps.acquirePack(l)
 	if err != nil {
@@ -168,7 +170,7 @@ func (x *locator) reportDamage(h Hash, l loc, cause error) error {
 type Stored struct {
 	Kind  Kind
 	Flags uint8 // how the bytes are compressed, bit 0: FORMAT.md, "Record"
-	Plain int   // bytes when expanded
+	Plain int   // number of uncompressed bytes
 	Bytes []byte
 }
 

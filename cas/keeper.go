@@ -10,8 +10,7 @@ import (
 // index once to look all of them up.
 const maxLeaves = 3 << 17
 
-// walkFactor is the number of entries of the index that are read in order in the time that a look-up of
-// one hash takes.
+// walkFactor is the number of index entries that a walk reads in the time of one look-up.
 const walkFactor = 50
 
 // A Keeper collects the objects that a collection must keep: the mark function of Collect calls it.
@@ -23,8 +22,8 @@ type Keeper struct {
 	err        error  // the first error
 
 	remembers   bool                // Resume was called
-	generations []generation        // those of earlier collections, and of Remember
-	changed     bool                // generations are not those that the index has
+	generations []generation        // generations of earlier collections and of Remember
+	changed     bool                // generations differ from the ones in the index
 	named       map[uint64][]uint32 // by pack: slots that were named since the last Remember
 
 	last  Hash // the object that Keep found last
@@ -63,10 +62,10 @@ func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 	return true
 }
 
-// KeepLeaf is Keep for an object that refers to no others.
+// KeepLeaf keeps an object that refers to no other objects. It is faster than Keep.
 func (k *Keeper) KeepLeaf(h Hash) {
 	if k.leaves == nil {
-		k.leaves = make([]Hash, 0, maxLeaves) // at once: each growth would leave garbage
+		k.leaves = make([]Hash, 0, maxLeaves) // full size at once: a growing slice would leave garbage
 	}
 	if k.leaves = append(k.leaves, h); len(k.leaves) >= maxLeaves {
 		k.keepLeaves()
@@ -78,7 +77,8 @@ func (k *Keeper) keepLeaves() {
 	slices.SortFunc(k.leaves, func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
 	left := slices.Compact(k.leaves)
 
-	// Memory is read before the database: a place that a flush moves between the two is found in both.
+	// Memory is read before the database: so a place that a flush writes to the database in between is
+	// not missed.
 	fresh := k.s.store.index.unwritten()
 	left = slices.DeleteFunc(left, func(h Hash) bool {
 		l, ok := fresh[h]

@@ -44,7 +44,7 @@ func encodeLoc(l loc) []byte {
 	return b
 }
 
-// decodeLoc reports false for a loc that no object can have: the index may be forged.
+// decodeLoc decodes a loc. It returns false for a loc that no object can have, as in a forged index.
 func decodeLoc(b []byte) (loc, bool) {
 	if len(b) != locSize {
 		return loc{}, false

@@ -4,7 +4,7 @@ package cas
 // for data that is read and may be forged. The limits of free space are in space.go, the limits of
 // the manifest in package manifest.
 const (
-	// MaxObject is the most bytes of an object, compressed or not.
+	// MaxObject is the largest size of an object in bytes, compressed or not.
 	// Written: Put. Read: checkLengths, and the memory of the decoder in newCodec.
 	MaxObject = 16 << 20
 
@@ -15,13 +15,14 @@ const (
 	minPackSize     = 64 << 10
 	maxPackSize     = 1 << 30
 
-	// maxMarks is the most objects that are marked as damaged. Further damaged objects get no mark.
+	// maxMarks is the largest number of objects that are marked as damaged. Further damaged objects
+	// are not marked.
 	// Written: markDamaged. Read: loadMarks.
 	maxMarks = 1 << 20
 
-	// flushObjects and flushBytes are the maximum number and bytes of objects whose places are not in the index
-	// yet. After a kill, Open reads the packs of these objects. If the disk has no space for the index,
-	// maxUnflushed is the maximum number. Written: flushIfDue.
+	// flushObjects and flushBytes are the largest number and size in bytes of objects whose places are
+	// only in memory. After a kill, Open reads the packs of these objects. If the disk has no space for
+	// the index, the largest number is maxUnflushed. Written: flushIfDue.
 	flushObjects = 16 << 10
 	flushBytes   = 64 << 20
 	maxUnflushed = 1 << 20

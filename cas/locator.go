@@ -13,25 +13,25 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// A locator finds the place of each object: places that were added lately in memory, all others in
-// the database.
+// A locator finds the place of each object. Places that were added after the last flush are in memory,
+// all others are in the database.
 type locator struct {
 	packs           *packSet
 	space           *space
 	log             *slog.Logger
 	readOnly        bool
-	collectionCount func() uint64 // the number in the manifest
+	collectionCount func() uint64 // the number of collections in the manifest
 
 	db *index.DB
 
 	writing  sync.Mutex  // held while the database is written
-	replaced atomic.Bool // an object got another place since the last collection began, not by a collection
+	replaced atomic.Bool // since the last collection began, a Put or a recovery has changed the place of an object
 
 	mu          sync.Mutex    // guards the fields below, and most fields of all packs
 	fresh       overlay       // places that are not in the database yet
 	flushing    overlay       // places that a flush is writing to the database
 	damageMarks map[Hash]loc  // damaged objects, see marks.go
-	unsaved     map[Hash]bool // objects whose mark in the database is not up to date
+	unsaved     map[Hash]bool // objects whose mark in the database is outdated
 }
 
 // An overlay has places that are not in the database yet.
@@ -103,8 +103,8 @@ func (x *locator) add(hash Hash, l loc) {
 	}
 }
 
-// subtract subtracts an object that is moved or replaced from the counts of its pack, which then has
-// garbage. The caller holds locator.mu.
+// subtract subtracts a moved or replaced object from the counts of its old pack, and records that the
+// pack contains garbage. The caller holds locator.mu.
 func (x *locator) subtract(l loc) {
 	if p := x.packs.get(l.pack); p != nil {
 		p.info.remove(l)
@@ -119,8 +119,8 @@ func (x *locator) mustFlush() bool {
 	return len(x.fresh.objects) >= flushObjects || x.fresh.bytes >= flushBytes
 }
 
-// flushIfDue flushes if mustFlush. ErrNoSpace is not returned while there are fewer than maxUnflushed
-// places in memory.
+// flushIfDue flushes if mustFlush returns true. It ignores ErrNoSpace while fewer than maxUnflushed
+// places are in memory.
 func (x *locator) flushIfDue() error {
 	if !x.mustFlush() {
 		return nil
@@ -129,7 +129,7 @@ func (x *locator) flushIfDue() error {
 	defer x.writing.Unlock()
 
 	if !x.mustFlush() {
-		return nil // another goroutine did it
+		return nil // another goroutine has flushed
 	}
 
 	err := x.flushLocked()
@@ -147,7 +147,7 @@ func (x *locator) flush() error {
 	return x.flushLocked()
 }
 
-// flushLocked is flush for callers that hold locator.writing.
+// flushLocked does the work of flush. The caller holds locator.writing.
 func (x *locator) flushLocked() error {
 	if x.readOnly {
 		return nil
@@ -187,9 +187,9 @@ func (x *locator) compact() {
 	x.compactLocked(true)
 }
 
-// compactLocked compacts the levels of the index that are over their size, or all. That needs room for
-// a second copy of the index. Without it the index is not compacted, and look-ups take longer. The
-// caller holds locator.writing.
+// compactLocked merges the levels of the index that exceed their sizes, or all levels. It needs disk
+// space for a second copy of the index. Without this space it does not compact, and look-ups take
+// longer. The caller holds locator.writing.
 func (x *locator) compactLocked(all bool) {
 	err := x.db.Flush(all, func(bytes int64) error { return x.space.check(bytes, headroom) })
 	if err != nil {
@@ -197,9 +197,9 @@ func (x *locator) compactLocked(all bool) {
 	}
 }
 
-// beginFlush returns the fresh overlay, and the packs whose entry in the database is not up to date
-// with their new entries. Both are of one instant: the place of every record before a pack's end
-// is in the overlay or in the database.
+// beginFlush returns the fresh overlay, the packs whose entry in the database is outdated, and their
+// new entries. The overlay and the entries are of one instant: the place of every record before a
+// pack's end is in the overlay or in the database.
 func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()
@@ -229,8 +229,8 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	return over, infos, dirty
 }
 
-// endFlush ends a flush. After a failed flush, back is the overlay that was not written and dirty are
-// its packs: they are flushed next time, with the places that were added since.
+// endFlush ends a flush. After a failed flush, back is the overlay that was not written, and dirty are
+// the packs whose entries were not written. The next flush writes them, with the newer places.
 func (x *locator) endFlush(back overlay, dirty []*pack) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -253,13 +253,13 @@ func (x *locator) writeBatch(over overlay, infos map[uint64]packInfo) error {
 	b := x.db.Batch(x.space.forIndex)
 	b.Put([]byte{keyHead}, indexHead(x.collectionCount()))
 	if x.replaced.Load() {
-		b.Delete([]byte{keyGenerations}) // before the new place
+		b.Delete([]byte{keyGenerations}) // before the changed place is written
 	}
 	for h, l := range over.objects {
 		b.Put(objectKey(h), encodeLoc(l))
 	}
-	// The entries of packs come last: a batch may be cut into several transactions, and an entry says
-	// that the database has all records before covered.
+	// The entries of packs come last: a batch may be cut into several transactions, and an entry
+	// promises that the database has all records before the offset covered.
 	for id, i := range infos {
 		b.Put(packKey(id), i.encode())
 	}

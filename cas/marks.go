@@ -2,9 +2,9 @@ package cas
 
 import "maps"
 
-// A mark says that an object was found damaged at a place: the next Put of the object stores it
-// again. Marks are saved in the database, because that Put may come after a restart. (The marks of
-// a collection are something else: see collector.)
+// A mark records that an object was found damaged at a place. Because of the mark, the next Put of the
+// object stores it again. Marks are saved in the database, because this Put may come after a restart.
+// (The marks of a collection are different: see collector.)
 
 func markKey(h Hash) []byte {
 	k := objectKey(h)
@@ -12,8 +12,8 @@ func markKey(h Hash) []byte {
 	return k
 }
 
-// markDamaged marks an object as damaged at a place. It reports whether the object had no such mark.
-// The caller holds locator.mu.
+// markDamaged marks an object as damaged at a place. It reports whether the mark is new. The caller
+// holds locator.mu.
 func (x *locator) markDamaged(h Hash, l loc) bool {
 	if old, ok := x.damageMarks[h]; ok && old.samePlace(l) || len(x.damageMarks) >= maxMarks {
 		return false
@@ -38,7 +38,7 @@ func (x *locator) saveMarks() error {
 	return x.saveMarksLocked()
 }
 
-// saveMarksLocked is saveMarks for callers that hold locator.writing.
+// saveMarksLocked does the work of saveMarks. The caller holds locator.writing.
 func (x *locator) saveMarksLocked() error {
 	if x.readOnly {
 		return nil
@@ -77,7 +77,7 @@ func (x *locator) saveMarksLocked() error {
 	return err
 }
 
-// loadMarks reads the marks. It drops the marks of objects that are at another place now.
+// loadMarks reads the marks. It drops a mark if its object is now at another place.
 func (x *locator) loadMarks() error {
 	found := map[Hash]loc{}
 	stale := map[Hash]bool{}

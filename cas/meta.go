@@ -15,13 +15,13 @@ const (
 	keyCollections = "\x00collections" // number of collections that have removed objects
 )
 
-// Commit makes all objects durable that were put before the call, and then the changes ops of the
-// metadata: after a power cut all of ops are done, or none. Metadata is never durable before the
-// objects. GetMeta and ScanMeta see ops when Commit returns.
+// Commit first makes all objects durable that were put before the call, and then ops, changes of the
+// metadata. After a power cut either all of ops or none are in effect. Metadata is never durable
+// before the objects. GetMeta and ScanMeta see ops when Commit returns.
 //
-// Errors: ErrNoSpace (none of ops is done); errs.ReadOnly; errs.Closed; an error of the disk. After a
-// failed sync the content of the disk is unknown, so all later writes fail until the store is opened
-// again.
+// Errors: ErrNoSpace (then none of ops is in effect); errs.ReadOnly; errs.Closed; an error of the
+// disk. After a failed sync the content of the disk is unknown, so all later writes fail until the
+// store is opened again.
 func (s *Store) Commit(ops ...MetaOp) error {
 	for _, op := range ops {
 		if err := checkMeta(op); err != nil {
@@ -71,7 +71,8 @@ func (s *Store) commit(ops []MetaOp) error {
 	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.syncedUpTo().encode()})
 	err := s.manifest.Commit(ops...)
 	if errors.Is(errs.Full(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
-		// Manifest.Commit checks the free space of the disk, so this may be a quota.
+		// Manifest.Commit has found free space on the disk, so the error may be of a quota. The reserve
+		// also counts for the quota.
 		s.space.releaseReserve()
 		err = s.manifest.Commit(ops...)
 	}
@@ -138,9 +139,9 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 	return v, nil
 }
 
-// ScanMeta calls fn for every key that begins with prefix, in the order of the
-// keys, until fn returns an error, which ScanMeta returns. fn may call the
-// store, and must not change the value. Changes that are committed while ScanMeta runs are not seen.
+// ScanMeta calls fn for every key that begins with prefix, in the order of the keys. If fn returns an
+// error, ScanMeta ends and returns it. fn may call the store, but must not change value. Changes that
+// are committed while ScanMeta runs are not seen.
 func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error) error {
 	if err := s.beginCall(false); err != nil {
 		return err

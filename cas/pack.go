@@ -44,10 +44,10 @@ type pack struct {
 	info   packInfo
 	dirty  bool // info differs from the index
 
-	garbage  bool // some records became dead since the last sweep
-	sweeping bool // a sweep has deleted keys from the index, and not yet freed the records
+	garbage  bool // a record became dead after the last sweep
+	sweeping bool // a sweep has deleted keys from the index, but not yet freed their records
 
-	full bool // the appender writes to a newer pack, and uses the file until its bytes are on disk
+	full bool // the appender writes to a newer pack, but remains a user of this file until its bytes are on disk
 
 	file  vfs.File      // nil if it is not open
 	users int           // number of users of file: acquireFile, releaseFile
@@ -113,7 +113,7 @@ type packSet struct {
 	byID   map[uint64]*pack
 	lastID uint64    // highest id so far
 	open   int       // number of open files
-	idle   list.List // packs whose file is open and has no users, the last used one at the end
+	idle   list.List // packs whose file is open and has no users, in the order of their last use
 
 	tail appender
 }
@@ -191,8 +191,8 @@ func (ps *packSet) hasRecords() bool {
 }
 
 // acquireFile returns the pack's file, and opens it if it is not open. The caller calls releaseFile.
-// The file is also closed when the pack is removed: then reads fail, and the objects are found at
-// their new places.
+// When gc removes the pack, the file is closed although it has users: their reads fail, and they
+// look up the new places of the objects.
 func (ps *packSet) acquireFile(p *pack) (vfs.File, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -218,8 +218,8 @@ func (ps *packSet) acquireFile(p *pack) (vfs.File, error) {
 	return p.file, nil
 }
 
-// releaseFile ends a use of the pack's file. If too many files are open, the files that were not used
-// for the longest time are closed.
+// releaseFile ends a use of the pack's file. If more than maxOpenPacks files are open, it closes the
+// files that were not used for the longest time.
 func (ps *packSet) releaseFile(p *pack) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -259,7 +259,7 @@ func (ps *packSet) releaseFull(p *pack) {
 	}
 }
 
-// removeIdle removes a pack from the idle ones. The caller holds packSet.mu.
+// removeIdle removes a pack from the list packSet.idle. The caller holds packSet.mu.
 func (ps *packSet) removeIdle(p *pack) {
 	if p.idle != nil {
 		ps.idle.Remove(p.idle)

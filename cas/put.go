@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// Put stores b, of at most MaxObject bytes, and returns its hash. An object that the store has is not
-// stored again, also if several Puts of it run at once. When Put returns, the object can be read
-// and is in a pack; Commit makes it durable. Put keeps no reference to b.
+// Put stores b, of at most MaxObject bytes, and returns its hash. It stores each object once, also if
+// several Puts of the object run at once. When Put returns, the object can be read and is in a pack;
+// Commit makes it durable. Put keeps no reference to b.
 //
 // Errors: ErrNoSpace, errs.ReadOnly, errs.Closed, or an error of the disk.
 func (s *Store) Put(k Kind, b []byte) (Hash, error) {
@@ -66,7 +66,7 @@ func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err er
 		return nil, guard.Do(func() error {
 			usable, damaged, err := s.findUsable(h)
 			if err != nil {
-				// The object is stored again, which costs at most some space.
+				// Store the object again: a second copy costs only space.
 				s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
 			}
 			if usable {
@@ -92,8 +92,8 @@ func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err er
 	return h, n, nil
 }
 
-// findUsable reports whether an object is stored and not known to be damaged. If so, the
-// collection under way keeps it. If it is stored but damaged, findUsable returns the place of the
+// findUsable reports whether an object is stored and has no damage mark. Such an object is kept by the
+// running collection. If the object is stored but damaged, findUsable returns the place of the
 // damaged copy. The caller holds gcState.gate.
 func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 	l, ok, err := s.index.find(h)
@@ -114,9 +114,9 @@ func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 	return false, &l, nil
 }
 
-// isUsable reports whether the object at a place need not be stored again: it has no mark at that
-// place, and its record lies before the end of its pack, which may have been cut. The caller holds
-// locator.mu.
+// isUsable reports whether the object at a place need not be stored again: it has no mark at this
+// place, and its record lies before the end of its pack. (A pack may have lost its end.) The caller
+// holds locator.mu.
 func (s *Store) isUsable(h Hash, l loc) bool {
 	if b, ok := s.index.damageMarks[h]; ok && b.samePlace(l) {
 		return false

@@ -18,10 +18,10 @@ type recovery struct {
 	committed place // all records before it are durable, by the last commit
 }
 
-// recover reads the records of the packs that the index does not cover and adds them to the index.
-// After Close there are none, after a kill the records since the last flush, and with an empty
-// index all records. It returns index.ErrBroken or index.ErrRead for an index that does not belong
-// to these packs.
+// recover reads the records of the packs that the index does not cover, and adds them to the index.
+// After a Close the index covers all records. After a kill it lacks the records since the last
+// flush. An empty index lacks all records. recover returns index.ErrBroken or index.ErrRead for an
+// index that does not belong to these packs.
 func (s *recovery) recover() error {
 	infos, err := s.store.index.storedPacks()
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *recovery) recover() error {
 }
 
 // compareHead compares the number of collections in the index with the number in the manifest. The
-// index may have counted one more, which was interrupted before it removed objects: compareHead
-// then increments the number in the manifest.
+// number in the index may be larger by one, if a kill interrupted countCollection: then compareHead
+// increments the number in the manifest.
 func (s *recovery) compareHead(head []byte) error {
 	n := collectionCount(s.store.manifest)
 	switch {
@@ -182,8 +182,8 @@ func (s *recovery) recoverPack(p *pack) error {
 	return s.store.packs.syncPack(p, p.end)
 }
 
-// recoverTail adopts the good records from an offset on. It writes them a second time: after a failed
-// sync the kernel may have them in memory only, and would not write them again.
+// recoverTail adopts the intact records from an offset on. It writes them a second time: after a
+// failed sync they may be only in the kernel's page cache, and the kernel would not write them again.
 func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	torn := int64(-1) // offset of the torn range before the item, -1 if there is none
 	sc := &scan{r: f, id: p.id, from: from, to: p.size, bodies: true}

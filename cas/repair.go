@@ -71,8 +71,8 @@ func (r *repairer) repairPacks(dir string, o Options) (err error) {
 	return nil
 }
 
-// writePackHeader writes the header of a pack again. All that it contains is known: the id is in the
-// name of the file.
+// writePackHeader writes the header of a pack again. The header can be rebuilt, because its only
+// variable is the pack's id, which is in the name of the file.
 func (r *repairer) writePackHeader(p *pack) error {
 	f, err := r.s.packs.acquireFile(p)
 	if err != nil {
@@ -130,8 +130,8 @@ func (r *repairer) scrub(p *pack) error {
 	return f.Sync()
 }
 
-// isolate copies damaged bytes to the quarantine and makes their range a free record. It cuts off a
-// damaged end whose length no free record can have.
+// isolate copies damaged bytes to the quarantine and makes their range a free record. If the range is
+// at the end of the pack and no free record can have its length, isolate cuts it off.
 func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
 	if err := r.quarantine(p, f, it); err != nil {
 		return fmt.Errorf("quarantine: %w", errs.Full(err))
@@ -161,7 +161,7 @@ func (r *repairer) quarantine(p *pack, f vfs.File, it *item) error {
 	for off := it.off; off < it.off+it.length; off += int64(len(b)) {
 		n, err := readFull(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
 		if err != nil {
-			// The rest of this piece cannot be read, and is not copied.
+			// Skip the rest of this piece, which cannot be read.
 			r.s.log.Error("damaged bytes cannot be read", "pack", p.name(), "offset", off, "err", err)
 		}
 

@@ -56,8 +56,8 @@ type scan struct {
 // long read costs less than one read for each header.
 const scanBytes = 1 << 20
 
-// window returns n bytes of the pack from off on: fewer at scan.to or at the end of the file. They are
-// overwritten by the next call.
+// window returns n bytes of the pack from off on, or fewer at scan.to or at the end of the file. The
+// next call overwrites the bytes.
 func (s *scan) window(off, n int64) ([]byte, error) {
 	n = min(n, s.to-off)
 	if n <= 0 {
@@ -83,7 +83,7 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 }
 
 // run calls fn for every item, in the order of their offsets. There are no gaps between the items: a
-// range of damaged bytes reaches to the next intact header.
+// range of damaged bytes extends to the next intact header.
 func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
 	for off := s.from; off < s.to; {
 		if err := ctx.Err(); err != nil {
@@ -104,7 +104,7 @@ func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
 func (s *scan) readItem(off int64) item {
 	it := item{off: off}
 
-	// The header. Without it, the item reaches to the next intact one.
+	// Read the header. If it is damaged, the item extends to the next intact header.
 	b, err := s.window(off, headerSize)
 	if err == nil {
 		it.header, err = decodeHeader(b, s.id, off)

@@ -11,9 +11,9 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Put leaves headroom bytes free, so that commits, the index and gc work on a full disk. They need it
-// for the logs of the index (some 60 bytes for each removed object), a segment of the journal, and
-// the records of commits in the manifest. If other programs have filled the disk further, opening,
+// Put leaves headroom bytes free, so that commits, the index and gc work on a full disk. They use these
+// bytes for the logs of the index (some 60 bytes for each removed object), a segment of the journal,
+// and the records of commits in the manifest. If other programs use up these bytes too, opening,
 // commits and gc delete the reserve, a preallocated file, and use its space.
 const (
 	headroom       = 10 << 20           // bytes
@@ -36,15 +36,15 @@ type space struct {
 
 	mu       sync.Mutex // held while the reserve is changed, and guards the fields below
 	draining bool       // gc is running: see forIndex
-	borrowed int64      // bytes that gc wrote to the index since drainingRoom was last free
+	borrowed int64      // bytes that gc has written to the index since the last time when drainingRoom was free
 }
 
 // forObjects returns ErrNoSpace unless n bytes of objects can be written and headroom is left free.
 func (s *space) forObjects(n int64) error { return s.check(n, headroom) }
 
 // forIndex returns ErrNoSpace unless n bytes can be written to the index. During gc, which frees space
-// in the end, up to index.Memtable bytes are allowed without free space: that much fits into a log
-// that Badger has already.
+// at its end, it allows up to index.Memtable bytes without free space: they fit into the log that
+// Badger has already allocated.
 func (s *space) forIndex(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *space) forMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
 // forOpening returns ErrNoSpace unless there is space to open the index. It may delete the reserve.
 func (s *space) forOpening() error { return s.checkOrRelease(0, openingRoom) }
 
-// checkOrRelease is check, but if fewer than keep bytes would be left, it deletes the reserve and checks
-// again with leastRoom in place of keep.
+// checkOrRelease calls check. If fewer than keep bytes would be left free, it deletes the reserve and
+// calls check again with leastRoom in place of keep.
 func (s *space) checkOrRelease(n, keep int64) error {
 	err := s.check(n, keep)
 	if !errors.Is(err, ErrNoSpace) {
@@ -116,8 +116,8 @@ func (s *space) startDraining() (stop func()) {
 	}
 }
 
-// GiveUpReserve deletes the reserve, so that a write which must not fail has space. Callers need it for
-// a quota: the disk's free space does not show that it is used up.
+// GiveUpReserve deletes the reserve, so that a write which must not fail has space. Callers use it when
+// a quota is used up, which the free space of the disk does not show.
 func (s *Store) GiveUpReserve() { s.space.releaseReserve() }
 
 // releaseReserve deletes the reserve. It only logs an error.

@@ -28,7 +28,7 @@ type Store struct {
 	dir    string
 	fs     vfs.FS
 	root   *vfs.Beneath // fs, which the store closes; nil if fs came with the options
-	life   sync.RWMutex // each call takes it shared (beginCall), and Close exclusively for ever
+	life   sync.RWMutex // taken shared by each call (beginCall); taken exclusively by Close, which never releases it
 	closed atomic.Bool
 	failed failure // after a failed sync, see failure
 	space  *space
@@ -44,8 +44,8 @@ type Store struct {
 }
 
 // Open opens the store in dir, and creates it if it does not exist. It rebuilds an index that is
-// missing, does not open or is older than the packs: that loses no objects, but takes time. It
-// writes a copy of the manifest again that is missing or damaged.
+// missing, does not open or is older than the packs: a rebuild loses no objects, but takes time. It
+// rewrites a copy of the manifest that is missing or damaged.
 //
 // Errors: errs.Format if the packs are of another version (then no file was changed), ErrNoSpace if
 // the disk is too full to open the index, ErrInUse, or an error of the disk.
@@ -94,7 +94,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// openRoot opens the directory of the store as its disk: no path leads out of it.
+// openRoot opens the directory of the store as its disk, from which no path can escape.
 func (s *Store) openRoot() error {
 	if !s.o.ReadOnly {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -129,7 +129,7 @@ func (s *Store) withUserPath(err error) error {
 	return &userPathError{err, strings.NewReplacer(s.indexDir(), filepath.Join(s.dir, "index"))}
 }
 
-// A userPathError is an error with other paths in its text.
+// A userPathError is an error in whose text names replaces paths.
 type userPathError struct {
 	error
 	names *strings.Replacer
@@ -194,8 +194,8 @@ func (s *Store) openManifest() (err error) {
 	return errs.Full(err)
 }
 
-// openIndex opens the index and adds the records that it lacks. A broken index is rebuilt. A read-only
-// store has its index in memory.
+// openIndex opens the index and adds the records that the index lacks. It rebuilds a broken index. The
+// index of a read-only store is in memory.
 func (s *Store) openIndex() (err error) {
 	dir := s.indexDir()
 	if s.o.ReadOnly {
@@ -242,8 +242,8 @@ func (s *Store) closeFiles() error {
 	return err
 }
 
-// Close makes all objects durable and closes all files. It waits for the calls that are under way; later
-// calls fail with errs.Closed. ErrStuck means that the index was left open.
+// Close makes all objects durable and closes all files. It waits for running calls; later calls fail
+// with errs.Closed. ErrStuck means that the index was left open.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return errs.Closed
@@ -265,8 +265,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// A failure has the error of the first failed sync. After this error the store writes no more: it is
-// unknown which bytes are on disk, and the kernel reports the error only once.
+// A failure contains the error of the first failed sync. After this error the store refuses all writes:
+// it is unknown which bytes are on disk, and the kernel reports the error only once.
 type failure struct{ first atomic.Pointer[error] }
 
 // set records an error, so that every later write fails with it. It returns the error for the caller.

@@ -105,7 +105,8 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	defer b.Discard()
 
 	// excess begins as the counts of the pack's entry. Each object that the index has in this pack is
-	// subtracted below. A kill during an earlier dropDead can leave a rest, which is corrected.
+	// subtracted below. A kill during an earlier dropDead can leave a remainder, by which the entry is
+	// then corrected.
 	excess := s.c.infos[w.p.id]
 	var removed []loc
 
@@ -136,7 +137,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 		}
 	}
 
-	if w.damaged { // the rest may be objects in damaged ranges, which are not listed
+	if w.damaged { // the remainder may be objects in damaged ranges, which are not listed
 		excess = packInfo{}
 	}
 	if w.dead == 0 && excess.objects == 0 {
@@ -168,8 +169,8 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	return nil
 }
 
-// emptyPack moves the live records to the newest pack and removes the pack, if that is worth it. It
-// reports whether it did.
+// emptyPack moves the live records to the newest pack and removes the pack, if worthMoving returns
+// true. It reports whether it has removed the pack.
 func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, err error) {
 	if w.damaged || !w.worthMoving(s.store.o.PackSize) || !s.stopAppends(w) {
 		return false, nil
@@ -194,7 +195,7 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 	return true, s.removePack(w.p)
 }
 
-// wipePack overwrites a pack that is removed next, with Recording.Wipe.
+// wipePack overwrites the records of a pack that is about to be removed, if Recording.Wipe is set.
 func (s *sweeper) wipePack(w *sweepPlan) error {
 	if !w.wipe {
 		return nil
@@ -210,8 +211,8 @@ func (s *sweeper) wipePack(w *sweepPlan) error {
 	return nil
 }
 
-// stopAppends makes the appender leave the pack. It reports false if new records were appended since
-// the collection began: then a later collection may empty the pack.
+// stopAppends makes the appender begin another pack. It returns false if records were appended to the
+// pack after the collection began: then only a later collection can empty the pack.
 func (s *sweeper) stopAppends(w *sweepPlan) bool {
 	s.store.packs.tail.mu.Lock()
 	defer s.store.packs.tail.mu.Unlock()
@@ -320,8 +321,9 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 	return nil
 }
 
-// erase frees the whole blocks of a run by a hole, and overwrites the bytes beside the hole. If the disk
-// has no holes, it overwrites all, and the space is freed when the pack is emptied.
+// erase frees the whole blocks of a run by punching a hole, and overwrites the bytes before and after
+// the hole. If the filesystem does not support holes, it overwrites the whole run, whose space is freed
+// when the pack is emptied.
 func (r deadRun) erase(f vfs.File) error {
 	if r.holeTo > r.holeFrom {
 		err := f.Punch(r.holeFrom, r.holeTo-r.holeFrom)
@@ -365,7 +367,7 @@ type sweepRecord struct {
 	free   bool  // free space already
 }
 
-// A sweepPlan has the records of a pack, and which of them are dead.
+// A sweepPlan lists the records of a pack, and counts the dead ones.
 type sweepPlan struct {
 	p       *pack
 	f       vfs.File
@@ -375,13 +377,14 @@ type sweepPlan struct {
 	moved   int64            // bytes of live records that were moved to another pack
 	dead    int64            // number of dead records
 	waste   int64            // bytes of dead and free records that no hole can free
-	places  map[uint32]place // by the slots before: where live records were moved
+	places  map[uint32]place // by old slot: the new place of a live record that was moved
 	damaged bool             // the pack has damaged bytes, which a sweep does not change
 	wipe    bool             // free space is overwritten before it is freed
 }
 
-// A deadRun is a range of neighbouring dead and free records, at least one of them dead unless all free
-// space is wiped, and the whole blocks in it, which a hole can free.
+// A deadRun is a range [from, to) of neighbouring dead and free records, and the range [holeFrom,
+// holeTo) of the whole blocks in it, which a hole can free. At least one record is dead, unless all
+// free space is wiped.
 type deadRun struct {
 	from, to         int64
 	holeFrom, holeTo int64
@@ -413,8 +416,8 @@ func (w *sweepPlan) deadRuns() (list []deadRun) {
 	return list
 }
 
-// worthMoving reports whether the live records should be moved to another pack: there are few of them,
-// or much of the dead bytes lies in pieces too small for holes.
+// worthMoving reports whether the live records should be moved to another pack: because they are few,
+// or because many of the dead bytes lie in pieces that are too small for holes.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
 	return w.live <= w.end/4 || w.waste >= packSize/128 && w.waste >= w.live/12
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Verify reads every record of every pack, compares it with its hash, and compares the packs with the
-// index in both directions. It calls bad for all damage that it finds, and progress with numbers of
-// bytes of packs, both in the caller's goroutine. bad may read from the store, but not change it.
-// progress may be nil. Puts and Commits work while Verify runs; collections wait.
+// Verify reads every record of every pack, compares it with its hash, and checks that the index and the
+// packs contain the same objects. It calls bad for all damage that it finds, and progress with numbers
+// of bytes of packs. Both functions run in the caller's goroutine. bad may read from the store, but not
+// change it. progress may be nil. Puts and Commits work while Verify runs; collections wait.
 //
 // Damage is no error of Verify. Its errors: the error of the context, errs.Closed, or an error of a
 // disk that cannot be read at all.
@@ -140,7 +140,7 @@ func (v *verifier) reportRecord(p *pack, it *item) {
 	}
 }
 
-// markDamaged marks an object as damaged, if l is the place where Get reads it.
+// markDamaged marks an object as damaged, if l is its place in the index.
 func (v *verifier) markDamaged(h Hash, l loc) {
 	now, ok, err := v.s.index.find(h)
 	if err != nil || !ok || !now.samePlace(l) {
@@ -228,7 +228,7 @@ func (v *verifier) verifyPlace(h Hash, l loc) {
 
 	p := v.s.packs.get(l.pack)
 	if limit, ok := v.limits[l.pack]; l.off >= limit && p != nil && (!ok || !p.sealed) {
-		return // put since the pack was read
+		return // the object was put after the pack was read
 	}
 	if _, ok := v.reported[h]; ok {
 		return
@@ -236,7 +236,7 @@ func (v *verifier) verifyPlace(h Hash, l loc) {
 
 	now, ok, err := v.s.index.find(h)
 	if err == nil && (!ok || !now.samePlace(l)) {
-		return // moved or removed since
+		return // the object was moved or removed after the index was read
 	}
 
 	d := Damage{Hash: h, Kind: l.kind, Offset: l.off, Length: l.size(),

@@ -9,21 +9,21 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A Batch is a list of changes. They are written in one transaction if they fit into one, otherwise in
-// several, in the order of the calls. The first error is returned by Commit.
+// A Batch is a list of changes. They are written in one transaction, or in the order of the calls in
+// several transactions if one would be too large. Commit returns the first error of all calls.
 type Batch struct {
 	x     *DB
 	txn   *badger.Txn
 	size  int64               // bytes of the transaction in the log
-	check func(n int64) error // returns an error if there is no space to write n bytes
+	check func(n int64) error // returns an error if the disk has no space for n bytes
 	err   error
 }
 
 // entryOverhead is the number of bytes of an entry in a log in addition to its key and value.
 const entryOverhead = 24
 
-// Batch returns an empty batch. check is called before each transaction and fails if there is no space
-// for n bytes; it may be nil. The caller ends the batch with Commit or Discard.
+// Batch returns an empty batch. check is called before each transaction, and returns an error if the
+// disk has no space for n bytes; it may be nil. The caller ends the batch with Commit or Discard.
 func (x *DB) Batch(check func(n int64) error) *Batch {
 	return &Batch{x: x, txn: x.db.NewTransaction(true), check: check}
 }
@@ -83,5 +83,5 @@ func (b *Batch) Commit() error {
 	return nil
 }
 
-// Discard ends a batch without writing its last transaction. After Commit it does nothing.
+// Discard ends a batch without writing its last transaction. After Commit it has no effect.
 func (b *Batch) Discard() { b.txn.Discard() }

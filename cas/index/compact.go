@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// freshTables is the number of tables of level 0 at which it is over its size. A look-up searches
-	// all of them.
+	// freshTables is the number of tables at which level 0 exceeds its size. A look-up searches all
+	// tables of level 0.
 	freshTables = 8
-	// baseLevel is the size in bytes of the level with which level 0 is merged. Each level after it is
-	// ten times as large.
+	// baseLevel is the size in bytes of the level into which level 0 is merged. Each further level is
+	// ten times as large as the level before it.
 	baseLevel = 32 << 20
 )
 
-// A compactionPriority has the layout of badger.compactionPriority. Badger chooses the targets if they are
-// zero.
+// A compactionPriority has the layout of badger.compactionPriority. If targets is zero, Badger chooses
+// the targets.
 type compactionPriority struct {
 	level           int
 	score, adjusted float64
@@ -29,7 +29,7 @@ type compactionPriority struct {
 }
 
 // compact merges level 0 with the level that Badger chooses, or one table of another level with
-// the next level. Badger exports only Flatten, which merges everything.
+// the next level. Badger exports only Flatten, which merges all levels.
 //
 //go:linkname compact github.com/dgraph-io/badger/v4.(*levelsController).doCompact
 func compact(levels unsafe.Pointer, id int, c compactionPriority) error
@@ -38,14 +38,14 @@ func compact(levels unsafe.Pointer, id int, c compactionPriority) error
 // number, too.
 const foreground = 175
 
-// Flush merges the levels that are over their size, or all levels. The caller calls it after a batch,
-// and allows no other writer. room returns an error if there is no space to write that many bytes;
-// then Flush returns the error.
+// Flush merges the levels that exceed their sizes, or all levels. The caller calls it after a batch,
+// and allows no other writer. Before each merge Flush calls room with the number of bytes that the
+// merge may write. If room returns an error, Flush returns this error.
 func (x *DB) Flush(all bool, room func(bytes int64) error) error {
 	x.stopPool()
 
 	for {
-		// over is the lowest number of a level that is over its size, -1 if there is none.
+		// over is the number of the lowest level that exceeds its size, -1 if no level does.
 		levels, over, size := x.db.Levels(), -1, int64(0)
 		for _, l := range levels {
 			if size += l.Size; over < 0 && l.Score >= 1 {

@@ -16,22 +16,21 @@ import (
 
 // openingMark is the name of a file in the index directory, the mark. An index with the mark is rebuilt.
 // The mark exists while Badger opens the index, because some damage makes Badger end the process. It
-// is also written when the index cannot be read, or may lack entries after a kill.
+// is also written when the index cannot be read, or would lack entries after a kill.
 //
-// A process may also be killed, for other reasons, while it opens the index. Hence in a takeover the
-// mark contains the number of the try, and the index is rebuilt after maxTries.
+// A process may also be killed for other reasons while it opens the index. Hence in a takeover the
+// mark contains the number of the attempt, and the index is rebuilt only after maxTries attempts.
 const openingMark = "OPENING"
 
 const maxTries = 2
 
-// prepareDir creates the directory and the mark. It returns ErrBroken if the mark exists already, or a
-// link through which Badger would leave the directory.
+// prepareDir creates the directory and the mark, and returns the open directory. It takes the lock of
+// the index, unless takeover is set. It returns ErrBroken if the directory contains the mark, or a link
+// through which Badger would write outside of the directory.
 //
-// In a takeover the directory is not locked. The old process may not be able to exit, and thus keep
-// its lock, until this process answers a request that the old one waits for. Third processes are
-// kept away by the lock of the store, which the old process has handed over.
-//
-// It returns the open directory, which has the lock of the index unless takeover is set.
+// A takeover does not take the lock, because the old process may still hold it: the old process may
+// wait, and not be able to exit, until this process answers a request. The lock of the store, which the
+// old process has handed over, keeps other processes from opening the index.
 func prepareDir(dir string, takeover bool) (d *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create index: %w", err)
@@ -57,7 +56,8 @@ func prepareDir(dir string, takeover bool) (d *os.File, err error) {
 	return d, nil
 }
 
-// markOpening writes the mark into a directory, unless the index in it cannot be opened.
+// markOpening writes the mark into a directory. It returns an error if the index in the directory
+// cannot be opened.
 func markOpening(d *os.File, takeover bool) error {
 	dir, tries := d.Name(), 0
 	ents, err := d.ReadDir(-1)
@@ -91,11 +91,11 @@ func markOpening(d *os.File, takeover bool) error {
 	return writeMark(dir)
 }
 
-// moreFiles is the number of files that Badger creates while it opens, at most.
+// moreFiles is the largest number of files that Badger creates while it opens an index.
 const moreFiles = 8
 
-// checkDescriptors returns an error unless the process may open as many files as Badger needs: without
-// descriptors Badger would end the process.
+// checkDescriptors returns an error unless the process can open the given number of files, plus
+// moreFiles. If Badger ran out of descriptors, it would end the process.
 func checkDescriptors(dir *os.File, files int) error {
 	var copies []int
 	defer func() {
@@ -118,8 +118,8 @@ func checkDescriptors(dir *os.File, files int) error {
 	return nil
 }
 
-// triesInMark returns the number in the mark: how many processes tried to open the index in a takeover,
-// and did not finish. It returns 0 if the mark has no number.
+// triesInMark returns the number in the mark: the number of processes that began to open the index in a
+// takeover and did not finish. It returns 0 if the mark has no number.
 func triesInMark(dir string) int {
 	b, err := os.ReadFile(filepath.Join(dir, openingMark))
 	if err != nil {
@@ -159,9 +159,10 @@ func openDir(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// lockDir takes the lock of the index, until dir is closed. Without the lock the mark means nothing:
-// another process may be opening the index. It waits for a program that this process has just started:
-// until its execve(2), such a program has all open files, and the lock of an index that was closed.
+// lockDir takes the lock of the index, until dir is closed. A mark shows a failure only to the owner of
+// the lock: without the lock, another process may just be opening the index. lockDir tries several
+// times, because a child process of this process has all its open files, and thus the lock of an index
+// that this process has closed, until the child's execve(2).
 func lockDir(dir *os.File) (err error) {
 	for range lockTries {
 		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -200,8 +201,8 @@ func Remove(dir string) error {
 	return removeDir(dir)
 }
 
-// removeDir removes the directory of an index. It renames the directory first: after a kill, a partly
-// removed index could be taken for a whole one.
+// removeDir removes the directory of an index. It first renames the directory, because after a kill
+// Open could take a partly removed index for a complete one.
 func removeDir(dir string) error {
 	err := renameAndRemove(dir, dir+".old")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

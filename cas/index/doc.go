@@ -17,7 +17,7 @@
 //     the first two into errors. If the process ends, the file OPENING (dir.go) remains, and the
 //     next Open fails with ErrBroken, so that the index is rebuilt.
 //   - Its errors have no types: openBadger searches their text for a lock.
-//   - It tries forever to write a table, and reports that only in its log. Close fails with
+//   - It tries forever to write a table, and reports each failure only in its log. Close fails with
 //     ErrStuck after three such lines (badgerLog).
 //   - Its pool of buffers wakes up every two seconds. stopPool removes it by reflection.
 //   - Its compactors look for work all the time. No compactors are started: Flush does their work,

@@ -55,10 +55,10 @@ func Create(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 }
 
 // Open opens or creates the index in dir. If dir is "", the index is in memory. With takeover, another
-// process may still have the index open; it must have stopped writing.
+// process may still have the index open; that process must have stopped writing.
 //
-// Errors: ErrBroken, ErrInUse, or an error of the system that is no damage of the index, such as
-// EMFILE.
+// Errors: ErrBroken, ErrInUse, or an error of the system, such as EMFILE, which does not mean that the
+// index is damaged.
 func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	x := &DB{dir: dir, failedFlushes: make(chan struct{}, stuckTries), markedLogs: logsInMemory.Load()}
 	o := badger.DefaultOptions(dir).
@@ -113,8 +113,9 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 }
 
 // stopPool removes Badger's pool of buffers. The pool wakes up every two seconds to free buffers, Badger
-// works as well without it, and no option disables it. Badger must not be writing a table, which
-// uses the pool: so stopPool does it only if there is one log. The caller allows no other writer.
+// does not need it, and no option disables it. Badger must not be writing a table at that time, because
+// the writer uses the pool: so stopPool removes the pool only if Badger has a single log. The caller
+// allows no other writer.
 func (x *DB) stopPool() {
 	logs, err := filepath.Glob(filepath.Join(x.dir, "*.mem"))
 	if x.poolStopped || x.dir == "" || err != nil || len(logs) != 1 {
@@ -123,8 +124,9 @@ func (x *DB) stopPool() {
 
 	x.poolStopped = true
 
-	// This Get waits until the writer of the last table has returned its buffer to the pool: it takes
-	// a lock that the writer holds from before that until it has removed the table's log.
+	// This Get waits until the writer of the last table has returned its buffer to the pool. It takes a
+	// lock that the writer takes before it returns the buffer, and holds until it has removed the
+	// table's log.
 	_ = x.db.View(func(txn *badger.Txn) error { _, err := txn.Get([]byte{0}); return err })
 	f := reflect.ValueOf(x.db).Elem().FieldByName("allocPool")
 	if !f.IsValid() || f.IsZero() {
@@ -142,7 +144,7 @@ func (x *DB) stopPool() {
 // openBadger opens Badger. It returns ErrBroken only if the index is damaged, because the caller then
 // removes the index. All other errors are ErrInUse or errors of the system.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
-	// The mark must stay only if the index is damaged.
+	// Remove the mark unless the index is damaged.
 	defer func() {
 		if err != nil && !errors.Is(err, ErrBroken) && o.Dir != "" {
 			_ = removeMark(o.Dir)
@@ -171,9 +173,9 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	return nil, fmt.Errorf("%w: %v", ErrBroken, err)
 }
 
-// systemError returns the error of the system, such as EMFILE, because of which the index could not be
-// read, or nil if err is not such an error. Then the index need not be damaged. ShortageIn also
-// searches the text, since Badger passes on some errors as text.
+// systemError returns the error of the system, such as EMFILE, that prevented a read of the index, or
+// nil if err has no such cause. An index with such an error need not be damaged. ShortageIn also
+// searches the text of err, because Badger passes on some errors as text.
 func systemError(err error) error {
 	if errno := errs.ShortageIn(err); errno != 0 {
 		return errno
@@ -189,7 +191,7 @@ func systemError(err error) error {
 }
 
 // recoverFaults calls fn, which reads files that Badger has mapped. It turns two results of damage into
-// errors: a SIGBUS, for a page that the disk cannot read or that is behind the end of the file, and
+// errors: a SIGBUS, for a page that the disk cannot read or that is after the end of the file, and
 // a panic of Badger, for malformed bytes.
 func recoverFaults(fn func() error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -238,8 +240,8 @@ func (x *DB) Unreadable(err error) error {
 	return fmt.Errorf("%w: %w", ErrRead, err)
 }
 
-// markLogsInMemory writes the mark if a log of Badger's has no file, see mapAllocated: after a kill the
-// index would lack entries.
+// markLogsInMemory writes the mark if one of Badger's logs has no file, see mapAllocated: after a kill
+// the index would lack the entries of this log.
 func (x *DB) markLogsInMemory() error {
 	n := logsInMemory.Load()
 	if x.dir == "" || n == x.markedLogs {
@@ -254,8 +256,8 @@ func (x *DB) markLogsInMemory() error {
 	return nil
 }
 
-// Each calls fn with every key that begins with prefix, in the order of the keys, until fn returns an
-// error, which Each returns. The slices are only valid during the call.
+// Each calls fn with every key that begins with prefix, in the order of the keys. If fn returns an
+// error, Each ends and returns it. The slices are only valid during the call of fn.
 func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 	var stop error // the error of fn
 	err := x.view(func(t *badger.Txn) error {
@@ -291,11 +293,11 @@ func (x *DB) Check() error {
 	return nil
 }
 
-// Close writes the memtable to a table and closes the index. It returns ErrStuck, and leaves the index
-// open, if Badger fails stuckTries times to write the table: it would try forever.
+// Close writes the memtable to a table and closes the index. If Badger fails stuckTries times to write
+// the table, which it would try forever, Close returns ErrStuck and leaves the index open.
 func (x *DB) Close() error {
 	for len(x.failedFlushes) > 0 {
-		<-x.failedFlushes // of earlier failures
+		<-x.failedFlushes // discard earlier failures
 	}
 
 	done := make(chan error, 1)

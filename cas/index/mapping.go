@@ -44,13 +44,13 @@ const logRoom = 1 << 20
 // largestMapped is larger than any file of Badger with these options.
 const largestMapped = 128 << 20
 
-// mapAllocated is mmap, but for a file that is written through the mapping it allocates the blocks
+// mapAllocated calls mmap. If the file will be written through the mapping, it allocates the blocks
 // first. If the disk is full:
 //
 //   - The mapping of a table fails with ENOSPC. Badger tries again later.
 //   - A new log is mapped as anonymous memory, because Badger does not work without a log. Its entries
-//     are written to disk with the next table. Before it writes to such a log, a batch writes the
-//     mark, so that after a kill the index is rebuilt.
+//     are written to disk with the next table. Before a batch writes to such a log, it writes the
+//     mark openingMark, so that after a kill the index is rebuilt.
 func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uintptr, error) {
 	if flags != unix.MAP_SHARED || prot&unix.PROT_WRITE == 0 {
 		return systemMmap(addr, length, prot, flags, fd, offset)
@@ -74,7 +74,7 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 		return systemMmap(addr, length, prot, flags, fd, offset)
 	}
 	if n > largestMapped {
-		return 0, unix.EFBIG // it is not a file that Badger made
+		return 0, unix.EFBIG // Badger did not create this file
 	}
 
 	err = allocateBlocks(fd, n, kind == ".mem")
@@ -94,8 +94,8 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 	return systemMmap(addr, length, prot, flags, fd, offset)
 }
 
-// allocateBlocks allocates the first n bytes of a file. With leaveRoom it fails if less than logRoom would
-// be left free.
+// allocateBlocks allocates the first n bytes of a file. With leaveRoom it fails if fewer than logRoom
+// bytes of the disk would remain free.
 func allocateBlocks(fd int, n int64, leaveRoom bool) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err == nil && leaveRoom && int64(st.Bavail)*st.Bsize < n+logRoom {

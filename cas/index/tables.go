@@ -18,9 +18,9 @@ import (
 var ErrTable = fmt.Errorf("%w: a table is damaged", ErrBroken)
 
 // checkTables opens and closes each table of an index, before Badger opens them. Badger opens tables in
-// goroutines of its own, where a panic at a malformed table ends the process, and it leaves out a
-// table with a wrong checksum. Tables that are not in Badger's manifest are not checked: they were
-// left by a kill, and Badger removes them.
+// goroutines of its own, where a panic at a malformed table ends the process. It ignores a table with a
+// wrong checksum. checkTables skips tables that are not in Badger's manifest: they remain after a kill,
+// and Badger removes them.
 func checkTables(o badger.Options) error {
 	if o.InMemory {
 		return nil
@@ -64,7 +64,8 @@ func checkTable(name string) error {
 	return err
 }
 
-// shortText returns the text of an error without the dump of the table that a panic of Badger's has.
+// shortText returns the text of an error without the dump of the table, which a panic of Badger
+// contains.
 func shortText(err error) string {
 	if text := strings.TrimSpace(err.Error()); !strings.Contains(text, "\n") {
 		return text

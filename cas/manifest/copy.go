@@ -37,7 +37,8 @@ func (s *state) set(op Op) {
 	}
 }
 
-// fits reports whether the limits allow more entries, with so many bytes of keys and values.
+// fits reports whether the limits allow the given number of additional entries, whose keys and values
+// have the given number of bytes.
 func (s *state) fits(entries int, bytes int64) bool {
 	return len(s.entries)+entries <= maxEntries && s.bytes+bytes <= maxBytes
 }
@@ -60,21 +61,21 @@ type recordPlace struct {
 	seq    uint64
 }
 
-// A copyScan is the result of reading one copy. records has the intact records. Up to the first gap, a
-// range of bytes without an intact record, their sequence numbers follow each other.
+// A copyScan is the result of reading one copy. records contains the intact records. Before the first
+// gap (a range of bytes without an intact record) their sequence numbers are consecutive.
 type copyScan struct {
 	missing bool
 	size    int64
 	records []recordPlace
-	base    int64  // bytes of the first record, 0 if it is not at the beginning
+	base    int64  // bytes of the first record, 0 if the copy does not begin with an intact record
 	end     int64  // offset of the first gap, or the end of the last record
-	seq     uint64 // of the last record before end
-	minSeq  uint64 // a commit with this number was made, because the gap is no torn write; 0 if unknown
-	damage  error  // why the copy is damaged, nil if it is not
+	seq     uint64 // sequence number of the last record before end
+	minSeq  uint64 // number of a commit that was acknowledged, because the gap is no torn write; 0 if unknown
+	damage  error  // why the copy is damaged, nil if it is intact
 }
 
-// scanCopy reads a copy. Damage is no error, but in the result. Errors: errs.Format, and errors of the
-// disk that are no damage, such as EMFILE.
+// scanCopy reads a copy. It reports damage in copyScan.damage. Errors: errs.Format, and errors of the
+// system that do not mean damage, such as EMFILE.
 func (m *Manifest) scanCopy(i int) (*copyScan, error) {
 	c := &copyScan{}
 	name := copyNames[i]
@@ -110,10 +111,10 @@ func (c *copyScan) scanFile(m *Manifest, i int) error {
 	return c.findRecords(f, i)
 }
 
-// findRecords finds the intact records of a copy, and why it is damaged. A gap in which the disk reads
-// all bytes may be a torn write: with no record after it, it is no damage.
+// findRecords finds the intact records of a copy, and sets damage. A gap at the end of the copy whose
+// bytes the disk can read is not damage: it may be a torn write.
 func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
-	// left bounds the time: a forged file may have headers of long bodies at many offsets of a gap.
+	// left limits the time: a forged file may have headers of long bodies at many offsets of a gap.
 	f := &recordSearch{r: r, size: c.size, left: 8 * c.size}
 	gap := false
 
@@ -153,7 +154,7 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 		if (c.base == 0 || unreadable) && c.damage == nil {
 			c.damage = fmt.Errorf("at byte %d: %w", off, err)
 		}
-		if unreadable { // a torn write can be read, so these bytes are of a commit that was made
+		if unreadable { // a torn write can be read, so these bytes belong to an acknowledged commit
 			c.minSeq = last + 1
 		}
 
@@ -168,8 +169,8 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 	return nil
 }
 
-// damageAt returns why a copy is damaged, or nil, if seq is the number of the last commit. A copy may lack
-// the last commit: a kill during Commit leaves that.
+// damageAt returns why a copy is damaged, or nil. seq is the sequence number of the last commit. A copy
+// that lacks only this commit is not damaged: a kill during Commit can leave such a copy.
 func (c *copyScan) damageAt(seq uint64) error {
 	switch {
 	case c.missing && seq == 0: // a kill came before the second copy was created
@@ -184,15 +185,15 @@ func (c *copyScan) errBehind(seq uint64) error {
 	return fmt.Errorf("it ends at commit %d of %d", c.seq, seq)
 }
 
-// A copyFile is a copy that is open for writing. File is nil while the copy could not be rewritten because
-// the disk is full.
+// A copyFile is a copy that is open for writing. File is nil if the copy could not be rewritten,
+// because the disk is full, until a later rewrite succeeds.
 type copyFile struct {
 	vfs.File
 	end  int64 // offset after the last record
 	base int64 // bytes of the first record
 }
 
-// openCopy opens a copy for writing, and cuts off bytes behind its last record.
+// openCopy opens a copy for writing, and cuts off bytes after its last record.
 func (m *Manifest) openCopy(i int, c *copyScan) error {
 	opened, err := vfs.OpenWrite(m.fs, m.path(copyNames[i]))
 	if err != nil {
@@ -208,7 +209,7 @@ func (m *Manifest) openCopy(i int, c *copyScan) error {
 	return nil
 }
 
-// truncate cuts off the bytes behind the last record, and syncs the file.
+// truncate cuts off the bytes after the last record, and syncs the file.
 func (f *copyFile) truncate() error {
 	if err := f.Truncate(f.end); err != nil {
 		return err
@@ -227,7 +228,7 @@ func (m *Manifest) openCopies() (list []*copyFile) {
 }
 
 // appendRecord writes a record to both copies, then syncs both. After a failed write it cuts off the
-// written bytes. It returns errs.Failed if that, or a sync, fails.
+// written bytes. It returns errs.Failed if the cut or a sync fails.
 func (m *Manifest) appendRecord(ops []Op) error {
 	copies := m.openCopies()
 	n, err := m.writeRecord(copies, m.state.seq+1, len(ops), slices.Values(ops))
@@ -313,14 +314,14 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 	return nil
 }
 
-// mustRewrite reports whether a copy has doubled since it was rewritten, or is not open.
+// mustRewrite reports whether a copy has doubled in size after its last rewrite, or is not open.
 func (m *Manifest) mustRewrite() bool {
 	return slices.ContainsFunc(m.copies[:], func(f copyFile) bool {
 		return f.File == nil || f.end-f.base > max(f.base, minRewrite)
 	})
 }
 
-// moveToQuarantine moves a copy to the folder quarantine: it has commits that Open ignored.
+// moveToQuarantine moves a copy with commits that Open ignored to the folder quarantine.
 func (m *Manifest) moveToQuarantine(name string) error {
 	dir := m.path("quarantine")
 	if err := m.fs.MkdirAll(dir, 0o700); err != nil {
@@ -335,8 +336,8 @@ func (m *Manifest) moveToQuarantine(name string) error {
 	return errors.Join(err, m.fs.SyncDir(dir))
 }
 
-// rewriteCopy replaces a copy by a file with one record, which has all entries. If it fails before the
-// new file has the name, the old file stays in use.
+// rewriteCopy replaces a copy by a file with one record, which contains all entries. If it fails before
+// it has renamed the new file, the old file stays in use.
 func (m *Manifest) rewriteCopy(i int) error {
 	tmp := m.path(copyNames[i]) + ".tmp"
 	created, err := vfs.Create(m.fs, tmp)

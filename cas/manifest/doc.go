@@ -36,5 +36,5 @@
 // These numbers and lengths are unsigned varints.
 //
 // The first record has all entries at the time when the log was rewritten, and the sequence
-// number of the last commit before. Commits follow, each with the next sequence number.
+// number of the last commit before the rewrite. Commits follow, each with the next sequence number.
 package manifest

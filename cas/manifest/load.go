@@ -33,15 +33,15 @@ func (m *Manifest) loadState(found [2]*copyScan) (usable bool, err error) {
 		}
 	}
 
-	if reach < last { // the numbers of ignored commits are not used again
+	if reach < last { // new commits must not use the numbers of ignored commits
 		m.state.seq, m.quarantineOld = last+1, true
 	}
 
 	return true, nil
 }
 
-// longestChain returns the longest sequence of records without a gap: the first record of one copy, then
-// commits of either copy. last is the highest sequence number of all records.
+// longestChain returns the longest chain of records with consecutive sequence numbers: the first record
+// of one copy, then commits of either copy. last is the highest sequence number of all records.
 func longestChain(found [2]*copyScan) (chain []recordPlace, last uint64) {
 	commits := map[uint64]recordPlace{}
 
@@ -99,7 +99,8 @@ func (m *Manifest) applyRecord(at recordPlace) error {
 	return nil
 }
 
-// A bodyReader reads a body and keeps an error of the disk, to tell it from an error of the decoder.
+// A bodyReader reads a body. It records an error of the disk, so that the caller can distinguish the
+// error from an error of the decoder.
 type bodyReader struct {
 	r   io.Reader
 	err error

@@ -31,8 +31,8 @@ type Options struct {
 	Logger   *slog.Logger // not nil
 	New      bool         // the store is empty, so a missing manifest is no error
 	ReadOnly bool         // do not write to the disk
-	// Salvage makes Open ignore the commits after one that is damaged in both copies. It moves the
-	// files to the folder quarantine.
+	// Salvage makes Open ignore the commits after a commit that is damaged in both copies. Open then
+	// moves the old files to the folder quarantine.
 	Salvage bool
 	// Room returns an error if n bytes must not be written, because the disk is full.
 	Room func(n int64) error
@@ -52,12 +52,12 @@ type Manifest struct {
 	encoder       *zstd.Encoder
 
 	data  sync.RWMutex
-	state state // a reader holds data or writing, Commit holds both when it changes it
+	state state // readers hold data or writing; Commit holds both locks when it changes the state
 }
 
 // Open opens the manifest of the store in dir, and creates it if Options.New is set. It rewrites a copy
-// that is missing, damaged or shorter than the other. Errors: ErrLost; errs.Damaged if commits
-// cannot be applied, because an earlier one is damaged in both copies; errs.Format; an error of
+// that is missing, damaged or shorter than the other copy. Errors: ErrLost; errs.Damaged if commits
+// cannot be applied, because a commit before them is damaged in both copies; errs.Format; an error of
 // the disk.
 func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 	m := &Manifest{fs: fsys, dir: dir, o: o, encoder: newEncoder()}
@@ -115,12 +115,12 @@ func (m *Manifest) open() error {
 	return nil
 }
 
-// Commit makes ops durable: after a power cut all of them are done, or none. No key may occur in ops
-// twice. Get and Scan see ops when Commit returns. The caller must not change the values
+// Commit makes ops durable: after a power cut either all of ops or none are in effect. No key may occur
+// in ops twice. Get and Scan see ops when Commit returns. The caller must not change the values
 // afterwards.
 //
-// Errors: the error of Options.Room or of the disk (none of ops is done); errs.Failed if it is
-// unknown what is on the disk: the manifest must be opened again.
+// Errors: the error of Options.Room or of the disk (then none of ops is in effect); errs.Failed if the
+// content of the disk is unknown: then the manifest must be opened again.
 func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -176,7 +176,7 @@ func (m *Manifest) hasRoomFor(ops []Op) bool {
 	return m.state.fits(entries, plain)
 }
 
-// Get returns a copy of the last committed value of a key. It reports false if there is none.
+// Get returns a copy of the last committed value of a key. It returns false if the key has no value.
 func (m *Manifest) Get(key string) ([]byte, bool) {
 	m.data.RLock()
 	defer m.data.RUnlock()
@@ -184,9 +184,9 @@ func (m *Manifest) Get(key string) ([]byte, bool) {
 	return bytes.Clone(v), ok
 }
 
-// Scan calls fn for every key that begins with prefix, in the order of the keys,
-// until fn returns an error, which Scan returns. fn does not see commits that were made since Scan was
-// called, and must not change the value.
+// Scan calls fn for every key that begins with prefix, in the order of the keys. If fn returns an error,
+// Scan ends and returns it. fn does not see commits that are made while Scan runs, and must not change
+// value.
 func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
 	found := map[string][]byte{}
 	m.data.RLock()
@@ -208,7 +208,8 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return nil
 }
 
-// Verify reads both copies and calls bad for each that is damaged. It returns the number of their bytes.
+// Verify reads both copies, and calls bad for each damaged copy. size is the number of bytes of both
+// copies.
 func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()

@@ -63,8 +63,8 @@ func (p *limitWriter) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// decode calls fn for the entries of a body, until fn returns an error, which decode returns. It reads
-// at most maxBody decompressed bytes.
+// decode calls fn for the entries of a body. If fn returns an error, decode ends and returns it. decode
+// reads at most maxBody decompressed bytes.
 func decode(body io.Reader, fn func(Op) error) error {
 	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBody))
 	if err != nil {
@@ -121,7 +121,7 @@ type recordSearch struct {
 
 const searchStep = 1 << 20 // bytes of a read
 
-// window returns bytes of the file from off on: at least n, fewer only at the end of the file.
+// window returns at least n bytes of the file from off on, or fewer at the end of the file.
 func (s *recordSearch) window(off int64, n int) ([]byte, error) {
 	if off < s.bufOff || off+int64(n) > s.bufOff+int64(len(s.buf)) {
 		if s.buf == nil {
@@ -263,7 +263,7 @@ func readOp(r *bufio.Reader) (Op, error) {
 	return op, nil
 }
 
-// malformedError returns errBody, because of err if it is not nil.
+// malformedError returns errBody. If err is not nil, the result wraps both.
 func malformedError(err error) error {
 	if err == nil || err == errBody {
 		return errBody
@@ -271,7 +271,7 @@ func malformedError(err error) error {
 	return fmt.Errorf("%w: %w", errBody, err)
 }
 
-// readField reads a length, which must be at most limit, and that many bytes.
+// readField reads a length, which must be at most limit, and then a field of this length in bytes.
 func readField(r *bufio.Reader, limit uint64) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {

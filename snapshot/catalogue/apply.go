@@ -73,12 +73,12 @@ func Decode(t Type, payload []byte) (Record, error) {
 type Views interface {
 	State(view uint32) (*tree.State, bool)
 	Capture(view uint32) (*tree.State, error)           // freezes the present state
-	Without(st *tree.State, paths []string) *tree.State // st without empty files and directories at paths
-	Changed(view uint32) uint64                         // a counter of the changes of a view
+	Without(st *tree.State, paths []string) *tree.State // returns st without the empty files and directories at paths
+	Changed(view uint32) uint64                         // returns the number of changes of a view
 	NewView() (uint32, error)                           // returns an unused view number
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
-	EndView(view uint32, ended bool)              // makes the nodes of a view stale, or not stale again
+	EndView(view uint32, ended bool)              // makes the nodes of a view stale if ended, else valid again
 	SetCounters(ino uint64, view uint32)          // raises the next inode and view numbers to at least these
 	Actors(view uint32) []*actors.Set             // of the present interval
 	ActorNames(view uint32) []string              // the names of the actors in Actors
@@ -86,15 +86,15 @@ type Views interface {
 	ReturnActors(view uint32, sets []*actors.Set) // adds the sets to the present interval
 }
 
-// Trees are Views, and the methods that only some records need.
+// Trees extends Views by the methods that only some records need.
 type Trees interface {
 	Views
 	Tree(*Snapshot) (*tree.State, error)
 	// Pushed returns a tree whose objects are in the store or on a remote, and its highest
 	// inode number.
 	Pushed(id cas.Hash) (st *tree.State, highest uint64, err error)
-	// Edited applies an edit to a copy of its view, unless that was done before. PutEdited
-	// makes the copy the view.
+	// Edited applies an edit to a copy of its view, unless the store has applied it before it
+	// journaled the edit. PutEdited replaces the view by the copy.
 	Edited(*Edit) error
 	PutEdited(*Edit)
 }
@@ -103,9 +103,9 @@ type Trees interface {
 type Effects struct {
 	Seal    []*Snapshot  // snapshots to seal
 	Made    []*Workspace // new forks
-	Removed []uint32     // removed views, which a running checkpoint need not seal any more
+	Removed []uint32     // removed views; a running checkpoint need not seal them
 	Garbage bool         // snapshots were removed, so a gc may find garbage
-	Own     int64        // the approximate bytes of this garbage
+	Own     int64        // the approximate number of bytes that only the removed snapshots used
 	Rules   bool         // a policy changed: automatic captures, expiry and limits must be updated
 }
 
@@ -116,8 +116,8 @@ type applyRun struct {
 	Effects
 }
 
-// Apply makes the change of a record. It is used for a new record after it was journaled, and in
-// recovery.
+// Apply makes the change of a record. The store calls it for a new record that it has journaled, and for
+// the records that a recovery replays.
 func (c *Catalogue) Apply(t Trees, r Record) (Effects, error) {
 	a := &applyRun{cat: c, trees: t}
 	err := r.apply(a)
@@ -138,7 +138,7 @@ func (w *Workspace) Present(v Views) *tree.State {
 	return st
 }
 
-// SetBase adds st as the base of a workspace, the state that it began from.
+// SetBase adds a snapshot of st as the base of a workspace, the state from which the workspace began.
 func (c *Catalogue) SetBase(t Trees, w *Workspace, st *tree.State, r SnapshotRecord) (Effects, error) {
 	a := &applyRun{cat: c, trees: t}
 	err := a.setBase(w, st, r)
@@ -226,7 +226,7 @@ func (a *applyRun) baseBytes(w *Workspace) int64 {
 	return 0
 }
 
-// groupByWorkspace returns snapshots by the workspaces that exist.
+// groupByWorkspace groups snapshots by workspace. It skips snapshots whose workspace does not exist.
 func (a *applyRun) groupByWorkspace(snaps []*Snapshot) map[*Workspace][]*Snapshot {
 	groups := make(map[*Workspace][]*Snapshot)
 	for _, s := range snaps {
@@ -245,7 +245,7 @@ func (w *Workspace) PresentChanges(v Views) actors.Changes {
 	return c
 }
 
-// PresentActors returns the actors that changed anything since the newest snapshot.
+// PresentActors returns the names of the actors that changed the workspace since the newest snapshot.
 func (w *Workspace) PresentActors(v Views) []string {
 	return actors.JoinNames(w.StoredChanges.Names, v.ActorNames(w.View))
 }
@@ -271,8 +271,8 @@ func (w *Workspace) endInterval(v Views) actors.Changes {
 	return c
 }
 
-// passOnChanges adds the changes of snapshots that are removed next to the next newer snapshots of their
-// workspaces, or to the present interval.
+// passOnChanges is called before snapshots are removed. It adds the changes of each of them to the next
+// newer snapshot of its workspace, or to the present interval if there is no newer snapshot.
 func (a *applyRun) passOnChanges(removed []*Snapshot) {
 	for w, snaps := range a.groupByWorkspace(removed) {
 		present, heirs := w.Snapshots.PassOn(snaps)

@@ -50,7 +50,7 @@ func NewSnapshot(c *Catalogue, v Views, w *Workspace, i info.Info) (SnapshotReco
 	return w.newSnapshotRecord(v, i)
 }
 
-// newSnapshotRecord is NewSnapshot without the limits of forks.
+// newSnapshotRecord does the work of NewSnapshot, but does not check the limits of forks.
 func (w *Workspace) newSnapshotRecord(v Views, i info.Info) (SnapshotRecord, error) {
 	view, err := v.NewView()
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *Capture) apply(a *applyRun) error {
 	return a.addState(r.SnapshotRecord, st, w.endInterval(a.trees))
 }
 
-// Bookmark replaces the bookmark of a workspace by its present state, see
+// Bookmark replaces the bookmark of a workspace by a snapshot of the workspace's present state, see
 // snapshot.Workspace.Bookmark.
 type Bookmark struct{ SnapshotRecord }
 
@@ -144,8 +144,8 @@ type Delete struct {
 
 func (*Delete) Type() Type { return TypeDelete }
 
-// NewDelete returns the record of a deletion for a user, and the names of the snapshots. A snapshot may
-// be in names several times.
+// NewDelete returns the record of a deletion for a user, and the names of the deleted snapshots. names
+// may contain a snapshot several times.
 func NewDelete(c *Catalogue, w *Workspace, names []string, by actors.Caller, now time.Time) (*Delete, []string, error) {
 	r := &Delete{}
 	var deleted []string
@@ -172,11 +172,11 @@ func NewDelete(c *Catalogue, w *Workspace, names []string, by actors.Caller, now
 }
 
 // NewExpiry returns the record of a deletion of the snapshots in views that the policy rules does not
-// keep, and their names. The record is nil if there are none, or if the workspace has another policy
-// now.
+// keep, and their names. The record is nil if the policy keeps all of them, or if the workspace now has
+// another policy than rules.
 func NewExpiry(c *Catalogue, w *Workspace, rules policy.Policy, views []uint32, now time.Time) (*Delete, []string) {
 	if !reflect.DeepEqual(rules, w.Policy) {
-		return nil, nil // the next round uses the new policy
+		return nil, nil // the next expiry uses the new policy
 	}
 	r := &Delete{}
 	var deleted []string
@@ -309,7 +309,7 @@ type Policy struct {
 
 func (*Policy) Type() Type { return TypePolicy }
 
-// UnmarshalJSON sets the default of a rule that earlier versions did not write.
+// UnmarshalJSON sets UndoSeconds, which earlier versions did not write, to its default.
 func (r *Policy) UnmarshalJSON(b []byte) error {
 	type record Policy
 	r.Policy.UndoSeconds = policy.Default().UndoSeconds

@@ -17,8 +17,9 @@ import (
 // ErrNoFork means that a fork does not exist.
 var ErrNoFork = errs.New(errs.NotExist, "no such fork")
 
-// A Catalogue has every workspace and snapshot of a store. It is guarded by the lock of the
-// workspaces' trees, which the caller holds, so that a state is frozen and named in one step.
+// A Catalogue contains every workspace and snapshot of a store. It is guarded by the lock of the
+// workspaces' trees (live.Forest), which the caller holds, so that a state is frozen and named in one
+// step.
 type Catalogue struct {
 	Workspaces ByView[Workspace]
 	Snapshots  ByView[Snapshot]
@@ -38,7 +39,7 @@ func New() *Catalogue {
 	}
 }
 
-// A ByView has the workspaces or the snapshots of a store by their views. Only this package changes it.
+// A ByView maps views to the workspaces or snapshots of a store. Only this package changes it.
 type ByView[T any] struct{ all map[uint32]*T }
 
 func newByView[T any]() ByView[T] { return ByView[T]{make(map[uint32]*T)} }
@@ -52,7 +53,7 @@ func (m ByView[T]) All() iter.Seq2[uint32, *T] { return maps.All(m.all) }
 // Views returns all views, in no order.
 func (m ByView[T]) Views() []uint32 { return slices.Collect(maps.Keys(m.all)) }
 
-// TakeAltered returns the views of the workspaces whose Changes or ForkChanges grew, or that ended, since
+// TakeAltered returns the views of the workspaces that ended, or whose Changes or ForkChanges grew, since
 // the last call.
 func (c *Catalogue) TakeAltered() []uint32 {
 	views := slices.Collect(maps.Keys(c.altered))
@@ -60,10 +61,11 @@ func (c *Catalogue) TakeAltered() []uint32 {
 	return views
 }
 
-// An Unwritten is what changed since the last checkpoint.
+// An Unwritten lists the records that changed since the last checkpoint, and the trees to which the
+// journal refers.
 type Unwritten struct {
-	keys  map[string]uint32 // the views of the records that changed or were removed, by the keys of the records
-	roots []Root            // trees to which journal records refer
+	keys  map[string]uint32 // by key of a changed or removed record: its view
+	roots []Root            // trees to which journal records since the last checkpoint refer
 }
 
 // Views yields the views of the records that changed or were removed.
@@ -72,20 +74,20 @@ func (u *Unwritten) Views() iter.Seq[uint32] { return maps.Values(u.keys) }
 // Roots returns the trees to which journal records since the last checkpoint refer.
 func (u *Unwritten) Roots() []Root { return u.roots }
 
-// Take returns what a checkpoint that begins has to write: the keys and views of records, and the number of
-// Roots.
+// Take is called when a checkpoint begins. It removes and returns the keys and views of the records that
+// the checkpoint must write, and returns the number of Roots.
 func (u *Unwritten) Take() (keys map[string]uint32, roots int) {
 	keys, u.keys = u.keys, make(map[string]uint32)
 	return keys, len(u.roots)
 }
 
-// Keys returns a copy of what the next Take returns.
+// Keys returns a copy of the keys and views that the next Take will return.
 func (u *Unwritten) Keys() map[string]uint32 { return maps.Clone(u.keys) }
 
-// Return adds the keys of Take again, because the checkpoint failed.
+// Return adds the keys that Take returned again, because the checkpoint failed.
 func (u *Unwritten) Return(keys map[string]uint32) { maps.Copy(u.keys, keys) }
 
-// Written drops the first roots, which are in a checkpoint now.
+// Written drops the given number of the first roots, because a checkpoint now contains their trees.
 func (u *Unwritten) Written(roots int) { u.roots = slices.Delete(u.roots, 0, roots) }
 
 // Mark adds the record of a view. prefix is Snapshots or Workspaces.
@@ -95,37 +97,38 @@ func (u *Unwritten) addRoot(r Root) { u.roots = append(u.roots, r) }
 
 // A Workspace is a workspace in the catalogue: its record, its snapshots and its forks.
 type Workspace struct {
-	WorkspaceRecord  // the fields that Stored sets are not up to date
+	WorkspaceRecord  // the fields that Stored sets are outdated
 	Snapshots        List
 	Forks            map[string]*Workspace // by name
 	ChangedAtCapture uint64                // Views.Changed at the last capture
-	Changes          uint64                // counts changes of the record and of its snapshots' records
-	ForkChanges      uint64                // counts changes of the forks below: new ones, ends, expiry times
-	StoredChanges    actors.Changes        // the changes of the present interval before the last checkpoint
-	kept             map[uint32]bool       // the views in Op.Kept of its operations
-	Restored         []RestoreResult       // the last restores, oldest first
+	Changes          uint64                // number of changes of the workspace's record and its snapshots' records
+	ForkChanges      uint64                // number of begins, ends and new expiry times of the forks below
+	StoredChanges    actors.Changes        // the changes between the newest snapshot and the last checkpoint
+	kept             map[uint32]bool       // the views in Op.Kept of the workspace's operations
+	Restored         []RestoreResult       // the results of the last restores, oldest first
 }
 
-// A RestoreResult is the state of a workspace right after a restore. It equals the snapshot except for
-// the inode numbers of the files that the restore has created. Without it, the next restore would
-// compare each of these files with the snapshot again, and each restore adds more of them. With it a
-// small restore after a big one takes 0.25 ms, without it 64 ms.
+// A RestoreResult is the state of a workspace right after a restore. The state equals the snapshot except
+// for the inode numbers of the files that the restore has created. The next restore compares the present
+// state with this state instead of the snapshot. Otherwise it would compare all files with different
+// inode numbers, and each restore adds such files. A small restore after a big one takes 0.25 ms,
+// without the RestoreResult 64 ms.
 type RestoreResult struct {
-	View  uint32 // of the snapshot
+	View  uint32 // view of the snapshot
 	State *tree.State
 }
 
 // maxRestored is the largest number of snapshots in Workspace.Restored.
 const maxRestored = 4
 
-// addRestored records the state right after a restore of the snapshot with a view.
+// addRestored records the state st right after a restore of the snapshot with the given view.
 func (w *Workspace) addRestored(view uint32, st *tree.State) {
 	kept := slices.DeleteFunc(w.Restored, func(r RestoreResult) bool { return r.View == view })
 	w.Restored = append(kept[max(0, len(kept)-maxRestored+1):], RestoreResult{view, st})
 }
 
-// RestoredState returns the state right after the last restore of a snapshot, nil if it is not in
-// Restored.
+// RestoredState returns the state right after the last restore of a snapshot, nil if Restored does not
+// contain the snapshot.
 func (w *Workspace) RestoredState(view uint32) *tree.State {
 	for _, r := range w.Restored {
 		if r.View == view {
@@ -197,7 +200,7 @@ func (c *Catalogue) Parent(w *Workspace) *Workspace {
 	return c.Workspaces.At(w.Parent)
 }
 
-// Uppermost returns the fork of main that is w or above w. w is a fork.
+// Uppermost returns the fork of main that is w or contains w. w is a fork.
 func (c *Catalogue) Uppermost(w *Workspace) *Workspace {
 	for {
 		up := c.Parent(w)
@@ -225,9 +228,8 @@ func (c *Catalogue) WithBase(w *Workspace) []*Snapshot {
 	return all
 }
 
-// Find returns the snapshot for a user's spelling: its name, cp-<seq>, a prefix of
-// its id, latest, undo, base, or label:KEY=VALUE for the newest snapshot with that label.
-// The error is ErrNotFound.
+// Find returns the snapshot that a user names by its name, cp-<seq>, a prefix of its id, latest, undo,
+// base, or label:KEY=VALUE (the newest snapshot with the label). The error is ErrNotFound.
 func (c *Catalogue) Find(w *Workspace, name string) (*Snapshot, error) {
 	switch name {
 	case "latest":
@@ -282,7 +284,7 @@ func (c *Catalogue) TouchWorkspace(w *Workspace) {
 	w.addChange(c.altered)
 }
 
-// add adds a snapshot, and reports whether the caller must have it sealed.
+// add adds a snapshot. seal reports whether the caller must pass it to the sealer.
 func (c *Catalogue) add(s *Snapshot) (seal bool) {
 	c.Snapshots.all[s.View] = s
 	if !s.Sealed {
@@ -322,16 +324,16 @@ func (c *Catalogue) SetID(sn *Snapshot, id cas.Hash, added int64) {
 	c.Touch(sn.View)
 }
 
-// dropUnsealed removes a snapshot that has an id or was removed from the unsealed ones. After a removal
-// another snapshot may have its view number.
+// dropUnsealed removes a snapshot, which was sealed or removed, from Unsealed. It keeps another snapshot
+// that has the same view number: a view number may be reused after a removal.
 func (c *Catalogue) dropUnsealed(sn *Snapshot) {
 	if c.Unsealed.At(sn.View) == sn {
 		delete(c.Unsealed.all, sn.View)
 	}
 }
 
-// Leaves returns the objects without a tree that must stay: the sets of actors to which workspaces
-// refer, and the receipts of what was forgotten.
+// Leaves returns the objects that a gc must keep and that refer to no other objects: the actor sets of
+// workspaces, and the receipts in Forgotten.
 func (c *Catalogue) Leaves() (out []cas.Hash) {
 	for i := range c.Forgotten {
 		out = append(out, c.Forgotten[i].Receipt)

@@ -6,6 +6,6 @@
 // A change has three steps. A function of this package (NewCapture, NewDelete ...) checks the
 // change and returns its [Record]. The store appends the record to the journal. Then
 // [Catalogue.Apply] makes the change. Recovery decodes the record and calls Apply, too. Apply
-// returns the tasks that remain, such as sealing, as [Effects]: this package has no lock, no
-// journal, and no trees in which files are written.
+// returns the tasks that remain, such as sealing, as [Effects], because this package has no lock, no
+// journal, and no access to the files of workspaces.
 package catalogue

@@ -17,10 +17,10 @@ import (
 // an import. It has either the steps of the change (Steps, Now, Depth) or the resulting state (State).
 type Edit struct {
 	WS  uint32         `json:"ws"`
-	Pre SnapshotRecord `json:"pre"` // a snapshot of the state before; without a name it is not taken
+	Pre SnapshotRecord `json:"pre"` // the snapshot of the state before the edit; without a name none is taken
 	// Placeholders are left out of Pre, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`
-	// Post is a snapshot of the state after an import of an image or an undo of an actor.
+	// Post is the snapshot of the state after an import of an image or after an undo of an actor.
 	Post SnapshotRecord `json:"post,omitzero"`
 
 	Steps []graft.Span `json:"steps,omitempty"` // the places of the steps in the journal
@@ -39,17 +39,17 @@ type Edit struct {
 	// Dir is the id of the directory's state after a refresh, see WorkspaceRecord.Dir.
 	Dir string `json:"dir,omitempty"`
 
-	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next one
-	// answers the request with it.
+	// Answer is set if a request of the kernel waits for the edit. If this daemon dies, the next
+	// daemon sends this answer.
 	Answer *EditAnswer `json:"answer,omitempty"`
-	Op     *Op         `json:"op,omitempty"` // set with Pre; it keeps the state after
+	Op     *Op         `json:"op,omitempty"` // set if Pre is set; keeps the state after the edit, see Op.Kept
 }
 
 // An EditAnswer is the result of an edit.
 type EditAnswer struct {
 	Of      string             `json:"of"` // the snapshot, fork or actor
 	Changed int                `json:"changed"`
-	Paths   []graft.PathChange `json:"paths,omitempty"` // the first ones
+	Paths   []graft.PathChange `json:"paths,omitempty"` // the first changed paths, at most MaxAnswerPaths
 	More    bool               `json:"more,omitempty"`
 	Kept    []string           `json:"kept,omitempty"`
 }
@@ -59,7 +59,7 @@ const MaxAnswerPaths = 100
 
 func (*Edit) Type() Type { return TypeEdit }
 
-// maxActors bounds the bytes of the set in a record.
+// maxActors is the largest size of Edit.Actors in bytes.
 const maxActors = 4 << 20
 
 // SetActors sets the actors that made the changes of the edit.
@@ -67,9 +67,9 @@ func (r *Edit) SetActors(set *actors.Set) {
 	r.Actors = set.EncodeWithin(maxActors)
 }
 
-// Describe sets the records of the snapshots before and after an edit. before and after describe them;
-// with a nil after, there is no snapshot after the edit. by are the actors of the edit. undoes
-// describes an undo of an actor, else it is nil.
+// Describe sets Pre and Post, the records of the snapshots before and after the edit. before and after
+// describe these snapshots; if after is nil, no snapshot is taken after the edit. by are the actors of
+// the edit. undoes is set if the edit is an undo of an actor.
 func (r *Edit) Describe(c *Catalogue, v Views, w *Workspace, before info.Info, after *info.Info, by []string, undoes *Undone) (err error) {
 	before.Kind = info.KindPreRestore
 	if r.Pre, err = NewSnapshot(c, v, w, before); err != nil || after == nil {
@@ -136,7 +136,7 @@ func (r *Edit) apply(a *applyRun) error {
 	return nil
 }
 
-// logOp adds the operation, which keeps the states before and after the edit.
+// logOp adds the operation r.Op to w. The operation keeps the states before and after the edit.
 func (r *Edit) logOp(a *applyRun, w *Workspace, st *tree.State) error {
 	if r.Op == nil {
 		return nil
@@ -197,12 +197,12 @@ func (r *Begin) apply(a *applyRun) error {
 	return a.setBase(w, st, r.SnapshotRecord)
 }
 
-// A Pull adds a snapshot with a tree that was made in another store, or compacted from snapshots of this
+// A Pull adds a snapshot whose tree was made in another store, or was compacted from snapshots of this
 // store.
 type Pull struct {
 	Snapshot SnapshotRecord `json:"snapshot"`
 	NextIno  uint64         `json:"next_ino"`
-	// Of are the views of the snapshots that were compacted into this one.
+	// Of are the views of the snapshots that were compacted into the new snapshot.
 	Of []uint32 `json:"of,omitempty"`
 	// Gone are the views of Of that are deleted afterwards.
 	Gone []uint32 `json:"gone,omitempty"`
@@ -211,8 +211,8 @@ type Pull struct {
 
 func (*Pull) Type() Type { return TypePull }
 
-// NewPull returns the record of a snapshot from another store. id and st are its tree, and highest is
-// the tree's highest inode number. Pull.Place must be called before it is applied.
+// NewPull returns the record of a snapshot from another store. st is its tree, id the tree's id, and
+// highest the tree's highest inode number. The caller calls Pull.Place before it applies the record.
 func NewPull(i info.Info, id cas.Hash, st *tree.State, highest uint64) *Pull {
 	return &Pull{NextIno: highest + 1, Snapshot: SnapshotRecord{Lineage: i.Lineage, Info: info.Info{
 		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: info.KindPull,
@@ -227,8 +227,8 @@ func (r *Pull) Place(v Views, w *Workspace) (err error) {
 	return err
 }
 
-// CheckPulled returns an error if the description of a snapshot from another store is not possible in
-// this store: its name, message, labels or actors.
+// CheckPulled returns an error if this store does not allow the name, message, labels or actors of a
+// snapshot from another store.
 func CheckPulled(i info.Info) error {
 	if err := naming.Check(i.Name); err != nil {
 		return err
@@ -258,9 +258,10 @@ func (w *Workspace) MayPull(i info.Info) error {
 	return nil
 }
 
-// NewCompacted returns the record of a snapshot that is compacted from the snapshots of. i describes it
-// and has the id of its tree st, and highest is the highest inode number of st. removed and kept are
-// the names of the snapshots that are deleted and of the pinned ones, which are kept.
+// NewCompacted returns the record of a new snapshot that is compacted from the snapshots of. i describes
+// the new snapshot and contains the id of its tree st. highest is the highest inode number of st.
+// removed are the names of the snapshots that the record deletes, kept the names of pinned snapshots,
+// which stay.
 func NewCompacted(c *Catalogue, v Views, w *Workspace, i info.Info, st *tree.State, highest uint64, of []*Snapshot) (r *Pull, removed, kept []string, err error) {
 	r = &Pull{NextIno: highest + 1}
 	id := i.ID

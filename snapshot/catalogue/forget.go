@@ -17,9 +17,9 @@ type Forgotten struct {
 	At     time.Time `json:"at"`
 	Actor  string    `json:"actor,omitempty"`
 	UID    uint32    `json:"uid"`
-	// Receipt is the object with what was removed, see package forget.
+	// Receipt is the object that lists the removed contents, see package forget.
 	Receipt cas.Hash `json:"receipt"`
-	// Erased is set when the bytes are gone from the disk.
+	// Erased is set when the bytes of the contents were overwritten on the disk.
 	Erased bool `json:"erased,omitempty"`
 }
 
@@ -32,12 +32,13 @@ type Rewritten struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Forget gives snapshots trees without the contents that a user forgets. They keep their names, numbers
-// and times, and lose the git commits that they were exported as. It adds a Forgotten, or replaces the one with its number.
+// Forget replaces the trees of snapshots by trees without the contents that a user forgets. The snapshots
+// keep their names, numbers and times, and lose the ids of the git commits to which they were exported.
+// The record adds its Forgotten to Catalogue.Forgotten, or replaces the entry with the same number.
 type Forget struct {
 	Forgotten Forgotten   `json:"forgotten"`
 	Snapshots []Rewritten `json:"snapshots,omitempty"`
-	// Trees are the new ids of trees, by the old ones. Directories and operations refer to them.
+	// Trees maps old to new ids of the trees to which WorkspaceRecord.Dir and operations refer.
 	Trees map[string]string `json:"trees,omitempty"`
 	// Edits remove the contents from present states: from workspaces if the user wants that, and always from
 	// ended forks that an undo can restore.
@@ -54,7 +55,7 @@ func (c *Catalogue) NextForgotten() uint64 {
 	return c.Forgotten[len(c.Forgotten)-1].Number + 1
 }
 
-// Trees returns the ids of the trees that directories and operations refer to, each once.
+// Trees returns the ids of the trees to which Dir fields and operations refer, each once.
 func (c *Catalogue) Trees() (ids []string) {
 	c.eachTree(func(id *string) bool {
 		ids = append(ids, *id)
@@ -64,8 +65,8 @@ func (c *Catalogue) Trees() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// eachTree calls fn with the id of each tree that a directory or an operation refers to. fn reports
-// whether it changed the id.
+// eachTree calls fn with the id of each tree to which a Dir field or an operation refers. fn may change
+// the id, and reports whether it did.
 func (c *Catalogue) eachTree(fn func(id *string) (changed bool)) {
 	call := func(ids ...*string) (changed bool) {
 		for _, id := range ids {
@@ -126,8 +127,8 @@ func (r *Forget) apply(a *applyRun) error {
 	return a.addRoots(slices.Collect(maps.Values(r.Trees))...)
 }
 
-// editForgotten replaces the present state of a workspace. A fork that has ended is read by nobody, so its
-// state needs no edit.
+// editForgotten replaces the present state of a workspace. In a fork that has ended no process can read
+// files, so its state is replaced directly, without the steps of an edit.
 func (a *applyRun) editForgotten(r *Edit) error {
 	w := a.cat.Workspaces.At(r.WS)
 	if w == nil {
@@ -162,8 +163,8 @@ func (c *Catalogue) setForgotten(f Forgotten) {
 	c.Forgotten = append(c.Forgotten, f)
 }
 
-// rewrite gives a snapshot another tree. In recovery the snapshot may have no id yet, and gets it by
-// sealing the new tree.
+// rewrite replaces the tree of a snapshot. In recovery the snapshot may have no id yet. It then gets its
+// id from the seal of the new tree.
 func (a *applyRun) rewrite(r *Rewritten) error {
 	sn := a.cat.Snapshots.At(r.View)
 	if sn == nil {

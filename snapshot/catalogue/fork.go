@@ -33,8 +33,8 @@ type Fork struct {
 
 	// Restricted is set if the fork has restrictions that its parent does not have.
 	Restricted *Restrictions `json:"restricted,omitempty"`
-	// If paths are hidden, State is the id of the state from which the fork starts, without these paths,
-	// else "". Dir is the WorkspaceRecord.Dir without them.
+	// State and Dir are set only if paths are hidden. State is the id of the state from which the fork
+	// starts, without the hidden paths. Dir is the id of WorkspaceRecord.Dir without the hidden paths.
 	State string `json:"state,omitempty"`
 	Dir   string `json:"dir,omitempty"`
 }
@@ -48,9 +48,9 @@ type Restrictions struct {
 
 func (*Fork) Type() Type { return TypeFork }
 
-// StartFrom completes the record of a fork of w, which has the name, claim and expiry of the fork, and in Base
-// the time and the user's process. from is the start of the fork: "" is the present state of w, FORK/ is the
-// present state of a fork of w, other values are names of snapshots.
+// StartFrom completes the record of a fork of w. The caller has set the name, claim and expiry of the fork,
+// and in Base the time and the user's process. from is the state from which the fork starts: "" for the
+// present state of w, FORK/ for the present state of a fork of w, else the name of a snapshot.
 func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (r *Fork) StartFrom(c *Catalogue, t Trees, w *Workspace, from string) error
 	return err
 }
 
-// findBelow is Find, but FORK/SNAPSHOT is a snapshot of a fork of w. It also returns the name of the
-// snapshot, in the same form.
+// findBelow finds a snapshot as Find does. In addition, FORK/SNAPSHOT names a snapshot of a fork of w.
+// known is the name of the snapshot, with FORK/ before it if name has this form.
 func (c *Catalogue) findBelow(w *Workspace, name string) (sn *Snapshot, known string, err error) {
 	fork, in, below := strings.Cut(name, "/")
 	if !below || strings.HasPrefix(name, "label:") {
@@ -148,7 +148,7 @@ func (r *Fork) apply(a *applyRun) error {
 	return a.setBase(w, st, r.Base)
 }
 
-// start returns the state that the fork starts from, and its directory, see WorkspaceRecord.Dir.
+// start returns the state from which the fork starts, and the fork's WorkspaceRecord.Dir.
 func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string, err error) {
 	if r.State != "" {
 		st, _, err = a.pushed(r.State)
@@ -181,8 +181,8 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 	return st, sn.Dir, err
 }
 
-// Left returns the newest snapshot of the last state of a fork that was claimed with a label, nil if
-// there is none.
+// Left returns the newest snapshot of a last state of a fork that was claimed with the given label, nil
+// if no such snapshot exists.
 func (w *Workspace) Left(label string) *Snapshot {
 	return w.Snapshots.Last(func(sn *Snapshot) bool { return sn.Claim == label })
 }

@@ -21,8 +21,8 @@ type EndFork struct {
 	// Inside are the views of the forks inside the fork, in the order in which they are removed: a fork after
 	// the forks inside it.
 	Inside []uint32 `json:"inside,omitempty"`
-	// Op is the operation of the parent. If it keeps the fork, the fork and the forks below stay in the
-	// catalogue.
+	// Op is the operation of the parent. If Op.Kept contains the fork, the fork and the forks inside it
+	// stay in the catalogue.
 	Op *Op `json:"op,omitempty"`
 }
 
@@ -39,7 +39,7 @@ func NewDiscard(c *Catalogue, w, f *Workspace, by actors.Caller, now time.Time) 
 	return f.newDiscard(), err
 }
 
-// newDiscard is NewDiscard without checks.
+// newDiscard returns the record of NewDiscard without checks.
 func (f *Workspace) newDiscard() *EndFork {
 	r := &EndFork{View: f.View}
 	f.Family(func(in *Workspace) {
@@ -61,10 +61,11 @@ func (c *Catalogue) MayEnd(w, f *Workspace, by actors.Caller, now time.Time) err
 	return w.mayEnd(f, c.Snapshots.At(f.Base), by, now)
 }
 
-// NewEnd returns the record of the end of a fork of w. w gets a snapshot of the fork's last state, which
-// last describes. If the fork is empty, as after `rm -rf`, w also gets a snapshot of full, its state
-// before it was emptied; full is nil if there is no such state. A fork with Discard set leaves
-// neither. The limits of forks do not apply, so that a fork can always end.
+// NewEnd returns the record of the end of f, a fork of w. The record adds to w a snapshot of the fork's
+// last state; last describes this snapshot. If the fork was emptied, as by `rm -rf`, full is a snapshot
+// of its state before, else nil, and the record also adds a snapshot of full to w. If Discard is set for
+// the fork, the record adds no snapshots. The limits of forks do not apply, so that a fork can always
+// end.
 func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, last info.Info) (*EndFork, error) {
 	if f.Discard {
 		return f.newDiscard(), nil
@@ -96,7 +97,7 @@ func NewEnd(c *Catalogue, w *Workspace, v Views, f *Workspace, full *Snapshot, l
 	}
 
 	r.Full.Claim, r.Full.Lineage = f.Claim, r.Last.Lineage
-	r.Last.Seq++ // after Full
+	r.Last.Seq++ // Full has the sequence number before it
 	return r, nil
 }
 

@@ -5,10 +5,10 @@ import "slices"
 // MaxLineage is the largest number of ids in a lineage.
 const MaxLineage = 100
 
-// Lineage returns the ids of the past states of a workspace, the newest last, each once: of its base with
-// the base's lineage, and of its snapshots with a lower sequence number than before (all with 0). A
-// pulled snapshot is a past state if it was restored. Snapshots without an id are left out, because they
-// were never pushed.
+// Lineage returns the ids of the past states of a workspace, the newest last, each once. These are the ids
+// of the base and of the base's lineage, and the ids of snapshots with a lower sequence number than
+// before, or of all snapshots if before is 0. A pulled snapshot is a past state only if it was restored.
+// Lineage leaves out snapshots without an id, because they were never pushed.
 func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	var ids []string
 	if base := c.Snapshots.At(w.Base); base != nil {
@@ -43,8 +43,8 @@ func (c *Catalogue) Lineage(w *Workspace, before uint64) []string {
 	return out[max(0, len(out)-MaxLineage):]
 }
 
-// Newest returns the name of the newest snapshot of a workspace, including its base, whose id is in ids,
-// or "".
+// Newest returns the name of the newest snapshot of a workspace, including its base, whose id is in ids.
+// It returns "" if no snapshot has such an id.
 func (c *Catalogue) Newest(w *Workspace, ids []string) string {
 	if sn := w.Snapshots.Last(func(sn *Snapshot) bool { return sn.ID != "" && slices.Contains(ids, sn.ID) }); sn != nil {
 		return sn.Name

@@ -30,21 +30,22 @@ type Snapshot struct {
 	Hash   cas.Hash
 	State  atomic.Pointer[tree.State] // nil for a sealed snapshot that was not loaded yet
 	Done   chan struct{}              // closed when the snapshot is sealed
-	// Wanted means that a running checkpoint needs the snapshot sealed, even if it is removed: records
-	// after the checkpoint may restore it. A checkpoint that begins anew does not need it.
+	// Wanted means that a running checkpoint must seal the snapshot even if it is removed: journal
+	// records after the checkpoint may restore the snapshot. If the checkpoint begins again, Wanted is
+	// reset.
 	Wanted bool
 	// Retry is the time at which the sealer in the background tries again after an error. The sealer
 	// guards it.
 	Retry time.Time
-	// Added is how many bytes sealing has added to the store so far. The sealer guards it.
+	// Added is the number of bytes that the seal has added to the store so far. The sealer guards it.
 	Added int64
 	// Text is the result of textBytes for its message and labels, 0 if it was not computed yet.
 	Text int64
-	// Changes are the changes since the snapshot before.
+	// Changes are the changes since the previous snapshot.
 	Changes actors.Changes
 }
 
-// hasID reports whether a prefix is one of the id, or of an id that the snapshot had before.
+// hasID reports whether the id of the snapshot, or one of its earlier ids, begins with prefix.
 func (s *Snapshot) hasID(prefix string) bool {
 	has := func(id string) bool { return strings.HasPrefix(id, prefix) }
 	return has(s.ID) || slices.ContainsFunc(s.Was, has)
@@ -90,7 +91,7 @@ func (c *Catalogue) InOrder() []*Snapshot {
 
 // A Root is a state that a gc must keep: the state itself, or the id of a sealed state.
 type Root struct {
-	State *tree.State // nil with an id
+	State *tree.State // nil if ID is set
 	ID    cas.Hash
 }
 
@@ -102,7 +103,7 @@ func (r Root) Load(src *tree.Source) (*tree.State, error) {
 	return tree.Load(src, r.ID)
 }
 
-// A List has the snapshots of a workspace without its base. Its zero value is empty.
+// A List contains the snapshots of a workspace except for the base. The zero value is an empty list.
 type List struct {
 	all    []*Snapshot // by sequence number
 	byName map[string]*Snapshot
@@ -129,13 +130,14 @@ func (l *List) Last(match func(*Snapshot) bool) *Snapshot {
 	return nil
 }
 
-// From returns the first n snapshots from a sequence number on.
+// From returns the n oldest snapshots that have at least the sequence number seq.
 func (l *List) From(seq uint64, n int) []*Snapshot {
 	i, _ := l.index(seq)
 	return l.all[i:min(i+n, len(l.all))]
 }
 
-// index returns the index of the snapshot with a sequence number, or where it would be inserted.
+// index returns the index of the snapshot with a sequence number. If no snapshot has the number, it
+// returns the index at which such a snapshot would be inserted, and false.
 func (l *List) index(seq uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.all, seq, func(s *Snapshot, seq uint64) int { return cmp.Compare(s.Seq, seq) })
 }
@@ -164,10 +166,10 @@ func (l *List) Rename(s *Snapshot, name string) {
 // Remove removes snapshots, some of which may not be in the list. It reads the list once, even for many
 // snapshots.
 //
-// It returns the approximate number of bytes that only the removed snapshots had: the bytes that
-// storing them added, and, for each run of removed snapshots, by how much the largest of them is larger
-// than the two states around the run. before and after are the sizes of the states around the whole
-// list.
+// It returns the approximate number of bytes that only the removed snapshots used. This is the number of
+// bytes that their seals added to the store, plus for each run of neighbouring removed snapshots the
+// difference between the size of the largest of them and the sizes of the states before and after the
+// run. before and after are the sizes of the states before and after the whole list.
 func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 	for _, s := range removed {
 		if l.byName[s.Name] == s {
@@ -212,8 +214,9 @@ func (l *List) Remove(removed []*Snapshot, before, after int64) (own int64) {
 	return own
 }
 
-// PassOn adds the changes of each snapshot that is removed next to the next newer snapshot, the heir. It
-// returns the heirs, and in present the changes without an heir, which belong to the present interval.
+// PassOn is called before snapshots are removed. It adds the changes of each of them to the next newer
+// snapshot, the heir. It returns the heirs, and in present the changes of snapshots without an heir,
+// which belong to the present interval.
 func (l *List) PassOn(removed []*Snapshot) (present []actors.Changes, heirs []*Snapshot) {
 	passes := make(map[*Snapshot]bool, len(removed)) // whether the snapshot has changes to pass on
 	for _, s := range removed {

@@ -32,10 +32,10 @@ type Op struct {
 	Command string    `json:"command,omitempty"`
 	UID     uint32    `json:"uid"`
 	Undone  bool      `json:"undone,omitempty"`
-	Undoes  uint64    `json:"undoes,omitempty"` // the number of the operation that it undid
+	Undoes  uint64    `json:"undoes,omitempty"` // the number of the operation that this operation undid
 
 	// Kept are the views of snapshots and forks that exist only so that the operation can be undone: the
-	// removed ones, or the state after an edit. They are in no list.
+	// snapshots and forks that it removed, or the state after an edit. Users do not see them.
 	Kept   []uint32 `json:"kept,omitempty"`
 	Before uint32   `json:"before,omitempty"` // the view of the snapshot before an edit
 	View   uint32   `json:"view,omitempty"`   // the view of the snapshot or fork that was renamed
@@ -48,12 +48,15 @@ type Op struct {
 	Apply *Apply `json:"apply,omitempty"`
 }
 
-// An Apply is an apply of the workspace to Op.Of, a directory of the host. The states are ids.
+// An Apply describes an operation that wrote the workspace's changes to Op.Of, a directory of the host.
+// The states are given by their ids.
 type Apply struct {
-	// Own is set if the store was filled from the directory. Dir is the WorkspaceRecord.Dir before.
+	// Own is set if the store was filled from the directory. Then Dir is the value of WorkspaceRecord.Dir
+	// before the apply.
 	Own bool   `json:"own,omitempty"`
 	Dir string `json:"dir,omitempty"`
-	// Before and After are the states of the directory. After is empty if the apply was killed.
+	// Before and After are the states of the directory before and after the apply. After is empty if the
+	// apply was killed.
 	Before string `json:"before"`
 	After  string `json:"after,omitempty"`
 	Now    string `json:"now"` // the state of the workspace that was applied
@@ -75,7 +78,7 @@ func (r *WorkspaceRecord) OpIDs() (out []string) {
 	return out
 }
 
-// maxOps is the most operations that a workspace remembers.
+// maxOps is the largest number of operations that a workspace keeps.
 const maxOps = 200
 
 // ErrNoOp means that an operation does not exist.
@@ -103,9 +106,9 @@ func (w *Workspace) NextOp() uint64 {
 type LogOp struct {
 	WS uint32 `json:"ws"`
 	Op Op     `json:"op"`
-	// Drop removes it: it changed nothing.
+	// Drop removes the operation instead, because the apply had no effect.
 	Drop bool `json:"drop,omitempty"`
-	// Back makes Op.Apply.Dir the WorkspaceRecord.Dir again.
+	// Back sets WorkspaceRecord.Dir back to Op.Apply.Dir.
 	Back bool `json:"back,omitempty"`
 }
 
@@ -140,8 +143,8 @@ func (r *LogOp) apply(a *applyRun) error {
 	return nil
 }
 
-// logOp adds an operation to a workspace, and marks the one that it undid. Beyond maxOps, the oldest is
-// forgotten. A nil op was not ordered by a user.
+// logOp adds an operation to a workspace, and marks the operation that it undid. If there are more than
+// maxOps, it removes the oldest operation. op is nil for a change that no user requested.
 func (a *applyRun) logOp(w *Workspace, op *Op) error {
 	if op == nil {
 		return nil
@@ -175,7 +178,7 @@ func (w *Workspace) addKeptViews(op *Op) {
 	}
 }
 
-// hide takes snapshots out of the list of their workspace. An operation keeps them for its undo.
+// hide removes snapshots from the list of their workspace w, because an operation keeps them for its undo.
 func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
 	for _, sn := range snaps {
 		a.cat.Bytes.Take(sn.Bytes)
@@ -185,7 +188,7 @@ func (a *applyRun) hide(w *Workspace, snaps []*Snapshot) {
 	w.Snapshots.Remove(slices.Clone(snaps), 0, 0)
 }
 
-// Hidden reports whether a snapshot is in no list: it is kept for the undo of an operation.
+// Hidden reports whether users do not see a snapshot, because it is only kept for the undo of an operation.
 func (c *Catalogue) Hidden(sn *Snapshot) bool {
 	w := c.Workspaces.At(sn.WS)
 	return w != nil && w.kept[sn.View]
@@ -214,8 +217,8 @@ func (a *applyRun) forget(w *Workspace, o *Op) error {
 	return nil
 }
 
-// ForgetOps removes the views that operations of a workspace before a time keep, so that they cannot be undone any
-// more.
+// ForgetOps removes the snapshots and forks that operations of a workspace before a time keep. Then these
+// operations cannot be undone any more.
 type ForgetOps struct {
 	WS     uint32    `json:"ws"`
 	Before time.Time `json:"before"`
@@ -223,8 +226,9 @@ type ForgetOps struct {
 
 func (*ForgetOps) Type() Type { return TypeForgetOps }
 
-// NewForgetOps returns the record that removes the views that operations before a time keep, nil for none. next is
-// the time of the first operation that keeps anything afterwards, zero for none.
+// NewForgetOps returns the record that removes the snapshots and forks that operations before a time
+// keep, or nil if these operations keep none. next is the time of the first other operation that keeps
+// any, or the zero time.
 func (w *Workspace) NewForgetOps(before time.Time) (r *ForgetOps, next time.Time) {
 	for i := range w.Ops {
 		o := &w.Ops[i]
@@ -256,15 +260,16 @@ func (r *ForgetOps) apply(a *applyRun) error {
 	return nil
 }
 
-// The most snapshots and forks that a workspace, or a fork of main with the forks in it, keeps for undo, and
-// the most bytes of their messages and labels.
+// maxKept is the largest number of snapshots and forks that main, or a fork of main with the forks in it,
+// keeps for undo. maxKeptText is the largest size in bytes of their messages and labels.
 const (
 	maxKept     = 10_000
 	maxKeptText = 1 << 20
 )
 
-// MayKeep reports whether an operation of w may keep the snapshots and the fork that it deletes, so that it can
-// be undone. fork may be nil. A fork with a limit of bytes keeps nothing, because its deletions must free bytes.
+// MayKeep reports whether an operation of w may keep the snapshots and the fork that it deletes, so that the
+// operation can be undone. fork may be nil. In a fork with a limit of bytes operations keep none, because
+// deletions must free bytes.
 func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bool {
 	by := c.keeper(w)
 	rules := by.Policy
@@ -312,7 +317,7 @@ func (c *Catalogue) MayKeep(w *Workspace, snaps []*Snapshot, fork *Workspace) bo
 }
 
 // keeper returns the workspace that is charged for the views that operations of w keep: main, or the fork of
-// main that w is in. For a fork that has ended, it is found from the workspace that keeps the fork.
+// main that is w or contains w. If w has ended, keeper starts from the workspace whose operation keeps w.
 func (c *Catalogue) keeper(w *Workspace) *Workspace {
 	for w.Ended != 0 {
 		w = c.Parent(c.Workspaces.At(w.Ended))

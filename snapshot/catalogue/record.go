@@ -34,22 +34,22 @@ type StoreRecord struct {
 	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
 	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since the last gc
 
-	// Requests are requests of the kernel that were carried out and may not be answered yet: request
+	// Requests are requests of the kernel that have taken effect and may not be answered yet: request
 	// number → number of the node that the answer describes.
 	Requests map[uint64]uint64 `json:"requests,omitempty"`
-	// Stale are views with edits of which the kernel may not have been notified, and the names in the
-	// root that these edits changed.
+	// Stale maps each view with edits, about which the kernel may not have been notified, to the names
+	// in the root directory that these edits changed.
 	Stale map[uint32][][]byte `json:"stale_names,omitempty"`
-	// StaleViews are the views of Stale in checkpoints of earlier versions, which did not store names.
+	// StaleViews are the keys of Stale in checkpoints of earlier versions, which did not store names.
 	StaleViews []uint32 `json:"stale,omitempty"`
 
-	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
+	Incomplete bool `json:"incomplete,omitempty"` // objects are missing that a repair could not restore
 
 	First bool `json:"-"` // the store has no checkpoint yet
 }
 
-// StaleNames returns a map with the entries of Stale and, for each view in StaleViews, nil, since its names
-// are not known.
+// StaleNames returns the entries of Stale, and an entry with nil, for unknown names, for each view in
+// StaleViews.
 func (r *StoreRecord) StaleNames() map[uint32][][]byte {
 	all := maps.Clone(r.Stale)
 	for _, view := range r.StaleViews {
@@ -78,8 +78,8 @@ type WorkspaceRecord struct {
 	Expires *time.Time    `json:"expires,omitempty"`
 	Discard bool          `json:"discard,omitempty"` // when the fork ends, the parent gets no snapshot of it
 	TreeRecord
-	// Dir is the id of the state that the directory from which the store was filled had at the last
-	// refresh. "" is the base of main.
+	// Dir is the id of a state of the directory on the host from which the store was filled: its state
+	// at the last refresh. "" means the base of main.
 	Dir string `json:"dir,omitempty"`
 	IntervalRecord
 	// Partly is set in place of State if some files could not be sealed.
@@ -88,8 +88,8 @@ type WorkspaceRecord struct {
 	// root.
 	Orphans *Partly `json:"orphans,omitempty"`
 	Ops     []Op    `json:"ops,omitempty"` // the last operations, oldest first
-	// Ended is set for a fork that has ended and is kept for undo: the view of the fork that ended, this
-	// one or one above it.
+	// Ended is set for a fork that has ended and is kept for undo. It is the view of the fork that a user
+	// ended: this fork, or a fork above it.
 	Ended uint32 `json:"ended,omitempty"`
 }
 
@@ -101,14 +101,14 @@ type TreeRecord struct {
 	Exports int64  `json:"exports,omitempty"` // bytes that exports added to the store's git repository
 }
 
-// An IntervalRecord has the actors that changed anything since the newest snapshot, and the objects with
-// their changes.
+// An IntervalRecord contains the names of the actors that changed the workspace since the newest snapshot,
+// and the hashes of the objects with their changes.
 type IntervalRecord struct {
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 }
 
-// UnmarshalJSON sets the default of a rule that earlier versions did not write.
+// UnmarshalJSON sets UndoSeconds, which earlier versions did not write, to its default.
 func (r *WorkspaceRecord) UnmarshalJSON(b []byte) error {
 	type record WorkspaceRecord
 	r.Policy.UndoSeconds = policy.Default().UndoSeconds
@@ -121,8 +121,8 @@ type Partly struct {
 	Files []cas.Hash `json:"files,omitempty"` // objects with the contents of these files, see tree.PutContents
 }
 
-// Load returns the state. The contents of files that are not sealed belong to epoch, which must be over
-// when the state is used.
+// Load returns the state. The contents of the files that are not sealed belong to epoch. The caller must
+// begin a new epoch before it uses the state.
 func (p *Partly) Load(src *tree.Source, epoch uint64) (*tree.State, error) {
 	st, err := tree.Load(src, p.State)
 	if err != nil || len(p.Files) == 0 {
@@ -137,32 +137,32 @@ type SnapshotRecord struct {
 	View uint32 `json:"view"`
 	WS   uint32 `json:"ws"` // the view of its workspace
 	info.Info
-	// ActorSets are the objects with the actors of the changes since the snapshot before.
+	// ActorSets are the objects with the actor sets since the previous snapshot.
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
-	// Lineage are the ids of earlier states of a snapshot from another workspace: a pulled snapshot, or the
-	// last state of a fork. See Catalogue.Lineage.
+	// Lineage is set for a snapshot from another workspace (a pulled snapshot, or the last state of a
+	// fork): the ids of the earlier states of that workspace. See Catalogue.Lineage.
 	Lineage []string `json:"lineage,omitempty"`
-	Dir     string   `json:"dir,omitempty"` // WorkspaceRecord.Dir when it was taken
+	Dir     string   `json:"dir,omitempty"` // WorkspaceRecord.Dir at the time of the snapshot
 	Undoes  *Undone  `json:"undoes,omitempty"`
 	Partly  *Partly  `json:"partly,omitempty"` // set while the snapshot cannot be sealed
 }
 
-// Undone describes an undo of an actor, after which a snapshot was taken. The undo is the only change
-// since the snapshot From.
+// Undone describes an undo of an actor after which a snapshot was taken. The undo is the only change
+// between the snapshot From and this snapshot.
 type Undone struct {
 	By    string `json:"by"`              // the actor
 	From  uint32 `json:"from"`            // the view of the snapshot before the undo
 	Since uint64 `json:"since,omitempty"` // all changes since the snapshot with this sequence number were undone
 }
 
-// Seen returns the info of a record that users see.
+// Seen returns the info of a snapshot as users see it.
 func (r *SnapshotRecord) Seen() info.Info {
 	i := r.Info
 	i.View, i.Sealed, i.Lineage = r.View, r.ID != "", r.Lineage
 	return i
 }
 
-// sealedDone is the Done of all snapshots that are sealed when they are loaded.
+// sealedDone is the closed channel Snapshot.Done of all snapshots that are loaded sealed.
 var sealedDone = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -184,8 +184,8 @@ func (r *SnapshotRecord) Load() (*Snapshot, error) {
 }
 
 // Load reads the catalogue of the last checkpoint, and returns the snapshots that must be sealed. partly
-// returns the state of a snapshot of which some files are not sealed, nil if the snapshot is to be left out.
-// A salvage makes a lost workspace main anew.
+// returns the state of a snapshot with files that are not sealed, or nil if the snapshot must be left
+// out. If the record of main is lost, a salvage creates a new one.
 func (c *Catalogue) Load(store *cas.Store, salvage bool, partly func(SnapshotRecord) (*tree.State, error)) (seal []*Snapshot, err error) {
 	if err := Scan(store, Workspaces, func(r WorkspaceRecord) error {
 		c.addWorkspace(r)

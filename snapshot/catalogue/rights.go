@@ -32,15 +32,15 @@ func (w *Workspace) minAge() time.Duration {
 	return time.Duration(w.Policy.MinAgeSeconds) * time.Second
 }
 
-// isOldEnough reports whether a snapshot has the age that the policy requires before a deletion.
+// isOldEnough reports whether a snapshot has the least age at which the policy allows a deletion. The
+// policy does not bind root.
 func (w *Workspace) isOldEnough(sn *Snapshot, by actors.Caller, now time.Time) bool {
 	return by.UID == 0 || now.Sub(sn.Created) >= w.minAge()
 }
 
-// mayEnd returns an error if the policy of w, the parent, protects a fork with snapshots from its end.
-// began is the fork's base, nil if it does not exist any more. Pins in the fork, the fork's own
-// policy and the age of its snapshots do not count: otherwise a process in the fork could keep it
-// forever.
+// mayEnd returns an error if f, a fork of w, has snapshots and the policy of w forbids its end. began is
+// the base of f, nil if the base was removed. Pins in f, the policy of f and the age of its snapshots have
+// no effect: otherwise a process in the fork could keep the fork forever.
 func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now time.Time) error {
 	if f.Snapshots.Len() == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (w *Workspace) mayEnd(f *Workspace, began *Snapshot, by actors.Caller, now 
 	return nil
 }
 
-// mayRename returns an error if the policy forbids the caller to rename and to delete snapshots.
+// mayRename returns an error if the policy forbids the caller to rename and delete snapshots.
 func (w *Workspace) mayRename(by actors.Caller) error {
 	if w.Policy.Protect && !by.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
@@ -73,9 +73,9 @@ func (w *Workspace) mayRename(by actors.Caller) error {
 	return nil
 }
 
-// MayCompact returns an error if snaps may not be compacted into a snapshot with a name: the name is in
-// use, or one of snaps was deleted or may not be deleted. Pinned snapshots are allowed, because they
-// are kept.
+// MayCompact returns an error if snaps may not be compacted into a snapshot with the given name: because
+// the name is in use, or because one of snaps was deleted or may not be deleted. Pinned snapshots are
+// allowed, because a compaction does not delete them.
 func (c *Catalogue) MayCompact(w *Workspace, name string, snaps []*Snapshot, by actors.Caller, now time.Time) error {
 	if err := w.Alive(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (w *Workspace) mayCapture(kind string) error {
 }
 
 // HasRoomForActors reports whether a workspace may have one more snapshot of KindActor. In a fork,
-// these may use only half of the limit, so that the other half remains for other kinds.
+// snapshots of KindActor may use only half of the limit; the other half is for other kinds.
 func (c *Catalogue) HasRoomForActors(w *Workspace) bool {
 	if !w.Fork {
 		return true
@@ -124,9 +124,9 @@ func (c *Catalogue) HasRoomForActors(w *Workspace) bool {
 	return limit <= 0 || w.Snapshots.Len() < limit/2
 }
 
-// checkLimits returns an error if one more snapshot or fork in w is over a limit of main's policy. The
-// limits are for each fork of main, together with the forks below it. text is the size of the new
-// message and labels.
+// checkLimits returns an error if one more snapshot or fork in w would exceed a limit of main's policy.
+// Each limit applies to a fork of main together with the forks below it. text is the size in bytes of the
+// new message and labels.
 func (c *Catalogue) checkLimits(w *Workspace, text int64) error {
 	if !w.Fork {
 		return nil
@@ -162,7 +162,7 @@ func (s *Snapshot) text() int64 {
 	return s.Text
 }
 
-// textBytes returns the size of a message and of labels in JSON.
+// textBytes returns the size in bytes of a message and of labels in JSON.
 func textBytes(message string, labels map[string]string) int64 {
 	n := gitquote.JSONLen(message)
 	for k, v := range labels {

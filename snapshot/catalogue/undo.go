@@ -85,7 +85,7 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, by actors.Caller, now time.Time)
 
 	op.Name, op.Of, op.To = OpUndo, fmt.Sprintf("%s %s", o.Name, o.Of), ""
 	if left := c.Snapshots.At(o.Left); left != nil && o.Left != 0 && !c.Hidden(left) && w.mayDelete(left, by, now) == nil {
-		op.Left = o.Left // the undo removes it
+		op.Left = o.Left // the undo removes this snapshot
 	}
 
 	r := &Return{w.View, op}
@@ -100,10 +100,10 @@ func NewUndo(c *Catalogue, w *Workspace, op Op, by actors.Caller, now time.Time)
 	return r, c.checkLimits(w, 0)
 }
 
-// maxPatchText is the most bytes of a patch of the policy in Op.Of.
+// maxPatchText is the largest size in bytes of a patch of the policy in Op.Of.
 const maxPatchText = 200
 
-// Describe adds the change of the policy of w to the operation.
+// Describe adds the change of the policy of w to op.
 func (r *Policy) Describe(w *Workspace, op *Op) (err error) {
 	if op.Set, err = w.Policy.Difference(r.Policy); err != nil {
 		return err
@@ -160,13 +160,14 @@ func (r *Return) apply(a *applyRun) error {
 	return a.logOp(w, &r.Op)
 }
 
-// show adds a hidden snapshot to the list of its workspace. If its name is in use, it gets another one.
+// show adds a hidden snapshot to the list of its workspace. If its name is in use, show gives it another
+// name.
 func (a *applyRun) show(w *Workspace, sn *Snapshot) {
 	sn.Name = w.freeName(sn.Name)
 	a.addSnapshot(sn)
 }
 
-// resume makes a fork of w that has ended, and the forks in it, workspaces again.
+// resume restores f, a fork of w that has ended, and the forks in f.
 func (a *applyRun) resume(w, f *Workspace, now time.Time) {
 	w.Forks[f.Name] = f
 	f.Family(func(in *Workspace) {

@@ -93,8 +93,8 @@ type Trees interface {
 	// Pushed returns a tree whose objects are in the store or on a remote, and its highest
 	// inode number.
 	Pushed(id cas.Hash) (st *tree.State, highest uint64, err error)
-	// Edited applies an edit to a copy of its view, unless the store has applied it before it
-	// journaled the edit. PutEdited replaces the view by the copy.
+	// Edited makes the edited copy of a view from the record of the edit. It has no effect if the copy
+	// exists: only a recovery needs the record. PutEdited replaces the view by the copy.
 	Edited(*Edit) error
 	PutEdited(*Edit)
 }

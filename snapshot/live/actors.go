@@ -8,26 +8,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// As returns the writer for changes by an actor. A change by "" is attributed to the last known
-// writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
+// As returns the writer for changes by an actor. A change by the actor "" is attributed to the last
+// known writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
 func (w Writer) As(actor string) Writer { return w.For(actor, 0) }
 
-// attribution has the actors of the changes of a view since its newest snapshot.
+// An attribution records the actors of the changes of a view since its newest snapshot.
 type attribution struct {
 	actors.Recent
-	// vacated are the names that were removed, at most maxVacated, with the actors that removed them
-	// or had changed their inodes.
+	// vacated maps each removed name to the actors that removed it or had changed its inode. It has at
+	// most maxVacated names.
 	vacated map[tree.Link][]string
-	// fresh are the new names that did not exist before, at most maxVacated. If a fresh name is removed
-	// again, an undo need not regard it. So programs that use the same names for temporary files do not
-	// conflict.
+	// fresh are the names, at most maxVacated, that did not exist at the newest snapshot and were
+	// created since. If a fresh name is removed again, its actors are not recorded in vacated. So
+	// programs that use the same names for temporary files do not conflict.
 	fresh map[tree.Link]bool
 	split int64 // the time of the last snapshot between two actors, in ns since 1970
 }
 
 const (
 	maxVacated = 4096
-	// splitInterval is the shortest time between two snapshots that are taken between two actors.
+	// splitInterval is the shortest time between two snapshots that attribute takes.
 	splitInterval = time.Second
 )
 
@@ -62,7 +62,7 @@ func (v *view) recordRemoval(name tree.Link, before []string) {
 	a.vacated[name] = append(before, v.trees.mu.by)
 }
 
-// recordNew records that a name is created that did not exist.
+// recordNew records the creation of a name, which is fresh unless the name is vacated.
 func (v *view) recordNew(name tree.Link) {
 	a := &v.attribution
 	if _, was := a.vacated[name]; was || len(a.fresh) >= maxVacated {
@@ -75,8 +75,8 @@ func (v *view) recordNew(name tree.Link) {
 	a.fresh[name] = true
 }
 
-// actorsAt returns the actors that, since the newest snapshot, removed a name, or changed the inode that
-// has it now or had it before. It returns none if only the present actor has changed the view.
+// actorsAt returns the actors that, since the newest snapshot, removed a name, or changed its present or
+// an earlier inode. It returns none if only the present actor has changed the view.
 func (v *view) actorsAt(name tree.Link) []string {
 	a := &v.attribution
 	if a.OnlyBy(v.trees.mu.by) {
@@ -104,8 +104,8 @@ func (v *view) inoAt(name tree.Link) uint64 {
 }
 
 // inheritActors also attributes the new inode of a name to before, the actors of its old inode. Text
-// editors write a new file and rename it over the old one. Without inheritActors, an undo would not
-// see that two actors have changed one path.
+// editors write a new file and rename it over the old file. Without inheritActors, an undo would not
+// find out that two actors have changed one path.
 func (v *view) inheritActors(name tree.Link, before []string) {
 	if len(before) == 0 {
 		return
@@ -118,9 +118,9 @@ func (v *view) inheritActors(name tree.Link, before []string) {
 	}
 }
 
-// attribute finds the actor of a change, and appends a record of the actor to the journal if the change
-// before was by another actor. If another actor has changed the same file or name since the newest
-// snapshot, attribute first has a snapshot taken. The caller holds the forest's lock.
+// attribute finds the actor of a change. If the previous change was by another actor, it appends a record
+// of the actor to the journal. If another actor has changed the same file or name since the newest
+// snapshot, attribute first takes a snapshot (Options.Overlap). The caller holds the forest's lock.
 func (v *view) attribute(r *record) error {
 	t := v.trees
 	if t.mu.by == "" {
@@ -154,7 +154,7 @@ func (v *view) overlaps(r *record, by string) bool {
 		return false
 	}
 	if n, err := v.inode(r.ino); err == nil && n.Nlink == 0 && r.kind != recLink {
-		return false // an orphan, which no snapshot has
+		return false // an orphan, which no snapshot contains
 	}
 
 	entry := func(parent uint64, name string) bool {
@@ -165,7 +165,7 @@ func (v *view) overlaps(r *record, by string) bool {
 
 		dir, err := v.state.Get(v.source(), parent)
 		if err != nil {
-			return false // prepare returns the error
+			return false // prepare will return the same error
 		}
 
 		e, found, err := dir.Dir.Lookup(v.source(), name)
@@ -189,8 +189,8 @@ func (v *view) overlaps(r *record, by string) bool {
 // viewActors are the methods of Tx for the actors of the changes of each view.
 type viewActors struct{ trees *trees }
 
-// Actors returns the sets of the actors of a view's changes since its newest snapshot.
-// They do not change any more.
+// Actors freezes and returns the actor sets of a view's changes since its newest snapshot. Later changes
+// are recorded in new sets.
 func (tx viewActors) Actors(view uint32) []*actors.Set { return tx.attribution(view).Freeze() }
 
 // attribution returns the attribution of a view, an empty one if the view does not exist.
@@ -201,11 +201,10 @@ func (tx viewActors) attribution(view uint32) *attribution {
 	return &attribution{}
 }
 
-// ActorNames returns the actors in the sets of a view, in order.
+// ActorNames returns the names of the actors in the sets of a view, sorted.
 func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
-// NextInterval returns the sets of Actors for a snapshot that is taken now. Later changes are recorded in
-// new sets.
+// NextInterval returns the result of Actors, for a snapshot that is taken now, and begins a new interval.
 func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 	tx.trees.changed.Change(view)
 	a := tx.attribution(view)
@@ -213,15 +212,15 @@ func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 	return a.Next()
 }
 
-// ReturnActors adds the sets of the interval before, because the snapshot between both intervals was
-// removed.
+// ReturnActors adds the sets of the previous interval to the present interval, because the snapshot
+// between the two was removed.
 func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
 	tx.trees.changed.Change(view)
 	tx.attribution(view).Return(sets)
 }
 
-// JoinActors replaces the first sets of a view, which Actors has returned, by one set. See
-// actors.Recent.Join.
+// JoinActors replaces sets, which an earlier call of Actors has returned, by one set, or by none if with
+// is nil. See actors.Recent.Join.
 func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
 	return tx.attribution(view).Join(sets, with)
 }
@@ -235,9 +234,10 @@ func (e *Edit) SetActors(s *actors.Set) {
 	e.attribution.Return([]*actors.Set{s})
 }
 
-// ForgetActor makes the next change append a record of its actor. A checkpoint calls it: recovery begins
-// there and attributes the changes before the first such record to actors.Unknown. A record is
-// appended even for actors.Unknown: if the checkpoint fails, recovery begins earlier, with other actors.
+// ForgetActor makes the next change append a record of its actor. A checkpoint calls it, because a
+// recovery that begins at the checkpoint attributes the changes before the first record of an actor to
+// actors.Unknown. The next change appends a record even for actors.Unknown: if the checkpoint fails,
+// recovery begins earlier and has read records of other actors.
 func (tx viewActors) ForgetActor() { tx.trees.mu.journaled = noActor }
 
 // noActor is a text that is not the name of an actor.

@@ -16,7 +16,7 @@ import (
 func (v *view) commit(r *record, data []byte) error {
 	v.touched.Change()
 
-	// Nothing is visible or journaled before Append, so the change can still fail.
+	// Before Append the change is neither visible nor journaled, so it can still fail.
 	if err := v.mayChange(r); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (v *view) commit(r *record, data []byte) error {
 		v.trees.requests.add(r.request, r.answer())
 	}
 
-	v.trees.mu.failed = ErrFailed // remains set if apply panics
+	v.trees.mu.failed = ErrFailed // stays set if apply panics
 	if err := v.apply(r); err != nil {
 		return v.trees.fail(err)
 	}
@@ -61,9 +61,9 @@ func (v *view) commit(r *record, data []byte) error {
 	return nil
 }
 
-// prepare copies the pages and inodes that a change will change, unless the epoch owns them, and reads
-// all objects that the change will need. So a damaged object is an error before anything is
-// journaled, and apply cannot fail. prepare changes nothing that others see.
+// prepare copies the pages and inodes that a change will modify, unless the epoch owns them, and reads
+// all objects that the change will need. So the change fails because of a damaged object before its
+// record is journaled, and apply cannot fail. The effects of prepare are not visible to other requests.
 func (v *view) prepare(r *record) error {
 	switch r.kind {
 	case recCreate:
@@ -107,13 +107,13 @@ func (v *view) prepare(r *record) error {
 	return tree.LoadError(from.Content.Preload(v.source().Files, r.from.off, r.n))
 }
 
-// ownSlot prepares for an inode that is added to the view's table.
+// ownSlot prepares the addition of an inode to the view's table.
 func (v *view) ownSlot(ino uint64) error {
 	return tree.LoadError(v.state.OwnSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
-// ownEntry prepares for a name that is added, removed or gets another inode. The inode that it leads to
-// now may lose its name and become an orphan.
+// ownEntry prepares a change that adds or removes a name or gives the name another inode. It also
+// prepares the present inode of the name, which may lose its last name and become an orphan.
 func (v *view) ownEntry(parent uint64, name string) error {
 	dir, err := v.own(parent)
 	if err != nil {
@@ -132,8 +132,8 @@ func (v *view) ownEntry(parent uint64, name string) error {
 	return tree.LoadError(errors.Join(err, v.ownOrphanSlot(e.Ino)))
 }
 
-// fail records that a change was journaled and could not be applied. Only a fault in the program leads
-// to this. The state may have a part of the change, so all further changes fail until the store
+// fail records that a change was journaled and could not be applied. Only a fault in the program is a
+// cause of this. The state may contain a part of the change, so all further changes fail until the store
 // is opened again; recovery then applies the change. The caller holds the forest's lock.
 func (t *trees) fail(err error) error {
 	t.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)
@@ -141,7 +141,7 @@ func (t *trees) fail(err error) error {
 	return err
 }
 
-// Failed returns the error that stopped all changes, see fail, else nil.
+// Failed returns the error with which all changes fail, see trees.fail, or nil.
 func (f *Forest) Failed() error {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
@@ -161,7 +161,7 @@ func (r *record) frees() bool {
 	return false
 }
 
-// apply makes the change of a record. Views change only through apply and through edits (Tx.Apply).
+// apply makes the change of a record. Only apply and Tx.Apply, for edits, change views.
 func (v *view) apply(r *record) error {
 	v.touched.Change()
 	v.trees.mu.changes++

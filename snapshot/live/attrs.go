@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// SetAttr says which attributes to change.
+// SetAttr has the new values of the attributes that change.
 type SetAttr = tree.SetAttr
 
 // GetAttr returns the attributes of a node.
@@ -17,7 +17,8 @@ func (r Reader) GetAttr(id NodeID) (Attr, error) {
 	return readInode(r.trees, id, func(n *tree.Inode) (Attr, error) { return attrOf(id.View(), n), nil })
 }
 
-// readInode calls fn with an inode while the forest's lock is held for reading, and returns its result.
+// readInode calls fn with the inode of a node while it holds the forest's lock for reading. It returns
+// the result of fn.
 func readInode[T any](t *trees, id NodeID, fn func(n *tree.Inode) (T, error)) (result T, err error) {
 	err = t.reading(func() error {
 		n, err := t.inode(id)
@@ -74,7 +75,7 @@ func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 	return a, end, err
 }
 
-// changeInode calls fn to change an inode while the forest's lock is held.
+// changeInode calls fn, which changes the inode of a node, while it holds the forest's lock.
 func (w Writer) changeInode(id NodeID, fn func(v *view, n *tree.Inode) error) error {
 	return w.change(id, func() error {
 		v, n, err := w.trees.changeable(id)

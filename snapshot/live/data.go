@@ -16,13 +16,14 @@ const (
 	// blobSize is the smallest size in bytes of a write whose bytes are journaled without the forest's
 	// lock, so that a small write does not wait for a large one.
 	blobSize = 64 << 10
-	// maxRuns is how many runs of a file one step changes or copies under the forest's lock. Other
-	// requests wait only for one step.
+	// maxRuns is the largest number of runs of a file that one step changes or copies under the forest's
+	// lock. Other requests can take the lock between two steps.
 	maxRuns = 4096
 )
 
-// ReadAt fills p with bytes of a file. It returns fewer than len(p) only at the end of the file. If
-// the bytes are in more than maxRuns runs, they are read in steps, and changes may come between.
+// ReadAt fills p with bytes of a file. It returns fewer than len(p) bytes only at the end of the file.
+// If the bytes are in more than maxRuns runs, it reads them in steps, and changes of the file may occur
+// between two steps.
 func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	var last content.Runs
 	for {
@@ -44,13 +45,14 @@ func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 		if err != nil && (errs.Of(err) != "" || runs.Equal(last)) {
 			return 0, tree.LoadError(err)
 		}
-		// After an error, the bytes may have been sealed or overwritten, and removed from these places
-		// since. Then the file has other runs now.
+		// The cause of an error may be that the bytes were sealed or overwritten, and then removed from
+		// these places. In this case the file now has other runs, and the read is repeated.
 		last = runs
 	}
 }
 
-// file returns a regular file whose bytes are changed next. The caller holds the forest's lock.
+// file returns the view and the inode of a regular file for a change of its bytes. The caller holds the
+// forest's lock.
 func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
 	v, n, err := t.changeable(id)
 	switch {
@@ -134,8 +136,8 @@ func (w Writer) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	return nil
 }
 
-// fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part.
-// reserved is how many bytes Options.Admit is asked for, in addition to the memory of extents.
+// fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part. It
+// calls Options.Admit with reserved plus the memory of the new extents, in bytes.
 func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
 	// The extents at both ends of the part may be split.
 	if err := w.trees.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
@@ -153,8 +155,8 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 			to = end
 		}
 
-		// Punching and zeroing join all runs into one, so with four runs or more the number of extents
-		// does not grow. A reservation adds an extent for each hole.
+		// Punching and zeroing join all runs in the range into one run, so with four runs or more the
+		// number of extents does not grow. A reservation adds an extent for each hole.
 		adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
 		if adds && node.Content.Extents() >= content.MaxExtents {
 			return fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
@@ -168,7 +170,7 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 }
 
 // Seek returns the offset of the next data or hole at or after off. whence is SEEK_DATA or
-// SEEK_HOLE. The error is errs.NoData if there is none.
+// SEEK_HOLE. The error is errs.NoData if the file has no data or hole there.
 func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 	return readInode(r.trees, id, func(n *tree.Inode) (pos int64, err error) {
 		switch {
@@ -187,9 +189,10 @@ func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 	})
 }
 
-// CopyRange copies bytes between files, also of different views, by sharing them. It returns the number
-// of copied bytes, which is less than n if the range has many extents. The error is errs.CrossDevice
-// if the target has too many extents to share more bytes: the caller can then read and write the bytes.
+// CopyRange copies bytes between files, also of different views: afterwards both files reference the same
+// stored bytes. It returns the number of copied bytes, which is less than n if the range has many extents.
+// The error is errs.CrossDevice if the target has too many extents: the caller can then read and write
+// the bytes instead.
 func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, errs.Invalid
@@ -234,8 +237,8 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 	return n, err
 }
 
-// copyStep returns how many bytes the next step of CopyRange copies, and its cost: the memory of further
-// extents than the first.
+// copyStep returns the number of bytes that the next step of CopyRange copies. cost is the memory in bytes
+// of all extents of the step except the first.
 func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
 	err = t.reading(func() error {
 		from, err := t.inode(src)
@@ -248,7 +251,7 @@ func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (byt
 			return err
 		}
 		if n = min(n, from.Size()-soff); n <= 0 || !from.IsRegular() {
-			return nil // CopyRange checks this again, and returns the error
+			return nil // CopyRange repeats this check and returns the error
 		}
 		if doff+n > MaxFileSize || doff+n < 0 {
 			return errs.TooBig

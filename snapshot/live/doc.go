@@ -1,4 +1,4 @@
-// Package live has the file trees that programs in the mount change: it creates,
+// Package live implements the file trees that programs in the mount change: it creates,
 // writes, renames and removes files.
 //
 // Imported by: all of cmd, all of fusefs, all of service, snapshot, snapshot/engine, snapshot/repair, stream,
@@ -6,11 +6,11 @@
 //
 // # Concepts
 //
-// A Forest has every file tree of a store. Each tree is a view: one for the
+// A Forest contains every file tree of a store. Each tree is a view: one for the
 // workspace `main`, one for each fork, and a read-only one for each
-// snapshot. A view is a tree.State, a persistent table of inodes. To freeze a view is
-// to count the epoch up: pages of an older epoch are not changed any more, and
-// a change copies them first. So a capture is a copy of a pointer and a new epoch.
+// snapshot. A view is a tree.State, a persistent table of inodes. A freeze of a view increments
+// the epoch: a change never modifies a page of an older epoch, but
+// a copy of the page. So a capture is a copy of a pointer and a new epoch.
 //
 // A node has a NodeID: the number of the view in the upper 28 bits,
 // the inode number in the lower 36. Inode numbers come from one counter of the
@@ -24,18 +24,18 @@
 // the pages that it will change. This changes nothing that others see, so a damaged object
 // is an error of this one request. Then it appends one record to the journal and applies the
 // record to the state, which cannot fail. Recovery applies the same records with the same
-// functions (see replay.go), so a change has one implementation. The bytes of a write are in
-// the record itself. The bytes of a large write are in a record before it, which is appended without the
-// lock. In both cases the content of the file then refers to the journal.
+// functions (see replay.go), so a change has one implementation. The bytes of a small write are in
+// its record. The bytes of a large write are in an earlier record (a blob), which is appended without
+// the lock. In both cases the content of the file then refers to the journal.
 //
-// Operations that change a whole view (a restore, an import, a merge) are made on a copy: an
-// Edit. It works in an epoch of its own, without the lock, while changes of this
-// view wait. Package graft makes its steps. The steps are journaled as they are
-// made, or the resulting state is sealed. Tx.Apply replaces the view by the copy, under the
-// same lock as the append of the edit's record.
+// Operations that change a whole view (a restore, an import, a merge) work on a copy of the view: an
+// Edit. An edit has an epoch of its own and works without the lock, while changes of its
+// view wait. Package graft makes its steps. Either each step is journaled when it is
+// made, or the resulting state is sealed. Tx.Apply replaces the view by the copy, while the caller
+// holds the lock under which it has appended the edit's record.
 //
 // An inode without a name to which the kernel still has a reference is an orphan. Orphans are
-// in a state of their own and part of no capture. An orphan is removed when the kernel drops its
+// in a state of their own, and captures do not contain them. An orphan is removed when the kernel drops its
 // last reference (Forget), for which the lock is held only for reading. A checkpoint stores the
 // orphans. Recovery does not know which references the kernel has, and keeps all orphans. A
 // daemon that takes over the connection to the kernel then checks each of them

@@ -13,9 +13,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit is a change of a whole view: a restore, an import, a merge. It is made on a copy of the state,
-// without the forest's lock. It becomes visible when Tx.Apply replaces the view by the copy. An edit that is
-// not applied has no effect.
+// An Edit is a change of a whole view: a restore, an import, a merge. It changes a copy of the view's state,
+// without the forest's lock. The change becomes visible when Tx.Apply replaces the view by the copy. An edit
+// that is not applied has no effect.
 //
 // The changes are attributed to the actor that began the edit, unless Graft.By returns other actors.
 type Edit struct {
@@ -25,7 +25,7 @@ type Edit struct {
 	heldBack []*view       // views whose changes wait for End
 	done     chan struct{} // closed by End
 	inv      Invalidation
-	sealed   bool               // in recovery: the edit has no steps, so inv is unknown
+	sealed   bool               // in recovery: the edit is a sealed state without steps, so inv is unknown
 	removed  []*tree.Inode      // in recovery: the inodes that the edit removes
 	mounted  map[tree.Link]bool // see isMountPoint; nil before loadMountPoints
 
@@ -41,8 +41,8 @@ type Edit struct {
 	unsealed int // steps since the edited state was last sealed
 }
 
-// Edit begins an edit of a view by an actor, "" if it is unknown. Changes of this view, and of the views that
-// are read for the edit, wait until End.
+// Edit begins an edit of a view by an actor, "" if the actor is unknown. Changes of this view and of the
+// views in reads wait until End.
 func (f *Forest) Edit(ctx context.Context, by string, id uint32, reads ...uint32) (*Edit, error) {
 	views := append(reads, id)
 	if !f.trees.lockUnless(ctx.Done(), views) {
@@ -83,13 +83,13 @@ func (t *trees) beginEdit(id uint32, hold []uint32, by string) (*Edit, error) {
 	return e, nil
 }
 
-// Edit is Forest.Edit for recovery, when no other goroutine changes the forest.
+// Edit begins an edit of a view in recovery, when no other goroutine changes the forest.
 func (tx *Tx) Edit(id uint32) (*Edit, error) { return tx.trees.beginEdit(id, nil, "") }
 
 // Base returns the state of the view, which does not change until the edit ends.
 func (e *Edit) Base() *tree.State { return e.base.state }
 
-// End ends an edit, applied or not: changes of the views that waited for it continue. It may be called
+// End ends an edit, which was applied or not. Changes that waited for the edit continue. End may be called
 // twice.
 func (e *Edit) End() {
 	e.keepHeldInodes()
@@ -108,15 +108,15 @@ func (e *Edit) End() {
 	close(e.done)
 }
 
-// Steps returns the places of the recorded steps in the journal. The journal does not drop them before
-// End. After End it keeps them as long as recovery needs a record after them.
+// Steps returns the places of the recorded steps in the journal. Before End the journal does not drop the
+// steps. After End it keeps them as long as recovery needs a record after them.
 func (e *Edit) Steps() []graft.Span { return e.steps.Spans }
 
 // Next returns a number that is higher than the inode numbers of the edited state.
 func (e *Edit) Next() uint64 { return e.to.Next }
 
-// Sealed makes a sealed state the result of the edit, in place of steps. Its inode numbers are below
-// next. It is for recovery.
+// Sealed makes st, a sealed state with inode numbers below next, the result of the edit. Recovery calls it
+// for an edit without steps.
 func (e *Edit) Sealed(st *tree.State, next uint64) error {
 	e.to.State, e.to.Next, e.sealed = st, next, true
 	return e.findRemoved()
@@ -125,12 +125,12 @@ func (e *Edit) Sealed(st *tree.State, next uint64) error {
 // Depth returns State.Depth of the edited state.
 func (e *Edit) Depth() int { return e.to.State.Depth }
 
-// Apply replaces the view by the edited state. It returns the names and inodes that changed, in which
-// Entry.Gone is set only after End. It cannot fail. If the result is not empty, the caller notifies the
-// kernel and then calls Noticed.
+// Apply replaces the view by the edited state. It returns the changed names and inodes; their Entry.Gone is
+// set only by End. It cannot fail. If the result is not empty, the caller notifies the kernel and then
+// calls Noticed.
 //
 // Until End, inodes to which the kernel has references are read from the old state, so the caller
-// keeps that state (snapshot.Store.Hold).
+// protects the old state from gc (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	t, v := tx.trees, e.base
 	v.touched.Change()
@@ -156,13 +156,13 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 }
 
 // keepHeldInodes makes orphans of the inodes that an applied edit has removed and to which the kernel has
-// references. The kernel cannot get new references to them.
+// references. The kernel cannot get new references to these inodes.
 func (e *Edit) keepHeldInodes() {
 	if e.replaced == nil {
 		return
 	}
 
-	// Drop orphans below a mount to which the kernel has no reference any more.
+	// Drop the orphans in beneath to which the kernel has no reference any more.
 	maps.DeleteFunc(e.base.beneath, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.base.id, ino)) })
 
 	for i := range e.inv.Entries {
@@ -184,16 +184,16 @@ func (e *Edit) keepHeldInodes() {
 	e.replaced = nil
 }
 
-// keepHeld makes an inode of the replaced state an orphan if the kernel has a reference to it, and
-// reports whether it has.
+// keepHeld makes an inode of the replaced state an orphan if the kernel has a reference to the inode. It
+// reports whether the inode is an orphan now.
 func (e *Edit) keepHeld(id NodeID) (kept bool) {
 	_ = e.trees.reading(func() error {
 		if !e.trees.held(id) {
 			return nil
 		}
-		n, err := e.base.inode(id.Ino()) // makes it an orphan, see view.orphan
+		n, err := e.base.inode(id.Ino()) // makes the inode an orphan, see view.orphan
 		kept = err == nil && n.Nlink == 0
-		if kept && !e.trees.held(id) { // the kernel has dropped its last reference since
+		if kept && !e.trees.held(id) { // the kernel has dropped its last reference after the check above
 			e.base.orphans.remove(e.trees.waiting, e.trees.mu.epoch, id.Ino())
 			kept = false
 		}

@@ -59,7 +59,8 @@ func (e *Edit) beginGraft(g *Graft) {
 	}
 }
 
-// endGraft writes the last steps of a graft that has changed some inodes. err is the error of the graft.
+// endGraft writes the last steps of a graft, and adds the changed inodes to the invalidation. err is the
+// error of the graft.
 func (e *Edit) endGraft(changed []uint64, err error) error {
 	for _, ino := range changed {
 		e.addChanged(ino)
@@ -82,7 +83,7 @@ func (e *Edit) addReplaced(r graft.Replaced) {
 	e.inv.Entries = append(e.inv.Entries, entry)
 }
 
-// Counters give out epochs and inode numbers, each only once.
+// Counters allocates epochs and inode numbers. No number is allocated twice.
 type Counters struct{ trees *trees }
 
 // Next returns the next inode number and the next view number.
@@ -99,7 +100,7 @@ func (c Counters) Epoch() uint64 {
 	return c.trees.newEpoch()
 }
 
-// newEpoch is Epoch for callers that hold the forest's lock.
+// newEpoch does the work of Epoch. The caller holds the forest's lock.
 func (t *trees) newEpoch() uint64 {
 	t.mu.epoch += 2
 	return t.mu.epoch - 1
@@ -114,10 +115,10 @@ func (c Counters) Numbers(e *tree.Editor, n uint64) (first uint64, err error) {
 	return c.trees.newInos(e, n)
 }
 
-// stepsBlob is about how many bytes of steps are written in one blob.
+// stepsBlob is the approximate number of bytes of steps in one blob.
 const stepsBlob = 1 << 20
 
-// record encodes a step, and writes the encoded steps if they are stepsBlob bytes.
+// record encodes a step, and writes the encoded steps if they have at least stepsBlob bytes.
 func (e *Edit) record(c *graft.Op) error {
 	c.Encode(e.enc)
 	e.Changes++
@@ -136,7 +137,8 @@ func (e *Edit) write() error {
 	return err
 }
 
-// Redo makes the steps in the journal again. It is for recovery. The caller holds the forest's lock.
+// Redo reads the steps from the journal and makes them again, in recovery. The caller holds the forest's
+// lock.
 func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 	e.to.State.Depth, e.to.Time, e.to.Redone = depth, now, e.addChanged
 
@@ -182,8 +184,8 @@ func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
 	return n.Content, nil
 }
 
-// Blobs writes blobs to the journal to which a later record refers. The journal does not drop them before
-// Done. After Done it keeps them as long as recovery needs the record.
+// Blobs writes blobs to the journal, to which a later record will refer. Before Done the journal does not
+// drop the blobs. After Done it keeps them as long as recovery needs the record.
 type Blobs struct {
 	Spans  []graft.Span // the places of the blobs
 	to     *journal.Unreferenced
@@ -201,7 +203,7 @@ func (b *Blobs) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Done is called when the record was appended, or when it is certain that it will not be.
+// Done is called after the record was appended, or when the caller has decided not to append it.
 func (b *Blobs) Done() {
 	for _, unpin := range b.unpin {
 		unpin()

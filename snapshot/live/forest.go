@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Errors with a text of their own.
+// Errors of changes that the forest refuses.
 var (
 	ErrReadOnly = errs.New(errs.ReadOnly, "snapshots are read-only")
 	ErrTooHeavy = errs.New(errs.ReadOnly, "the workspace is read-only until the next mount: daemons were killed while they opened it")
@@ -32,7 +32,7 @@ type Options struct {
 	// exist.
 	ReadView func(src *tree.Source, view uint32) (*tree.State, error)
 	// Admit is called without a lock before n bytes are written in a view, and with 0 before a name is
-	// created. It may wait. The change fails with its error, errs.Quota or errs.NoSpace.
+	// created. It may wait. If it returns errs.Quota or errs.NoSpace, the change fails with this error.
 	Admit func(view uint32, n int64) error
 	// Memory is charged for every change.
 	Memory Memory
@@ -45,8 +45,8 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// A Forest has all the file trees of a store. Its parts are handed to the code that needs only them. A
-// Forest and its parts are safe for concurrent use.
+// A Forest contains all file trees of a store. Code that needs only some of its methods takes one of its
+// parts, such as a Reader. A Forest and its parts are safe for concurrent use.
 type Forest struct {
 	Writer   // without an actor
 	Takeover Takeover
@@ -65,12 +65,12 @@ type Writer struct {
 	request uint64 // see For
 }
 
-// trees has the views, the lock that guards them, the journal to which changes are appended, and the
-// sources from which pages are read. "The forest's lock" in comments is trees.mu.
+// trees contains the views, the lock that guards them, the journal to which changes are appended, and the
+// sources from which pages are read. Comments call the lock trees.mu "the forest's lock".
 type trees struct {
-	src      *tree.Source // reads no disk: fails with Unread errors; for use under the lock, see source
-	near     *tree.Source // reads the disk, and no network: fails with Absent errors
-	waiting  *tree.Source // waits for the disk and the network
+	src      *tree.Source // reads only memory, else fails with Unread errors; for use under the lock, see source
+	near     *tree.Source // reads memory and disk, else fails with Absent errors
+	waiting  *tree.Source // reads memory, disk and network, and waits for them
 	log      *journal.Journal
 	memory   Memory
 	pages    *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.Counting
@@ -98,7 +98,7 @@ type trees struct {
 		journaled string // the actor in the last recActor record
 		request   uint64 // the request of the present change, while the lock is held; 0 for none
 
-		replaying bool // in recovery, when it is unknown to which nodes the kernel has references
+		replaying bool // a recovery is running: the nodes to which the kernel has references are unknown
 		inherited inheritedEdits
 		untold    map[uint32][][]string // by view, for each edit without Noticed: names in the root, see Inheritance.Stale
 
@@ -116,7 +116,7 @@ type view struct {
 	orphans  orphans
 	changed  uint64        // trees.mu.changes at the last change
 	touched  *changed.Mark // of trees.changed
-	edited   chan struct{} // closed at the end of an edit for which changes wait; else nil
+	edited   chan struct{} // closed at the end of the running edit, for which changes wait; nil without an edit
 	readOnly bool          // read-only, see SetReadOnly
 	ended    bool          // its nodes are stale, see Tx.EndView
 	before   []*tree.State // old states of edits between Tx.Apply and End, see Edit.keepHeldInodes
@@ -124,7 +124,7 @@ type view struct {
 	attribution attribution
 	protection  protection
 
-	// beneath are orphans on which a file system is mounted, by the names that they had.
+	// beneath maps the former names of orphans on which a file system is mounted to their inode numbers.
 	beneath map[tree.Link]uint64
 }
 
@@ -168,11 +168,12 @@ func (t *trees) newView(id uint32, s *tree.State) *view {
 	return v
 }
 
-// lock takes the forest's lock for changes of views. It waits while an edit or a freeze blocks the changes.
+// lock takes the forest's lock for changes of views. It waits while an edit or a freeze blocks these
+// changes.
 func (t *trees) lock(views ...uint32) { t.lockUnless(nil, views) }
 
-// lockUnless does what trees.lock does and returns true. If done is closed first, it returns false
-// without the lock.
+// lockUnless takes the forest's lock as trees.lock does, and returns true. If done is closed before that,
+// it returns false without the lock.
 func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	for {
 		t.mu.Lock()
@@ -213,13 +214,14 @@ func (t *trees) reading(fn func() error) error {
 	})
 }
 
-// served returns the writable view of a node. The caller holds the forest's lock, at least for reading.
+// served returns the writable view of a node, unless the view has ended. The caller holds the forest's
+// lock, at least for reading.
 func (t *trees) served(id NodeID) (v *view, ok bool) {
 	v, ok = t.mu.views[id.View()]
 	return v, ok && !v.ended
 }
 
-// writable returns the view of a node that is changed next. The caller holds the forest's lock.
+// writable returns the view of a node for a change. The caller holds the forest's lock.
 func (t *trees) writable(id NodeID) (*view, error) {
 	v, ok := t.served(id)
 	if ok && v.readOnly {
@@ -235,8 +237,7 @@ func (t *trees) writable(id NodeID) (*view, error) {
 	return nil, ErrReadOnly
 }
 
-// changeable returns the inode of a node that is changed next, and its view. The caller holds the forest's
-// lock.
+// changeable returns the view and the inode of a node for a change. The caller holds the forest's lock.
 func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 	v, err := t.writable(id)
 	if err != nil {
@@ -278,7 +279,7 @@ func (t *trees) stateOf(id NodeID) (*tree.State, error) {
 	return t.readView(t.src, id.View())
 }
 
-// own returns an inode of the view or an orphan that may be changed in this epoch.
+// own returns an inode of the view, or an orphan, that may be changed in the present epoch.
 func (v *view) own(ino uint64) (*tree.Inode, error) {
 	n, err := v.state.Own(v.source(), v.trees.mu.epoch, ino)
 	if !errors.Is(err, tree.ErrNoInode) {
@@ -319,15 +320,15 @@ func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	return first, nil
 }
 
-// sawIno makes the next inode number higher than ino.
+// sawIno raises the next inode number, so that it is higher than ino.
 func (t *trees) sawIno(ino uint64) {
 	if ino >= t.mu.nextIno {
 		t.mu.nextIno = ino + 1
 	}
 }
 
-// source returns the source for reading a view under the forest's lock. A journaled record must be
-// applied: for that it is the source that waits.
+// source returns the source for reading a view under the forest's lock. While a journaled record is
+// applied, which must not fail, this is the source that waits.
 func (t *trees) source() *tree.Source {
 	if t.mu.inApply {
 		return t.waiting

@@ -2,11 +2,11 @@ package live
 
 import "time"
 
-// A Freezer blocks all changes of a forest for a time.
+// A Freezer blocks all changes of a forest until Thaw or a time limit.
 type Freezer struct{ trees *trees }
 
-// blocked returns a channel that is closed when the edit or freeze ends that blocks changes of the views,
-// nil if none does. The caller holds the forest's lock.
+// blocked returns a channel that is closed at the end of the edit or freeze that blocks changes of the
+// views, or nil if changes are not blocked. The caller holds the forest's lock.
 func (t *trees) blocked(views []uint32) <-chan struct{} {
 	if t.mu.frozen != nil {
 		return t.mu.frozen
@@ -21,15 +21,15 @@ func (t *trees) blocked(views []uint32) <-chan struct{} {
 	return nil
 }
 
-// HeldBack returns a channel that is closed when the edit or freeze ends that blocks changes of a view,
-// nil if none does. With it a caller can wait in a select.
+// HeldBack returns a channel that is closed at the end of the edit or freeze that blocks changes of a view,
+// or nil if changes are not blocked. A caller can wait for the channel in a select statement.
 func (f Freezer) HeldBack(view uint32) <-chan struct{} {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
 	return f.trees.blocked([]uint32{view})
 }
 
-// Freeze blocks every change until Thaw is called, or until d is over. It
+// Freeze blocks every change until Thaw is called or the time d has passed. It
 // returns false if the forest is frozen already.
 func (f Freezer) Freeze(d time.Duration) bool {
 	f.trees.mu.Lock()
@@ -49,7 +49,7 @@ func (f Freezer) Freeze(d time.Duration) bool {
 // Thaw ends a Freeze. It returns false if the forest was not frozen.
 func (f Freezer) Thaw() bool { return f.trees.thaw(nil) }
 
-// thaw ends the Freeze that made ch, or any Freeze if ch is nil.
+// thaw ends the Freeze that created ch, or any Freeze if ch is nil.
 func (t *trees) thaw(ch chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,32 +8,32 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Takeover has the methods for a daemon that takes the connection to the kernel over after another
-// daemon died. They record and return the state that the forest shares with the kernel: the nodes to
-// which the kernel has references, the requests that were carried out, and the edits of which the
+// A Takeover has the methods for a daemon that takes over the connection to the kernel after another
+// daemon died. The methods record and return the state that the forest shares with the kernel: the nodes
+// to which the kernel has references, the requests that have taken effect, and the edits of which the
 // kernel was notified.
 type Takeover struct{ trees *trees }
 
-// An Inheritance are the tasks of a daemon that takes the connection to the kernel over from a daemon
+// An Inheritance lists the tasks of a daemon that takes over the connection to the kernel from a daemon
 // that died.
 type Inheritance struct {
 	// Orphans are the nodes without a name to which the kernel may have references. The daemon calls
-	// Forget for each node to which it has none.
+	// Forget for each node to which the kernel has no reference.
 	Orphans []NodeID
-	// Unanswered are nodes that are described by the answers to requests. The kernel may still wait for
-	// such an answer, and then has no reference to the node yet. Settled returns the nodes whose
-	// answers the kernel has.
+	// Unanswered are the nodes in answers that the kernel may not have received. The kernel has no
+	// reference to a node whose answer it has not received. Settled returns the nodes whose answers it
+	// has received.
 	Unanswered map[NodeID]bool
 	// Notices are the changes of edits of which the kernel may not have been notified.
 	Notices []Invalidation
-	// Stale are the names in the root of each view, by view, below which the kernel may have outdated names,
-	// attributes and bytes after an edit. If the kernel drops the name of a directory, it also drops everything
-	// below.
+	// Stale maps a view to names in its root directory. At and below these names the kernel may have cached
+	// outdated names, attributes and bytes after an edit. If the kernel drops the name of a directory, it
+	// also drops all names below the directory.
 	Stale map[uint32][]string
 }
 
-// Inherit returns the inheritance. Told must be called after the kernel was notified of all notices
-// and stale views.
+// Inherit returns the inheritance. The caller notifies the kernel of Inheritance.Notices and
+// Inheritance.Stale, and then calls Told.
 func (t Takeover) Inherit() (Inheritance, error) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()
@@ -53,15 +53,14 @@ func (t Takeover) Inherit() (Inheritance, error) {
 	return in, nil
 }
 
-// Told records that the kernel was notified of all notices and stale views of the inheritance.
+// Told records that the kernel was notified of Inheritance.Notices and Inheritance.Stale.
 func (t Takeover) Told() {
 	t.trees.mu.Lock()
 	defer t.trees.mu.Unlock()
 	t.trees.mu.inherited = newInherited()
 }
 
-// Disinherit drops the state of the connection to the kernel that recovery found, because the connection
-// has ended.
+// Disinherit drops the inheritance that recovery found, because the connection to the kernel has ended.
 func (t Takeover) Disinherit() {
 	t.trees.mu.Lock()
 	defer t.trees.mu.Unlock()
@@ -86,7 +85,7 @@ func (t Takeover) Connect() error {
 	return nil
 }
 
-// disinherit is Disinherit for callers that hold the forest's lock.
+// disinherit does the work of Disinherit. The caller holds the forest's lock.
 func (t *trees) disinherit() {
 	t.requests.clear()
 	t.mu.inherited = newInherited()
@@ -111,8 +110,8 @@ func (e *Edit) findRemoved() error {
 	return e.base.state.Beyond(e.to.Source, e.to.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
 }
 
-// inherit records an edit that recovery applies: its removed inodes become orphans, and its changes
-// notices or stale names. The caller holds the forest's lock.
+// inherit adds an edit that recovery applies to the inheritance: its removed inodes become orphans, and its
+// changes become notices or stale names. The caller holds the forest's lock.
 func (e *Edit) inherit() {
 	for _, n := range e.removed {
 		e.base.orphans.put(e.trees.waiting, e.trees.mu.epoch, n)
@@ -141,8 +140,8 @@ func (tx *Tx) SetStale(views map[uint32][][]byte) {
 	}
 }
 
-// Stale returns the views with edits of which the kernel may not have been notified, and the names in the
-// root that these edits changed, for a checkpoint.
+// Stale returns, for a checkpoint, the views with edits of which the kernel may not have been notified, and
+// for each view the names in its root directory that these edits changed.
 func (tx *Tx) Stale() map[uint32][][]byte {
 	in, all := &tx.trees.mu.inherited, make(map[uint32][][]byte)
 	add := func(view uint32, names []string) {
@@ -171,7 +170,7 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 	return all
 }
 
-// rootNames returns the names in the root before and after an edit.
+// rootNames returns the names in the root directory before the edit and after it.
 func (e *Edit) rootNames() (names []string) {
 	for _, st := range []*tree.State{e.base.state, e.to.State} {
 		root, err := st.Get(e.to.Source, tree.RootIno)

@@ -1,14 +1,14 @@
 package live
 
-// An Invalidation has the names and nodes that an edit (a restore, a merge, an import) changed, so that
-// the kernel's caches of them can be dropped.
+// An Invalidation lists the names and nodes that an edit (a restore, a merge, an import) changed. The kernel
+// must drop its caches of these names and nodes.
 type Invalidation struct {
-	// Entries are names that were removed or have another inode now.
+	// Entries are the names that were removed or now have another inode.
 	Entries []Entry
 	// Inodes are nodes whose attributes or bytes changed, and directories whose
 	// entries changed.
 	Inodes []NodeID
-	// Epoch is set if the kernel looks up every name again after the change anyway.
+	// Epoch is set if the kernel will look up every name again after the change.
 	Epoch bool
 }
 
@@ -20,7 +20,7 @@ func (v Invalidation) view() uint32 {
 	return v.Inodes[0].View()
 }
 
-// rootNames returns the names of Entries that are in the root.
+// rootNames returns the names of Entries that are in the root directory.
 func (v Invalidation) rootNames() (names []string) {
 	for _, e := range v.Entries {
 		if e.Parent.Ino() == RootIno {
@@ -30,14 +30,14 @@ func (v Invalidation) rootNames() (names []string) {
 	return names
 }
 
-// Empty reports whether there is nothing to drop.
+// Empty reports whether the invalidation has neither entries nor inodes.
 func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
 
 // An Entry is a name in a directory that an edit changed.
 type Entry struct {
 	Parent NodeID
 	Name   string
-	// Was is the old node of the name if it has no name any more, else 0.
+	// Was is the old node of the name if the node now has no name at all, else 0.
 	Was    NodeID
 	WasDir bool // the old node was a directory
 	// Gone is Was if the kernel may have a reference to it, else 0.

@@ -17,9 +17,9 @@ func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie u
 	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
 
-// ReadDirPlus is ReadDir with the attributes of each entry. They are nil for an entry whose inode is
-// damaged or not on this machine: Lookup then returns the error or fetches the inode. So a program that
-// needs only the names does not wait for the network.
+// ReadDirPlus works as ReadDir, but also passes the attributes of each entry. The attributes are nil if the
+// inode is damaged or is not on this machine: a later Lookup returns the error or fetches the inode. So a
+// program that needs only the names does not wait for the network.
 func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
 	return list(r.trees, id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
@@ -36,8 +36,8 @@ func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *A
 	})
 }
 
-// list lists a directory for ReadDir and ReadDirPlus. fn gets the state of the view, and may return an
-// Unread error: it is then called again for the same entry.
+// list lists a directory for ReadDir and ReadDirPlus. It passes the state of the view to fn. If fn returns
+// an Unread error, list calls fn again for this entry when the object is in memory.
 func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
 	begin := after
 
@@ -90,9 +90,9 @@ func (r Reader) Parent(id NodeID) (NodeID, error) {
 	})
 }
 
-// Path returns a path of a node relative to the root of its view, "" for the root
-// itself. Of a path longer than most bytes it returns only the end: no program can use a path of
-// PATH_MAX bytes. The error is errs.NotExist if the node has no name any more.
+// Path returns a path of a node relative to the root of its view, "" for the root. If the path is longer
+// than most bytes, it returns only the end of the path: no program can use a path of PATH_MAX bytes. The
+// error is errs.NotExist if the node has no name any more.
 func (r Reader) Path(id NodeID, most int) (string, error) {
 	var names []string
 	if err := r.trees.reading(func() error {
@@ -121,7 +121,8 @@ func (r Reader) Path(id NodeID, most int) (string, error) {
 	return p[max(0, len(p)-most):], nil
 }
 
-// Forget is called when the kernel has dropped its last reference to a node. It removes an orphan.
+// Forget is called when the kernel has dropped its last reference to a node. If the node is an orphan,
+// Forget removes it.
 func (t Takeover) Forget(id NodeID) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()

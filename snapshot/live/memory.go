@@ -12,21 +12,21 @@ import (
 // A Memory limits the memory of changes that are not sealed yet.
 type Memory interface {
 	// Take charges a view for taken, the bytes that are in use already, and for more, the bytes that a
-	// change will use. If more is over the limit of the view, it is not charged and Take returns
+	// change will use. If more exceeds the limit of the view, Take charges only taken and returns
 	// false. With urgent, the limit is a little higher. The caller holds the forest's lock.
 	Take(view uint32, taken, more int64, urgent bool) bool
-	// Await waits until Take could charge a view for more. The caller does not hold the forest's lock.
-	// The error is errs.Quota.
+	// Await waits until Take could charge a view for more bytes. The caller does not hold the forest's
+	// lock. The error is errs.Quota, or the error of ctx.
 	Await(ctx context.Context, view uint32, more int64, urgent bool) error
 	// Relieve seals the replayed changes if they take too much memory. Recovery calls it without the
 	// forest's lock.
 	Relieve() error
-	// SealEdit seals the state of an edit if it takes too much memory, and reports whether it did. bytes
-	// is the memory of the state. Recovery calls it with the forest's lock held.
+	// SealEdit seals the state of an edit if it takes too much memory, and reports whether it has sealed
+	// the state. bytes is the memory of the state. Recovery calls SealEdit with the forest's lock held.
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
 }
 
-// A shortError is a cas.Delay until there is memory for a change.
+// A shortError is a cas.Delay for a change that needs more memory than is free.
 type shortError struct {
 	memory Memory
 	view   uint32
@@ -50,7 +50,8 @@ const (
 )
 
 // charge charges the view for the pages that prepare has copied, and for the memory that a change will
-// add. The error is a shortError if the view may not use that much. The caller holds the forest's lock.
+// add. The error is a shortError if the change would exceed the view's limit. The caller holds the
+// forest's lock.
 func (v *view) charge(r *record) error {
 	more, urgent, err := v.growth(r)
 	if err != nil {
@@ -63,9 +64,10 @@ func (v *view) charge(r *record) error {
 	return nil
 }
 
-// growth returns the approximate memory that a change adds until it is sealed, and whether the change
-// may free disk space or memory. A new version of a content is charged for all its extents, also for
-// the extents that it copies from the version before: it keeps them after that version is sealed.
+// growth returns the approximate memory in bytes that a change uses until it is sealed. urgent reports
+// whether the change may free disk space or memory. A new version of a content is charged for all its
+// extents, also for those copied from the previous version, because it keeps them after the previous
+// version was sealed.
 func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	switch r.kind {
 	case recCreate:
@@ -87,7 +89,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	case recSetAttr:
 		switch {
 		case r.set.Size == nil:
-			urgent = true // it may be the second change of a request, of which the first is made
+			urgent = true // the change may be the second one of a request whose first change is already made
 		case *r.set.Size == 0:
 			return contentBytes, true, nil
 		default:
@@ -100,7 +102,7 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 	return bytes, urgent, err
 }
 
-// growthOfData is growth for a change of the bytes of a file.
+// growthOfData returns the growth in bytes of a change of the bytes of a file.
 func (v *view) growthOfData(r *record) (bytes int64, err error) {
 	extents := 2 // the new extent may split another one
 
@@ -125,7 +127,7 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 	return v.growthOfContent(r, extents)
 }
 
-// growthOfContent is growth for a change that adds extents to a file.
+// growthOfContent returns the growth in bytes of a change that adds the given number of extents to a file.
 func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) {
 	n, err := v.inode(r.ino)
 	if err != nil {
@@ -140,7 +142,7 @@ func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) 
 	return bytes, nil
 }
 
-// bytes returns the approximate memory of a new inode in addition to InodeBytes.
+// bytes returns the approximate memory in bytes of a new inode in addition to InodeBytes.
 func (c *Create) bytes() int64 {
 	n := len(c.Target)
 	for _, x := range c.Xattrs {

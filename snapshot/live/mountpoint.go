@@ -18,7 +18,8 @@ type Mount struct {
 	Covered func(view, pid uint32) []string
 }
 
-// SetMount sets the mount of the forest. The forest keeps open files without a name.
+// SetMount sets the mount of the forest. From then on the forest keeps files without a name to which the
+// kernel has references.
 func (t Takeover) SetMount(m Mount) { t.trees.mount.Store(&m) }
 
 // Held reports whether the kernel has a reference to a node, see Mount.
@@ -37,8 +38,8 @@ func (t Takeover) Covered(view, pid uint32) []string {
 	return nil
 }
 
-// When the kernel drops a name, it unmounts the file systems on it. So an edit keeps the inode of a name
-// with a mount if possible, and else sets Entry.MountPoint.
+// When the kernel drops a name, it unmounts the file systems that are mounted on the name. So if a name has
+// such a mount, an edit keeps the inode of the name if possible, and else sets Entry.MountPoint.
 
 // isMountPoint reports whether a file system is mounted on the name at, whose inode is ino, or
 // below it. The kernel has a reference to every inode above a mount, so for most names the mounts need
@@ -51,7 +52,7 @@ func (e *Edit) isMountPoint(at tree.Link, ino uint64) bool {
 	return e.mounted[at]
 }
 
-// loadMountPoints sets e.mounted: all names on the paths to mounts, once for an edit.
+// loadMountPoints sets e.mounted to all names on the paths to mounts. It reads the mounts once in an edit.
 func (e *Edit) loadMountPoints() {
 	m := e.trees.mount.Load()
 	if m == nil || m.Points == nil || e.mounted != nil {
@@ -72,8 +73,8 @@ func (e *Edit) loadMountPoints() {
 }
 
 // beneath returns the orphan that an earlier edit removed from the name at, if a file system is still
-// mounted on it and it has the type of like; else 0. The edit gives the name this inode again, so that
-// the mount is visible.
+// mounted on the orphan and the orphan has the type of like; else 0. The edit gives this inode to the name
+// again, so that the mount is visible.
 func (e *Edit) beneath(at tree.Link, like *tree.Inode) uint64 {
 	ino, ok := e.base.beneath[at]
 	if !ok || !e.trees.held(Node(e.base.id, ino)) {

@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// maxLinks is the largest number of names of a file, and of directories in a directory. It is
-// the limit of ext4.
+// maxLinks is the largest number of names of a file, and of directories in a directory. The value
+// is the limit of ext4.
 const maxLinks = 65000
 
 // Create has the attributes of a new node.
@@ -46,7 +46,8 @@ func (r Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	})
 }
 
-// directory returns a directory whose entries are changed next. The caller holds the forest's lock.
+// directory returns the view and the inode of a directory for a change of its entries. The caller holds the
+// forest's lock.
 func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	v, n, err := t.changeable(id)
 	switch {
@@ -60,7 +61,8 @@ func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	return v, n, err
 }
 
-// vacant returns a directory like directory does, and checks that a name in it does not exist.
+// vacant returns a directory as directory does, after a check that the directory has no entry with the given
+// name.
 func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
@@ -82,7 +84,8 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	return v, dir, nil
 }
 
-// occupied returns a directory like directory does, and the inode of a name in it, which must exist.
+// occupied returns a directory as directory does, and the inode of the entry with the given name, which must
+// exist.
 func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
@@ -217,7 +220,7 @@ func (v *view) attrAfter(r *record) (Attr, error) {
 		return Attr{}, err
 	}
 
-	v.trees.mu.inApply = true // an Unread error would repeat the change, so wait for the object
+	v.trees.mu.inApply = true // wait for objects: an Unread error would make the caller repeat the change
 	defer func() { v.trees.mu.inApply = false }()
 
 	n, err := v.inode(r.ino)
@@ -238,7 +241,7 @@ func (w Writer) Rmdir(parent NodeID, name string) (NodeID, error) {
 	return w.remove(parent, name, true)
 }
 
-// remove removes a name. dir is whether it must be a directory.
+// remove removes a name. If dir is set, the name must be a directory, else it must not be one.
 func (w Writer) remove(parent NodeID, name string, dir bool) (removed NodeID, err error) {
 	err = w.change(parent, func() error {
 		v, _, n, err := w.trees.occupied(parent, name)
@@ -262,9 +265,9 @@ func (w Writer) remove(parent NodeID, name string, dir bool) (removed NodeID, er
 	return removed, err
 }
 
-// Rename moves the name on in op to the name nn in np. flags are the flags of renameat2(2). With
-// RENAME_WHITEOUT the old name becomes a character device 0:0 of the caller c, which overlayfs reads as
-// a deleted name. Rename returns the node that was replaced, or 0.
+// Rename moves the name on in the directory op to the name nn in the directory np. flags are the flags of
+// renameat2(2). With RENAME_WHITEOUT the old name becomes a character device 0:0 that the caller c owns,
+// which overlayfs reads as a deleted name. Rename returns the node that was replaced, or 0.
 func (w Writer) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {

@@ -14,7 +14,7 @@ const (
 	MaxView = 1<<28 - 2
 	// RootIno is the inode number of the root directory of every view.
 	RootIno = tree.RootIno
-	// MainView is the view of the workspace main. With 0 its root is node 1,
+	// MainView is the view of the workspace main. It is 0 so that the id of main's root is 1,
 	// as the kernel requires.
 	MainView = 0
 )

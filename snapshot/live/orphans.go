@@ -8,9 +8,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// orphans are the inodes of a view that have no name and to which the kernel has, or after recovery may
-// have, references. They are added with the forest's lock held for writing or, after a restore, for
-// reading. They are removed with the lock held for reading.
+// orphans are the inodes of a view that have no name and to which the kernel has references, or after a
+// recovery may have references. A caller of put holds the forest's lock for writing or, after a restore, for
+// reading. A caller of remove holds the forest's lock for reading.
 type orphans struct {
 	mu    sync.RWMutex
 	state *tree.State // without a root
@@ -32,7 +32,7 @@ func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) 
 	return o.state.Own(src, epoch, ino)
 }
 
-// put adds an inode without its names. If the caller has called ownSlot, it cannot fail.
+// put adds an inode without its names. It cannot fail if the caller has called ownSlot.
 func (o *orphans) put(src *tree.Source, epoch uint64, n *tree.Inode) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,8 +90,8 @@ func (o *orphans) eachContent(fn func(*content.Content)) {
 	new(tree.Unsealed).Each(o.state, false, fn)
 }
 
-// keepUnnamed makes an inode that lost its last name an orphan, if the kernel has, or in recovery may
-// have, a reference to it.
+// keepUnnamed makes an inode that lost its last name an orphan, if the kernel has a reference to the inode, or
+// in recovery may have one.
 func (v *view) keepUnnamed(n *tree.Inode) {
 	if !v.trees.mu.replaying && !v.trees.held(Node(v.id, n.Ino)) {
 		return
@@ -101,13 +101,13 @@ func (v *view) keepUnnamed(n *tree.Inode) {
 	v.orphans.put(v.source(), v.trees.mu.epoch, &orphan)
 }
 
-// ownOrphanSlot prepares for an inode that becomes an orphan or gets a name again.
+// ownOrphanSlot prepares a change by which an inode becomes an orphan or an orphan gets a name.
 func (v *view) ownOrphanSlot(ino uint64) error {
 	return tree.LoadError(v.orphans.ownSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
-// orphan returns an orphan of a view. An inode of a state that an edit has just replaced becomes an
-// orphan. The caller holds the forest's lock, at least for reading.
+// orphan returns an orphan of a view. If the inode is not an orphan, but is in a state that an edit has just
+// replaced, orphan makes it one. The caller holds the forest's lock, at least for reading.
 func (v *view) orphan(ino uint64) (*tree.Inode, error) {
 	n, err := v.orphans.get(v.source(), ino)
 	for i := 0; errors.Is(err, tree.ErrNoInode) && i < len(v.before); i++ {
@@ -128,7 +128,7 @@ func (v *view) keepReplaced(n *tree.Inode) (*tree.Inode, error) {
 	return v.orphans.get(v.source(), n.Ino)
 }
 
-// keepAllReplaced makes all inodes of replaced states orphans to which the kernel has references. The
+// keepAllReplaced makes orphans of all inodes of replaced states to which the kernel has references. The
 // caller holds the forest's lock.
 func (v *view) keepAllReplaced() error {
 	v.trees.mu.inApply = true // read from disk under the lock

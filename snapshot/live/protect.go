@@ -9,11 +9,12 @@ import (
 // ErrProtected means that a path is read-only in its workspace.
 var ErrProtected = errs.New(errs.ReadOnly, "read_only in the policy of the workspace names this path, or one above it")
 
-// protection are the read-only paths of a view. They and the files and directories below them cannot be
-// changed, also by other names of the files. The directories above them cannot be renamed, and nothing can
-// be moved there. So these answers stay the same until the next edit, and known can keep them.
+// protection lists the read-only paths of a view. The files and directories at and below these paths cannot
+// be changed, also not by other names of the files. The directories above a read-only path cannot be renamed,
+// and no file or directory can be moved to it. So the read-only paths of an inode stay the same until the
+// next edit, and known caches them.
 type protection struct {
-	root  *protectedPath            // of the root of the view; nil: no path is read-only
+	root  *protectedPath            // the read-only paths of the whole view; nil: no path is read-only
 	known map[uint64]*protectedPath // by inode number
 }
 
@@ -25,7 +26,7 @@ type protectedPath struct {
 
 var unprotected = &protectedPath{}
 
-// maxKnown limits protection.known.
+// maxKnown is the largest number of inodes in protection.known.
 const maxKnown = 1 << 16
 
 // Protect sets the read-only paths of a view, if it exists.
@@ -58,7 +59,7 @@ func (tx *Tx) Protect(view uint32, paths []string) {
 	}
 }
 
-// forget drops the answers in known, which an edit may have changed.
+// forget clears known after an edit, which may have changed the paths of inodes.
 func (p *protection) forget() { p.known = nil }
 
 // at returns the read-only paths at and below a name in a directory.
@@ -146,8 +147,8 @@ func (v *view) mayChangeInode(ino uint64) error {
 	return err
 }
 
-// mayChangeName is mayChange for a name in a directory. A name that is moved, or replaced by another one, may
-// not lead to a read-only path.
+// mayChangeName returns ErrProtected if a name in a directory may not be changed, because its path is
+// read-only. If the name is moved or replaced, no path below it may be read-only either.
 func (v *view) mayChangeName(parent uint64, name string, moved bool) error {
 	above, err := v.protectedAt(parent)
 	if err != nil {

@@ -23,17 +23,17 @@ const (
 	recRename
 	recSetAttr
 	_
-	recBlob    // only bytes, to which a later record refers
+	recBlob    // bytes to which a later record refers
 	recWriteAt // a write whose bytes are in a blob
 	recFallocate
 	recClone
 	recSetXattr
 	recRemoveXattr
 	_
-	recActor // the actor of the records after it
+	recActor // the actor of the changes in the following records
 
 	_ // graft.Put, which is used in the blobs of edits
-	_ // graft.SetAttrs, likewise
+	_ // graft.SetAttrs, which is used in the blobs of edits
 
 	recWrite // a write whose bytes are in the record
 	recMount // a connection to the kernel begins
@@ -58,21 +58,21 @@ type record struct {
 	off     int64
 	n       int64
 	pos     int64 // journal position of the bytes of a write
-	payload int64 // journal position of the payload with these bytes
+	payload int64 // journal position of the payload that contains the bytes of the write
 	from    cloneSource
 	value   []byte // the value of an extended attribute
-	kill    bool   // clear set-user-ID, set-group-ID and capabilities; for an attribute, set-group-ID
+	kill    bool   // clear set-user-ID, set-group-ID and capabilities; with an extended attribute only set-group-ID
 	depth   int    // State.Depth of the view after a directory was created or moved
 }
 
-// A cloneSource is where the bytes of a recClone come from.
+// A cloneSource is the file and the range from which a recClone copies bytes.
 type cloneSource struct {
 	view uint32
 	ino  uint64
 	off  int64
 }
 
-// encode encodes the record up to the bytes of a write.
+// encode encodes the record except for the bytes of a write, which follow the encoding.
 func (r *record) encode(e *wire.Encoder) {
 	e.Reset()
 	e.Uvarint(uint64(r.view))
@@ -260,7 +260,7 @@ func (r *record) decodeBody(d *wire.Decoder) {
 		if r.kind == recWriteAt {
 			r.n = d.Length()
 			r.pos = d.Length()
-			r.payload = r.pos // the payload of a blob has only the bytes
+			r.payload = r.pos // the payload of a blob consists of the bytes
 		}
 
 	case recFallocate:

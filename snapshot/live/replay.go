@@ -25,15 +25,15 @@ type Foreign struct {
 
 const maxForeign = 10_000
 
-// A Recovery has the methods to bring a forest to the state in which a store was left.
+// A Recovery has the methods that restore the forest from the last checkpoint and the journal.
 type Recovery struct {
 	trees   *trees
 	salvage bool
 }
 
-// SetSource makes the forest read from near, a source that fails with Absent errors and does not wait for
-// the network, and makes it read from disk only without the lock. It is called before another
-// goroutine has the forest.
+// SetSource makes the forest read from near, a source that does not wait for the network but fails with
+// Absent errors. From then on the forest reads from disk only without the lock. SetSource is called before
+// other goroutines use the forest.
 func (r Recovery) SetSource(near *tree.Source) {
 	r.trees.near = near
 	r.trees.src = near.Resident().Counting(r.trees.pages)
@@ -46,9 +46,9 @@ func (r Recovery) SetReadOnly(view uint32) {
 	r.trees.mu.views[view].readOnly = true
 }
 
-// Replay applies the records of the journal from a position on. With none, it applies no record and only
-// counts them as skipped. It passes records of the caller's own types to foreign, with the forest's
-// lock held.
+// Replay applies the records of the journal from a position on. If none is set, it applies no records, but
+// counts all as skipped. It passes records of the caller's own types to foreign, with the forest's lock
+// held.
 //
 // A salvage skips all records after damage in the journal: they may depend on lost records, and a part
 // of a file's history would lead to contents that the file never had.
@@ -104,7 +104,7 @@ func (p *replay) relieve() error {
 	return p.trees.memory.Relieve()
 }
 
-// apply applies a record. A record of a view that does not exist has no effect: the view was dropped.
+// apply applies a record. It ignores a record of a view that does not exist, because the view was dropped.
 func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	if t >= FirstForeign {
 		return p.foreign(newTx(p.trees), t, bytes.Clone(payload))
@@ -130,8 +130,8 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 	return v.apply(r)
 }
 
-// skipFailed skips a record that could not be applied, and all records after it, in a salvage. Else it
-// returns the error.
+// skipFailed is called for a record that could not be applied. In a salvage it skips this record and all
+// records after it. Otherwise it returns the error.
 func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error) error {
 	if !p.salvage {
 		return fmt.Errorf("record at %d of the journal: %w", pos, err)
@@ -143,7 +143,7 @@ func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error
 	return nil
 }
 
-// add adds a record that is skipped.
+// add adds a skipped record.
 func (l *Skipped) add(t journal.Type, payload []byte) {
 	l.Changes++
 	if t >= FirstForeign {

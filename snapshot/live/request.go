@@ -7,11 +7,11 @@ import (
 )
 
 // If the daemon dies before it answers a request, the kernel sends the request again, with the same
-// number, to the next daemon. It must not be carried out twice. So the record of a change has the
-// number of its request, and recovery collects the requests that were carried out.
+// number, to the next daemon. The next daemon must not make the change twice. So the record of a change
+// contains the number of its request, and recovery collects the requests that have taken effect.
 
-// hasRequest reports whether records of a type have the number of their request. The other types
-// set an inode to given values, so carrying them out twice does no harm.
+// hasRequest reports whether records of a type contain the number of their request. Records of the other
+// types set an inode to given values, so a second change by the same request has no effect.
 func hasRequest(t journal.Type) bool {
 	switch t {
 	case recCreate, recLink, recUnlink, recRename, recSetXattr, recRemoveXattr:
@@ -20,7 +20,7 @@ func hasRequest(t journal.Type) bool {
 	return false
 }
 
-// answer returns the node that is described by the answer to a record's request, or 0.
+// answer returns the node that the answer to the record's request describes, or 0.
 func (r *record) answer() NodeID {
 	if r.kind == recCreate || r.kind == recLink {
 		return Node(r.view, r.ino)
@@ -28,11 +28,11 @@ func (r *record) answer() NodeID {
 	return 0
 }
 
-// requests are the requests that were carried out, by number.
+// requests are the requests that have taken effect, by number.
 type requests struct {
 	mu         sync.Mutex
-	unanswered map[uint64]requestResult // the kernel may not have the answers yet
-	inherited  map[uint64]requestResult // found by recovery; the daemon before has answered most of them
+	unanswered map[uint64]requestResult // requests of this daemon that the kernel may wait for
+	inherited  map[uint64]requestResult // requests that recovery found; the previous daemon has answered most of them
 }
 
 // requestResult is the part of a request's answer that recovery found.
@@ -41,12 +41,13 @@ type requestResult struct {
 	record any    // the record of the catalogue, if recovery found one in the journal; else nil
 }
 
-// For returns the writer for the changes of an actor, as As does, that a request of the kernel asks for.
-// The caller calls Answered after it has sent the answer. For may only be used for requests that append one
-// record: to create, link, rename or remove a name, or to set or remove an extended attribute.
+// For returns the writer for the changes by an actor, as As does, and records that they belong to a request
+// of the kernel. The caller calls Answered after it has sent the answer. For may only be used for requests
+// that append one record: to create, link, rename or remove a name, or to set or remove an extended
+// attribute.
 func (w Writer) For(actor string, request uint64) Writer { return Writer{w.Reader, actor, request} }
 
-// add adds a request that was carried out. answer is the node that its answer describes.
+// add adds a request that has taken effect. answer is the node that the answer to it describes, or 0.
 func (r *requests) add(request uint64, answer NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *requests) inherit(request uint64, c requestResult) {
 	r.inherited[request] = c
 }
 
-// Answered records that the kernel has the answer to a request, or does not wait for it.
+// Answered records that the kernel has received the answer to a request, or does not wait for an answer.
 func (t Takeover) Answered(request uint64) {
 	r := &t.trees.requests
 	r.mu.Lock()
@@ -68,9 +69,9 @@ func (t Takeover) Answered(request uint64) {
 	delete(r.unanswered, request)
 }
 
-// Done reports whether a request that the kernel sent again was already carried out by the daemon
-// before. answer is the node that the answer describes, which was created or linked, else 0. Done may be
-// called several times before Answered.
+// Done reports whether the previous daemon has made the change of a request that the kernel sent again.
+// answer is the created or linked node that the answer describes, or 0. Done may be called several times
+// before Answered.
 func (t Takeover) Done(request uint64) (answer NodeID, done bool) {
 	r := &t.trees.requests
 	r.mu.Lock()
@@ -88,8 +89,8 @@ func (t Takeover) Done(request uint64) (answer NodeID, done bool) {
 	return c.node, done
 }
 
-// Record returns the record that carried out a request for which Done returned true. It returns nil if
-// the record is not in the journal any more.
+// Record returns the catalogue record of a request for which Done returned true. It returns nil if the
+// journal no longer contains the record.
 func (t Takeover) Record(request uint64) any {
 	r := &t.trees.requests
 	r.mu.Lock()
@@ -97,8 +98,9 @@ func (t Takeover) Record(request uint64) any {
 	return r.unanswered[request].record
 }
 
-// Settled is called after Done was called for every request that the kernel sent again. It returns the
-// nodes that the answers to all other inherited requests described: the kernel has these answers.
+// Settled is called after Done was called for every request that the kernel sent again. The kernel has
+// received the answers to all other inherited requests. Settled returns the nodes that these answers
+// describe.
 func (t Takeover) Settled() (known []NodeID) {
 	r := &t.trees.requests
 	r.mu.Lock()
@@ -141,8 +143,8 @@ func (tx *Tx) SetRequests(all map[uint64]uint64) {
 	}
 }
 
-// Requests returns the requests that the kernel may send again to the next daemon, with the nodes
-// that their answers describe, for a checkpoint.
+// Requests returns, for a checkpoint, the requests that the kernel may send again to the next daemon, and
+// the node that each answer describes.
 func (tx *Tx) Requests() map[uint64]uint64 {
 	r := &tx.trees.requests
 	r.mu.Lock()
@@ -158,7 +160,7 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 	return all
 }
 
-// CarriedOut records that a record of the caller's own type carries out a request.
+// CarriedOut records that a request has taken effect by record, a record of the caller's own type.
 func (tx *Tx) CarriedOut(request uint64, record any) {
 	if tx.trees.mu.replaying {
 		tx.trees.requests.inherit(request, requestResult{record: record})

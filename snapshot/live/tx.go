@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Tx has the methods of the forest for callers that hold its lock. Package snapshot uses it to change
-// the trees and the catalogue in one step, for captures, forks and restores.
+// A Tx has the methods of the forest for callers that hold the forest's lock. Package snapshot uses a Tx to
+// change the trees and the catalogue in one step, for captures, forks and restores.
 type Tx struct {
 	viewActors
 	appended bool // Append was called
@@ -36,7 +36,7 @@ func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	return f.trees.update(fn)
 }
 
-// update is Update for callers that hold the forest's lock.
+// update does the work of Update. The caller holds the forest's lock.
 func (t *trees) update(fn func(tx *Tx) error) error {
 	tx := newTx(t)
 	err := fn(tx)
@@ -69,13 +69,13 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	}
 
 	tx.appended = true
-	tx.trees.mu.failed = ErrFailed // until the function of Update has returned without an error
+	tx.trees.mu.failed = ErrFailed // reset when the function of Update returns without an error
 
 	return nil
 }
 
-// Failed returns the error that stopped all changes, else nil. After it, the state in memory may have a
-// part of a change.
+// Failed returns the error with which all changes fail, or nil. After such an error, the state in memory may
+// contain a part of a change.
 func (tx *Tx) Failed() error { return tx.trees.mu.failed }
 
 // State returns the present state of a writable view. It may be read only while
@@ -125,26 +125,27 @@ func (tx *Tx) DropView(id uint32) {
 	tx.trees.changed.Remove(id)
 }
 
-// EndView makes operations on the nodes of a writable view fail with errs.Stale, or makes them possible again.
+// EndView makes operations on the nodes of a writable view fail with errs.Stale if ended is set, else makes
+// them possible again.
 func (tx *Tx) EndView(id uint32, ended bool) { tx.trees.mu.views[id].ended = ended }
 
 // Readers of Changes.
 const (
-	// ForCheckpoint has the views whose state, orphans or actors may differ from the last checkpoint.
+	// ForCheckpoint reads the views whose state, orphans or actors may differ from the last checkpoint.
 	// All other views are sealed.
 	ForCheckpoint = iota
-	// ForPolicies has the views that may have changed since the policies were last applied.
+	// ForPolicies reads the views that may have changed since the policies were last applied.
 	ForPolicies
 	changedReaders // the number of readers
 )
 
-// Changes returns the set of the views that may have changed, for each reader since it last read the set.
-// It changes only under the forest's lock.
+// Changes returns the set of changed views. For each reader it contains the views that may have changed since
+// this reader last read the set. The set changes only under the forest's lock.
 func (tx *Tx) Changes() *changed.Set[uint32] { return tx.trees.changed }
 
-// NewView returns a number for a new view: the next one, or after MaxView a number that is free again.
-// A number is free if no view has it and the kernel has no reference to the view's root, and so to no
-// node of it.
+// NewView returns a number for a new view: the next number, or after MaxView a number that is free again. A
+// number is free if no view has the number, and the kernel has no reference to the root with this view
+// number, and therefore to no other node with it.
 func (tx *Tx) NewView() (uint32, error) {
 	for range MaxView {
 		id := tx.trees.mu.nextView
@@ -185,8 +186,8 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 func (tx *Tx) End() int64 { return tx.trees.log.End() }
 
 // Unjournaled returns the lowest journal position of bytes to which no record refers yet: the bytes of
-// running writes. Recovery needs these bytes for the records that will follow, even if later writes replace
-// them in the file.
+// running writes. Recovery will need these bytes for the records of the writes, even if later writes replace
+// the bytes in the file.
 func (tx *Tx) Unjournaled() int64 { return tx.trees.blobs.Lowest() }
 
 // EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips

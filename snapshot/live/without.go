@@ -35,15 +35,15 @@ func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 	return e.State
 }
 
-// EmptyAt reports whether a state has, at a path, an empty file with only this name or an empty
-// directory.
+// EmptyAt reports whether a state has, at the path at, an empty directory or an empty file that has no other
+// name.
 func EmptyAt(src *tree.Source, st *tree.State, at string) (bool, error) {
 	_, n, err := emptyAt(src, st, at)
 	return n != nil, err
 }
 
-// emptyAt returns the inode at a path for EmptyAt, nil if it is not empty, and its directory. The error
-// is errs.NotExist if the path does not exist.
+// emptyAt returns the directory of a path, and the inode at the path if EmptyAt reports true for it, else
+// nil. The error is errs.NotExist if the path does not exist.
 func emptyAt(src *tree.Source, st *tree.State, at string) (dir, n *tree.Inode, err error) {
 	n, err = st.Get(src, tree.RootIno)
 

@@ -17,11 +17,11 @@ var storeEntries = []string{
 	"format", "from", "filling", "filled", "filling.tmp", "format.tmp", "manifest", "manifest.tmp", "manifest.copy", "manifest.copy.tmp",
 	"journal", "packs", "index", "index.old", "events", "git", "gitcache", "images", "remotes.json", "remotes.json.tmp",
 	"actors.json", "actors.json.tmp", "socket", "amberfs.log", "amberfs.log.1",
-	"lock", // removed last, so that no other process opens the store before
+	"lock", // removed last, so that no other process opens the store during the removal
 }
 
 // A Dir is the directory of a store that this process has locked. It records which entries this
-// process created, so that Discard does not remove others.
+// process created, so that Discard removes only these.
 type Dir struct {
 	Path string
 	Disk *vfs.Beneath
@@ -32,13 +32,13 @@ type Dir struct {
 	formatted  bool            // this process wrote the file `format` under the lock
 
 	syncing  sync.Mutex
-	unsynced bool // the store was filled, and SyncFill is due; guarded by syncing
+	unsynced bool // the store was filled, but SyncFill has not made it durable; guarded by syncing
 }
 
-// Open locks a store, or a directory that can become one. It creates a missing directory. It writes
-// nothing into a directory that is neither.
+// Open locks a store, or a directory that can become a store. It creates a missing directory. It does
+// not write into any other directory.
 //
-// lock is nil, or the locked file `lock` that this process inherited from the process before.
+// lock is the locked file `lock` that this process inherited from the previous daemon, or nil.
 func Open(path string, lock *os.File) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -78,8 +78,8 @@ func (d *Dir) mkdir() error {
 // lockDir records the names in the directory and locks it.
 func (d *Dir) lockDir() error {
 	if d.lock != nil {
-		// The store exists. Its directory must not be read: the mount may be below it, and does not
-		// answer requests yet.
+		// The store exists. Do not read its directory: the mount may be below this directory, and does
+		// not answer requests yet.
 		return writeHolder(d.lock, Holder{PID: os.Getpid()})
 	}
 	if _, err := checkFormat(d.Disk, d.Path); err != nil {
@@ -100,7 +100,7 @@ func (d *Dir) lockDir() error {
 	return err
 }
 
-// Lock returns the descriptor that has the lock.
+// Lock returns the file descriptor that holds the lock.
 func (d *Dir) Lock() int { return int(d.lock.Fd()) }
 
 // Owner returns the user and the group that created a store.
@@ -112,8 +112,8 @@ func Owner(dir string) (uid, gid uint32, err error) {
 	return st.Uid, st.Gid, nil
 }
 
-// SetMountpoint writes the directory where the store is mounted into the lock file, for the error of
-// processes that find the store in use.
+// SetMountpoint writes the directory where the store is mounted into the lock file. The LockedError of
+// other processes contains this directory.
 func (d *Dir) SetMountpoint(dir string) error {
 	return writeHolder(d.lock, Holder{PID: os.Getpid(), Mountpoint: dir})
 }

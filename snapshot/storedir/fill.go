@@ -12,9 +12,10 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// The names of the file with the path of the directory that a store is filled from. A zero byte and the
-// kernel's boot id follow the path. A power cut may tear a store under the first two names: if it is
-// opened after another boot, it is emptied and filled again.
+// The names of the file with the path of the directory from which a store is filled. A zero byte and the
+// kernel's boot id follow the path in the file. While the file has one of the first two names, a power cut
+// may leave the store incomplete: if such a store is opened after another boot, it is emptied and filled
+// again.
 const (
 	fillingName = "filling" // the store is not filled yet. The file is written before the file `format`
 	filledName  = "filled"  // the store is filled, but may not be on disk yet
@@ -36,8 +37,8 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 	return err
 }
 
-// Unfilled returns the directory that a store is being filled from, or from which filling was
-// interrupted. It returns "" if the store is filled, or is not filled from a directory.
+// Unfilled returns the directory from which a store is being filled, also if the filling was interrupted.
+// It returns "" if the store is filled completely, or was never filled from a directory.
 func Unfilled(dir string) (from string, err error) {
 	err = withDisk(dir, func(disk *vfs.Beneath) error {
 		from, _, err = readFill(disk, dir, fillingName)
@@ -46,7 +47,7 @@ func Unfilled(dir string) (from string, err error) {
 	return from, err
 }
 
-// FilledFrom returns the directory that a store was filled from, or "".
+// FilledFrom returns the directory from which a store was filled, or "".
 func FilledFrom(dir string) (from string, err error) {
 	err = withDisk(dir, func(disk *vfs.Beneath) error {
 		if from, _, err = readFill(disk, dir, fromName); from == "" && err == nil {
@@ -57,7 +58,7 @@ func FilledFrom(dir string) (from string, err error) {
 	return from, err
 }
 
-// readFill reads the file of one of the names above. from is "" if it does not exist.
+// readFill reads the file with one of the names above. from is "" if the file does not exist.
 func readFill(disk *vfs.Beneath, dir, name string) (from, boot string, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -68,8 +69,8 @@ func readFill(disk *vfs.Beneath, dir, name string) (from, boot string, err error
 	return from, boot, err
 }
 
-// ResumeFill prepares a store that is not filled yet, or not on disk yet. If alone is set, no goroutine but
-// the one that fills the store writes to it: then it does not wait for the disk.
+// ResumeFill prepares a store that is not filled yet, or not on disk yet. If alone is set, only the goroutine
+// that fills the store writes to the store: then writes do not wait for the disk until SyncFill.
 func (d *Dir) ResumeFill(alone bool) error {
 	for _, name := range []string{fillingName, filledName} {
 		from, boot, err := readFill(d.Disk, d.Path, name)
@@ -104,9 +105,9 @@ func (d *Dir) ResumeFill(alone bool) error {
 	return nil
 }
 
-// checkOwner returns an error if another user than the store's owner opens a store that is not
-// filled yet. The source to fill it from is named in the store, so the owner could make that
-// user read a directory that the owner may not read.
+// checkOwner returns an error if a user who is not the store's owner opens a store that is not filled
+// yet. The owner of the store can change the path of the directory from which it is filled, and could
+// so make the other user read a directory that the owner may not read.
 func checkOwner(dir string) error {
 	uid, _, err := Owner(dir)
 	if err != nil {
@@ -119,8 +120,8 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// dropTorn removes the files of a store that a power cut may have torn, and marks the store as not filled.
-// name is the present name of the file with the directory from.
+// dropTorn removes the files of a store that a power cut may have left incomplete, and marks the store as
+// not filled. name is the present name of the file that contains from.
 func (d *Dir) dropTorn(name, from string) error {
 	if err := errors.Join(d.Disk.Rename(d.file(name), d.file(fillingName)), d.Disk.SyncDir(d.Path)); err != nil {
 		return err
@@ -156,8 +157,8 @@ func (d *Dir) MarkFilled() error {
 	return errors.Join(err, d.Disk.SyncDir(d.Path))
 }
 
-// SyncFill makes a store durable that was filled without waiting for the disk. Until it returns, nothing in
-// the store survives a power cut.
+// SyncFill makes a store durable that was filled without waiting for the disk. A power cut before its end
+// may destroy all data of the store.
 func (d *Dir) SyncFill() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
@@ -166,7 +167,7 @@ func (d *Dir) SyncFill() error {
 		return nil
 	}
 
-	// The index is left out: its tables are synced by Badger, and it can be made again from the packs.
+	// The index need not be synced: Badger syncs its tables, and it can be rebuilt from the packs.
 	files := []string{d.file("manifest"), d.file("manifest.copy")}
 	for _, dir := range []string{"packs", "journal"} {
 		infos, err := d.Disk.ReadDir(d.file(dir))
@@ -199,7 +200,8 @@ func (d *Dir) SyncFill() error {
 	return err
 }
 
-// syncFile syncs a file. One that was removed is no error: what has replaced it was synced before.
+// syncFile syncs a file. It ignores a file that was removed: the file that replaced it was synced before the
+// removal.
 func syncFile(disk *vfs.Beneath, name string) error {
 	f, err := vfs.Open(disk, name)
 	if errors.Is(err, os.ErrNotExist) {

@@ -43,9 +43,9 @@ func withDisk(dir string, fn func(disk *vfs.Beneath) error) error {
 	return errors.Join(fn(disk), disk.Close())
 }
 
-// checkFormat reports whether dir is a store of the present format. If it is not, the directory must be
-// empty, so that it can become a store: else the error is errs.Format, as for a store of another
-// format.
+// checkFormat reports whether dir is a store of the present format. It returns false for a directory that can
+// become a store, see checkEmpty. For any other directory, such as a store of another format, the error is
+// errs.Format.
 func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, "format"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -81,15 +81,15 @@ func migrationHint(line string) string {
 		"and `amberfs push NAME SNAPSHOT...`; then pull them with this version"
 }
 
-// Format makes the directory a store, unless it is one. filling is the directory that a new store will
-// be filled from, or "". It is written before the file `format`, so that Unfilled returns it after a
-// crash.
+// Format makes the directory a store, unless it is one. filling is the directory from which a new store will
+// be filled, or "". Format writes filling to disk before the file `format`, so that Unfilled returns filling
+// after a crash.
 func (d *Dir) Format(filling string) error {
 	isStore, err := checkFormat(d.Disk, d.Path)
 	if err != nil || isStore {
 		return err
 	}
-	if d.before == nil { // the lock was inherited, so this was a store
+	if d.before == nil { // the lock was inherited, so the directory was a store
 		return errs.New(errs.Format, "unknown store format: %s has lost its file `format`", d.Path)
 	}
 
@@ -101,7 +101,7 @@ func (d *Dir) Format(filling string) error {
 		return err
 	}
 
-	// The name of the directory must survive a power cut, too.
+	// Make the name of the directory durable, too.
 	return vfs.OS.SyncDir(filepath.Dir(d.Path))
 }
 

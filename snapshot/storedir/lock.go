@@ -80,8 +80,8 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// leadsTo reports whether name is a name of f. It is not if the process that had the lock before
-// removed the store after f was opened.
+// leadsTo reports whether name is still a name of f. The process that held the lock before may have removed
+// the store after f was opened.
 func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
 	g, err := disk.File(name, os.O_RDONLY, 0)
 	if err != nil {
@@ -94,13 +94,14 @@ func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
 	return aerr == nil && berr == nil && os.SameFile(a, b)
 }
 
-// dyingTime bounds the wait for a process that was killed and still has its files open:
+// dyingTime is the longest wait for a process that was killed and still has its files open:
 // the kernel frees the memory of a process before it closes the files.
 const dyingTime = 10 * time.Second
 
 // HolderIsDying reports whether the process in the lock file was killed or has ended. Its lock may
-// remain for a moment, because the kernel has not closed its files yet, or another process inherited
-// them. The command line of a process is empty as soon as the kernel has freed its memory.
+// remain for a moment, because the kernel has not closed the process's files yet, or because another
+// process inherited them. The command line of a process in /proc is empty as soon as the kernel has freed
+// the memory of the process.
 func HolderIsDying(dir string) bool {
 	h, err := ReadHolder(dir)
 	if err != nil || h.PID <= 0 {
@@ -121,8 +122,8 @@ func writeHolder(f *os.File, h Holder) error {
 		return err
 	}
 
-	// Overwrite before truncating: a truncation frees the block of the file, and a full disk might
-	// have no other.
+	// Overwrite before truncating: a truncation frees the block of the file, and a full disk might have
+	// no block for the new content.
 	b = append(b, '\n')
 	if _, err = f.WriteAt(b, 0); err != nil {
 		return err

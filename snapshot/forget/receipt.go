@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// A Receipt describes what a user forgot. It does not have the bytes.
+// A Receipt describes contents that a user forgot. It does not contain their bytes.
 type Receipt struct {
 	Number    uint64      `json:"number,omitempty" jsonschema:"its number, from 1; none for a dry run"`
 	At        time.Time   `json:"at"`
@@ -63,7 +63,8 @@ type Stored struct {
 	Prints []Print `json:"prints"`
 }
 
-// Prints returns the prints of the chunks and texts that are gone. Object reads a chunk.
+// Prints returns the prints of the removed chunks, gone, and of the overwritten texts. bytes is the total size
+// of the chunks. object reads a chunk.
 func Prints(gone map[cas.Hash]bool, texts map[string]bool, object func(cas.Hash) ([]byte, error)) (all []Print, bytes int64, err error) {
 	for h := range gone {
 		b, err := object(h)
@@ -80,7 +81,7 @@ func Prints(gone map[cas.Hash]bool, texts map[string]bool, object func(cas.Hash)
 	return all, bytes, nil
 }
 
-// A Proof is the result of a search of a whole store for what was forgotten.
+// A Proof is the result of a search of a whole store for forgotten contents.
 type Proof struct {
 	Receipts []Receipt `json:"receipts" jsonschema:"all that was forgotten, oldest first"`
 	Objects  int64     `json:"objects" jsonschema:"number of objects that were read"`
@@ -89,7 +90,7 @@ type Proof struct {
 	Found    []string  `json:"found" jsonschema:"where else forgotten bytes are"`
 }
 
-// OK reports whether forgotten bytes are nowhere but in present states.
+// OK reports whether the search found forgotten bytes only in present states of workspaces, or not at all.
 func (p *Proof) OK() bool {
 	return len(p.Found) == 0 && !slices.ContainsFunc(p.Kept, func(at Place) bool { return len(at.Snapshots) > 0 })
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Rewriter makes trees without the contents that are to be forgotten. It reads each page of tables
-// and each file once, also if many trees have it.
+// A Rewriter makes trees without the contents that the user forgets. It reads each page of inode tables and
+// each file once, also if many trees contain it.
 type Rewriter struct {
 	Source  *tree.Source
 	Objects content.ObjectStore
-	Epoch   func() uint64 // returns an epoch in which no other state is changed
+	Epoch   func() uint64 // returns an epoch that is used only for one new tree
 	Paths   []string      // files and directories to remove
 	Search  *Search       // contents to remove or to overwrite; may be nil
 
-	// Gone are the chunks of removed files, and of files before they were overwritten. Texts are the
-	// bytes that were overwritten, and Masked the paths of the files.
+	// Gone are the chunks of removed files, and the old chunks of partly overwritten files. Texts are the
+	// overwritten bytes, and Masked the paths of the partly overwritten files.
 	Gone   map[cas.Hash]bool
 	Texts  map[string]bool
 	Masked map[string]bool
@@ -31,15 +31,15 @@ type Rewriter struct {
 	files  map[string]*verdict // by content.ChunkMap.Key
 }
 
-// A verdict is the decision about a content: it is removed, or replaced by masked.
+// A verdict is the decision to remove a content, or to replace it by masked.
 type verdict struct {
 	remove bool
 	masked *content.Content  // in place of the content; nil if it is removed
-	gone   map[cas.Hash]bool // the chunks that masked does not have
+	gone   map[cas.Hash]bool // the chunks of the content that masked does not contain
 }
 
-// Rewrite returns a copy of a sealed state without the contents, and the changed paths. If there are
-// none, it returns no state.
+// Rewrite returns a copy of a sealed state without the contents, and the changed paths. If no path changes,
+// the returned state is nil.
 func (r *Rewriter) Rewrite(ctx context.Context, st *tree.State) (*tree.State, []string, error) {
 	if r.Gone == nil {
 		r.Gone, r.Texts, r.files = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
@@ -79,7 +79,7 @@ type rewriting struct {
 	changed map[string]bool
 }
 
-// removePath removes a file, or a directory with all below it.
+// removePath removes a file, or a directory with all files and directories below it.
 func (r *rewriting) removePath(p string) error {
 	n, err := r.edit.State.At(r.Source, p)
 	if err != nil || n == nil {
@@ -103,14 +103,14 @@ func (r *rewriting) removePath(p string) error {
 	return r.remove(tree.Link{Parent: dir.Ino, Name: path.Base(p)})
 }
 
-// remove removes a name with all below it. The times of its directory stay.
+// remove removes a name, with all files and directories below it. The times of the name's directory stay.
 func (r *rewriting) remove(at tree.Link) error {
 	dir := r.edit.Own(at.Parent)
 	mtime, ctime := dir.Mtime, dir.Ctime
 
 	var failed error
 	r.edit.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, _ bool) {
-		failed = errors.Join(failed, r.addGone(n.Content)) // a hard link that stays is in Receipt.Kept
+		failed = errors.Join(failed, r.addGone(n.Content)) // Receipt.Kept lists other hard links that stay
 	})
 	dir.Mtime, dir.Ctime = mtime, ctime
 
@@ -177,7 +177,8 @@ func (r *rewriting) searchFiles(st *tree.State) error {
 	return r.edit.Err()
 }
 
-// judge returns what becomes of the content of an inode, nil if it stays. It reads each content once.
+// judge returns the verdict for the content of an inode, or nil if the content stays. It reads each content
+// once.
 func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
 	if !n.IsRegular() || n.Content == nil || n.Content.Sealed() == nil {
 		return nil, nil

@@ -7,10 +7,11 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-// window is the number of bytes of the rolling hash. Shorter contents are found as whole objects only.
+// window is the number of bytes that the rolling hash covers. Shorter contents are only found if they are
+// whole objects.
 const window = 16
 
-// A Print identifies bytes that are gone, without having them.
+// A Print identifies removed bytes without containing them.
 type Print struct {
 	Hash   cas.Hash `json:"hash"`
 	Length int      `json:"length"`
@@ -59,7 +60,7 @@ func NewScanner(prints []Print) *Scanner {
 // Object reports whether an object is one of the forgotten chunks.
 func (s *Scanner) Object(h cas.Hash) bool { return s.whole[h] }
 
-// In reports whether bytes have forgotten ones at any offset.
+// In reports whether b contains forgotten bytes at any offset.
 func (s *Scanner) In(b []byte) bool {
 	var sum uint64
 	for i, c := range b {
@@ -83,7 +84,7 @@ func (s *Scanner) In(b []byte) bool {
 // fileWindow is the number of bytes of a file that InFile searches at a time.
 const fileWindow = 8 << 20
 
-// InFile reports whether a file of a size has forgotten bytes.
+// InFile reports whether a file with the given size in bytes contains forgotten bytes.
 func (s *Scanner) InFile(ctx context.Context, f io.ReaderAt, size int64) (bool, error) {
 	b := make([]byte, min(size, fileWindow+cas.MaxObject))
 

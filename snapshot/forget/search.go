@@ -14,28 +14,28 @@ import (
 type Search struct {
 	Bytes    []byte // may be nil
 	Patterns []*regexp.Regexp
-	Keys     bool // the lines of private keys in PEM match, too
+	Keys     bool // also match the lines of private keys in PEM format
 }
 
 const (
 	blockSize = 4 << 20 // bytes of a file that are searched at a time
 	// MaxBytes is the largest length of Search.Bytes.
 	MaxBytes = 16 << 20
-	// The most parts of a file that match, and the most bytes of different texts in them. One block more is
-	// possible.
+	// maxParts is the largest number of matching parts of a file, and maxTexts the largest size in bytes of
+	// the different texts in them. The matches of one further block may exceed these limits.
 	maxParts, maxTexts = 1 << 20, 64 << 20
 )
 
 // A found is the result of a Search in one file.
 type found struct {
 	all   bool            // the file equals Search.Bytes
-	parts [][2]int64      // begin and end of the parts that match, in order
-	texts map[string]bool // their bytes
-	size  int             // bytes of texts
+	parts [][2]int64      // begin and end offsets of the matching parts, in order
+	texts map[string]bool // the bytes of these parts
+	size  int             // number of bytes of texts
 	key   bool            // the search is within a private key
 }
 
-// in searches a file of a size.
+// in searches a file with the given size in bytes.
 func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err error) {
 	var buf []byte
 	f.texts = make(map[string]bool)
@@ -66,7 +66,7 @@ func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err 
 	return f, nil
 }
 
-// add adds a part with its bytes. Neighbouring parts become one.
+// add adds a part with its bytes. It joins the part with the part that ends at its beginning.
 func (f *found) add(from, to int64, text []byte) {
 	if last := len(f.parts) - 1; last >= 0 && f.parts[last][1] == from {
 		f.parts[last][1] = to
@@ -80,12 +80,12 @@ func (f *found) add(from, to int64, text []byte) {
 	}
 }
 
-// searchBlock adds what it finds in a block, and returns how much of the block need not be searched
-// again. The rest is too short for Bytes, or is the beginning of a line.
+// searchBlock adds the matches in a block to f. done is the number of bytes of the block that need not be
+// searched again. The bytes after them are too few for Bytes, or are the beginning of a line.
 func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int) {
 	add := func(from, to int) {
 		if len(bytes.Trim(b[from:to], "*")) == 0 {
-			return // it was overwritten before
+			return // an earlier forget has overwritten this part
 		}
 		f.add(at+int64(from), at+int64(to), b[from:to])
 	}
@@ -128,7 +128,8 @@ func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int)
 	return done
 }
 
-// searchLine calls fn with each match in a line: of a pattern with a group, the first group.
+// searchLine calls fn with each match in a line. If the pattern has a group, it passes only the first group
+// of the match.
 func (s *Search) searchLine(line []byte, fn func(from, to int)) {
 	for _, p := range s.Patterns {
 		for _, m := range p.FindAllSubmatchIndex(line, -1) {
@@ -165,7 +166,7 @@ func (m *masker) Read(p []byte) (int, error) {
 
 var privateKey = pattern.New(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*$`)
 
-// Secrets are patterns of keys and passwords, as scanners for secrets have them.
+// Secrets are patterns of keys and passwords, like the patterns of secret scanners.
 var Secrets = []string{
 	`\b((?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b`,                            // AWS
 	`\b(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})\b`,  // GitHub

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A User finds the files that have chunks. It reads each page of tables once.
+// A User finds the files that contain given chunks. It reads each page of inode tables once.
 type User struct {
 	Source *tree.Source
 	Chunks map[cas.Hash]bool

@@ -7,14 +7,13 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// bufferMax is the largest size in bytes of a record that is written with one write. The data of a
-// larger record has a write of its own, so that it is not copied.
+// bufferMax is the largest size in bytes of a record that is written with one write. The data of a larger
+// record is written with a second write, so that it is not copied.
 const bufferMax = 32 << 10
 
-// Append adds one record, whose payload is head followed by data, and returns
-// the position of data[0]. When it returns, the record survives the death of the
-// process; Sync makes it survive a power cut. After an error no part of the record is in the
-// log.
+// Append adds one record, whose payload is head followed by data, and returns the position of data[0].
+// When Append returns, the record survives the death of the process; Sync makes it survive a power
+// cut. After an error no part of the record is in the log.
 //
 // Errors are errs.NoSpace (the next Append may succeed), ErrTooLarge, errs.Closed
 // and ErrFailed. Type 0 is not allowed.
@@ -22,8 +21,8 @@ func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
 	return j.append(t, head, data, false)
 }
 
-// AppendUrgent is Append for records that lead to free space, and so must not fail on a full disk: it
-// may use the space of Options.Reserve.
+// AppendUrgent appends a record whose change will free space, and which therefore must not fail on a full
+// disk. It works as Append, but may use the space of Options.Reserve.
 func (j *Journal) AppendUrgent(t Type, head, data []byte) (int64, error) {
 	return j.append(t, head, data, true)
 }
@@ -105,8 +104,8 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	}
 
 	if isFull(err) {
-		// This happens only on filesystems that cannot reserve space. The next record overwrites the
-		// written part, which has no valid checksum.
+		// Only a filesystem that cannot preallocate space fails here. The next record overwrites the written
+		// part, which has no valid checksum.
 		return fmt.Errorf("%w: %w", errs.NoSpace, err)
 	}
 	if err != nil {
@@ -114,7 +113,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	}
 
 	if !j.cur.validHeader {
-		j.cur.validHeader = true // before end is stored: readers look at it without j.mu after that
+		j.cur.validHeader = true // set before end is stored: after that, readers read it without j.mu
 	}
 
 	j.cur.off += size
@@ -128,7 +127,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 
 const (
 	aheadSize   = 256 << 10 // bytes of zeros that zeroAhead writes at a time
-	smallCommit = 64 << 10  // zeroAhead writes only if fewer bytes are between two syncs
+	smallCommit = 64 << 10  // zeroAhead writes only if the log is synced after fewer bytes
 )
 
 var aheadZeros [aheadSize]byte
@@ -136,9 +135,9 @@ var aheadZeros [aheadSize]byte
 // zeroAhead writes zeros to the place of the next records, if the log is synced
 // after every few bytes. The first write into a preallocated block changes the
 // metadata of the file, and fdatasync then also waits for the filesystem's own journal.
-// With zeroAhead that happens once in aheadSize bytes and not at every sync.
+// With zeroAhead this wait happens once in aheadSize bytes and not at every sync.
 //
-// The caller holds j.mu, and writes a record of size bytes next.
+// The caller holds j.mu, and will write a record of size bytes.
 func (j *Journal) zeroAhead(size int64) {
 	end := j.end.Load()
 	if j.sync.durable.Load() != end {
@@ -156,7 +155,7 @@ func (j *Journal) zeroAhead(size int64) {
 	if n <= 0 {
 		return
 	}
-	// An error is ignored: this write is for speed, and the write of the record reports a failing
+	// Ignore an error: this write is only an optimization, and the write of the record reports a failing
 	// disk.
 	if _, err := j.cur.f.WriteAt(aheadZeros[:n], from); err == nil {
 		j.cur.zeroed = from + n

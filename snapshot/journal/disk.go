@@ -22,8 +22,8 @@ type disk struct {
 	eraseTo    atomic.Int64 // the position up to which dropped segments are overwritten, see Journal.Roll
 }
 
-// drop removes a segment, or moves it to the quarantine if the disk could not read all of it. A segment below
-// eraseTo becomes a file for eraseDropped.
+// drop removes a segment, or moves it to the quarantine if the disk could not read all of it. A segment before
+// eraseTo is only renamed, so that eraseDropped can overwrite it.
 func (d *disk) drop(s *segment) error {
 	if d.quarantine == "" || !s.readFailed.Load() {
 		if s.base >= d.eraseTo.Load() {
@@ -38,8 +38,8 @@ func (d *disk) drop(s *segment) error {
 	return d.fs.Rename(d.path(s.name), filepath.Join(d.quarantine, s.name))
 }
 
-// eraseDropped overwrites the dropped segments below eraseTo, and removes them. A segment that cannot be
-// overwritten is removed only: its space may be needed.
+// eraseDropped overwrites and removes the segments that drop has renamed. A segment that cannot be overwritten
+// is removed all the same, because its space may be needed.
 func (d *disk) eraseDropped() error {
 	files, err := d.fs.ReadDir(d.dir)
 	if err != nil {
@@ -57,8 +57,8 @@ func (d *disk) eraseDropped() error {
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
-// createFile returns a new open file and its space on disk in bytes: size, or on a full disk less, but
-// at least need. An urgent file may use the reserve, and the space that giveUp frees.
+// createFile returns a new open file and the number of bytes of its disk space: size, or on a full disk
+// fewer, but at least need. An urgent file may use the reserve, and the space that giveUp frees.
 func (d *disk) createFile(name string, size, need int64, urgent bool) (vfs.File, int64, error) {
 	for size = max(size, need); ; size /= 4 {
 		size = max((size+blockSize-1)&^(blockSize-1), need)
@@ -107,7 +107,7 @@ func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
 	return f, nil
 }
 
-// checkFree returns ENOSPC if fewer than n bytes are free beyond the reserve.
+// checkFree returns ENOSPC if fewer than n + reserve bytes are free.
 func (d *disk) checkFree(n, reserve int64) error {
 	free, err := d.fs.Free(d.dir)
 	if err != nil {
@@ -122,11 +122,11 @@ func (d *disk) checkFree(n, reserve int64) error {
 	return nil
 }
 
-// idleSize is the size of a new segment while no writes are expected.
+// idleSize returns the size in bytes of a new segment while no writes are expected.
 func (d *disk) idleSize() int64 { return min(minSegment, d.segSize) }
 
-// extend preallocates a little space after the end of a segment, for records that lead to free space
-// after other programs have filled the disk. On a full disk the segment stays as it is.
+// extend preallocates a little space after the end of a segment. Records of changes that free space use it
+// after other programs have filled the disk. On a full disk extend does not change the segment.
 func (d *disk) extend(s *segment) error {
 	n := d.idleSize()
 	if d.checkFree(n, d.reserve()) != nil {
@@ -146,7 +146,7 @@ func (d *disk) extend(s *segment) error {
 	return nil
 }
 
-// allocate reserves disk space. On a filesystem that cannot, only the length of the file
+// allocate preallocates disk space. If the filesystem does not support this, only the length of the file
 // changes, and on a full disk a later write fails.
 func allocate(f vfs.File, off, n int64) error {
 	err := f.Allocate(off, n)

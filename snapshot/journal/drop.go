@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// DropBefore removes the segments that end at or before pos. It makes the rest of the log durable
-// first. When it returns, the space of the segments is free.
+// DropBefore removes the segments that end at or before pos. Before that it makes the rest of the log
+// durable. When it returns, the space of the segments is free.
 func (j *Journal) DropBefore(pos int64) error {
 	if segs := j.segments(); len(segs) < 2 || segs[1].base > pos {
 		return nil
@@ -26,8 +26,8 @@ func (j *Journal) DropBefore(pos int64) error {
 	return j.dropFirst(pos)
 }
 
-// dropFirst drops the segments before pos. The caller holds j.drop and not j.mu:
-// to remove files and sync a directory can take a tenth of a second.
+// dropFirst drops the segments before pos. The caller holds j.drop, but not j.mu, because the removal
+// of files and the sync of a directory can take a tenth of a second.
 func (j *Journal) dropFirst(pos int64) error {
 	j.mu.Lock()
 
@@ -53,7 +53,7 @@ func (j *Journal) dropFirst(pos int64) error {
 
 	for len(first) > 0 {
 		if err = j.disk.drop(first[0]); err != nil {
-			// Stop here: without a later segment, the log would have a gap, which counts as damage.
+			// Stop: if a later segment were removed, the log would have a gap, which counts as damage.
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break
 		}
@@ -65,13 +65,14 @@ func (j *Journal) dropFirst(pos int64) error {
 		first = first[1:]
 	}
 
-	if len(first) > 0 { // these are still on disk
+	if len(first) > 0 { // the segments in first are still on disk
 		j.mu.Lock()
 		j.setSegments(append(slices.Clone(first), j.segments()...))
 		j.mu.Unlock()
 	}
 
-	// A crash must not bring a segment back after a part of it was overwritten.
+	// Make the removal durable before the segments are overwritten: a partly overwritten segment must not
+	// be in the log again after a crash.
 	if serr := j.disk.fs.SyncDir(j.disk.dir); serr != nil {
 		return errors.Join(err, fmt.Errorf("sync the journal directory: %w", serr))
 	}
@@ -79,8 +80,8 @@ func (j *Journal) dropFirst(pos int64) error {
 	return errors.Join(err, j.disk.eraseDropped())
 }
 
-// Shrink does what DropBefore does. If the log ends at pos, it also replaces the last segment by a
-// small one. Callers use it when they expect no more writes.
+// Shrink drops segments as DropBefore does. If the log ends at pos, it also replaces the last segment by a
+// small one. Callers use Shrink when they expect no more writes.
 func (j *Journal) Shrink(pos int64) error {
 	if err := j.DropBefore(pos); err != nil {
 		return err
@@ -92,8 +93,8 @@ func (j *Journal) Shrink(pos int64) error {
 	j.drop.Lock()
 	defer j.drop.Unlock()
 
-	// The new segment must be on disk with a record before the old one is removed: otherwise the
-	// position of the log could be lost.
+	// The new segment, with a record, must be on disk before the old segment is removed: otherwise a power
+	// cut could lose the position of the log.
 	if err := j.restartAt(pos); err != nil {
 		return err
 	}
@@ -123,8 +124,8 @@ func (j *Journal) restartAt(pos int64) error {
 	return j.restart()
 }
 
-// Roll begins a new segment at the position that it returns, so that a later DropBefore can remove all
-// records before. DropBefore overwrites these segments before it frees their space.
+// Roll begins a new segment and returns its position base, so that a later DropBefore can remove all earlier
+// records. This DropBefore overwrites the earlier segments before it frees their space.
 func (j *Journal) Roll() (base int64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -142,7 +143,7 @@ func (j *Journal) Roll() (base int64, err error) {
 	return base, j.restart()
 }
 
-// First returns the position of the first record that was not dropped.
+// First returns the position of the oldest segment that was not dropped.
 func (j *Journal) First() int64 {
 	if segs := j.segments(); len(segs) > 0 {
 		return segs[0].base
@@ -161,7 +162,7 @@ func (j *Journal) Begin() error {
 	return j.restart()
 }
 
-// restart begins a small segment and makes it durable. It may use the reserve of a full disk, because
+// restart begins a small segment and makes it durable. It may use Options.Reserve on a full disk, because
 // the old segment can be removed afterwards. The caller holds j.mu.
 func (j *Journal) restart() error {
 	if err := j.newSegment(j.disk.idleSize(), recordHeader, true); err != nil {

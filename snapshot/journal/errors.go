@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	// ErrFailed means that a write or a sync failed earlier. The journal only
-	// reads until it is opened again.
+	// ErrFailed means that a write or a sync failed earlier. The journal is read-only
+	// until it is opened again.
 	ErrFailed = errs.New(errs.Failed, "journal stopped after an I/O error")
 	// ErrTooLarge means that a payload exceeds MaxPayload.
 	ErrTooLarge = errs.New(errs.TooBig, "record too large for the journal")
@@ -56,7 +56,7 @@ func (e *DamageError) Unwrap() []error {
 // too many files were open.
 func (e *DamageError) Lost() bool { return e.Err == nil || vfs.IsDamage(e.Err) }
 
-// damageList has the damaged places that Open and Replay skipped.
+// A damageList contains the damaged places that Open and Replay skipped.
 type damageList struct {
 	logger  *slog.Logger
 	salvage bool
@@ -75,7 +75,8 @@ func (d *damageList) Damage() []*DamageError {
 	return slices.Clone(d.found.list)
 }
 
-// skip records damage with Options.Salvage, and returns nil. Without it, it returns the damage.
+// skip records damage and returns nil with Options.Salvage. Without Options.Salvage it returns the damage
+// as an error.
 func (d *damageList) skip(e *DamageError) error {
 	if !d.salvage {
 		return e
@@ -95,7 +96,7 @@ func (d *damageList) addDamage(e *DamageError) {
 // A failure is the first error after which the journal accepts no more writes.
 type failure struct{ first atomic.Pointer[error] }
 
-// fail stops the journal for writers and returns the error that they get.
+// fail makes all later writes fail, and returns the error with which they fail.
 func (f *failure) fail(log *slog.Logger, doing string, cause error) error {
 	err := fmt.Errorf("%w: %s: %w", ErrFailed, doing, cause)
 	if f.first.CompareAndSwap(nil, &err) {
@@ -104,7 +105,7 @@ func (f *failure) fail(log *slog.Logger, doing string, cause error) error {
 	return *f.first.Load()
 }
 
-// Failed returns the error that stopped the journal for writers, else nil.
+// Failed returns the error with which all writes fail, or nil.
 func (f *failure) Failed() error {
 	if p := f.first.Load(); p != nil {
 		return *p

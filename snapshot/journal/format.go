@@ -11,8 +11,8 @@ import (
 // Type is the meaning of a record to its writer. 0 is reserved.
 type Type uint8
 
-// typeMark is the type of a mark: an empty record that states how far the log is durable. Close
-// appends one, because no later record states that the last records of the run are durable.
+// typeMark is the type of a mark: an empty record that states the position up to which the log is durable.
+// Close appends a mark, because no later record would state that the last records of the run are durable.
 const typeMark Type = 0
 
 // MaxPayload is the largest payload of a record in bytes, head and data together.
@@ -30,7 +30,7 @@ type recordHead struct {
 	length  uint32
 	typ     Type
 	seq     uint64
-	durable int64  // the log was durable up to here when the record was written
+	durable int64  // position up to which the log was durable when the record was written
 	payload uint32 // checksum of the payload
 }
 
@@ -44,7 +44,7 @@ func putRecordHead(b []byte, h recordHead, seed uint32) {
 	binary.LittleEndian.PutUint32(b[28:], crc32.Update(seed, castagnoli, b[:28]))
 }
 
-// peekRecordHead decodes b without checking its checksum. It reports false if b cannot be a header
+// peekRecordHead decodes b without checking its checksum. It returns false if b cannot be a header
 // at position pos.
 func peekRecordHead(b []byte, pos int64) (recordHead, bool) {
 	if len(b) < recordHeader {
@@ -86,7 +86,7 @@ const (
 type header struct {
 	base     int64  // position of the first byte of the file
 	firstSeq uint64 // sequence number of the first record
-	durable  int64  // the log was durable up to here when the segment was opened
+	durable  int64  // position up to which the log was durable when the segment was created
 	id       [16]byte
 	nonce    uint64
 }
@@ -105,7 +105,8 @@ func (h header) encode() []byte {
 	return b
 }
 
-// decodeHeader reports false if b is not a header. It returns an error for an unknown version.
+// decodeHeader decodes the header of a segment. It returns false if b is not a header, and an error for a
+// header of an unknown version.
 func decodeHeader(b []byte) (header, bool, error) {
 	if len(b) < segmentHeader || string(b[:8]) != headerMagic {
 		return header{}, false, nil
@@ -129,9 +130,9 @@ func decodeHeader(b []byte) (header, bool, error) {
 	return h, ok, nil
 }
 
-// seed returns the initial value of the checksums of the segment's record headers. It is made of the
-// id of the journal, the position and the random nonce of the segment, so that a record of another
-// segment is not valid in this one.
+// seed returns the initial value of the checksums of the segment's record headers. The seed depends on the
+// id of the journal, and on the position and the random nonce of the segment, so that a record of another
+// segment is not valid in this segment.
 func (h header) seed() uint32 {
 	var b [32]byte
 	copy(b[:], h.id[:])

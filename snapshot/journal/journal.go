@@ -18,10 +18,10 @@ type Options struct {
 	FS          vfs.FS // vfs.OS if nil
 	SegmentSize int64  // bytes; DefaultSegmentSize if 0
 	Logger      *slog.Logger
-	// Reserve returns the bytes of disk that a new segment must leave free.
+	// Reserve returns the number of bytes of disk space that a new segment must leave free.
 	Reserve func() int64
 	// GiveUp frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
-	// calls it if there is no other space. It may be nil.
+	// calls GiveUp when it finds no other space. GiveUp may be nil.
 	GiveUp func()
 	// Begin is the lowest position that the owner of the log needs. If the directory is empty, the
 	// log begins there. A log that ends before Begin is damaged. Damage before Begin does not make
@@ -69,11 +69,11 @@ type Journal struct {
 // A currentSegment is the segment to which records are appended, nil before the first record.
 type currentSegment struct {
 	*segment
-	off      int64  // after the last record
+	off      int64  // offset in the file after the last record
 	marked   bool   // the last record of the log is a mark
 	zeroed   int64  // offset up to which zeroAhead has written
 	lastSync int64  // end of the log at the last sync that zeroAhead has seen
-	buf      []byte // for write
+	buf      []byte // buffer of Journal.write
 }
 
 // End returns the position after the last record.
@@ -140,13 +140,13 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// closeWriter appends a mark and cuts off the unused space of the last segment. If the segment is full,
-// there is no mark: the log is valid without it. The caller holds j.mu.
+// closeWriter appends a mark and cuts off the unused space of the last segment. If the segment is full, it
+// does not append a mark, without which the log is also valid. The caller holds j.mu.
 func (j *Journal) closeWriter() error {
 	if j.cur.segment == nil || j.closed || j.Failed() != nil {
 		return j.Failed()
 	}
-	// Another goroutine may have appended since Close has synced.
+	// Another goroutine may have appended a record after the sync of Close.
 	if err := j.syncTo(j.end.Load()); err != nil {
 		return err
 	}

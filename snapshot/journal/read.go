@@ -13,7 +13,7 @@ import (
 )
 
 // locate returns the index of the segment that contains pos, or -1 if pos is before
-// the first one.
+// the first segment.
 func locate(segs []*segment, pos int64) int {
 	return sort.Search(len(segs), func(i int) bool { return segs[i].base > pos }) - 1
 }
@@ -42,7 +42,7 @@ func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 
 	all, err := segs[i].readRecord(p, pos, payload)
 	if err != nil && !slices.Contains(j.segments(), segs[i]) {
-		return fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, segs[i].name) // and is erased
+		return fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, segs[i].name) // and may be overwritten
 	}
 	if all != nil {
 		j.recent.Store(all)
@@ -61,14 +61,14 @@ type checkedPayload struct {
 // a large payload are usually read one after the other.
 const recentMin = 128 << 10
 
-// readTries is how often a failed read is repeated.
+// readTries is the largest number of times that a failed read is repeated.
 const readTries = 2
 
 // readBuffers are buffers for records whose checksums are computed.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// readRecord fills p with the bytes of a record at pos, as ReadAt. It returns the whole payload for
-// Journal.recent if that is worth it, else nil.
+// readRecord fills p with the bytes of a record at pos, as ReadAt does. If the payload is large and p is
+// only a part of it, readRecord returns the whole payload for Journal.recent, else nil.
 func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, error) {
 	start, limit := payload-recordHeader, s.end.Load()
 	end := pos + int64(len(p))
@@ -109,14 +109,14 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 	copy(p, data[pos-payload:])
 
 	if len(data) >= max(2*len(p), recentMin) {
-		*buf = nil // it belongs to the caller now
+		*buf = nil // the caller owns the buffer now
 		return &checkedPayload{payload, data}, nil
 	}
 
 	return nil, nil
 }
 
-// readMore returns the n bytes at the position start. b has the first of them.
+// readMore returns the n bytes at the position start. b contains the first of these bytes.
 func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 	have := int64(len(b))
 	if n <= have {

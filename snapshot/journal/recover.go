@@ -12,11 +12,11 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Open opens the journal in a directory, which it creates if it is missing. It
-// finds the end of the log, and erases incomplete records that a crash left after it. It reads
-// only the part of the log that is not known to be durable, usually the last segment.
+// Open opens the journal in a directory, which it creates if it is missing. It finds the end of the log,
+// and erases incomplete records that a crash left after the end. It reads only the part of the log that is
+// not known to be durable, usually the last segment.
 //
-// The error is a *DamageError if that part is damaged, unless Options.Salvage is set.
+// The error is a *DamageError if this part is damaged, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
 		disk: disk{dir: dir, quarantine: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
@@ -50,8 +50,8 @@ func Open(dir string, o Options) (*Journal, error) {
 	return j, nil
 }
 
-// A journalOpener is a journal during Open, when no other goroutine has it: its methods find the end of
-// the log and prepare the journal to append there, without locks.
+// A journalOpener is a journal during Open. Its methods find the end of the log and prepare the journal to
+// append there. They take no locks, because no other goroutine uses the journal during Open.
 type journalOpener struct{ log *Journal }
 
 func (o journalOpener) open() error {
@@ -103,8 +103,8 @@ func (o journalOpener) open() error {
 
 var errReadOnly error = errs.ReadOnly
 
-// requireEnd checks that the log ends at pos or later, for the pos of Options.Begin. A log that ends
-// before is damaged; with Options.Salvage, it is replaced by an empty log that begins at pos.
+// requireEnd checks that the log ends at or after pos, which is Options.Begin. A log that ends before pos is
+// damaged; with Options.Salvage, requireEnd replaces it by an empty log that begins at pos.
 func (o journalOpener) requireEnd(pos int64) error {
 	if end := o.log.end.Load(); end >= pos {
 		if !o.log.readOnly && end > 0 && len(o.log.segments()) == 0 {
@@ -137,8 +137,8 @@ func (o journalOpener) requireEnd(pos int64) error {
 	return o.log.restart()
 }
 
-// openSegment adds a segment to the list, even if its header is invalid: recover decides whether
-// that is damage.
+// openSegment adds a segment to the list, even if its header is invalid: recover decides whether an
+// invalid header is damage.
 func (o journalOpener) openSegment(base int64, name string) error {
 	f, err := o.log.disk.fs.OpenFile(o.log.disk.path(name), os.O_RDWR, 0)
 	if err != nil {
@@ -146,7 +146,7 @@ func (o journalOpener) openSegment(base int64, name string) error {
 	}
 
 	s := &segment{base: base, name: name, f: f}
-	o.log.addSegment(s) // Open closes it after an error
+	o.log.addSegment(s) // after an error Open closes the files of all segments in the list
 	if s.size, err = f.Size(); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (o journalOpener) openSegment(base int64, name string) error {
 // recover finds the end of the log and prepares the journal to append there.
 func (o journalOpener) recover() error {
 	segs := o.log.segments()
-	for i, s := range segs { // each segment but the last ends at the base of the next
+	for i, s := range segs { // each segment except the last ends at the base of the next segment
 		if i+1 < len(segs) {
 			s.end.Store(segs[i+1].base)
 		}
@@ -208,7 +208,7 @@ func (o journalOpener) recover() error {
 		}
 	}
 
-	// A segment that begins at the end of the log is empty, and is created again.
+	// Discard a segment that begins at the end of the log: it is empty, and Append creates it again.
 	keep := locate(segs, t.end-1) + 1
 	if err := o.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 	sc := o.log.newScanner(segs, segs[0].base, final.base+final.size, o.log.salvage)
 	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
 	if !segs[0].validHeader {
-		t.seq = final.hdr.firstSeq // the numbers of later records need only be higher
+		t.seq = final.hdr.firstSeq // the exact number is unknown; it need only be higher than the numbers before
 	}
 
 	extend := func(r *record) {
@@ -252,8 +252,8 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			// After a read error it is unknown whether the log ends here.
 			return t, h.damage()
 		}
-		// This gap is the end of the log, unless a record or Options.Begin states that the log was
-		// durable beyond it. Then it is damage.
+		// This hole is the end of the log, unless a record or Options.Begin states that the log was durable
+		// beyond it. Then the hole is damage.
 		if (h.err == nil || h.rec == nil) && max(t.durable, durableAfter(sc, h), o.log.begin) <= h.pos {
 			return t, nil
 		}
@@ -268,7 +268,7 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			return t, h.damage()
 		}
 
-		// Damage before begin is no error: Replay begins later, and ReadAt returns the damage.
+		// Damage before Options.Begin is no error of Open: Replay begins after it, and ReadAt returns it.
 		o.log.addDamage(h.damage())
 		sc.resync(h)
 	}
@@ -295,8 +295,8 @@ func durableAfter(sc *scanner, h *hole) (durable int64) {
 }
 
 // recoverEmpty prepares a log without a valid segment header: a new log, or a log whose first segment
-// did not reach the disk. If Options.Begin is set, it is damage: a log that was in use has a
-// segment on disk, because a segment is removed only when the next one is on disk.
+// did not reach the disk. If Options.Begin is set, such a log is damaged: a log that was in use has a
+// segment on disk, because a segment is removed only when the next segment is on disk.
 func (o journalOpener) recoverEmpty(segs []*segment) error {
 	found := len(o.log.Damage())
 
@@ -335,8 +335,8 @@ func (o journalOpener) checkUnused(s *segment) error {
 	return o.log.skip((&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage())
 }
 
-// discardAll removes the segments after the end of the log, and makes that durable. kept are the
-// segments before.
+// discardAll removes the segments after the end of the log, and makes the removal durable. kept are the
+// segments before the end.
 func (o journalOpener) discardAll(discarded, kept []*segment) error {
 	o.log.setSegments(kept)
 	var err error
@@ -350,13 +350,13 @@ func (o journalOpener) discardAll(discarded, kept []*segment) error {
 		return err
 	}
 
-	// Without the sync before the first append, a power cut could bring the segments back, in the
-	// middle of the log.
+	// Sync the directory before the first append: otherwise the removed segments could be in the middle of
+	// the log after a power cut.
 	return o.log.disk.fs.SyncDir(o.log.disk.dir)
 }
 
-// resume makes the last segment the current one and erases all bytes after the end of the log:
-// otherwise valid records after a gap would be in the log again when the gap is filled.
+// resume makes the last segment the current segment, and erases all bytes after the end of the log.
+// Otherwise valid records after a gap would belong to the log again when new records fill the gap.
 func (o journalOpener) resume(t tail) error {
 	o.log.end.Store(t.end)
 	o.log.sync.durable.Store(min(t.durable, t.end))

@@ -69,8 +69,8 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 // segmentsBefore returns the segments that begin before end.
 func segmentsBefore(segs []*segment, end int64) []*segment { return segs[:locate(segs, end-1)+1] }
 
-// Verify reads the whole log and calls fn for every damaged place. The place begins at d.Pos, and the
-// next valid record at end.
+// Verify reads the whole log and calls fn for every damaged place. d.Pos is the position of the place, and
+// end the position of the next valid record.
 func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 	j.drop.Lock()
 	defer j.drop.Unlock()

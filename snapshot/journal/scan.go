@@ -9,7 +9,7 @@ import (
 // A record is a record that a scanner has read.
 type record struct {
 	recordHead
-	pos     int64  // of the header
+	pos     int64  // position of the header
 	payload []byte // valid until the scanner reads the next record
 }
 
@@ -21,7 +21,7 @@ type hole struct {
 	pos    int64
 	next   int64 // the end of the record if only its payload is damaged, else 0
 	reason string
-	err    error   // of the disk, or nil
+	err    error   // the error of the disk, or nil
 	rec    *record // the record if Options.Bytes accepts it although its payload is damaged, else nil
 }
 
@@ -37,9 +37,9 @@ func (h *hole) damage() *DamageError {
 // A scanner reads the records of consecutive segments in their order.
 type scanner struct {
 	segs  []*segment // not empty
-	limit int64      // where the last segment ends; each other one ends at the base of the next
+	limit int64      // position at which the last segment ends; each other segment ends at the base of the next
 	i     int        // index of the present segment
-	pos   int64      // of the next record
+	pos   int64      // position of the next record
 	seq   uint64     // sequence number that the next record must have; 0 if any is valid
 	win   window
 	bytes func(t Type, payload []byte) bool // Options.Bytes
@@ -54,7 +54,7 @@ func (j *Journal) newScanner(segs []*segment, from, limit int64, lenient bool) *
 	return s
 }
 
-// enterSegment goes to the beginning of the segment with index i.
+// enterSegment moves the scanner to the beginning of the segment with index i.
 func (s *scanner) enterSegment(i int) {
 	s.i = i
 	s.win = window{r: s.segs[i].f, lenient: s.win.lenient, buf: s.win.buf[:0]}
@@ -69,8 +69,8 @@ func (s *scanner) segmentEnd() int64 {
 	return s.limit
 }
 
-// next returns the next record, or a hole in its place. At the end it returns
-// neither.
+// next returns the next record, or a hole in its place. At the end of the segments it returns
+// nil for both.
 func (s *scanner) next() (*record, *hole) {
 	for {
 		seg := s.segs[s.i]
@@ -101,7 +101,7 @@ func (s *scanner) next() (*record, *hole) {
 	}
 }
 
-// accept goes to the end of a record.
+// accept moves the scanner to the end of a record.
 func (s *scanner) accept(r *record) { s.pos, s.seq = r.end(), r.seq+1 }
 
 // read returns the record at pos in the present segment, or a hole in its place.
@@ -145,8 +145,8 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	return nil, h
 }
 
-// resync goes to the next valid record after a hole. It returns false if there is no such record: the
-// scan then ends.
+// resync moves the scanner to the next valid record after a hole. It returns false if no valid record
+// follows: then the scan ends.
 func (s *scanner) resync(h *hole) bool {
 	pos := max(h.next, h.pos+recordAlign, s.segs[s.i].base+segmentHeader)
 
@@ -165,14 +165,14 @@ func (s *scanner) resync(h *hole) bool {
 	}
 }
 
-// search goes to the first valid record at or after pos in the present segment whose sequence number is
-// not lower than s.seq. It reports whether there is one.
+// search moves the scanner to the first valid record at or after pos in the present segment whose sequence
+// number is at least s.seq. It returns false if the segment has no such record.
 func (s *scanner) search(pos int64) bool {
 	seg, stop := s.segs[s.i], s.segmentEnd()
 	for pos+recordHeader <= stop {
 		b, err := s.win.bytesAt(pos-seg.base, recordHeader)
 		if err != nil {
-			s.win.lenient = true // and read again: bytes that the disk cannot read count as zeros
+			s.win.lenient = true // read again; bytes that the disk cannot read now count as zeros
 			continue
 		}
 		if len(b) < recordHeader {
@@ -218,7 +218,7 @@ type window struct {
 	start   int64 // offset of buf[0] in the file
 }
 
-// bytesAt returns the n bytes at off, fewer at the end of the file. They are valid until
+// bytesAt returns the n bytes at the offset off, or fewer at the end of the file. The bytes are valid until
 // the next call.
 func (w *window) bytesAt(off int64, n int) ([]byte, error) {
 	if off >= w.start && off+int64(n) <= w.start+int64(len(w.buf)) {

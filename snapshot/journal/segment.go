@@ -15,7 +15,7 @@ import (
 const (
 	segmentSuffix = ".seg"
 	droppedSuffix = ".dropped" // after segmentSuffix: the file is about to be erased
-	minSegment    = 1 << 20    // bytes of a segment of an idle log, and of the smallest one on a full disk
+	minSegment    = 1 << 20    // bytes of a segment of an idle log, and of the smallest segment on a full disk
 	urgentSegment = 64 << 10   // bytes of the smallest segment of AppendUrgent
 	blockSize     = 4096
 )
@@ -31,7 +31,7 @@ type segment struct {
 	size        int64        // bytes of the file that may be written; guarded by Journal.mu
 	end         atomic.Int64 // position after the last record
 
-	readFailed atomic.Bool // the disk could not read all of it
+	readFailed atomic.Bool // the disk could not read the whole file
 }
 
 func segmentName(base int64) string {
@@ -68,8 +68,8 @@ func (l *segmentList) setSegments(list []*segment) { l.list.Store(&list) }
 
 func (l *segmentList) addSegment(s *segment) { l.setSegments(append(slices.Clone(l.segments()), s)) }
 
-// newSegment creates a segment at the end of the log, and makes it the current one. The segment has
-// size bytes, or less on a full disk, but room for need bytes of records. The caller holds j.mu.
+// newSegment creates a segment at the end of the log, and makes it the current segment. The segment has
+// size bytes, or fewer on a full disk, but at least room for need bytes of records. The caller holds j.mu.
 func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	s, err := j.makeSegment(size, segmentHeader+need, urgent)
 	if isFull(err) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// syncState has what is durable of the log, and makes callers of Sync share the runs of fdatasync.
+// A syncState records the durable part of the log, and lets several callers of Sync share one fdatasync.
 type syncState struct {
 	mu      sync.Mutex
 	done    sync.Cond
@@ -15,8 +15,8 @@ type syncState struct {
 
 	durable  atomic.Int64 // position up to which the log was synced
 	names    atomic.Int64 // number of segments that were created
-	dirNames int64        // names before the last sync of the directory
-	behind   int64        // syncBehind, lower in tests
+	dirNames int64        // the value of names before the last sync of the directory
+	behind   int64        // syncBehind; tests set a lower value
 	soon     atomic.Bool  // a background Sync is scheduled, see SyncSoon
 }
 
@@ -71,7 +71,7 @@ func (j *Journal) syncAll() error {
 		if s.base >= end {
 			continue // all its records are after end
 		}
-		// The file cannot be closed, because only durable segments are dropped.
+		// The file of this segment is open: DropBefore closes only files of durable segments.
 		if err := s.f.Sync(); err != nil {
 			return j.fail(j.log, fmt.Sprintf("syncing segment %s", s.name), err)
 		}
@@ -89,8 +89,8 @@ func (j *Journal) syncAll() error {
 	return nil
 }
 
-// syncBehind is how many bytes of the log may be not durable before a background Sync starts. These
-// bytes cost time later: the next Open reads them to find the end, and a Sync writes them.
+// syncBehind is the number of bytes that are not durable at which a background Sync starts. Such bytes
+// cost time later: the next Open reads them to find the end of the log, and a Sync writes them.
 const syncBehind = 128 << 20
 
 // syncFarBehind starts a background Sync if syncBehind bytes are not durable. The caller holds j.mu.
@@ -100,8 +100,8 @@ func (j *Journal) syncFarBehind() {
 	}
 }
 
-// syncDelay is the time between SyncSoon and its Sync. It leaves the disk to the caller of SyncSoon and
-// to the changes right after it, and lets further calls of SyncSoon share one Sync.
+// syncDelay is the time between SyncSoon and its Sync. In this time the disk is free for the caller of
+// SyncSoon and for the next changes, and further calls of SyncSoon share the Sync.
 const syncDelay = 10 * time.Millisecond
 
 // SyncSoon starts a Sync in the background, syncDelay later. An error is logged, and

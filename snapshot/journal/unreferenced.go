@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Unreferenced are the positions of bytes to which no record refers yet. The owner of the journal
-// does not drop segments from Lowest on.
+// Unreferenced is the set of the positions of bytes to which no record refers yet. The owner of the journal
+// must not drop segments at or after Lowest.
 type Unreferenced struct {
 	log  *Journal
 	mu   sync.Mutex
@@ -19,11 +19,11 @@ func NewUnreferenced(log *Journal) *Unreferenced {
 }
 
 // Write appends a record of type t with the bytes p, and returns the position of the bytes. The caller
-// calls done when a record refers to the bytes, or when it is certain that no record will. With
-// urgent, Write is AppendUrgent.
+// calls done after it has appended a record that refers to the bytes, or when it will not append one. With
+// urgent, Write uses AppendUrgent.
 func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done func(), err error) {
 	b.mu.Lock()
-	floor := b.log.End() // not above the position of the bytes
+	floor := b.log.End() // not higher than the position that the bytes will have
 	b.open[floor]++
 	b.mu.Unlock()
 	done = func() {
@@ -48,7 +48,8 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 	return pos, done, nil
 }
 
-// Lowest returns a position that is not above any of the positions, math.MaxInt64 if there are none.
+// Lowest returns a position that is not higher than any position in the set, or math.MaxInt64 if the set is
+// empty.
 func (b *Unreferenced) Lowest() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

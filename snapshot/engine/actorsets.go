@@ -93,8 +93,8 @@ func (c *Checkpoint) storeActors() error {
 	return nil
 }
 
-// joinStored joins the objects with actor sets of a workspace into one, if there are more than
-// maxStored.
+// joinStored joins the objects with the actor sets of a workspace into one object, if the workspace has
+// more than maxStored.
 func (c *Checkpoint) joinStored(view uint32, w *frozenWorkspace) error {
 	stored := w.record.ActorSets
 	if len(stored) <= maxStored {

@@ -309,7 +309,8 @@ func NeedsRepair(err error) error {
 
 func isDamage(err error) bool { return errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound) }
 
-// SetDamage sets the damage that a gc or a verification found, for the status; nil if there is none.
+// SetDamage sets the damage that a gc or a verification found, for the status. err is nil if a verification
+// found no damage.
 func (g *Collector) SetDamage(err error) {
 	if err == nil {
 		g.damage.Store(nil)
@@ -319,7 +320,7 @@ func (g *Collector) SetDamage(err error) {
 	g.damage.Store(&text)
 }
 
-// Damage returns the text of the error of SetDamage, "" for none.
+// Damage returns the text of the error that SetDamage set last, "" for nil.
 func (g *Collector) Damage() string {
 	if text := g.damage.Load(); text != nil {
 		return *text

@@ -46,7 +46,7 @@
 //     take too long.
 //  4. It takes the [Roots] in one step. No checkpoint is running then, so each frozen or partly
 //     sealed state is among the roots.
-//  5. It marks the objects below the roots and below the last checkpoint, except those of snapshots
+//  5. It marks the objects below the roots and below the last checkpoint, except the objects of snapshots
 //     that an earlier gc has marked (cas.Keeper.Resume). Then it sweeps.
 //     Writers, captures, seals, edits, pulls and checkpoints continue during this step.
 //

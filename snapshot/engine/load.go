@@ -13,8 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// LastCheckpoint reads the record of the last checkpoint. If there is none, it returns one with
-// First set.
+// LastCheckpoint reads the record of the last checkpoint. If the store has no checkpoint yet, it returns a
+// record in which only First is set.
 func LastCheckpoint(c *cas.Store) (at catalogue.StoreRecord, err error) {
 	b, err := c.GetMeta(catalogue.StoreKey)
 	if errors.Is(err, cas.ErrNotFound) {

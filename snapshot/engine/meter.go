@@ -66,8 +66,8 @@ func (m *Meter) RefreshLimits() {
 	}
 }
 
-// tenant returns the fork of main that contains a view, nil if there is none, and the limit of the
-// fork, 0 for no limit. Without a limit, written bytes are not counted.
+// tenant returns the fork of main that contains a view, nil for main, and the limit of the fork in bytes,
+// 0 for no limit. Without a limit, written bytes are not counted.
 func (m *Meter) tenant(view uint32) (ws *catalogue.Workspace, f *forkUse, limit int64) {
 	m.WithReadLock(func(*live.Tx) {
 		if w := m.Catalogue.Workspaces.At(view); w != nil && w.Fork {
@@ -140,8 +140,8 @@ func (m *Meter) charge(ws *catalogue.Workspace, f *forkUse, n int64, taken bool)
 	m.WithLock(func(*live.Tx) { m.Catalogue.TouchWorkspace(ws) })
 }
 
-// Usage returns the unshared bytes of a fork, an upper bound, and its limit. Both are 0 if there is
-// no limit.
+// Usage returns an upper bound of the unshared bytes of a fork, and the fork's limit in bytes. Without a
+// limit both results are 0.
 func (m *Meter) Usage(view uint32) (used, limit int64) {
 	ws, f, limit := m.tenant(view)
 	if f == nil || limit == 0 {
@@ -263,8 +263,8 @@ type counter struct {
 	total int64
 }
 
-// addChain counts the bytes that each state of a chain has in addition to the state before it. It
-// skips states that were removed.
+// addChain counts the bytes of each state of a chain that the previous state does not contain. It skips
+// states that were removed.
 func (c *counter) addChain(states chain) error {
 	var before *tree.State
 	for _, r := range states {

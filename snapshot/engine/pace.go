@@ -19,9 +19,8 @@ const (
 	restBytes = 256 << 10
 	// restWait is the longest time that AwaitRest waits.
 	restWait = 5 * time.Second
-	// While writers are active, a seal pauses after each sealTurn. It pauses for sealTurn if there is
-	// one processor, else for turnRest, in which Go's scheduler gives the processor (P) to waiting
-	// requests.
+	// While writers are active, a seal pauses after each sealTurn. With one processor it pauses for
+	// sealTurn, else for turnRest, in which Go's scheduler gives the processor (P) to waiting requests.
 	sealTurn = 2 * time.Millisecond
 	turnRest = 50 * time.Microsecond
 )

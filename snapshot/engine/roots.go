@@ -180,7 +180,7 @@ func (r *Roots) Read() error {
 				return nil
 			}
 
-			h, err := cas.ParseHash(rec.ID + rec.State) // one of them is empty
+			h, err := cas.ParseHash(rec.ID + rec.State) // a snapshot has only ID, a workspace only State
 			r.add(catalogue.Root{ID: h}, view)
 
 			return err

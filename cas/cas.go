@@ -114,6 +114,6 @@ type RepairResult struct {
 type Stats struct {
 	Objects int64 // in the index
 	Bytes   int64 // plain bytes of these objects
-	Stored  int64 // bytes of packs that they occupy, headers included
+	Stored  int64 // bytes of packs that these objects occupy, headers included
 	Packs   int   // pack files
 }

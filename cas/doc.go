@@ -52,19 +52,19 @@
 // # Badger is a cache
 //
 // Packs and manifest contain all that the index contains, so an index that does not open is
-// rebuilt from them. The doc comment of package index has the requirements of Badger. No compaction runs in the
-// background: a flush compacts the levels that are over their size, and gc compacts all.
+// rebuilt from them. The doc comment of package index lists the requirements of Badger. No compaction runs in the
+// background: a flush compacts the levels that exceed their sizes, and gc compacts all levels.
 //
 // # Full disk
 //
-// Put fails with ErrNoSpace when no more than Headroom bytes are free. For opening, for commits
-// and for gc the reserve file is deleted if they need its space.
+// Put fails with ErrNoSpace when no more than Headroom bytes are free. Open, commits and gc delete the
+// reserve file if they need its space.
 //
 // # Untrusted files
 //
 // All files are opened beneath the store's directory, without following links, and
-// only regular ones (vfs.Beneath). Badger takes paths: its directory is checked before
-// it opens. Lengths are bounded before anything is read.
+// only regular files (vfs.Beneath). Badger opens files by their paths, so its directory is checked
+// before Badger opens it. A length is checked against its limit before the bytes are read.
 //
 // # Failure of the disk
 //
@@ -74,7 +74,7 @@
 //
 // # Locks
 //
-// Outermost first. Store.life is taken before all of them, shared.
+// Outermost first. Store.life is taken, shared, before all of these locks.
 //
 //	gcState.recording              one Recording at a time
 //	  gcState.running              one collection or verification at a time

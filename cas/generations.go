@@ -134,7 +134,7 @@ func (k *Keeper) save(counted bool) error {
 	return b.Commit()
 }
 
-// dropGenerations deletes the generations, if there are any.
+// dropGenerations deletes the generations that the index contains.
 func (x *locator) dropGenerations() error {
 	_, ok, err := x.db.Get([]byte{keyGenerations})
 	if err != nil || !ok {
@@ -210,8 +210,8 @@ func encodeGenerations(all []generation) []byte {
 
 var errGenerations = errors.New("malformed generations in the index")
 
-// decodeGenerations is the opposite of encodeGenerations, without the number of bytes. The text has been
-// compared with its hash, so a malformed one is a fault of the program.
+// decodeGenerations decodes the result of encodeGenerations without the number of bytes. The caller has
+// compared the text with its hash, so a malformed text is a fault of the program.
 func decodeGenerations(b []byte) (all []generation, err error) {
 	number := func() (n uint64) {
 		n, size := binary.Uvarint(b)

@@ -114,7 +114,7 @@ func (k *Keeper) keepLeaves() {
 	k.leaves = k.leaves[:0]
 }
 
-// Read is like Store.Get, but does not look the object up if it is the one that Keep found last.
+// Read works as Store.Get, but does not look up the object that the last call of Keep found.
 func (k *Keeper) Read(h Hash, dst []byte) ([]byte, error) {
 	if h == k.last {
 		if b, err := k.s.store.packs.read(k.s.store.codec, h, k.place, dst); err == nil {

@@ -136,7 +136,7 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 	return m, err
 }
 
-// storedPack reads the entry of a pack. If there is none, it returns one that covers no records.
+// storedPack reads the entry of a pack. If the index has no entry, it returns one that covers no records.
 func (x *locator) storedPack(id uint64) (packInfo, error) {
 	v, ok, err := x.db.Get(packKey(id))
 	if !ok {

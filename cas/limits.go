@@ -1,8 +1,8 @@
 package cas
 
-// For each limit: what it bounds, which code enforces it for data that is written, and which code
-// for data that is read and may be forged. The limits of free space are in space.go, the limits of
-// the manifest in package manifest.
+// The comment of each limit names the code that enforces the limit for data that is written, and the code
+// that enforces it for data that is read and may be forged. The limits of free space are in space.go, the
+// limits of the manifest in package manifest.
 const (
 	// MaxObject is the largest size of an object in bytes, compressed or not.
 	// Written: Put. Read: checkLengths, and the memory of the decoder in newCodec.

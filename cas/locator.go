@@ -34,7 +34,7 @@ type locator struct {
 	unsaved     map[Hash]bool // objects whose mark in the database is outdated
 }
 
-// An overlay has places that are not in the database yet.
+// An overlay contains places that are not in the database yet.
 type overlay struct {
 	objects map[Hash]loc
 	bytes   int64 // bytes of packs that the objects occupy

@@ -118,8 +118,8 @@ type packSet struct {
 	tail appender
 }
 
-// load finds the packs on disk and checks their headers. It writes nothing. A pack with a damaged
-// header is returned and is also in the set.
+// load finds the packs on disk, adds them to the set and checks their headers. It does not write. It
+// returns the packs with damaged headers, which are also in the set.
 func (ps *packSet) load() (damaged []*pack, err error) {
 	infos, err := ps.fs.ReadDir(ps.dir)
 	if err != nil {

@@ -35,7 +35,7 @@ func (s CountingStore) Put(k Kind, b []byte) (Hash, error) {
 
 // put does the work of Put, and returns the number of bytes of the record that it built, or 0 if the store
 // had the object. With alwaysBuild it builds the record in any case. If several goroutines put one object at
-// once, one of them writes it and the others wait.
+// once, one goroutine writes the object and the others wait.
 func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err error) {
 	if k != KindData && k != KindTree {
 		return h, 0, fmt.Errorf("put object: unknown kind %d", k)

@@ -70,7 +70,7 @@ func (s *space) forIndex(n int64) error {
 // deleting a snapshot writes metadata, and must work with a full disk.
 func (s *space) forMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
 
-// forOpening returns ErrNoSpace unless there is space to open the index. It may delete the reserve.
+// forOpening returns ErrNoSpace unless the disk has space to open the index. It may delete the reserve.
 func (s *space) forOpening() error { return s.checkOrRelease(0, openingRoom) }
 
 // checkOrRelease calls check. If fewer than keep bytes would be left free, it deletes the reserve and
@@ -129,7 +129,7 @@ func (s *space) releaseReserve() {
 	}
 }
 
-// refillReserve allocates the reserve, if there is space for it. An error is logged only: without a
+// refillReserve allocates the reserve, if the disk has space for it. It only logs an error: without a
 // reserve the store works until the disk is full to the last byte.
 func (s *space) refillReserve() {
 	s.mu.Lock()

@@ -183,7 +183,7 @@ const (
 	lockPause = 10 * time.Millisecond
 )
 
-// Remove removes the index in dir, if there is one. It returns ErrInUse if a process has it open.
+// Remove removes the index in dir, if it exists. It returns ErrInUse if a process has the index open.
 func Remove(dir string) error {
 	d, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

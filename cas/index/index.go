@@ -97,7 +97,7 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 	}
 
 	if x.db, err = openBadger(o); err != nil {
-		_ = x.locked.Close() // it fails if there is no lock
+		_ = x.locked.Close() // Close fails if locked is nil
 		return nil, err
 	}
 	if dir == "" {
@@ -309,7 +309,7 @@ func (x *DB) Close() error {
 			if err == nil && x.markedForLog {
 				err = removeMark(x.dir) // all entries are in tables now
 			}
-			_ = x.locked.Close() // it fails if there is no lock, or if the index was closed before
+			_ = x.locked.Close() // Close fails if locked is nil, or if the index was closed before
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A state has the current entries.
+// A state contains the current entries.
 type state struct {
 	entries map[string][]byte
 	bytes   int64  // bytes of all keys and values

@@ -3,10 +3,10 @@
 //
 // Imported by: cas.
 //
-// On disk it is what Pebble and LevelDB call a manifest: a log of checksummed
-// records. Each Commit appends one record. After a power cut the record is complete or ignored.
+// The manifest is a log of checksummed records on disk, as in Pebble and LevelDB. Each Commit appends one
+// record. After a power cut the record is complete or ignored.
 // When the size of the log has doubled, the log is rewritten: a new file, whose first record
-// has all current entries, replaces it.
+// contains all current entries, replaces the log.
 //
 // # Two copies
 //

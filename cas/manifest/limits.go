@@ -1,7 +1,7 @@
 package manifest
 
-// For each limit: what it bounds, which code enforces it for data that is written, and which code
-// for data that is read.
+// The comment of each limit names the code that enforces the limit for data that is written, and the code
+// that enforces it for data that is read.
 const (
 	// MaxKey and MaxValue are the longest key and value in bytes.
 	// Written: checkMeta of package cas. Read: readField.

@@ -68,8 +68,9 @@ func Decode(t Type, payload []byte) (Record, error) {
 	return r, json.Unmarshal(payload, r)
 }
 
-// Views are the present trees of the workspaces, by view number, and the actors that changed them since
-// the last capture (the present interval). A snapshot also has a view number, which no workspace has.
+// Views are the present trees of the workspaces, by view number. For each view they also record the actors
+// that changed it since the newest snapshot (the present interval). Snapshots also have view numbers; no
+// workspace and snapshot have the same number.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
 	Capture(view uint32) (*tree.State, error)           // freezes the present state

@@ -24,7 +24,7 @@ type Capture struct {
 
 func (*Capture) Type() Type { return TypeCapture }
 
-// NewCapture returns the record of a capture for a user. i has the name of the snapshot, the time, and
+// NewCapture returns the record of a capture for a user. i contains the name of the snapshot, the time, and
 // the user's process.
 func NewCapture(c *Catalogue, v Views, w *Workspace, i info.Info) (*Capture, error) {
 	if err := w.Alive(); err != nil {

@@ -1,5 +1,5 @@
-// Package catalogue has the workspaces and snapshots of a store, and the journal records that
-// change them.
+// Package catalogue implements the list of the workspaces and snapshots of a store, and the journal
+// records that change this list.
 //
 // Imported by: all of cmd, service, snapshot, snapshot/actors/blame, snapshot/engine, snapshot/repair.
 //

@@ -158,7 +158,7 @@ type Begin struct {
 
 func (*Begin) Type() Type { return TypeBegin }
 
-// NewBegin returns the record that begins a workspace with the tree id. base has the time and the user's
+// NewBegin returns the record that begins a workspace with the tree id. base contains the time and the user's
 // process.
 func (w *Workspace) NewBegin(v Views, id cas.Hash, base info.Info) (*Begin, error) {
 	if err := w.Alive(); err != nil {
@@ -204,7 +204,7 @@ type Pull struct {
 	NextIno  uint64         `json:"next_ino"`
 	// Of are the views of the snapshots that were compacted into the new snapshot.
 	Of []uint32 `json:"of,omitempty"`
-	// Gone are the views of Of that are deleted afterwards.
+	// Gone are the views of Of that the compaction deletes.
 	Gone []uint32 `json:"gone,omitempty"`
 	Op   *Op      `json:"op,omitempty"` // the operation, if the record is of a compaction
 }

@@ -23,7 +23,7 @@ type Forgotten struct {
 	Erased bool `json:"erased,omitempty"`
 }
 
-// A Rewritten is a snapshot that gets another tree.
+// A Rewritten describes a snapshot whose tree is replaced.
 type Rewritten struct {
 	View  uint32 `json:"view"`
 	Was   string `json:"was"` // the id of the tree before

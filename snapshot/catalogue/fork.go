@@ -26,7 +26,7 @@ type Fork struct {
 	// Claim is the label with which the fork was claimed, or "".
 	Claim   string     `json:"claim,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
-	// Discard means that the parent gets no snapshot of the fork's last state when the fork ends.
+	// Discard means that no snapshot of the fork's last state is added to the parent when the fork ends.
 	Discard bool `json:"discard,omitempty"`
 	// Placeholders are left out of the parent's present state, as in a Capture.
 	Placeholders []naming.BytePath `json:"placeholders,omitempty"`

@@ -14,7 +14,7 @@ import (
 // EndFork removes a fork.
 type EndFork struct {
 	View uint32 `json:"view"`
-	// Last is a snapshot of the fork's last state, which the parent gets; nil if it is discarded.
+	// Last is a snapshot of the fork's last state, which is added to the parent; nil if the state is discarded.
 	Last *SnapshotRecord `json:"last"`
 	// Full is a snapshot of the fork's bookmark, if the fork was emptied before it was ended; else nil.
 	Full *SnapshotRecord `json:"full,omitempty"`

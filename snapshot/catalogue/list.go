@@ -120,7 +120,7 @@ func (l *List) Newest() *Snapshot {
 	return l.Last(func(*Snapshot) bool { return true })
 }
 
-// Last returns the newest snapshot for which match returns true, nil if there is none.
+// Last returns the newest snapshot for which match returns true, or nil.
 func (l *List) Last(match func(*Snapshot) bool) *Snapshot {
 	for _, s := range slices.Backward(l.all) {
 		if match(s) {

@@ -76,7 +76,7 @@ type WorkspaceRecord struct {
 	Policy  policy.Policy `json:"policy"`
 	Claim   string        `json:"claim,omitempty"` // the label with which a fork was claimed
 	Expires *time.Time    `json:"expires,omitempty"`
-	Discard bool          `json:"discard,omitempty"` // when the fork ends, the parent gets no snapshot of it
+	Discard bool          `json:"discard,omitempty"` // when the fork ends, no snapshot of it is added to the parent
 	TreeRecord
 	// Dir is the id of a state of the directory on the host from which the store was filled: its state
 	// at the last refresh. "" means the base of main.

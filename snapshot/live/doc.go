@@ -14,14 +14,14 @@
 //
 // A node has a NodeID: the number of the view in the upper 28 bits,
 // the inode number in the lower 36. Inode numbers come from one counter of the
-// store and are never used again. So a file has one inode number as long as it exists,
-// which is the same in the workspace and in its snapshots.
+// store and are never used again. So a file keeps its inode number as long as it exists,
+// in the workspace and in its snapshots.
 //
 // # Changes
 //
 // A request takes the lock of the forest and checks whether the change is possible. Then it
 // prepares the change (view.prepare): it reads all objects that the change needs, and copies
-// the pages that it will change. This changes nothing that others see, so a damaged object
+// the pages that it will change. Other requests do not see these copies, so a damaged object
 // is an error of this one request. Then it appends one record to the journal and applies the
 // record to the state, which cannot fail. Recovery applies the same records with the same
 // functions (see replay.go), so a change has one implementation. The bytes of a small write are in

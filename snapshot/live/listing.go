@@ -12,7 +12,7 @@ import (
 
 // ReadDir calls fn for the entries of a directory without `.` and `..`, from the entry after the
 // given cookie on (0: from the start), until fn returns false. Entries that exist during the whole
-// listing are listed once, even if others are added or removed.
+// listing are listed once, even if other entries are added or removed.
 func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }

@@ -17,7 +17,7 @@ type orphans struct {
 	touch func()      // called after each change
 }
 
-// get returns an orphan. The error is tree.ErrNoInode if there is no orphan with this number.
+// get returns an orphan. The error is tree.ErrNoInode if no orphan has this number.
 func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()

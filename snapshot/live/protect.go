@@ -10,9 +10,9 @@ import (
 var ErrProtected = errs.New(errs.ReadOnly, "read_only in the policy of the workspace names this path, or one above it")
 
 // protection lists the read-only paths of a view. The files and directories at and below these paths cannot
-// be changed, also not by other names of the files. The directories above a read-only path cannot be renamed,
-// and no file or directory can be moved to it. So the read-only paths of an inode stay the same until the
-// next edit, and known caches them.
+// be changed, also not by other names of the files. The directories above a read-only path cannot be renamed
+// or replaced by a rename. So the read-only paths of an inode change only in an edit, and known caches
+// them until the next edit.
 type protection struct {
 	root  *protectedPath            // the read-only paths of the whole view; nil: no path is read-only
 	known map[uint64]*protectedPath // by inode number

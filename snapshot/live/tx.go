@@ -23,7 +23,7 @@ func newTx(t *trees) *Tx { return &Tx{viewActors: viewActors{t}} }
 // Update calls fn with the forest's lock held for changes. Unless urgent is set, it waits while the
 // forest is frozen.
 //
-// After fn has appended a record it must not fail: after an error or a panic, all further changes fail
+// After fn has appended a record, fn must not fail: after an error or a panic, all further changes fail
 // until the store is opened again.
 func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	if urgent {

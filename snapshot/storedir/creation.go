@@ -144,8 +144,8 @@ func (d *Dir) removeCreated() error {
 	return err
 }
 
-// WithLock calls fn with the disk beneath a store's directory while this process has the lock. The error
-// is a *LockedError if another process has it.
+// WithLock locks a store and calls fn with the disk beneath the store's directory. The error is a
+// *LockedError if another process holds the lock.
 func WithLock(dir string, fn func(disk *vfs.Beneath) error) error {
 	return withDisk(dir, func(disk *vfs.Beneath) error {
 		lock, err := lockStore(disk, dir)

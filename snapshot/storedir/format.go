@@ -105,8 +105,7 @@ func (d *Dir) Format(filling string) error {
 	return vfs.OS.SyncDir(filepath.Dir(d.Path))
 }
 
-// checkEmpty returns an error if dir has entries that a directory must not have before it becomes a
-// store.
+// checkEmpty returns an error if dir contains entries with which it cannot become a store.
 func checkEmpty(disk *vfs.Beneath, dir string) error {
 	entries, err := disk.ReadDir(dir)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A Holder is the daemon that has, or last had, the lock of a store. It is the content of the file
-// `lock`.
+// A Holder describes the daemon that holds, or last held, the lock of a store. It is the content of the
+// file `lock`.
 type Holder struct {
 	PID        int    `json:"pid"`
 	Mountpoint string `json:"mountpoint,omitempty"`
@@ -132,7 +132,7 @@ func writeHolder(f *os.File, h Holder) error {
 	return f.Truncate(int64(len(b)))
 }
 
-// ReadHolder returns the daemon that has, or last had, the lock of the store in dir.
+// ReadHolder returns the daemon that holds, or last held, the lock of the store in dir.
 func ReadHolder(dir string) (h Holder, err error) {
 	err = withDisk(dir, func(disk *vfs.Beneath) error {
 		b, err := readSmall(disk, filepath.Join(dir, "lock"))

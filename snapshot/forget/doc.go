@@ -14,8 +14,8 @@
 //     from this step until the record of step 4 is written.
 //  3. A [Receipt] lists the removed contents and their places. It is an object of the store.
 //  4. One record of the journal (catalogue.Forget) gives all snapshots, directories and operations their
-//     new trees, makes the edits of present states, and adds the receipt. This is the only step that
-//     changes what users see: a kill before it leaves garbage, which gc removes.
+//     new trees, makes the edits of present states, and adds the receipt. Only this step changes the files
+//     and snapshots that users see: a kill before this step leaves garbage, which gc removes.
 //  5. The refs of the store's git repository that refer to an old tree are deleted, with their objects.
 //  6. The bytes are erased: the journal begins a new segment, a checkpoint drops the segments before it,
 //     and a gc removes the old objects and overwrites all free space of the packs. A second record states

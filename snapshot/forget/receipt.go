@@ -25,7 +25,7 @@ type Receipt struct {
 	DryRun    bool        `json:"dry_run,omitempty"`
 }
 
-// A Remote describes what was removed from a remote.
+// A Remote describes the removal of forgotten contents from a remote.
 type Remote struct {
 	Name     string            `json:"name"`
 	Replaced []string          `json:"replaced" jsonschema:"snapshots that were sent again"`

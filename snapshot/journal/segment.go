@@ -53,8 +53,8 @@ func parseSegmentName(name string) (int64, bool) {
 	return v, true
 }
 
-// A segmentList has the open segments in the order of their bases. Writers replace the list under
-// Journal.mu. A list that segments has returned never changes.
+// A segmentList contains the open segments in the order of their bases. Writers replace the list while
+// they hold Journal.mu. A list that segments has returned never changes.
 type segmentList struct{ list atomic.Pointer[[]*segment] }
 
 func (l *segmentList) segments() []*segment {

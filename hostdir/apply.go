@@ -23,13 +23,13 @@ type ApplyOptions struct {
 	Source *tree.Source
 	// Base is the state that the directory had, and Now the state that it is to get.
 	Base, Now *tree.State
-	Conflicts threeway.Rule // for paths that changed in the directory, too
+	Conflicts threeway.Rule // the rule for paths that changed both in the workspace and in the directory
 	// Choose returns the choice for a path. If it is nil, all changes are applied.
 	Choose func(path string) Choice
 	// MergeLines merges the files that changed on both sides. Nil: these are conflicts.
 	MergeLines threeway.Merger
-	Name       string // the workspace's name, for the names of the branches that git gets
-	// Merge merges the branches of git that both sides moved, if they are checked out.
+	Name       string // the workspace's name, from which the names of new git branches are made
+	// Merge merges git branches that moved both in the workspace and in the directory, if they are checked out.
 	Merge  bool
 	DryRun bool
 	// Undo is set if the apply undoes another one, which made Base from Now.
@@ -38,22 +38,22 @@ type ApplyOptions struct {
 	Own bool
 	// Everything also applies the paths that .amberignore names, and the files that amberfs wrote for agents.
 	Everything bool
-	// Hidden are paths of the directory that the workspace does not have. It keeps them as they are.
+	// Hidden are paths of the directory that the workspace does not have. The directory keeps them as they are.
 	Hidden Hidden
-	// Wrote returns, for a path at which amberfs writes for agents, a function that reports whether
-	// a file there changed by that alone; nil for other paths.
+	// Wrote returns nil for a path at which amberfs does not write files for agents. For other paths, it returns
+	// a function that reports whether amberfs alone made the difference between two texts of the file.
 	Wrote func(path string) func(was, is []byte) bool
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
-	Progress func(stream.Progress) // called now and then, nil for never
+	Progress func(stream.Progress) // called from time to time; may be nil
 	// Waiting, if set, is called once when another apply to the directory is under way.
 	Waiting func()
 	// Git reads the repositories of the directory. Without it, they are ordinary files, and no path is ignored.
 	Git Git
-	// Record, if set, is called before the first change of the directory and, with after set, after the last
-	// change, also if that change failed. The function read compares the directory with a state, at the paths of
-	// the apply, and feeds the entries of the directory that differ to a sink. If the first call of Record fails,
-	// the directory is not changed.
+	// Record, if set, is called twice: before the first change of the directory, and with after set when the
+	// changes have ended, even with an error. Its argument read compares the directory with the state was, at the
+	// paths of the apply, and feeds the entries of the directory that differ to a sink. If the first call of
+	// Record fails, the directory is not changed.
 	Record func(after bool, read func(was *tree.State, sink stream.Sink) error) error
 	Read   ReadOptions // for the read function of Record
 }
@@ -66,9 +66,9 @@ type Applied struct {
 	Paths     []graft.PathChange `json:"paths"`
 	Conflicts []string           `json:"conflicts,omitempty"`
 	Skipped   []stream.Omission  `json:"skipped,omitempty"`
-	LeftOut   []string           `json:"left_out,omitempty"` // the paths that ApplyOptions.Everything applies, and links to forks
+	LeftOut   []string           `json:"left_out,omitempty"` // links to forks, and the paths that ApplyOptions.Everything would apply
 	Hidden    []string           `json:"hidden,omitempty"`   // paths of the workspace that are hidden paths of the directory
-	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs or names share, and what copies lack
+	Notes     []stream.Omission  `json:"notes,omitempty"`    // paths that other programs use or that have names elsewhere, and attributes that copies lack
 	DryRun    bool               `json:"dry_run,omitempty"`
 	Executes  []naming.BytePath  `json:"executes,omitempty"` // set by the caller: paths that other programs execute
 	// Incomplete: the directory's file system refused attributes, which are in Skipped.
@@ -83,15 +83,16 @@ type Applied struct {
 // ErrConflict is wrapped by the error of an Apply that was refused.
 var ErrConflict = errors.New("changed in the directory, too")
 
-// Apply applies the differences from o.Base to o.Now to a directory of the host: contents, modes,
-// owners, modification times, links and extended attributes. Paths that are equal in both stay as the
-// directory has it. A path that changed, and at which the directory has neither version, is a conflict.
-// Then no path is changed, unless the rule decides.
+// Apply applies the differences from o.Base to o.Now to a directory of the host: contents, modes, owners,
+// modification times, links and extended attributes. A path that is equal in Base and Now is not changed. A path
+// that differs in Base and Now is in conflict if the directory has neither version. If a rule does not decide a
+// conflict, the apply changes no path and fails.
 //
-// A planner decides the action for each path, and a writer carries it out; its promise is at the type step.
-// One apply at a time changes a directory. Others wait, and plan after it has ended. All paths are
-// opened beneath the directory without following symbolic links, even if a program replaces a directory
-// by one at the same time. If an apply fails in the middle, Applied has what was applied.
+// A planner decides the action for each path, and a writer carries it out. The type step states what the writer
+// promises. A lock of the directory lets only one apply change it at a time: a second apply waits, and makes its
+// plan after the first has ended. All paths are opened beneath the directory without following symbolic links,
+// even if a program replaces a directory by a link during the apply. If an apply fails in the middle, Applied
+// lists the changes that were made.
 func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	host, err := openHost(dir)
 	if err != nil {
@@ -99,8 +100,8 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	}
 	defer host.close()
 
-	// One apply of this user runs at a time. Without a lock, a change by another apply is noticed when a path
-	// gets its name.
+	// One apply of this user runs at a time. If the directory cannot be locked, the changes of another apply are
+	// noticed when a file is renamed to its path.
 	how := int16(unix.F_WRLCK)
 	if o.DryRun {
 		how = unix.F_RDLCK
@@ -152,7 +153,7 @@ func (r *Applied) skip(p *tree.Path, why string) {
 	r.Skipped = append(r.Skipped, stream.Omission{Path: p.Short(), Reason: why})
 }
 
-// inGitOrder is 1 for paths below .git, which are sorted after all others.
+// inGitOrder returns 1 for paths below .git, which are sorted after all other paths, and else 0.
 func inGitOrder(p string) int {
 	if _, _, ok := threeway.InGit(p); ok {
 		return 1
@@ -160,11 +161,11 @@ func inGitOrder(p string) int {
 	return 0
 }
 
-// errBlocked is in the error for changes that would remove files that only the directory has. No rule
-// decides that.
+// errBlocked is part of the error for changes that would remove files that only the directory has. No rule allows
+// these changes.
 var errBlocked = errors.New("these changes would delete files that exist only there; move those first")
 
-// Explain turns an error of Apply into one with a sentence and a hint for the user.
+// Explain turns an error of Apply into one with a message and a hint for the user.
 func Explain(err error, res *Applied) error {
 	if !errors.Is(err, ErrConflict) {
 		if errors.Is(err, fs.ErrNotExist) {

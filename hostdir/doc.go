@@ -4,18 +4,18 @@
 //
 // # Reading
 //
-// [Read] feeds a directory to a sink. [ReadChanges] feeds only the entries that differ from a state, which was
-// read from the directory before. No symbolic link is followed.
+// [Read] feeds a directory to a sink. [ReadChanges] feeds only the entries that differ from a state that was read
+// from the directory earlier. No symbolic link is followed.
 //
 // # Writing
 //
-// [Apply] takes two states of a workspace and a directory that had the first of them. A planner (plan*.go)
-// reads the directory and decides the action for each path. It changes nothing. A writer (write*.go)
-// carries the actions out. Its promise, and the states of a step, are at the type step. Both use the directory through
-// a host (host*.go), which opens no path outside of it.
+// [Apply] takes a base and a new state of a workspace, and a directory that was equal to the base. A planner
+// (plan*.go) reads the directory and decides the action for each path. It changes nothing. A writer (write*.go)
+// carries the actions out. The type step states what the writer promises. The planner and the writer use the
+// directory through a host (host*.go), which opens no path outside of it.
 //
-// A kind of file is read in hostTree.data and dirReader.open, decided in planner.planStep, and made in
-// writer.write.
+// Code that depends on the kind of a file: hostTree.data and dirReader.open read it, planner.planStep decides its
+// action, and writer.write creates it.
 //
 // This package has no code for git. It reads and changes the repositories of a directory through the
 // interface [Git].

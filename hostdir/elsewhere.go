@@ -16,14 +16,14 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A LinkedDir is a directory elsewhere that the file `.git` of a directory names. It is read in place of
-// the file.
+// A LinkedDir is a git directory outside of the directory that is read. A file `.git` contains its path, and the
+// LinkedDir is read in place of this file.
 type LinkedDir struct {
-	// Own and Common are read as one directory. Copied reports which entries each contributes. They may be the same.
+	// Own and Common are read as one directory; they may be equal. Copied reports which entries of each are read.
 	Own, Common string
 	Copied      func(name string, own bool) bool
-	Mixed       []string      // directories with entries from both
-	Made        []LinkedEntry // entries that replace those of the same name; they come first
+	Mixed       []string      // directories that have entries from both Own and Common
+	Made        []LinkedEntry // entries that are read first, and replace entries with equal names
 	Err         error         // why the directory is left out; nil if it is read
 }
 
@@ -33,10 +33,11 @@ type LinkedEntry struct {
 	Text []byte
 }
 
-// ErrNotBack is the reason to leave out a directory elsewhere that does not name the directory whose `.git` names it.
+// ErrNotBack is the reason to leave out a LinkedDir that does not contain the path of the `.git` file that leads
+// to it.
 var ErrNotBack = errors.New("which does not name it back")
 
-// linkedIn returns the directory that the entry `.git` of an open directory names, nil if there is none.
+// linkedIn returns the LinkedDir to which the file `.git` of an open directory leads, nil if there is none.
 func (d *dirReader) linkedIn(dir int) *LinkedDir {
 	at, err := os.Readlink(procPath(dir))
 	if err != nil || d.o.Git == nil {
@@ -45,7 +46,7 @@ func (d *dirReader) linkedIn(dir int) *LinkedDir {
 	return d.o.Git.Linked(at, d.top)
 }
 
-// addLinked reads a directory elsewhere as the directory at the path at.
+// addLinked reads a LinkedDir as the directory at the path at.
 func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
 	if l.Err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q names %w", at, l.Err))
@@ -73,7 +74,7 @@ func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
 	return d.addLinkedDir(at, ".", l, was, names...)
 }
 
-// addLinkedDir reads the directory rel of a directory elsewhere. made are the names that were added already.
+// addLinkedDir reads the subdirectory rel of a LinkedDir. made are the names in it that were added already.
 func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, made ...string) error {
 	names := made
 
@@ -114,7 +115,7 @@ func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, 
 	return d.addWhiteouts(path.Join(at, rel), was, names)
 }
 
-// addMixedDir reads a directory of LinkedDir.Mixed.
+// addMixedDir reads a subdirectory that is in LinkedDir.Mixed.
 func (d *dirReader) addMixedDir(at, name string, parent *os.File, l *LinkedDir, was *tree.Inode) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(parent.Fd()), &st); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Git is the interface to git of this package, which has no code for git itself.
+// Git is the interface to git. The package itself has no code for git.
 type Git interface {
-	// Linked returns the directory that the entry `.git` of a directory names. It returns nil if that directory is
+	// Linked returns the git directory to which the file `.git` of dir leads. It returns nil if that path is
 	// below root, or is not a git directory.
 	Linked(dir, root string) *LinkedDir
 	// Ignored reports which paths match the patterns in a file, as in .gitignore. Paths of directories
@@ -25,7 +25,7 @@ type Git interface {
 type RepositorySides struct {
 	*ApplyOptions
 	Changes []tree.Change // from Base to Now
-	Ours    *tree.State   // the directory, at the paths of Changes and below the directories that Now does not have
+	Ours    *tree.State   // the directory's entries, at the paths of Changes and below the directories that Now does not have
 	Dir     Receiver
 }
 
@@ -43,7 +43,7 @@ func (o *ApplyOptions) ChoiceOf(name string) Choice {
 
 // Repositories is the plan for the git directories of a directory.
 type Repositories struct {
-	Changes   []tree.Change // changes that are applied as those of ordinary files
+	Changes   []tree.Change // changes that are applied like changes of ordinary files
 	Take      []string      // files that get the workspace's version, whatever the base has
 	Merged    map[string]MergedFile
 	Said      []threeway.Repository
@@ -60,7 +60,7 @@ func (r Repositories) close() {
 	}
 }
 
-// A MergedFile is the result of a merge of git for a file.
+// A MergedFile is a file that a git merge has changed.
 type MergedFile struct {
 	Exec bool
 	Data []byte // nil if the merge removes the file

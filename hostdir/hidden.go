@@ -15,15 +15,15 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// Hidden are the paths of a directory that a workspace does not have. They are neither read nor changed, by
-// none of their names.
+// Hidden are the paths of a directory that a workspace does not have. Their files are neither read nor changed,
+// also not through other hard links.
 type Hidden struct {
 	Paths *hide.Matcher // nil: none
-	Empty bool          // the workspace has hidden files and directories, without their contents
+	Empty bool          // the workspace has hidden files and directories as empty ones
 }
 
-// FindHidden returns the hidden paths that a directory has, without those below others, and the paths that
-// are other names of hidden files.
+// FindHidden returns the hidden paths of a directory, without paths below other hidden paths. links are paths
+// that are not hidden but are hard links to hidden files.
 func FindHidden(ctx context.Context, dir string, h Hidden, exclude []string) (paths, links []string, err error) {
 	at, err := h.in(ctx, dir, excluded(exclude))
 	if err != nil || len(at.files) == 0 {
@@ -41,12 +41,12 @@ func FindHidden(ctx context.Context, dir string, h Hidden, exclude []string) (pa
 // hiddenFiles are the hidden paths of one directory.
 type hiddenFiles struct {
 	Hidden
-	paths []string        // without those below others
-	above map[string]bool // the directories above them
-	files map[fileID]bool // files with several names, of which one is hidden
+	paths []string        // without paths below other hidden paths
+	above map[string]bool // the directories above the paths
+	files map[fileID]bool // files with several hard links, of which one is hidden
 }
 
-// in finds the hidden paths of a directory. What cannot be read has none.
+// in finds the hidden paths of a directory. A directory that cannot be read counts as one without hidden paths.
 func (h Hidden) in(ctx context.Context, dir string, exclude map[fileID]bool) (found hiddenFiles, err error) {
 	found = hiddenFiles{Hidden: h, above: make(map[string]bool), files: make(map[fileID]bool)}
 	if h.Paths == nil {
@@ -129,13 +129,13 @@ func (f *hiddenFiles) addPath(name string) {
 	}
 }
 
-// has reports whether an entry is hidden. No directory above it is.
+// has reports whether an entry is hidden. The directories above the entry are not hidden.
 func (f *hiddenFiles) has(name string, st *unix.Stat_t) bool {
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	return f.Paths.Match(name, isDir) || !isDir && st.Nlink > 1 && f.files[fileID{st.Dev, st.Ino}]
 }
 
-// excluded returns the files of paths. They may not exist.
+// excluded returns the files at paths. Paths that do not exist are ignored.
 func excluded(paths []string) map[fileID]bool {
 	out := make(map[fileID]bool)
 	for _, e := range paths {
@@ -147,7 +147,7 @@ func excluded(paths []string) map[fileID]bool {
 	return out
 }
 
-// addHidden feeds a hidden file or directory to the sink, as an empty one.
+// addHidden feeds a hidden file or directory to the sink, without its contents.
 func (d *dirReader) addHidden(at string, st *unix.Stat_t) error {
 	e := stream.Entry{Path: at}
 	switch st.Mode & unix.S_IFMT {
@@ -162,7 +162,8 @@ func (d *dirReader) addHidden(at string, st *unix.Stat_t) error {
 	return d.add(e)
 }
 
-// withoutHidden returns the changes that are not at hidden paths, and do not remove a directory above one.
+// withoutHidden returns the changes except those at hidden paths, and those that remove a directory above a
+// hidden path.
 func (pl *planner) withoutHidden(changes []tree.Change) ([]tree.Change, error) {
 	if pl.o.Hidden.Paths == nil || len(changes) == 0 {
 		return changes, nil

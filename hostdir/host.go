@@ -17,21 +17,23 @@ import (
 // symbolic link.
 type host struct {
 	root int
-	// dir is a descriptor of the directory below the root that was used last, -1 for none. at is its path.
+	// dir is a descriptor of the directory below the root that was opened last, or -1. at is the path of this
+	// directory.
 	dir int
 	at  string
 	// temps is the prefix of temporary names. An apply to a directory above or below this one uses
 	// another prefix.
 	temps string
-	// overlay: the directory is on overlayfs, see writer.copiedUp.
+	// overlay is set if the directory is on overlayfs, see writer.copiedUp.
 	overlay bool
-	// alias has the temporary names of the new directories that have not got their names yet, by path.
+	// alias maps the paths of new directories to their temporary names, until they are renamed to their final
+	// names.
 	alias  map[string]string
 	path   string // of the directory, without symbolic links
 	src    *tree.Source
-	states []*tree.State         // versions of the directory in src; they say which modes close a directory
+	states []*tree.State         // versions of the directory in src, from which closedMode learns the modes of closed directories
 	opened map[uint64]*openedDir // the open directories by inode, see host_open.go
-	locked *os.File              // see lockDir; keeps other applies from the directory; nil if the user cannot lock it
+	locked *os.File              // the lock of lockDir, which keeps other applies out of the directory; nil if the user cannot lock it
 }
 
 func openHost(dir string) (*host, error) {
@@ -60,10 +62,10 @@ func (h *host) close() {
 	_ = unix.Close(h.root) // it was opened for reading
 }
 
-// forget closes the descriptor of the directory that was used last.
+// forget closes the descriptor of the directory that was opened last.
 func (h *host) forget() {
 	if h.dir >= 0 {
-		_ = unix.Close(h.dir) // of a path alone
+		_ = unix.Close(h.dir) // an O_PATH descriptor, of which close reports no errors of writes
 		h.dir = -1
 	}
 }
@@ -88,7 +90,7 @@ func (h *host) open(p *tree.Path) (int, error) {
 	return fd, nil
 }
 
-// walk returns a descriptor (O_PATH) of a directory. The caller closes it.
+// walk returns a new descriptor (O_PATH) of a directory. The caller closes it.
 func (h *host) walk(p *tree.Path) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
@@ -108,7 +110,7 @@ func (h *host) walk(p *tree.Path) (int, error) {
 	return fd, err
 }
 
-// isNew reports whether a directory, or one above it, has not got its name yet.
+// isNew reports whether a directory, or one above it, still has its temporary name.
 func (h *host) isNew(p *tree.Path) bool {
 	for ; p != nil; p = p.Dir {
 		if h.alias[p.String()] != "" {
@@ -122,13 +124,13 @@ func (h *host) isNew(p *tree.Path) bool {
 type hostEntry struct {
 	unreachable error // why the directory above cannot be opened: ENOENT or ENOTDIR; else nil
 	exists      bool
-	open        bool // the directory has openMode on disk; st.Mode is its mode without that
+	open        bool // the mode on disk includes openMode; st.Mode is the mode without it
 	st          unix.Stat_t
 }
 
 func (p hostEntry) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// changed reports whether the entry at a path is another one now, or its attributes or contents changed.
+// changed reports whether the entry at a path was replaced, or its attributes or contents changed.
 func (p hostEntry) changed(now hostEntry) bool {
 	if p.exists != now.exists {
 		return true

@@ -17,15 +17,15 @@ import (
 // openMode is added to the mode of a directory to open it.
 const openMode = ownerAccess | unix.S_ISUID
 
-// An openedDir is a directory that this apply has opened, or found open.
+// An openedDir is a directory that has openMode: this apply opened it, or an earlier apply left it open.
 type openedDir struct {
 	fd   int    // O_PATH
-	mode uint32 // to restore
-	set  bool   // the directory has the mode of the workspace already
+	mode uint32 // the mode to restore
+	set  bool   // the directory's mode was already changed to the workspace's
 }
 
-// closedMode returns the mode of a directory without openMode. known reports whether the base or
-// the workspace has the directory with the returned mode, which denies its owner an access.
+// closedMode returns the mode of a directory without openMode. known reports whether the directory has the
+// returned mode in the base or the workspace, and this mode denies its owner an access.
 func (h *host) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool) {
 	for _, st := range h.states {
 		n, err := st.Resolve(h.src, p.String())
@@ -36,8 +36,8 @@ func (h *host) closedMode(p *tree.Path, mode uint32) (closed uint32, known bool)
 	return mode, false
 }
 
-// openUp opens the directory with the path p, if its mode in the base or the workspace is closed. It reports
-// whether it changed the mode.
+// openUp adds openMode to the mode of the directory with the path p, if its mode in the base or the workspace
+// denies its owner an access. It reports whether it changed the mode.
 func (h *host) openUp(dir int, p *tree.Path) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil || h.opened[st.Ino] != nil {

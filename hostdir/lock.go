@@ -16,10 +16,11 @@ import (
 // lockPoll is the time between two attempts to take a lock.
 const lockPoll = 20 * time.Millisecond
 
-// lockDir locks an open directory for F_RDLCK or F_WRLCK, until the returned file is closed. The lock keeps other
-// processes of this user from reading or changing the directory. A lock of the directory itself could be taken by
-// every user who can read it. The file is nil if the user has no state directory, or its file system has no
-// locks. waiting, if set, is called once if another process has the lock.
+// lockDir locks an open directory with F_RDLCK or F_WRLCK, until the returned file is closed. The lock keeps
+// other processes of this user from reading or changing the directory. It is a lock of a file in the user's state
+// directory, because every user who can read the directory could lock the directory itself. The returned file is
+// nil if the user has no state directory, or its file system has no locks. waiting, if set, is called once if
+// another process has the lock.
 func lockDir(ctx context.Context, fd int, how int16, waiting func()) (*os.File, error) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {

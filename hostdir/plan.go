@@ -17,8 +17,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A planner plans an apply: it reads the directory as a tree, and merges the changes of the workspace
-// into that tree as a refresh does in the other direction. It changes nothing.
+// A planner plans an apply. It reads the directory as a tree, and merges the changes of the workspace into that
+// tree. (A refresh merges the changes of the directory into the workspace in the same way.) It changes nothing.
 type planner struct {
 	ctx  context.Context
 	o    ApplyOptions
@@ -29,19 +29,19 @@ type planner struct {
 	tree    *hostTree
 	merge   *threeway.Plan
 	repos   Repositories
-	files   map[*threeway.File]*hostFile // the files of the directory that planned files keep
+	files   map[*threeway.File]*hostFile // the directory's files whose bytes planned files keep
 	lost    map[fileKind][]*tree.Inode   // see findLost
 
 	steps   []*decision // sorted by path, a directory before its entries
 	blocked []string    // paths in conflict that no rule decides, see isBlocked
-	refused bool        // there is a conflict without a rule that decides it
+	refused bool        // a conflict has no rule that decides it
 }
 
 // A decision is a step, with the workspace's change of the same path.
 type decision struct {
 	*step
-	workspace tree.Change // from the base to the workspace; both inodes are nil if only the directory changed
-	// carried means that a directory at or above the path is moved, so the path needs no step of its own.
+	workspace tree.Change // the change from the base to the workspace; Before and After are nil if only the directory changed
+	// carried is set if a directory at or above the path is renamed, so that the path needs no step of its own.
 	carried bool
 }
 
@@ -73,9 +73,10 @@ func (pl *planner) planAll() error {
 	return pl.makeSteps()
 }
 
-// readChanged reads the directory's entries at the paths of changes, and at the other names of their files.
+// readChanged reads the directory's entries at the paths of changes, and at the other hard links of the changed
+// files.
 func (pl *planner) readChanged(changes []tree.Change) error {
-	// The names of the base come first, so that the files there keep their inode numbers.
+	// The names in the base are read first, so that the files there keep their inode numbers.
 	if err := pl.readLinks(changes, pl.o.Base, func(c tree.Change) *tree.Inode { return c.Before }); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 	return nil
 }
 
-// readLinks reads the directory's entries at all names that the files of changes have in a state.
+// readLinks reads the directory's entries at all hard links that the files of changes have in a state.
 func (pl *planner) readLinks(changes []tree.Change, st *tree.State, of func(tree.Change) *tree.Inode) error {
 	linked := make(map[uint64]bool)
 
@@ -157,7 +158,7 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	}
 	pl.res.LeftOut = topmost(left, changes)
 
-	stays := make(map[string]bool) // directories that the directory keeps as they are, with all entries below
+	stays := make(map[string]bool) // directories that are left as they are, with all entries below
 	for _, c := range changes {
 		if dir, ok := threeway.WholeDir(c); ok && pl.o.ChoiceOf(c.Path.String()).Leave {
 			stays[dir] = true // such a directory is applied as a whole or not at all
@@ -187,7 +188,7 @@ func (pl *planner) chosenChanges() ([]tree.Change, error) {
 	return chosen, nil
 }
 
-// readNamed calls a method of hostTree for a path.
+// readNamed calls read, a method of hostTree, for a path.
 func (pl *planner) readNamed(name string, read func(*tree.Path) error) error {
 	p, err := tree.ParsePath(name)
 	if err != nil {
@@ -301,7 +302,7 @@ func inSet(p *tree.Path, set map[string]bool) bool {
 	return false
 }
 
-// minor reports whether only the modification time and other names of a file differ.
+// minor reports whether only the modification time and other hard links of a file differ.
 func minor(c tree.Change) bool {
 	return c.Before != nil && c.After != nil && c.What&^(tree.Mtime|tree.Links) == 0 &&
 		(c.What&tree.Links == 0 || c.Before.Ino == c.After.Ino || len(c.Before.Links) < 2 && len(c.After.Links) < 2)

@@ -9,17 +9,18 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Choice says what to do with the change of one path. The zero value applies the change.
+// A Choice is the decision about the change of one path. The zero value applies the change.
 type Choice struct {
 	Leave     bool          // the directory keeps its version
-	Text      []byte        // if not nil, the file gets these bytes: the result of a part of its change
+	Text      []byte        // if not nil, the file is written with these bytes: the result of applying a part of its change
 	Conflicts threeway.Rule // the rule for a conflict; if it is zero, ApplyOptions.Conflicts
 	Markers   bool          // write conflict markers around lines that changed on both sides
-	Merge     bool          // for a git directory: merge the commits that got a branch of their own
+	Merge     bool          // for a git directory: merge the commits that are on a branch of their own
 }
 
-// ChooseDirs adds choices for the directories of a plan, which follow from the choices for their entries: a new
-// directory is made if an entry in it is applied, and a deleted one is removed if no entry in it is left.
+// ChooseDirs adds the choices for the directories of a plan, which follow from the choices for their entries. A
+// new directory is made if an entry in it is applied. A deleted directory is removed if all entries in it are
+// removed.
 func ChooseDirs(choices map[string]Choice, plan []Planned) {
 	applied, left := make(map[string]bool), make(map[string]bool)
 	for name, c := range choices {
@@ -37,16 +38,16 @@ func ChooseDirs(choices map[string]Choice, plan []Planned) {
 	}
 }
 
-// Planned is a path that is to change.
+// Planned is a path that the plan changes.
 type Planned struct {
 	tree.Change
 	Conflict bool // the path changed in the directory, too
 	Blocked  bool // the directory's version cannot be replaced
-	Lines    bool // conflict markers can be written into it
+	Lines    bool // conflict markers can be written into the file
 }
 
-// choose applies the choice for a path to its change, and reports whether the directory keeps its
-// version. Changes of times alone are always applied.
+// choose applies the choice for a path to its change, and reports whether the directory keeps its version. A
+// change of the times alone is always applied.
 func (pl *planner) choose(c *tree.Change) (leave bool, err error) {
 	if minor(*c) && c.What&tree.Links == 0 {
 		return false, nil

@@ -11,23 +11,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A hostFile connects a planned file with the file of the directory that has its bytes. Names
-// and files are applied separately, as in Unix: a file whose bytes stay keeps its
-// inode, and its names are links to the inode.
+// A hostFile connects a planned file with the file of the directory that has its bytes. Names and files are
+// applied separately, as in Unix: a file whose bytes do not change keeps its inode, and its names are hard links
+// to the inode.
 type hostFile struct {
 	was *tree.Inode // the version that the directory has; nil for a new file
 	at  *tree.Path  // a path of the file in the directory; nil if the file is written anew
 	id  fileID
-	// The writer sets these: first is the step that wrote the file, to which the other names become links. set
-	// means that the file has its attributes, for all of its names.
+	// The writer sets these: first is the step that wrote the file, to which the other names are linked. set
+	// means that the attributes of the file were set, for all of its names.
 	first *step
 	set   bool
 }
 
 func (p hostEntry) id() fileID { return fileID{p.st.Dev, p.st.Ino} }
 
-// findFiles finds the files of the directory that have the bytes of planned files: first the files that the plan
-// keeps, then files that lose a name, and then equal files that an earlier apply or another program wrote.
+// findFiles finds the files of the directory that have the bytes of planned files. It tries first the files that
+// the plan keeps, then files of which the plan removes a name, and then equal files that an earlier apply or
+// another program wrote.
 func (pl *planner) findFiles(paths []string) error {
 	if err := pl.findLost(); err != nil {
 		return err
@@ -98,8 +99,8 @@ func (pl *planner) useFile(to *hostFile, f *threeway.File, at string, has *tree.
 	return nil
 }
 
-// isLinked reports whether the workspace's file at a path has another name that an inode of the
-// directory's tree has, too. After a refresh, the inode numbers in the two trees can differ.
+// isLinked reports whether the workspace's file at a path has a second name, and the directory's tree has the
+// inode has at this name. After a refresh, the inode numbers in the two trees can differ.
 func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
 	n := pl.changes[at].After
 	if n == nil || n.Nlink < 2 {
@@ -130,9 +131,9 @@ func (pl *planner) findEqual(_ *threeway.File, at string) (*tree.Inode, error) {
 	return n, err
 }
 
-// findMoved returns the file of the directory that the workspace moved to a path: the base has a file with
-// the same inode number. A refresh gives a file that it reads again another number. Then it is an equal file
-// that loses its name.
+// findMoved returns the file of the directory that the workspace moved to a path: the file with an equal inode
+// number in the base. If a refresh read the file again, it has another number; then findMoved returns an equal
+// file of which the plan removes the name.
 func (pl *planner) findMoved(_ *threeway.File, at string) (*tree.Inode, error) {
 	n := pl.changes[at].After
 	if n == nil || n.IsDir() {
@@ -168,11 +169,11 @@ func (pl *planner) hostInode(ino uint64) (*tree.Inode, error) {
 	return n, err
 }
 
-// isForeign reports whether a file belongs to another user. Such a file is not new, as only root can
-// make such a file.
+// isForeign reports whether a file belongs to another user. If the user is not root, the apply cannot have
+// created such a file.
 func isForeign(n *tree.Inode) bool { return os.Geteuid() != 0 && n.UID != uint32(os.Geteuid()) }
 
-// A fileKind has the attributes that a file keeps when a refresh reads it again.
+// A fileKind has the attributes of a file that do not change when a refresh reads it again.
 type fileKind struct {
 	kind, uid, gid uint32
 	size, mtime    int64
@@ -180,8 +181,8 @@ type fileKind struct {
 
 func kindOf(n *tree.Inode) fileKind { return fileKind{n.Type(), n.UID, n.GID, n.Size(), n.Mtime} }
 
-// findLost finds the files of the base that lose a name and whose inode number the workspace does not
-// have.
+// findLost finds the files of the base that the plan removes at a name, and whose inode numbers the workspace
+// does not have.
 func (pl *planner) findLost() error {
 	for _, c := range pl.changes {
 		if c.Before == nil || c.Before.IsDir() || c.After != nil && (c.After.Ino == c.Before.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) == 0) {
@@ -198,8 +199,8 @@ func (pl *planner) findLost() error {
 	return nil
 }
 
-// isTakenOver reports whether a step copies another user's file, which has a new name, to a file of
-// the user: a directory, or a file whose bytes changed, too.
+// isTakenOver reports whether a step replaces another user's file, which has a new name, by a copy that belongs
+// to the user: for a directory, or for a file whose bytes changed, too.
 func (d *decision) isTakenOver() bool {
 	n, was := d.workspace.After, d.workspace.Before
 	if n == nil || d.carried || d.action == moveDir || !isForeign(n) || was != nil && was.UID == n.UID {

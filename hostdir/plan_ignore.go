@@ -13,7 +13,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ignoreName is a file with patterns, as in .gitignore, of the paths that are not applied to its directory.
+// ignoreName is the name of a file with patterns, as in .gitignore. The paths that match are not applied to the
+// directory.
 const ignoreName = ".amberignore"
 
 // leftOut returns the paths whose changes are not applied: those that .amberignore names, files that amberfs wrote
@@ -92,7 +93,7 @@ func leaveDirs(left map[string]bool, written, changes []tree.Change) {
 	}
 }
 
-// topmost returns the paths of changes that are left out, without those below others.
+// topmost returns the paths of changes that are left out, without paths below other returned paths.
 func topmost(left map[string]bool, changes []tree.Change) []string {
 	var out []string
 	for _, c := range changes {
@@ -104,8 +105,8 @@ func topmost(left map[string]bool, changes []tree.Change) []string {
 	return out
 }
 
-// forkEntries returns git's records of worktrees that are forks, which are not in the directory.
-// `amberfs worktree add` marks these records with a file.
+// forkEntries returns git's records of the worktrees that are forks. Forks are not in the directory. `amberfs
+// worktree add` puts a file into these records as a mark.
 func forkEntries(changes []tree.Change) map[string]bool {
 	out := make(map[string]bool)
 	for _, c := range changes {
@@ -119,8 +120,8 @@ func forkEntries(changes []tree.Change) map[string]bool {
 
 var forkEntry = pattern.New(`^((?:.*/)?\.git/worktrees/[^/]+)/amberfs-link$`)
 
-// leadsToFork reports whether a change makes a link to a fork of the workspace, such as the link to a
-// worktree. The directory has no forks.
+// leadsToFork reports whether a change creates a symbolic link to a fork of the workspace, such as the link to a
+// worktree. The directory has no forks, so the link would lead nowhere.
 func leadsToFork(c tree.Change) bool {
 	if c.After == nil || !c.After.IsSymlink() {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// moveDirs finds the directories of other users that only got another name. Their contents may not be
-// removed, and a copy would be the user's, so such a directory is renamed with all that is in it.
+// moveDirs finds directories of other users that were only renamed. An ordinary user must not remove their
+// contents, and would own a copy. So such a directory is renamed with its contents.
 func moveDirs(steps []*decision) {
 	if os.Geteuid() == 0 {
 		return
@@ -26,9 +26,9 @@ func moveDirs(steps []*decision) {
 	}
 }
 
-// isDirOf reports whether a step makes the directory that another step removes: it has the same number or,
-// after a refresh, the same time. A directory that could not be read, whose copy has no change time, needs
-// the number.
+// isDirOf reports whether a step creates the directory that the step from removes. The two have equal inode
+// numbers or, after a refresh, equal change times. If the directory could not be read, its copy has no change
+// time; then the numbers must be equal.
 func (d *decision) isDirOf(from *decision) bool {
 	was, n := from.workspace.Before, d.workspace.After
 	if was == nil || n == nil {
@@ -37,7 +37,7 @@ func (d *decision) isDirOf(from *decision) bool {
 	return was.Ino == n.Ino && was.Btime == n.Btime || was.Mtime == n.Mtime && was.Ctime != was.Mtime
 }
 
-// withBelow returns the step with a number, and those below its path.
+// withBelow returns step i and the steps for paths below its path.
 func withBelow(steps []*decision, i int) []*decision {
 	end := i + 1
 	for end < len(steps) && strings.HasPrefix(steps[end].change.Path.String(), steps[i].change.Path.String()+"/") {
@@ -46,8 +46,8 @@ func withBelow(steps []*decision, i int) []*decision {
 	return steps[i:end]
 }
 
-// joinMove plans one rename in place of steps that remove a directory and make it elsewhere, if that has the
-// same result.
+// joinMove replaces the steps that remove a directory and create it at another path by one rename, if the result
+// is equal.
 func joinMove(from, to []*decision) bool {
 	if len(from) != len(to) {
 		return false
@@ -68,7 +68,7 @@ func joinMove(from, to []*decision) bool {
 	return true
 }
 
-// hasMoved reports whether a step gives its path the file or directory that another step removes.
+// hasMoved reports whether a step creates at its path the file or directory that the step from removes.
 func (d *decision) hasMoved(from *decision) bool {
 	n, was := d.change.After, from.change.Before
 	if n == nil || n.Mode != was.Mode || n.UID != was.UID || n.GID != was.GID || !tree.SameXattrs(n, was) {

@@ -18,9 +18,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// noteOtherUsers notes what else uses the paths that are to change: mounts, programs that have a
-// file open or locked, and names outside of the directory. It fails for mount points, which no
-// program can replace or remove.
+// noteOtherUsers notes other uses of the paths that are to change: mounts, programs that have a file open or
+// locked, and hard links outside of the directory. It fails for mount points, which cannot be replaced or
+// removed.
 func (pl *planner) noteOtherUsers() error {
 	mounts, err := pl.mountPoints()
 	if err != nil {
@@ -154,7 +154,7 @@ func usersOf(files map[fileID]string) map[fileID]string {
 	return out
 }
 
-// program returns the name of a process, and its number.
+// program returns the name of a process with its process id.
 func program(pid int) string {
 	name := process.Command(pid)
 	if name == "" {
@@ -187,7 +187,7 @@ func lockers(files map[fileID]string, found func(fileID, int)) {
 
 		pid, _ := strconv.Atoi(fields[pidField]) // -1 for a lock of an open file
 		for _, id := range byIno[ino] {
-			// Btrfs and overlayfs have other devices for their files than for themselves.
+			// On Btrfs and overlayfs, /proc/locks has another device number (major 0) than stat of the file.
 			if id.dev == unix.Mkdev(major, minor) || major == 0 && unix.Major(id.dev) == 0 {
 				found(id, pid)
 			}

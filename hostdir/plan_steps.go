@@ -25,7 +25,7 @@ func (pl *planner) makeSteps() error {
 		return err
 	}
 
-	// A path with the planned version in the directory still gets its time.
+	// A path at which the directory has the planned version may still need the planned time.
 	conflicts := make(map[string]bool)
 	for _, p := range pl.merge.Conflicts {
 		conflicts[p] = true
@@ -67,7 +67,8 @@ func (pl *planner) makeSteps() error {
 	return nil
 }
 
-// changeAt returns the change of a step for questions, which cannot read the contents that a merge made.
+// changeAt returns the change of a step for Applied.Plan. The inode of the directory's plan has no Content in it,
+// because users of Applied cannot read contents that a merge made.
 func (pl *planner) changeAt(d *decision) tree.Change {
 	if d.workspace.Before != nil || d.workspace.After != nil {
 		return d.workspace
@@ -97,7 +98,7 @@ func (pl *planner) planStep(d *decision) error {
 	d.change.Before, d.change.After = has, nil
 	if has != nil {
 		was := *has
-		was.Mtime = timeOf(d.seen.st.Mtim) // in the tree, the names that were read have changed the time
+		was.Mtime = timeOf(d.seen.st.Mtim) // a tree has one time for all names of a file: that of the name read last
 		d.change.Before = &was
 	}
 
@@ -115,7 +116,7 @@ func (pl *planner) planStep(d *decision) error {
 		d.file = pl.files[f]
 		d.action = write
 
-		// A file of another user is not new: a refresh gave it another inode number.
+		// A file of another user is not a new file: its inode number differs because a refresh read it again.
 		if n := f.Node(); d.file.was == nil && has != nil && isForeign(n) && has.Type() == n.Type() && has.UID == n.UID && has.GID == n.GID {
 			d.file.was = has
 		}
@@ -138,7 +139,8 @@ func (pl *planner) planStep(d *decision) error {
 		return err
 	}
 
-	// Of a file that stays, the workspace may have removed another name, and a refresh may have changed the number.
+	// If the file stays, the workspace may have removed a hard link to it, and a refresh may have changed its
+	// number.
 	if d.file != nil && d.action == attributes && has.Mode == n.Mode && has.UID == n.UID && has.GID == n.GID && tree.SameXattrs(has, &n) {
 		n.Ino, d.action = has.Ino, keep
 	}
@@ -147,10 +149,10 @@ func (pl *planner) planStep(d *decision) error {
 	return nil
 }
 
-// planMtime sets the time of a file that has the workspace's bytes: the directory's, if the file stays and the
-// workspace did not change its time, else the workspace's. A merge ignores times. Inodes are compared, not paths,
-// so that all names of a file get the same time. A refresh can give a file another number; then the base's file
-// at the path counts.
+// planMtime sets the time of a file that has the workspace's bytes: the directory's time if the directory's file
+// is kept and the workspace did not change its time, else the workspace's time. The merge itself ignores times.
+// Base and workspace are compared by inode, not by path, so that all names of a file get one time. If a refresh
+// has changed the number of a file, the base's file at the path is compared.
 func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 	made := d.workspace.After
 	if made == nil || made.IsDir() {
@@ -178,7 +180,7 @@ func (pl *planner) planMtime(d *decision, n *tree.Inode) error {
 	return nil
 }
 
-// compare sets d.change.What for a path that both sides have. n is the planned inode.
+// compare sets d.change.What for a path that exists in the directory and in the plan. n is the planned inode.
 func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	has := d.change.Before
 	same, err := tree.SameData(pl.o.Source, has, n)
@@ -191,7 +193,7 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 		d.change.What |= tree.Data
 	}
 
-	// An inode that replaces another file gets a number that no state has.
+	// An inode that replaces another file gets a number that occurs in no state.
 	if was := f.Present(); was != nil && was.Ino == has.Ino && (d.file == nil || d.file.at == nil || d.file.id == d.seen.id()) {
 		n.Ino = has.Ino
 	} else if n.Ino == has.Ino {
@@ -208,7 +210,7 @@ func (pl *planner) compare(d *decision, f *threeway.File, n *tree.Inode) error {
 	return nil
 }
 
-// planTime plans a path that has the planned version in the directory, except for its time.
+// planTime plans a path at which the directory has the planned version, but perhaps another time.
 func (pl *planner) planTime(d *decision) error {
 	has, err := pl.tree.at(d.change.Path.String())
 	if err != nil || has == nil || d.change.After == nil || has.IsDir() || d.change.After.IsDir() {

@@ -11,18 +11,19 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// In the user namespace of an ordinary user's run, all files seem to belong to the user. An apply restores
-// the owners, groups and ACLs of most copies. The copies for which it cannot are noted here.
+// A run executes a command in a user namespace, in which an ordinary user seems to own all files. So the copies
+// that the command makes have wrong owners, groups or ACLs. An apply restores those of most copies.
+// noteUnlikeCopies notes the other copies.
 
-// A copyKind has the attributes that a copy has in common with its original.
+// A copyKind has the attributes that a copy shares with its original.
 type copyKind struct {
-	mode  uint32 // of a directory, as the run showed it
+	mode  uint32 // of a directory: the mode that the run showed
 	size  int64  // of a regular file
-	mtime int64  // 0 for a copy that did not get the time of the original
+	mtime int64  // 0 for a copy with a time of its own
 }
 
-// noteUnlikeCopies notes the new files and directories that would have another group or other permissions if
-// the command had run in the directory itself.
+// noteUnlikeCopies notes the new files and directories that would have another group or other permissions if the
+// command had run in the directory itself instead of in the workspace.
 func (pl *planner) noteUnlikeCopies() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -69,8 +70,8 @@ func (pl *planner) noteUnlikeCopies() error {
 	})
 }
 
-// kindOfCopy returns the kind of a file, and whether it may be a copy that lost attributes: a file with the
-// time of another file, or one that its owner cannot write.
+// kindOfCopy returns the kind of a file, and whether the file may be a copy that lost attributes: it has the time
+// of another file, or its owner cannot write it.
 func kindOfCopy(n *tree.Inode) (copyKind, bool) {
 	kind, timed := kindOfOriginal(n), n.Mtime < n.Btime
 	if !timed {
@@ -86,7 +87,7 @@ func kindOfOriginal(n *tree.Inode) copyKind {
 	return copyKind{mode: n.Mode, size: -1, mtime: n.Mtime}
 }
 
-// seenMode returns the mode that a run shows of a file.
+// seenMode returns the mode that a run shows for a file.
 func seenMode(n *tree.Inode) uint32 {
 	const other, group, owner = unix.S_IRWXO, 3, 6
 	switch {
@@ -99,7 +100,8 @@ func seenMode(n *tree.Inode) uint32 {
 	return n.Mode&^unix.S_IRWXU | n.Mode&other<<owner
 }
 
-// unlike describes what a copy lacks of its original, "" if it lacks nothing.
+// unlike describes the attributes that the copy n lacks, "" if it lacks none. of is the original, and shown is
+// the original as the run showed it.
 func (pl *planner) unlike(n, of, shown *tree.Inode) (string, error) {
 	unwritable := of.Mode != shown.Mode && n.Mode&0o777 == shown.Mode&0o777
 	if n.Mtime != of.Mtime && !unwritable {

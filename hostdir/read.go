@@ -28,28 +28,27 @@ type ReadOptions struct {
 	// Exclude are directories that are not read, such as the store and the mount point. They
 	// may not exist.
 	Exclude []string
-	// Hidden are not read either.
+	// Hidden are paths that are not read.
 	Hidden Hidden
-	// Git, if set, finds git directories elsewhere, which are then read as if they were in the directory.
+	// Git, if set, finds git directories outside of the directory, which are then read as if they were in it.
 	Git Git
-	// Whole also reads files that deny their owner the access, see asOwner.
+	// Whole also reads files whose mode denies their owner the access, see asOwner.
 	Whole bool
-	// Stubs copies entries that cannot be read without their contents, instead of skipping them.
+	// Stubs copies an entry that cannot be read as an empty one, instead of leaving it out.
 	Stubs bool
 	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
-	// Since, if set, makes ReadChanges take all files as unchanged whose change time is not later: the tree was
-	// written to the directory at that time, perhaps with other owners.
+	// Since, if set, is the time at which the tree was written to the directory, perhaps with other owners.
+	// ReadChanges takes a file for unchanged if its change time is not later than Since.
 	Since int64
 
-	only *pathSet // the paths that are read; nil for all. If it is set, the caller has the lock of the directory.
+	only *pathSet // the paths to read; nil for all. If it is set, the caller has locked the directory with lockDir.
 }
 
-// Read feeds a directory of the host to sink: files with their holes,
-// symbolic links as they are, hard links between files inside, FIFOs, sockets
-// and devices, owners, modes, times and extended attributes. No symbolic link
-// is followed, even if one is created during the read. A file that
-// grows is read up to the size that it had; one that shrinks is an error.
+// Read feeds a directory of the host to sink: files with their holes, symbolic links, hard links between its
+// files, FIFOs, sockets and devices, with owners, modes, times and extended attributes. It follows no symbolic
+// link, even if a link is created during the read. A file that grows is read up to the size that it had at first.
+// A file that shrinks is an error.
 func Read(ctx context.Context, dir string, sink stream.Sink, o ReadOptions) error {
 	return newDirReader(ctx, sink, o).read(dir)
 }
@@ -70,8 +69,8 @@ func (d *dirReader) read(dir string) error {
 	return nil
 }
 
-// NotThere reports whether a directory is empty, and is another directory than the one from which a state was
-// read: the file system that was mounted there is not mounted now.
+// NotThere reports whether a directory is empty, and is not the directory from which the state was read. Then the
+// file system that was mounted at its path is probably not mounted now.
 func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
 	root, err := before.Get(src, tree.RootIno)
 	if err != nil || root == nil || root.Dir.Len() == 0 {
@@ -92,7 +91,7 @@ func NotThere(dir string, src *tree.Source, before *tree.State) (bool, error) {
 	return at == 0 || at != root.Btime, nil
 }
 
-// A fileID identifies a file: two names with the same fileID are the same file.
+// A fileID identifies a file: hard links of one file have one fileID.
 type fileID struct{ dev, ino uint64 }
 
 type dirReader struct {
@@ -103,11 +102,11 @@ type dirReader struct {
 	src     *tree.Source
 	before  *tree.State // see ReadChanges; nil to read all entries
 	links   map[fileID]string
-	groups  map[uint64]bool // of inodes of before, see prefetch
+	groups  map[uint64]bool // groups of inodes of before that prefetch has asked for
 	exclude map[fileID]bool
 	hidden  hiddenFiles
-	top     string         // the directory without symbolic links, if git is set; else ""
-	buf     [64 << 10]byte // for the longest extended attribute
+	top     string         // the directory's path without symbolic links if git is set, else ""
+	buf     [64 << 10]byte // large enough for the longest extended attribute
 }
 
 // applyWait is the longest time that a read waits for another process that has the directory locked.
@@ -129,7 +128,7 @@ func (d *dirReader) readRoot(dir string) error {
 		}
 	}
 
-	// Wait for the end of an apply, because a half applied directory must not be read.
+	// Wait for the end of an apply: a half applied directory must not be read.
 	ctx, stop := context.WithTimeout(d.ctx, applyWait)
 	defer stop()
 
@@ -174,7 +173,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 		return err
 	}
 	if f == nil {
-		return nil // a directory that cannot be read, and is copied without its entries
+		return nil // a directory that cannot be read is copied without its entries
 	}
 
 	names, err := f.Readdirnames(-1)
@@ -197,7 +196,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 	return d.addWhiteouts(at, was, names)
 }
 
-// isLeftTemp reports whether a name is a temporary name of an apply that was killed.
+// isLeftTemp reports whether a name is the temporary name of a file that a killed apply left.
 func (d *dirReader) isLeftTemp(at, name string) bool {
 	if !anyTemp().MatchString(name) {
 		return false
@@ -209,8 +208,8 @@ func (d *dirReader) isLeftTemp(at, name string) bool {
 	return true
 }
 
-// entry reads one name of an open directory. It finds the file once, without following a
-// link, and reads that file even if another file gets the name.
+// entry reads one name of an open directory. It opens the file once, without following a link, and reads the file
+// that it opened even if a program replaces the name.
 func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Inode) error {
 	if was != nil && !was.IsDir() && name != ".git" && d.unchangedIn(was, int(parent.Fd()), name) {
 		return nil
@@ -222,7 +221,7 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was deleted since the names were read
+		return nil // the file was deleted after the names were read
 	}
 	if err != nil {
 		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
@@ -254,11 +253,11 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 	return d.file(at, fd, &st, was)
 }
 
-// file reads a file or directory with a status. fd is a descriptor (O_PATH) of it.
+// file reads a file or directory. fd is a descriptor (O_PATH) of it, and st its status.
 func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) error {
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isDir && was != nil && was.Mode&ownerAccess != ownerAccess && st.Mode == was.Mode|openMode {
-		st.Mode = was.Mode // an apply that was killed has left it open, see host_open.go
+		st.Mode = was.Mode // a killed apply has left the directory open, see host_open.go
 	}
 
 	same := was != nil && d.unchanged(was, birthTime(fd), st)
@@ -282,7 +281,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 		}
 
 		e.Data, e.Sparse, e.Parts = bytes.NewReader(nil), e.Size > 0, nil
-		e.Ctime = 0 // so that the next ReadChanges reads it again
+		e.Ctime = 0 // so that the next ReadChanges reads the file again
 	}
 
 	if !isDir {
@@ -304,7 +303,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 	return d.dir(at, f, was)
 }
 
-// timeOf returns a time of a file, cut to what a snapshot can have.
+// timeOf returns a time of a file in nanoseconds, limited to the times that a snapshot can store.
 func timeOf(ts unix.Timespec) int64 {
 	t, _ := filetime.Of(ts.Unix())
 	return t
@@ -322,7 +321,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 		return err
 	})
 
-	// An access control list has the mode of its file, which asOwner may have changed meanwhile.
+	// An access control list contains the mode of its file, which asOwner may have changed for the moment.
 	for i, x := range xattrs {
 		if x.Name == "system.posix_acl_access" {
 			n, aclErr := unix.Getxattr(procPath(fd), x.Name, d.buf[:])
@@ -344,7 +343,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 		}
 
 		e.Data = io.LimitReader(stream.WithContext(d.ctx, f), st.Size)
-		if st.Blocks*512 < st.Size { // only then can it have holes
+		if st.Blocks*512 < st.Size { // only a file with fewer blocks than bytes can have holes
 			if parts, data, err := dataOf(f, st.Size); err == nil && parts != nil {
 				e.Sparse, e.Parts, e.Data = true, parts, stream.WithContext(d.ctx, data)
 			}
@@ -354,7 +353,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 	return e, f, err
 }
 
-// openFile is os.Open without its five system calls that find out that a file cannot be polled.
+// openFile does as os.Open, without its five system calls to find out that the file cannot be polled.
 func openFile(name string) (*os.File, error) {
 	for {
 		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -367,8 +366,9 @@ func openFile(name string) (*os.File, error) {
 	}
 }
 
-// asOwner calls do, which accesses a file. fd is a descriptor (O_PATH) of it. If the access is denied, the owner
-// gets the needed permissions, do is called again, and the mode is restored at once. Then st is the new status.
+// asOwner calls do, which accesses a file. fd is a descriptor (O_PATH) of the file. If the access is denied,
+// asOwner adds the permissions in needs to the file's mode, calls do again, and restores the mode. Then it sets
+// st to the new status.
 func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() error) error {
 	err := do()
 	if !d.o.Whole || !errors.Is(err, unix.EACCES) || unix.Fstat(fd, st) != nil || !mayChmod(st) {
@@ -385,7 +385,8 @@ func (d *dirReader) asOwner(fd int, st *unix.Stat_t, needs uint32, do func() err
 	return errors.Join(err, unix.Chmod(procPath(fd), st.Mode&0o7777), unix.Fstat(fd, st))
 }
 
-// readXattrs reads the extended attributes of the file at proc. buf is long enough for the longest one.
+// readXattrs reads the extended attributes of the file at proc, a path in /proc. buf is long enough for the
+// longest attribute.
 func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
 	n, err := unix.Listxattr(proc, buf)
 	if errors.Is(err, unix.ENOTSUP) {
@@ -397,7 +398,7 @@ func readXattrs(proc string, buf []byte) (xs []tree.Xattr, err error) {
 
 	for _, name := range strings.Split(string(buf[:n]), "\x00") {
 		if name == "" {
-			continue // behind the last one
+			continue // the empty text after the last NUL
 		}
 		n, err := unix.Getxattr(proc, name, buf)
 		if errors.Is(err, unix.ENODATA) {

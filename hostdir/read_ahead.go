@@ -11,8 +11,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// While the sink stores one file, the reader goes on through the directory, and small files
-// are read ahead by several goroutines. The sink gets everything in order.
+// While the sink stores one file, the reader continues to read the directory, and several goroutines read small
+// files ahead. The sink gets the entries in order.
 const (
 	maxAhead   = 64        // entries that wait for the sink
 	maxReaders = 4         // files that are read at a time
@@ -23,7 +23,7 @@ const (
 type queuedEntry struct {
 	stream.Entry
 	file  *os.File      // closed after the sink has read it
-	ready chan struct{} // closed when Data can be read; nil: at once
+	ready chan struct{} // closed when Data can be read; nil if Data can be read at once
 }
 
 // delivery passes entries to the sink.
@@ -73,10 +73,10 @@ func (d *dirReader) sinkError() error {
 	return nil
 }
 
-// add queues an entry. It returns the error of the sink, if the sink has failed before.
+// add queues an entry. If the sink has failed, it returns the error of the sink.
 func (d *dirReader) add(e stream.Entry) error { return d.addFile(e, nil) }
 
-// addFile is add for an entry whose data comes from a file. The file is closed after the sink has read it.
+// addFile does as add for an entry whose data comes from a file. The file is closed after the sink has read it.
 func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
 	a := &queuedEntry{Entry: e, file: f}
 
@@ -98,7 +98,7 @@ func (d *dirReader) addFile(e stream.Entry, f *os.File) error {
 	return d.sinkError()
 }
 
-// An errorReader stands for the rest of a file that cannot be read.
+// An errorReader returns its error instead of the rest of a file that cannot be read.
 type errorReader struct{ err error }
 
 func (f errorReader) Read([]byte) (int, error) { return 0, f.err }

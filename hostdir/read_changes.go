@@ -16,35 +16,35 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// ReadChanges feeds to sink the differences between a tree that was read from a directory and the directory now:
-// new and changed entries as in Read, and whiteouts for entries that were deleted. A file of
-// the same type, owner, permissions, size, inode number and times of birth, modification and change is not read.
-// Paths longer than stream.MaxPath are left out, because they cannot be merged.
+// ReadChanges feeds to sink the differences between a directory and a tree that was read from it earlier: new and
+// changed entries as in Read, and whiteouts for entries that were deleted. A file is not read if its type, owner,
+// permissions, size, inode number and times of birth, modification and change are equal. Paths longer than
+// stream.MaxPath are left out, because they cannot be merged.
 func ReadChanges(ctx context.Context, dir string, src *tree.Source, before *tree.State, sink stream.Sink, o ReadOptions) error {
 	d := newDirReader(ctx, sink, o)
 	d.src, d.before = src, before
 	return d.read(dir)
 }
 
-// settleTime is how old the last change of a file must be. A file that changed later may change again with
-// the same change time, so the next ReadChanges reads it again.
+// settleTime is the age from which the last change time of a file is trusted. A younger file may change again
+// without a new change time, so the next ReadChanges reads it again.
 const settleTime = 2 * time.Second
 
-// inodeBits are the lowest bits of a time in nanoseconds that have a hash of the inode number
-// instead. They are a millisecond, which is less than settleTime.
+// inodeBits is the number of low bits of a time in nanoseconds that changeTime replaces by a hash of the inode
+// number. They are a millisecond, less than settleTime.
 const inodeBits = 20
 
 // fibonacci is the factor of Fibonacci hashing for 64 bits.
 const fibonacci = 0x9e3779b97f4a7c15
 
-// changeTime returns the time of the last change of a file, with a hash of its inode number: two files that were
-// exchanged have other change times.
+// changeTime returns the time of the last change of a file, with a hash of its inode number in the low bits. So
+// the change times differ if two files are exchanged.
 func changeTime(st *unix.Stat_t) int64 {
 	return timeOf(st.Ctim)&^(1<<inodeBits-1) | int64(st.Ino*fibonacci>>(64-inodeBits))
 }
 
-// recordedTime returns the changeTime of a file that is read now. If the file may change again with the same
-// change time, it returns a time that the file never has.
+// recordedTime returns the changeTime of a file that is read now. If the file may change again without a new
+// change time, it returns a time that no file has.
 func recordedTime(st *unix.Stat_t) int64 {
 	at := changeTime(st)
 	if time.Since(time.Unix(0, timeOf(st.Ctim))) < settleTime {
@@ -53,8 +53,8 @@ func recordedTime(st *unix.Stat_t) int64 {
 	return at
 }
 
-// birthTime returns when an open file was created, 0 if its file system does not record that. It
-// distinguishes a file from an earlier one with the same inode number.
+// birthTime returns when an open file was created, 0 if its file system does not record birth times. It
+// distinguishes a file from an earlier one with an equal inode number.
 func birthTime(fd int) int64 {
 	var st unix.Statx_t
 	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil {
@@ -71,8 +71,8 @@ func birthOf(st *unix.Statx_t) int64 {
 	return t
 }
 
-// unchangedIn reports whether a name of an open directory is the file of the tree, with the same status. It
-// takes one system call.
+// unchangedIn reports whether a name of an open directory is the file n of the tree, and the file's status did
+// not change. It takes one system call.
 func (d *dirReader) unchangedIn(n *tree.Inode, dir int, name string) bool {
 	var x unix.Statx_t
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) != nil {
@@ -113,7 +113,7 @@ func (d *dirReader) beforeIn(dir *tree.Inode, name string) (*tree.Inode, error) 
 	return d.before.Get(d.src, e.Ino)
 }
 
-// prefetch asks for the pages of a group of inodes at once, unless it has done so before.
+// prefetch asks for the pages of a group of inodes at once, unless it has asked for the group before.
 func (d *dirReader) prefetch(group uint64) error {
 	if d.o.Prefetch == nil || d.groups[group] {
 		return nil
@@ -127,7 +127,8 @@ func (d *dirReader) prefetch(group uint64) error {
 	return d.o.Prefetch(pages)
 }
 
-// addWhiteouts feeds a whiteout for each entry of was that is not among names, the sorted names of the directory now.
+// addWhiteouts feeds a whiteout for each entry of was that the directory no longer has. names are the sorted
+// names that the directory has.
 func (d *dirReader) addWhiteouts(at string, was *tree.Inode, names []string) error {
 	if was == nil || !was.IsDir() {
 		return nil
@@ -154,8 +155,8 @@ func (d *dirReader) addWhiteouts(at string, was *tree.Inode, names []string) err
 	return nil
 }
 
-// ChangedFile reports whether a change counts as a changed file, or is in a git directory. A new time
-// alone is no change.
+// ChangedFile reports whether a change counts as a changed file, and whether its path is in a git directory. A
+// change of the time alone does not count.
 func ChangedFile(c tree.Change) (file, inGit bool) {
 	is := c.After
 	if is == nil {

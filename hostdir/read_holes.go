@@ -11,7 +11,8 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// dataOf returns the parts of a file that are no holes, and a reader of these parts; nil for a file without holes.
+// dataOf returns the parts of a file between its holes, and a reader of these parts; nil for a file without
+// holes.
 func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
 	parts, readers := []content.Part{}, []io.Reader{}
 

@@ -24,7 +24,7 @@ func (r Receiver) Resolved(p *tree.Path) (string, error) {
 	return os.Readlink(procPath(fd))
 }
 
-// At returns the entry at a path as the merge sees it, nil if there is none.
+// At returns the entry at a path in the merge's tree of the directory, nil if there is none.
 func (r Receiver) At(name string) (*tree.Inode, error) {
 	if err := r.pl.readNamed(name, r.pl.tree.read); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 // A pathSet is a set of paths in a directory.
 type pathSet struct {
 	all   bool
-	paths map[string]bool // true if all paths below are in the set, too
+	paths map[string]bool // the value is true if all paths below are in the set, too
 }
 
 // has reports whether a path is in the set. A nil set has all paths.
@@ -35,7 +35,7 @@ func (x *pathSet) has(p string) bool {
 	return false
 }
 
-// add adds a path and the directories above it.
+// add adds a path and the directories above it, and with below all paths below it.
 func (x *pathSet) add(p string, below bool) {
 	x.paths[p] = x.paths[p] || below
 	for p = path.Dir(p); p != "."; p = path.Dir(p) {
@@ -43,8 +43,8 @@ func (x *pathSet) add(p string, below bool) {
 	}
 }
 
-// changedPaths returns the paths that the steps may change. If a file has several names, these are all paths,
-// because its other names may be anywhere.
+// changedPaths returns the paths that the steps may change. If a step changes a file with several hard links, it
+// returns all paths of the directory, because the links may be anywhere.
 func (pl *planner) changedPaths() *pathSet {
 	x := &pathSet{paths: make(map[string]bool)}
 	for _, d := range pl.steps {
@@ -88,8 +88,8 @@ func (pl *planner) recordAround(run func() error) error {
 	return errors.Join(err, call(context.WithoutCancel(pl.ctx), true))
 }
 
-// updateChangeTimes updates the change times of files that were made readable for a moment, to be recorded:
-// for the writer, such a file has not changed.
+// updateChangeTimes updates the recorded change times of files whose mode was changed and restored in order to
+// read them. Without it, the writer would take these files for changed.
 func (pl *planner) updateChangeTimes() error {
 	for _, d := range pl.steps {
 		if !d.seen.exists || d.seen.st.Mode&unix.S_IRUSR != 0 {

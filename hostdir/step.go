@@ -2,14 +2,15 @@ package hostdir
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// A step is the action for one path, and how far it has come.
+// A step is the action for one path, and its state.
 //
-// The planner decides the action, and the writer never changes it. The writer promises: if it is killed
-// at any moment, each path has its old or its new version, no file that only the directory has is lost, and a
-// second apply does the rest. So files are written under temporary names, and a rename places each.
-// Until the first path is placed, the directory has not changed. By the name of a temporary file, the next apply
-// knows whether to remove it (see replacedName). A file that changed since it was planned is never replaced
-// (see put). One exception: a file that only its owner could replace is overwritten (write_over.go), and
+// The planner decides the action, and the writer never changes it. The writer promises: if it is killed at any
+// moment, then each path has its old or its new version, all files that exist only in the directory still exist,
+// and a second apply completes the change. For this purpose, files are written under temporary names, and a
+// rename gives each its final name. Until the first rename, the directory has not changed. The temporary name
+// tells the next apply whether to remove the file (see replacedName). A file that changed since it was planned is
+// never replaced (see put). There is one exception: a file that only its owner could replace is overwritten
+// (write_over.go). If the overwrite is interrupted, each byte is the old or the new one.
 // each of its bytes is the old or the new one if that is interrupted.
 //
 //	action      planned → staged                      → placed            → done
@@ -21,10 +22,10 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 //	moveDir     the right to rename was checked       it has its name
 //	remove      the right to remove it was checked                          it is removed
 //
-// A state is never left for an earlier one. After an error before placed, the staged file is removed.
+// A state never returns to an earlier one. After an error before the state placed, the staged file is removed.
 type step struct {
 	change tree.Change // from the directory's version to the planned one
-	seen   hostEntry   // what the directory had at the path when it was planned
+	seen   hostEntry   // the directory's entry at the path when the step was planned
 	action action
 	file   *hostFile // nil for a directory, and for a path that is removed
 
@@ -32,7 +33,7 @@ type step struct {
 	how   placement
 	temp  string     // the temporary name of the staged file, "" for none
 	from  *tree.Path // for moveName and moveDir: the present path of the file or directory
-	// source is, for moveName, the step of the path that from was at first.
+	// source is, for moveName, the step of the path that from had at first.
 	source *step
 }
 
@@ -41,34 +42,35 @@ type action uint8
 
 const (
 	keep       action = iota // the path has its planned version, except for its time
-	attributes               // a file or directory that stays gets other attributes
-	write                    // a file is written anew
+	attributes               // attributes of a file or directory are changed in place
+	write                    // a file is created with its contents
 	makeDir
 	moveDir // another user's directory is renamed
 	remove
 )
 
-// A state is how far a step has come.
+// A state is the progress of a step.
 type state uint8
 
 const (
 	planned state = iota
 	staged
-	placed // the path has its new version, except for attributes that it shares with other names
+	placed // the path has its new version, except for attributes that its hard links share
 	done
 )
 
-// A placement is the way in which a file gets to its path. It is decided when the file is staged.
+// A placement is the way in which a file gets its path. It is decided when the file is staged.
 type placement uint8
 
 const (
-	rename    placement = iota // from its temporary name
-	overwrite                  // the bytes of the file there are replaced
-	moveName                   // a name that the file loses is renamed to it
-	stays                      // the file is at the path already: another name of it was overwritten
+	rename    placement = iota // the file is renamed from its temporary name
+	overwrite                  // the bytes of the file at the path are replaced
+	moveName                   // another name of the file, which the plan removes, is renamed to the path
+	stays                      // the file is at the path already: it was overwritten through another hard link
 )
 
-// was returns the version of the directory, nil for a new file. Attributes that are equal in it and in change.After stay.
+// was returns the version of the directory, nil for a new file. Attributes that are equal in was and in
+// change.After are not set.
 func (s *step) was() *tree.Inode {
 	if s.file != nil {
 		return s.file.was

@@ -13,17 +13,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A textLog adds contents to the log of a source: the texts that a plan makes, and the
-// files of the directory, which are read when the merge reads them. Each content has a payload below 0 in it.
+// A textLog adds contents to the log of a source: the texts that a plan makes, and the files of the directory,
+// which are read when the merge reads them. The payload numbers of these contents are negative.
 type textLog struct {
 	content.Log
 	host  *host
-	texts *os.File // without a name; nil until there is a text
+	texts *os.File // a file without a name; nil until there is a text
 	end   int64    // of texts
 	files []*tree.Path
 }
 
-// storedText is the payload of all texts. Files have lower ones. The log below has no payloads below 0.
+// storedText is the payload number of all texts. Files have lower numbers. The log below has no negative numbers.
 const storedText = -1
 
 // addTo sets the log below, and returns the textLog.
@@ -57,7 +57,7 @@ func (l *textLog) store(_ context.Context, r io.Reader) (_ *content.Content, err
 	return c, c.Write(nil, 0, n, at, storedText)
 }
 
-// ofFile returns the content of a file of the directory, with its holes, and whether the user may read it.
+// ofFile returns the content of a file of the directory, with its holes, and whether the user may read the file.
 func (l *textLog) ofFile(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
 	l.files = append(l.files, p)
 	payload := storedText - int64(len(l.files))
@@ -100,5 +100,5 @@ func (l *textLog) ReadAt(p []byte, at, payload int64) error {
 	}
 
 	_, err := f.ReadAt(p, at)
-	return errs.Except(err, io.EOF) // the file became shorter: the writer finds that it changed
+	return errs.Except(err, io.EOF) // the file was truncated: the writer will find that it changed
 }

@@ -32,7 +32,7 @@ type hostTree struct {
 	listed  map[string]bool      // directories that were read with all entries below
 	files   map[uint64]hostFile  // the files that were read, by their inode numbers in the tree
 	numbers map[fileID]uint64    // the inode numbers in the tree of the files that were read
-	last    uint64               // the next inode number of a file that the base does not have; they count down
+	last    uint64               // the number of the last new file; new numbers are counted down
 }
 
 // hostEpoch is the epoch of changes to a hostTree. No state of a store has it.
@@ -91,7 +91,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 
 	entries, err := h.host.list(p)
 	if errors.Is(err, unix.EACCES) {
-		return nil // the directory counts as unchanged since the base
+		return nil // the directory cannot be read, and counts as unchanged since the base
 	}
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), h.host.temps) {
-			continue // a temporary name, which the writer sweeps
+			continue // a temporary name; the writer removes its file
 		}
 		if err := h.readBelow(p.Entry(e.Name())); err != nil {
 			return err
@@ -110,7 +110,8 @@ func (h *hostTree) readBelow(p *tree.Path) error {
 	return h.base.WalkFrom(h.ctx, h.src, p.String(), func(q *tree.Path, _ *tree.Inode) error { return h.read(q) })
 }
 
-// remove removes was, the inode at a path, if it is not nil. It returns the number of the directory with the path.
+// remove removes was, the inode at a path, if it is not nil. It returns the inode number of the directory above
+// the path.
 func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err error) {
 	n, err := h.edit.State.Resolve(h.src, p.Dir.String())
 	if err != nil {
@@ -123,7 +124,7 @@ func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err err
 	return n.Ino, h.edit.Err()
 }
 
-// put adds the directory's entry at a path to the tree. was is the inode that the tree has there, or nil.
+// put adds the directory's entry at a path to the tree. was is the inode that the tree has at the path, or nil.
 func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	isDir := at.isDir()
 	if number, known := h.numbers[at.id()]; known && !isDir {
@@ -164,8 +165,8 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	return h.edit.Err()
 }
 
-// continues reports whether n, the file at a name of was, gets the inode number of was: no other file that was read
-// has it and, if was has several names, the contents are equal.
+// continues reports whether n, the file at a name of was, gets the inode number of was. It does if no other file
+// that was read has this number. If was has several names, the contents must be equal, too.
 func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
 	if was == nil || was.Type() != n.Type() {
 		return false, nil
@@ -176,7 +177,7 @@ func (h *hostTree) continues(was, n *tree.Inode) (bool, error) {
 	return tree.SameData(h.src, was, n)
 }
 
-// link makes a path a further name of a file in the tree.
+// link makes a path a further hard link of a file in the tree.
 func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
 	if was != nil && was.Ino == number {
 		return nil
@@ -190,7 +191,7 @@ func (h *hostTree) link(p *tree.Path, number uint64, was *tree.Inode) error {
 	return h.edit.Err()
 }
 
-// inode returns the directory's entry at a path as an inode. same reports whether it equals was.
+// inode returns the directory's entry at a path as an inode. same is set if it equals was.
 func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.Inode, same bool, err error) {
 	st := &at.st
 	n = &tree.Inode{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Nlink: 1, Mtime: timeOf(st.Mtim)}
@@ -221,8 +222,8 @@ func (h *hostTree) inode(p *tree.Path, at hostEntry, was *tree.Inode) (n *tree.I
 	return n, same, err
 }
 
-// keepOwner gives an inode the owner in the base or else in the workspace, unless root applies:
-// other users do not change owners.
+// keepOwner sets the owner of an inode to the owner in the base or, if the base does not have it, in the
+// workspace. For root it does nothing: other users cannot change owners.
 func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
 	if os.Geteuid() == 0 {
 		return nil
@@ -238,8 +239,8 @@ func (h *hostTree) keepOwner(p *tree.Path, n, was *tree.Inode) (err error) {
 	return nil
 }
 
-// data sets the contents of a file that is no directory. If they equal the contents in the base or in the
-// workspace, they are set to these, so that the merge need not compare bytes.
+// data sets the contents of a file that is no directory. Contents that equal the contents in the base or in the
+// workspace are replaced by these, so that the merge need not compare bytes.
 func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 	readable := true
 
@@ -276,7 +277,7 @@ func (h *hostTree) data(p *tree.Path, at hostEntry, n *tree.Inode) (err error) {
 		}
 	}
 
-	if !readable { // it gets random bytes, which equal no other file's
+	if !readable { // the contents are random bytes, which equal no other file's
 		n.Content, err = h.texts.store(h.ctx, strings.NewReader("\x00"+rand.Text()))
 		return err
 	}

@@ -22,7 +22,7 @@ type writer struct {
 	repos Repositories
 
 	steps   []*step     // sorted by path, a directory before its entries
-	staged  []*step     // the steps that a rename or an overwrite places, in the order of staging
+	staged  []*step     // the steps whose state becomes placed by a rename or an overwrite, in the order of staging
 	reached func(*step) // for tests: called after each change of a step's state
 
 	placer *placer
@@ -35,8 +35,8 @@ func newWriter(ctx context.Context, h *host, o ApplyOptions, res *Applied) *writ
 	return &writer{ctx: ctx, o: o, host: h, res: res, placer: p, attrs: attrSetter{p, res}, dirs: changedDirs{p, o, res, make(map[string]*touchedDir)}}
 }
 
-// run stages all steps, and then places them. It returns when the directory is on disk.
-// Until all files are staged, the directory has not changed.
+// run stages all steps, and then places them. When it returns, the directory is on disk. Until all files are
+// staged, the directory has not changed.
 func (w *writer) run() error {
 	defer w.discard()
 
@@ -95,7 +95,7 @@ func (w *writer) run() error {
 
 // stageAll stages all steps, in the order of paths.
 func (w *writer) stageAll() error {
-	// Files that may be overwritten come first: their other names become links to them.
+	// Stage the files that may be overwritten first: their other names are linked to them.
 	for _, s := range w.steps {
 		if f := s.file; f != nil && f.was != nil && f.at == nil && s.change.Before != nil && s.change.Before.Ino == f.was.Ino && isForeign(s.change.After) {
 			if err := w.stage(s); err != nil {
@@ -149,8 +149,8 @@ func (w *writer) stageAll() error {
 	return w.ctx.Err()
 }
 
-// commit gives the staged files their names. It does not end with the context. A file loses its old name after it
-// has the new one, unless a file is to be placed at the old name.
+// commit renames the staged files to their final names. It does not stop if the context ends. A file's old name
+// is removed after the new one was made, unless another file is placed at the old name.
 func (w *writer) commit() error {
 	replaced := make(map[string]bool) // directories that a file replaces
 	for _, s := range w.steps {
@@ -211,7 +211,7 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// advance sets the state of a step, unless the step has come further.
+// advance sets the state of a step, unless its state is later already.
 func (w *writer) advance(s *step, to state) {
 	if s.action != keep && s.state < placed && to >= placed {
 		w.res.Paths = append(w.res.Paths, graft.PathChangeOf(graft.StepOf(s.change)))
@@ -243,7 +243,7 @@ func (w *writer) remove(s *step) error {
 		err = w.placer.removeSeen(dir, s)
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
-		return nil // the directory has files that only the host has
+		return nil // the directory has files that exist only on the host
 	}
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
@@ -258,7 +258,7 @@ func (w *writer) remove(s *step) error {
 // place renames the staged file of a step to its final name.
 func (w *writer) place(s *step) error {
 	if s.state >= placed {
-		return nil // move has placed it together with another file
+		return nil // move has renamed it together with another file
 	}
 	if err := w.placer.checkAndTouch(s); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (w *writer) place(s *step) error {
 		err = w.moveDir(s)
 	case s.how == moveName && s.temp == "":
 		if err = w.move(s); err == nil && s.temp != "" {
-			return nil // it gets its name after the directory there was removed
+			return nil // it is renamed after the directory at its path was removed
 		}
 	case s.how == overwrite:
 		if err = w.overwriteFile(dir, s); err == nil {
@@ -330,13 +330,13 @@ func (w *writer) finish(s *step) error {
 	return nil
 }
 
-// discard removes the staged files that have not got their names.
+// discard removes the staged files that do not have their final names.
 func (w *writer) discard() {
 	for _, s := range slices.Backward(w.staged) {
 		dir, err := w.host.dirOf(s.change.Path)
 		switch {
 		case err != nil || s.temp == "":
-		case s.how == moveName: // the file has no other name, and is kept
+		case s.how == moveName: // the file has no other name, so it is not removed
 			if kept, err := setAside(dir, s.temp); err == nil {
 				w.res.skip(s.change.Path.Dir.Entry(kept), "the file from "+s.from.Short()+", which could not get its name")
 			}

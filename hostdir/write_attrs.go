@@ -21,7 +21,7 @@ type attrSetter struct {
 	res *Applied
 }
 
-// mayChangeAttrs fails if an ordinary user cannot give a file that stays its new attributes.
+// mayChangeAttrs fails if an ordinary user cannot set the planned attributes of an existing file.
 func (w *attrSetter) mayChangeAttrs(s *step) error {
 	n, was, st, uid := s.change.After, s.was(), s.seen.st, uint32(os.Geteuid())
 	if uid == 0 {
@@ -37,8 +37,8 @@ func (w *attrSetter) mayChangeAttrs(s *step) error {
 	return byHand(fmt.Errorf("changing the owner, the mode or an attribute of %q: %w", s.change.Path.Short(), unix.EPERM))
 }
 
-// onlyUserXattrs reports whether the only changes are of extended attributes user.*, which need just the right
-// to write the file.
+// onlyUserXattrs reports whether a step changes only extended attributes user.*, which requires just the right to
+// write the file.
 func (w *attrSetter) onlyUserXattrs(s *step, was *tree.Inode) bool {
 	if was == nil || was.Mode != s.change.After.Mode || slices.ContainsFunc(threeway.ChangedXattrs(was, s.change.After), func(name string) bool { return !strings.HasPrefix(name, "user.") }) {
 		return false
@@ -52,8 +52,8 @@ func inGroup(gid int) bool {
 	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
 }
 
-// setAttrs gives a file its owner, extended attributes, permissions and time: all of them if was is
-// nil, for a new file, else the attributes that differ from was.
+// setAttrs sets the owner, extended attributes, permissions and time of a file. If was is nil, for a new file, it
+// sets all of them, else those that differ from was.
 func (w *attrSetter) setAttrs(dir int, name string, p *tree.Path, was, n *tree.Inode) error {
 	has, err := statAt(dir, name)
 	if err == nil {
@@ -99,7 +99,7 @@ func chmodIn(dir int, name string, mode uint32) error {
 	return unix.Chmod(procPath(fd), mode)
 }
 
-// setOwner sets the owner and group of a file. A new file of an ordinary user stays the user's.
+// setOwner sets the owner and group of a file. A new file of an ordinary user keeps the user as its owner.
 func setOwner(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 	uid, gid, root := -1, -1, os.Geteuid() == 0
 	if (root || was != nil) && n.UID != has.st.Uid && (was == nil || was.UID != n.UID) {
@@ -120,15 +120,15 @@ func setOwner(dir int, name string, was, n *tree.Inode, has hostEntry) error {
 	return err
 }
 
-// setXattrs sets the extended attributes of the workspace. Those that the directory's file system
-// refuses are reported.
+// setXattrs sets the extended attributes that the file has in the workspace. Attributes that the directory's file
+// system refuses are reported.
 func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, has hostEntry) error {
 	if was == nil {
 		here, err := readXattrs(proc, make([]byte, 64<<10))
 		if err != nil && !errors.Is(err, unix.EACCES) {
 			return err
 		}
-		// A new file has a security label, which stays, and perhaps an ACL from its directory.
+		// A new file has a security label, which is kept, and perhaps an ACL from its directory.
 		was = &tree.Inode{Xattrs: slices.DeleteFunc(here, func(x tree.Xattr) bool {
 			return !strings.HasPrefix(x.Name, "system.posix_acl") && !hasXattr(n, x.Name)
 		})}
@@ -136,7 +136,7 @@ func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, ha
 
 	names := threeway.ChangedXattrs(was, n)
 	if len(names) > 0 && !n.IsSymlink() && has.st.Mode&0o600 != 0o600 && os.Geteuid() != 0 {
-		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, so does the next call, which is reported
+		_ = unix.Chmod(proc, has.st.Mode&0o7777|0o600) // if it fails, the next call fails too, and reports it
 	}
 
 	for _, name := range names {
@@ -162,8 +162,8 @@ func (s *step) isNewVersion() bool {
 	return was != nil && was.Type() == n.Type() && s.change.Before != nil && s.change.Before.Ino == was.Ino && s.seen.exists && s.seen.st.Mode&unix.S_IFMT == n.Type()
 }
 
-// setMtime sets the modification time of a file. A file of another user gets the present time, if the user may
-// write it.
+// setMtime sets the modification time of a file. The time of another user's file is set to the present time, if
+// the user may write the file.
 func setMtime(dir int, name string, mtime int64) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, filetime.Timespec(mtime)}
 	err := unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
@@ -189,7 +189,7 @@ func (w *attrSetter) setTime(s *step) error {
 	return nil
 }
 
-// changeAttrs changes the attributes of a file that stays, once for all of its names.
+// changeAttrs changes the attributes of an existing file, once for all of its names.
 func (w *attrSetter) changeAttrs(s *step) error {
 	was := s.was()
 	if was == nil {
@@ -231,7 +231,7 @@ func (w *attrSetter) finishDir(s *step) error {
 
 	n := *c.After
 	if !s.seen.isDir() && n.Mode&ownerAccess != ownerAccess {
-		n.Mode |= openMode // until all files in it have their names
+		n.Mode |= openMode // until all files in the directory have their final names
 	}
 
 	dir, name, err := w.host.entryOf(s)

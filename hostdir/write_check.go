@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placer gives staged files their names, and removes files. It first checks that the file at a path is the file that
-// the step of the path has seen.
+// A placer renames staged files to their final names, and removes files. Before, it checks that the file at the
+// path is still the file for which the step was planned.
 type placer struct {
 	host    *host
 	dir     string          // Applied.Dir, for errors
-	touched map[uint64]bool // inodes of which this apply made or removed a name; true if it changed the bytes, too
+	touched map[uint64]bool // inodes of which this apply made or removed a name; the value is true if it also changed the bytes
 }
 
 // touch records that this apply makes or removes a name of an inode.
@@ -22,8 +22,8 @@ func (w *placer) touch(ino uint64) {
 	}
 }
 
-// check fails if the entry at a path changed since it was planned. This apply may have made or
-// removed another name of its file.
+// check fails if the entry at a path changed since the step was planned, unless this apply made the change
+// through another name of the file.
 func (w *placer) check(s *step) error {
 	if s.seen.unreachable != nil {
 		return nil // this apply makes the directory above it
@@ -39,7 +39,7 @@ func (w *placer) check(s *step) error {
 	return nil
 }
 
-// differs reports whether a file changed since it was planned, except by this apply through another name.
+// differs reports whether a file changed since the step was planned, except by this apply through another name.
 func (w *placer) differs(s *step, now hostEntry) bool {
 	if now.isDir() {
 		now.st.Mode, _ = w.host.closedMode(s.change.Path, now.st.Mode)
@@ -58,8 +58,8 @@ func (w *placer) differs(s *step, now hostEntry) bool {
 	return s.seen.changed(now)
 }
 
-// copiedUp reports whether this apply has moved the file of a step to the upper layer of overlayfs, by
-// another or by this name. Then a file of the lower layer with several names gets another inode.
+// copiedUp reports whether this apply made overlayfs copy the file of a step to its upper layer, through this
+// name or another. A lower-layer file with several names gets a new inode by the copy.
 func (w *placer) copiedUp(s *step) bool {
 	_, touched := w.touched[s.seen.st.Ino]
 	return touched && w.host.overlay && s.seen.exists && !s.seen.isDir() && s.seen.st.Nlink > 1
@@ -74,8 +74,8 @@ func (w *placer) checkAndTouch(s *step) error {
 	return err
 }
 
-// isCopiedApart reports whether a name of a file is a name of another file now: overlayfs copies each name of
-// a file of its lower layer to a file of its own, when the first of them changes.
+// isCopiedApart reports whether a name of a file has become the name of another file. If one of several names of
+// a lower-layer file changes, overlayfs copies the file for this name only.
 func (w *placer) isCopiedApart(s *step, f *hostFile) bool {
 	if f.at == nil || s.how == overwrite || !w.copiedUp(s) {
 		return false
@@ -85,8 +85,8 @@ func (w *placer) isCopiedApart(s *step, f *hostFile) bool {
 	return err == nil && terr == nil && !here.isFile(there)
 }
 
-// isSeen reports whether a file that was renamed, which changes its ctime, is the one that a step was
-// planned for.
+// isSeen reports whether a file that was renamed, which changes its ctime, is the file for which a step was
+// planned.
 func (w *placer) isSeen(s *step, out hostEntry) bool {
 	out.st.Ctim = s.seen.st.Ctim
 	return !w.differs(s, out)

@@ -9,8 +9,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A changedDirs opens the directories in which names change, removes the files that a killed apply left in them, and
-// restores their times.
+// A changedDirs opens the directories in which names change. It removes the files that a killed apply left in
+// them, and restores the directories' times.
 type changedDirs struct {
 	*placer
 	o    ApplyOptions
@@ -18,14 +18,14 @@ type changedDirs struct {
 	dirs map[string]*touchedDir // by path
 }
 
-// A touchedDir is a directory in which names are made or removed. Its former time is restored,
-// unless the workspace has another one. After an apply that was interrupted, that time is not known: the
-// directory gets the workspace's time if it has the same names.
+// A touchedDir is a directory in which names are made or removed. Its former time is restored, unless the
+// workspace changed the time. If an earlier apply was interrupted, the former time is not known; then the
+// directory gets the workspace's time if it has the workspace's names.
 type touchedDir struct {
 	path        *tree.Path
-	time        *unix.Timespec // nil: it is not known
-	swept       bool           // the files that an earlier apply left were removed
-	interrupted bool           // an earlier apply began to change it
+	time        *unix.Timespec // the former time; nil if it is not known
+	swept       bool           // the files that an earlier apply left were removed from it
+	interrupted bool           // an earlier apply was interrupted while it changed the directory
 }
 
 func (w *changedDirs) touchedDir(p *tree.Path) *touchedDir {
@@ -50,13 +50,13 @@ func (w *changedDirs) restoreTimes() {
 			time = filetime.Timespec(n.Mtime)
 		}
 		if at, err := statAt(dir, "."); err != nil || at.st.Mtim != time {
-			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, time}, 0) // it may be another user's
+			_ = unix.UtimesNanoAt(dir, ".", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, time}, 0) // fails for another user's directory
 		}
 	}
 }
 
-// completed returns the workspace's version of a directory that an earlier apply has changed, or began to
-// change, if the two have the same names now. Else it is nil.
+// completed returns the workspace's version of a directory that an interrupted apply has changed, or may have
+// changed, if the two have equal names now. Else it returns nil.
 func (w *changedDirs) completed(t *touchedDir) *tree.Inode {
 	if !t.interrupted && !w.o.Undo {
 		return nil

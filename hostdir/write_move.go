@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkKept makes the name tmp a link to a file of the directory. If that is not allowed, as for
-// another user's file, a name that the file loses is renamed later.
+// linkKept makes the name tmp a hard link of a file of the directory. If the link is not allowed, as for another
+// user's file, then one of the file's names that the plan removes is renamed later instead.
 func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
 	from, err := w.host.walk(f.at.Dir)
 	if err != nil {
@@ -26,7 +26,7 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 		return false, err
 	}
 	if errors.Is(err, unix.EXDEV) || f.was == nil {
-		return false, nil // the name gets a file of its own
+		return false, nil // the name gets a copy of the file
 	}
 
 	source := w.leavingStep(f)
@@ -40,13 +40,13 @@ func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool,
 	return true, nil
 }
 
-// cannotLink reports whether a link of the file is impossible. Other errors, such as a full disk, may
-// pass.
+// cannotLink reports whether a hard link of the file is impossible. Other errors, such as a full disk, may be
+// temporary.
 func cannotLink(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// leavingStep returns the first step that takes a name from a file, nil if no step does.
+// leavingStep returns the first step that removes a name of a file, nil if no step does.
 func (w *writer) leavingStep(f *hostFile) *step {
 	for _, s := range w.steps {
 		if s.action > attributes && s.how != stays && s.seen.exists && s.seen.id() == f.id && !w.isTaken(s) {
@@ -56,13 +56,14 @@ func (w *writer) leavingStep(f *hostFile) *step {
 	return nil
 }
 
-// isTaken reports whether another step renames the file at the path of a step.
+// isTaken reports whether another step renames the file that is at the path of a step.
 func (w *writer) isTaken(s *step) bool {
 	return slices.ContainsFunc(w.staged, func(other *step) bool { return other.source == s })
 }
 
-// moveAll renames files that cannot be linked, before other files get their old names. Files whose
-// new directory has a temporary name are renamed after the directory, unless another file needs their old name.
+// moveAll renames files that cannot be linked, before other files are placed at their old names. If the new
+// directory of a file still has a temporary name, the file is renamed after the directory, unless another file is
+// placed at its old name.
 func (w *writer) moveAll(replaced map[string]bool) error {
 	for _, s := range w.staged {
 		if s.how == moveName && (!w.host.isNew(s.change.Path.Dir) || inSet(s.from, replaced) || s.source.change.After != nil) {
@@ -74,8 +75,8 @@ func (w *writer) moveAll(replaced map[string]bool) error {
 	return nil
 }
 
-// move renames a file that cannot be linked. If another such file has the new name, the two are
-// exchanged, and the other one is renamed from there.
+// move renames a file that cannot be linked. If the file at the new name cannot be linked either, the two are
+// exchanged, and the other file is renamed from the old name of the first.
 func (w *writer) move(s *step) error {
 	source := s.source
 	if source.seen.exists && source.state < placed {
@@ -113,8 +114,8 @@ func (w *writer) move(s *step) error {
 	return nil
 }
 
-// moveTo renames the file of a step from s.from to its path or, if a directory is there, to a temporary name. With
-// exchange, the file at the path gets the name s.from.
+// moveTo renames the file of a step from s.from to its path, or to a temporary name if a directory is at the
+// path. With exchange, the file at the path gets the name s.from.
 func (w *writer) moveTo(s *step, exchange bool) error {
 	from, err := w.host.walk(s.from.Dir)
 	if err != nil {
@@ -131,7 +132,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 	case exchange:
 		err = unix.Renameat2(from, s.from.Name, to, name, unix.RENAME_EXCHANGE)
 	case s.seen.isDir():
-		temp := w.host.replacedName("", "") // such a name is never swept
+		temp := w.host.replacedName("", "") // without keys, so that sweep never removes the file
 		if err = unix.Renameat(from, s.from.Name, to, temp); err == nil {
 			s.temp = temp
 		}
@@ -150,7 +151,7 @@ func (w *writer) moveTo(s *step, exchange bool) error {
 	return err
 }
 
-// mayMoveDir fails if a directory cannot be renamed. One that gets another parent must be writable itself.
+// mayMoveDir fails if a directory cannot be renamed. To get another parent, it must be writable itself.
 func (w *writer) mayMoveDir(s *step) error {
 	err := errors.Join(w.placer.mayTouch(s.source), w.mayChange(s.from), w.mayChange(s.change.Path))
 	if err == nil && s.from.Dir.String() != s.change.Path.Dir.String() {

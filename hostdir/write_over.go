@@ -12,12 +12,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// If a new file replaced a file of another user, or of a group that the user is not in, it would have
-// another owner. Such a file is overwritten instead, as the program in the workspace did. An overwrite is
-// not atomic. If it is interrupted, each byte is the old or the new one, which the next apply
-// recognizes (halfWritten).
+// If a new file replaced a file of another user, or of a group that the user is not in, the owner or group would
+// change. Such a file is overwritten instead, as the program in the workspace did. An overwrite is not atomic. If
+// it is interrupted, each byte is the old or the new one, and the next apply recognizes such a file
+// (halfWritten).
 
-// keepOwner marks a file for an overwrite if the file that was staged for it has another owner or group than n.
+// keepOwner marks a step for an overwrite if its staged file has another owner or group than n.
 func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	has, err := statAt(dir, tmp)
 	if err != nil || has.st.Uid == n.UID && has.st.Gid == n.GID || os.Geteuid() == 0 {
@@ -40,21 +40,21 @@ func (w *writer) keepOwner(dir int, tmp string, s *step, n *tree.Inode) error {
 	return nil
 }
 
-// markOverwrite marks a file for an overwrite. Its other names stay links to it.
+// markOverwrite marks a step for an overwrite. Hard links of its file are kept.
 func (s *step) markOverwrite() {
 	s.how = overwrite
 	s.file.at, s.file.id = s.change.Path, s.seen.id()
 }
 
-// isOnlyOverwritable reports whether a file can only be overwritten: the user may write it, but create
-// no file in its directory.
+// isOnlyOverwritable reports whether a file can be overwritten but not replaced: the user may write the file, but
+// cannot create a file in its directory.
 func (h *host) isOnlyOverwritable(s *step) bool {
 	c := s.change
 	if c.Before == nil || c.Before.Ino != c.After.Ino || !c.After.IsRegular() || !s.seen.exists || h.isNew(c.Path.Dir) {
 		return false
 	}
 	if s.file.at != nil {
-		return false // another name of it was overwritten
+		return false // the file was overwritten through another name
 	}
 
 	dir, err := h.dirOf(c.Path)
@@ -66,7 +66,8 @@ func lockedDir(dir int) bool {
 	return errors.Is(unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS), unix.EACCES)
 }
 
-// newContent returns a file with the content that a step writes: the staged file, or a temporary one without a name.
+// newContent returns a file with the content that a step writes: the staged file, or a temporary file without a
+// name.
 func (w *writer) newContent(dir int, s *step) (*os.File, error) {
 	if s.temp != "" {
 		return openIn(dir, s.temp, unix.O_RDONLY)
@@ -97,7 +98,7 @@ func unnamedFile() (*os.File, error) {
 	return f, nil
 }
 
-// overwriteFile copies the new content into the file that stays.
+// overwriteFile copies the new content into the existing file.
 func (w *writer) overwriteFile(dir int, s *step) error {
 	from, err := w.newContent(dir, s)
 	if err != nil {
@@ -118,7 +119,7 @@ func (w *writer) overwriteFile(dir int, s *step) error {
 	return unix.Unlinkat(dir, s.temp, 0)
 }
 
-// copyOver gives a file the bytes and the holes of another one.
+// copyOver makes the bytes and the holes of a file equal to those of another file.
 func copyOver(to, from *os.File) error {
 	st, err := from.Stat()
 	if err != nil {
@@ -147,7 +148,7 @@ func copyOver(to, from *os.File) error {
 		return err
 	}
 
-	if at < st.Size() { // a hole at the end: beyond the size, so that its last block is freed too
+	if at < st.Size() { // a hole at the end: punch beyond the size, so that the last block is freed too
 		const block = 64 << 10
 		if err := errors.Join(punchHole(to, at, st.Size()-at+block), to.Truncate(st.Size())); err != nil {
 			return err

@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// put gives a staged file its name. It removes the file that had the name when the step was
-// planned. Another file, such as one that an editor has just saved, stays.
+// put renames a staged file to its final name, and removes the file that had the name when the step was planned.
+// If another file has the name, such as one that an editor has just saved, this file is kept.
 func (w *placer) put(dir int, s *step) error {
 	name := s.change.Path.Name
 
@@ -42,7 +42,7 @@ func (w *placer) put(dir int, s *step) error {
 		if err = unlink(dir, s.temp, out); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-		err = nil // a program has created a file in it
+		err = nil // a program has created a file in the directory
 	}
 
 	if err == nil {
@@ -54,17 +54,17 @@ func (w *placer) put(dir int, s *step) error {
 	if err == nil && out.key() == ours.key() {
 		return w.changedMeanwhile(s)
 	}
-	if err == nil { // another program replaced the name again: the newest file gets it
+	if err == nil { // another program replaced the name again: its file is the newest, and keeps the name
 		err = unix.Renameat2(dir, s.temp, dir, name, unix.RENAME_EXCHANGE)
 	}
 
 	kept := s.temp
-	s.temp = "" // another program's file has that name, and must not be removed
+	s.temp = "" // the name belongs to another program's file, which must not be removed
 	return w.keptError(dir, kept, s, err)
 }
 
-// exchange exchanges a staged file with the file that has its name. The temporary name identifies both, for
-// sweep.
+// exchange exchanges a staged file with the file that has its final name. The temporary name contains the keys of
+// the two files, for sweep.
 func (w *placer) exchange(dir int, s *step) (ours hostEntry, err error) {
 	if ours, err = statAt(dir, s.temp); err != nil {
 		return ours, err
@@ -72,7 +72,7 @@ func (w *placer) exchange(dir int, s *step) (ours hostEntry, err error) {
 
 	key := ours.key()
 	if s.how == moveName {
-		key = "" // the file has no other name, so it must never be swept
+		key = "" // the file has no other name, so sweep must never remove it
 	}
 
 	temp := w.host.replacedName(key, w.host.seenKey(s.seen))
@@ -88,7 +88,7 @@ func (w *placer) exchange(dir int, s *step) (ours hostEntry, err error) {
 	return ours, unix.Renameat2(dir, temp, dir, s.change.Path.Name, unix.RENAME_EXCHANGE)
 }
 
-// putOver is put for a file system that cannot exchange names.
+// putOver does as put on a file system that cannot exchange names.
 func (w *placer) putOver(dir int, s *step) error {
 	if s.seen.isDir() != s.change.After.IsDir() {
 		if err := unlink(dir, s.change.Path.Name, s.seen); err != nil {
@@ -112,7 +112,7 @@ func unlink(dir int, name string, what hostEntry) error {
 	return unix.Unlinkat(dir, name, 0)
 }
 
-// removeSeen removes the file that a step has seen. Another file that has its name now stays.
+// removeSeen removes the file for which a step was planned. If another file has the name now, this file is kept.
 func (w *placer) removeSeen(dir int, s *step) error {
 	name := s.change.Path.Name
 	temp, err := w.moveOut(dir, s)
@@ -139,13 +139,13 @@ func (w *placer) removeSeen(dir int, s *step) error {
 	return w.keptError(dir, temp, s, err)
 }
 
-// moveOut gives a file that is to be removed a temporary name.
+// moveOut renames a file that is to be removed to a temporary name.
 func (w *placer) moveOut(dir int, s *step) (temp string, err error) {
 	temp = w.host.replacedName("", w.host.seenKey(s.seen))
 	return temp, unix.Renameat2(dir, s.change.Path.Name, dir, temp, unix.RENAME_NOREPLACE)
 }
 
-// keptError returns the error for a file of another program that could not get its name back.
+// keptError returns the error for another program's file that could not be renamed back to its name.
 func (w *placer) keptError(dir int, temp string, s *step, err error) error {
 	kept, kerr := setAside(dir, temp)
 	text := fmt.Errorf("%w; what was there is kept as %q", w.changedMeanwhile(s), s.change.Path.Dir.Entry(kept).Short())

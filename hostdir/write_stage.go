@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// ownerAccess are the permissions that a directory has, besides others, until its entries are complete.
+// ownerAccess are permissions that are added to the mode of a directory until its entries are complete.
 const ownerAccess = 0o700
 
 // stage prepares a step, unless it is prepared already.
@@ -83,9 +83,9 @@ func (w *writer) prepare(s *step) error {
 	return nil
 }
 
-// isUnread reports whether a new directory is another user's directory that was moved, and whose entries
-// could not be read: they exist only in the directory of the host. A copy without contents has no change
-// time, so it got the modification time.
+// isUnread reports whether a new directory is another user's directory that was moved in the workspace, and whose
+// entries could not be read. Then the entries exist only in the directory of the host. A copy without contents
+// has no change time, so the workspace has the modification time instead.
 func (w *writer) isUnread(c tree.Change) bool {
 	if c.Before != nil || !isForeign(c.After) {
 		return false
@@ -97,8 +97,8 @@ func (w *writer) isUnread(c tree.Change) bool {
 	return err == nil && was.IsDir() && was.Btime == c.After.Btime && was.Ctime == was.Mtime
 }
 
-// stagedName returns the directory and the name under which a path is written first: a temporary name or, if the directory
-// is new itself, the path's own name.
+// stagedName returns the directory and the name under which a path is written first: a temporary name, or the
+// path's own name if the directory is new itself.
 func (w *writer) stagedName(s *step) (dir int, name string, err error) {
 	p := s.change.Path
 	if w.host.isNew(p.Dir) {
@@ -116,13 +116,13 @@ func (w *writer) stagedName(s *step) (dir int, name string, err error) {
 	return dir, s.temp, nil
 }
 
-// unstage undoes stagedName.
+// unstage reverses stagedName.
 func (w *writer) unstage(s *step) {
 	s.temp = ""
 	w.staged = slices.DeleteFunc(w.staged, func(x *step) bool { return x == s })
 }
 
-// entryOf returns the directory of a step's path and its present name in there.
+// entryOf returns the directory of a step's path, and the present name of the file in this directory.
 func (h *host) entryOf(s *step) (dir int, name string, err error) {
 	dir, err = h.dirOf(s.change.Path)
 	return dir, cmp.Or(s.temp, nameOf(s.change.Path)), err
@@ -146,7 +146,7 @@ func (w *writer) stageDir(s *step, mode uint32) error {
 	return nil
 }
 
-// stageParents makes the directories above a path that are missing.
+// stageParents makes the missing directories above a path.
 func (w *writer) stageParents(p *tree.Path) error {
 	if p == nil {
 		return nil
@@ -177,12 +177,12 @@ func (w *writer) mayChange(p *tree.Path) error {
 	return nil
 }
 
-// byHand says what a person can do where the system refuses a change.
+// byHand adds to an error how a person can make the change that the system refuses.
 func byHand(err error) error {
 	return errs.Fail(errs.ScriptKind(err), "%w", err).WithHint("do it yourself, or leave it out by %s, and apply again", ignoreName)
 }
 
-// removeBelow removes a file, or a directory with all that is in it.
+// removeBelow removes a file, or a directory with its contents.
 func removeBelow(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -200,7 +200,7 @@ func removeBelow(dir int, name string) error {
 	return errors.Join(root.RemoveAll(name), root.Close())
 }
 
-// write creates the file of a step under its first name, with its content and attributes.
+// write creates the file of a step under the name tmp, with its content and attributes.
 func (w *writer) write(dir int, tmp string, s *step) error {
 	c := s.change
 	n := c.After
@@ -221,11 +221,11 @@ func (w *writer) write(dir int, tmp string, s *step) error {
 		from, err := w.host.walk(to.change.Path.Dir)
 		if err == nil {
 			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
-			_ = unix.Close(from) // of a path alone
+			_ = unix.Close(from) // an O_PATH descriptor, of which close reports no errors of writes
 		}
 		if err == nil || !cannotLink(err) {
 			return err
-		} // else the name gets a file of its own
+		} // else the name gets a copy of the file
 	}
 
 	f.first = s
@@ -262,8 +262,8 @@ func (w *writer) writeFile(dir int, tmp string, s *step) error {
 	return errors.Join(reason(w.fill(f, s)), f.Close())
 }
 
-// fill writes the content of a step into a new file. It does not keep holes that are smaller than a block, of which
-// there may be millions.
+// fill writes the content of a step into a new file. Holes smaller than a block are filled with zeros, because a
+// file may have millions of them.
 func (w *writer) fill(f *os.File, s *step) error {
 	c, src := s.change.After.Content, w.o.Source.Files
 	r := c.Reader(src)

@@ -25,9 +25,9 @@ var ErrInterrupted = errors.New("an apply was interrupted")
 // tempName returns a new temporary name for a file that this apply makes.
 func (h *host) tempName() string { return h.temps + strings.ToLower(rand.Text()) }
 
-// replacedName returns a temporary name for a file that another one replaces. It has the keys of the staged
-// file and of the file that the step has seen at the path, so that sweep can tell whether a file is one of the
-// two.
+// replacedName returns a temporary name for a file that a staged file replaces. The name contains the keys of the
+// staged file and of the file for which the step was planned, so that sweep can check whether the file is one of
+// the two.
 func (h *host) replacedName(ours, seen string) string {
 	return h.temps + ours + "." + seen + "." + strings.ToLower(rand.Text())
 }
@@ -40,8 +40,8 @@ func (p hostEntry) key() string {
 	return fmt.Sprintf("%x_%x_%x", p.st.Ino, p.st.Size, p.st.Mtim.Nano())
 }
 
-// seenKey is key for a file that gets a temporary name. On overlayfs the rename may change its inode,
-// see copiedUp.
+// seenKey returns the key of a file that is about to get a temporary name. On overlayfs the key has no inode
+// number, because the rename may change it (see copiedUp).
 func (h *host) seenKey(p hostEntry) string {
 	if h.overlay && p.exists && !p.isDir() && p.st.Nlink > 1 {
 		p.st.Ino = 0
@@ -49,8 +49,8 @@ func (h *host) seenKey(p hostEntry) string {
 	return p.key()
 }
 
-// sweep removes the temporary files of a killed apply from a directory. Only with the lock it is certain
-// that no other apply is under way.
+// sweep removes the temporary files of a killed apply from a directory. It does so only if this apply has the
+// lock of lockDir: else the files may belong to an apply that is running.
 func (w *changedDirs) sweep(p *tree.Path) error {
 	t := w.touchedDir(p)
 	if t.swept {
@@ -90,10 +90,11 @@ func (w *changedDirs) sweep(p *tree.Path) error {
 	return err
 }
 
-// sweepOne removes a file that an apply staged or replaced. Any other file is another program's, whose
-// name an apply took before it was killed. It is kept.
+// sweepOne removes a file that an apply staged or replaced. Any other file belongs to another program: an apply
+// renamed it and was killed. It is kept.
 //
-// The removed name may be one of several of a file, whose change time changes with that.
+// If the removed name was one of several of a file, the removal changes the file's ctime, so the inode is
+// touched.
 func (w *changedDirs) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	at, err := statAt(dir, name)
 	if err != nil {
@@ -122,7 +123,7 @@ func (w *changedDirs) sweepOne(p *tree.Path, dir int, name, rest string) error {
 	return err
 }
 
-// touchBelow touches the files of which removeBelow will remove a name.
+// touchBelow calls touch for the files of which removeBelow will remove a name.
 func (w *changedDirs) touchBelow(dir int, name string, at hostEntry) error {
 	w.touch(at.st.Ino)
 	if !at.isDir() {
@@ -138,8 +139,8 @@ func (w *changedDirs) touchBelow(dir int, name string, at hostEntry) error {
 	})
 }
 
-// sweepAbove cleans up in the directory of a path that keeps its file: a killed apply may have renamed
-// the file, but neither removed the replaced one nor closed the directory.
+// sweepAbove cleans up the directory of a path whose file is kept: a killed apply may have renamed the file,
+// without removing the replaced file or closing the directory.
 func (w *writer) sweepAbove(s *step) error {
 	if s.seen.open {
 		if _, err := w.dirs.open(s.change.Path); err != nil {
@@ -157,7 +158,7 @@ func (w *writer) sweepAbove(s *step) error {
 	return err
 }
 
-// enter returns a descriptor of a directory in which names change, opens the directory, and sweeps it.
+// enter returns a descriptor of a directory in which names change. It opens the directory and sweeps it.
 func (w *changedDirs) enter(p *tree.Path) (dir int, err error) {
 	if dir, err = w.open(p); err == nil {
 		err = w.sweep(p)
@@ -165,14 +166,13 @@ func (w *changedDirs) enter(p *tree.Path) (dir int, err error) {
 	return dir, err
 }
 
-// wasPlaced reports whether an earlier apply, which was interrupted, has placed the file of a step
-// already.
+// wasPlaced reports whether an earlier apply, which was interrupted, has already placed the file of a step.
 func (s *step) wasPlaced() bool {
 	c := s.change
 	return s.action == keep && (c.Before == nil || c.After == nil || c.Before.Ino != c.After.Ino || c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev) != 0)
 }
 
-// setAside renames a file so that no apply removes it.
+// setAside renames a file to a name that no apply removes.
 func setAside(dir int, temp string) (string, error) {
 	kept := ".amberfs-kept-" + strings.ToLower(rand.Text())
 	if err := unix.Renameat(dir, temp, dir, kept); err != nil {
@@ -181,7 +181,8 @@ func setAside(dir int, temp string) (string, error) {
 	return kept, nil
 }
 
-// open returns a descriptor of a directory, which it opens if it is closed. host.closeUp closes it at the end.
+// open returns a descriptor of a directory, and adds openMode to a mode that denies its owner an access.
+// host.closeUp restores the mode.
 func (w *changedDirs) open(p *tree.Path) (dir int, err error) {
 	if dir, err = w.host.open(p); err == nil {
 		_, err = w.host.openUp(dir, p)

@@ -52,7 +52,7 @@ func mergeValue[T comparable](base, ours, theirs T, rule Rule, ok *bool) T {
 type FileMerge struct {
 	Node    tree.Inode // ours with the changes of theirs
 	Changed bool       // Node differs from ours
-	Taken   bool       // Node has the data of theirs, because only theirs changed them
+	Taken   bool       // Node has the data of theirs, because ours did not change the data
 	Lines   bool       // both sides changed the data, and the caller has to merge them by lines
 	OK      bool       // false for a conflict
 }
@@ -91,8 +91,8 @@ func MergeFile(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool
 	return m, nil
 }
 
-// mergeKinds does the work of MergeFile if a side replaced the file by one of another type. It is a conflict
-// if the other side has changed the file.
+// mergeKinds does the work of MergeFile if one side replaced the file by a file of another type. If the other
+// side changed the file, that is a conflict.
 func mergeKinds(base, ours, theirs *tree.Inode, same func(x, y *tree.Inode) (bool, error)) (m FileMerge, err error) {
 	equal := func(x, y *tree.Inode) bool {
 		if err != nil || x.Mode != y.Mode || x.UID != y.UID || x.GID != y.GID || !tree.SameXattrs(x, y) {

@@ -7,17 +7,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// plannedFiles are the files of ours as the plan changes them.
+// plannedFiles has the files of ours, with the changes of the plan.
 type plannedFiles struct {
 	source *tree.Source
 	ours   *tree.State
-	view   uint32 // of ours
+	view   uint32 // the view of ours
 
-	planned      map[string]*file       // decided paths; nil: the path does not exist in the plan
+	planned      map[string]*file       // paths that the plan changed; nil: the path does not exist in the plan
 	lookups      map[string]*tree.Inode // results of presentAt
 	addedNames   map[string][]string    // names that the plan added, by directory
 	presentFiles map[uint64]*file       // present files that the plan has looked up, by number
-	theirFiles   map[uint64]*file       // files of the plan, by their number in theirs
+	theirFiles   map[uint64]*file       // files of the plan, by their inode number in theirs
 }
 
 func newPlannedFiles(src *tree.Source, ours *tree.State, view uint32) plannedFiles {
@@ -31,7 +31,7 @@ func newPlannedFiles(src *tree.Source, ours *tree.State, view uint32) plannedFil
 type file struct {
 	node    *tree.Inode // planned attributes and contents; the contents are those of node.Ino in view
 	view    uint32
-	ino     uint64      // number in theirs of the last interval that has it; at first, number in ours
+	ino     uint64      // the inode number in theirs, for the last interval that has the file; at first, the number in ours
 	present *tree.Inode // the inode in ours; nil for a new file
 	paths   []string    // paths of present, see namesOf
 	names   []string    // paths that the plan added

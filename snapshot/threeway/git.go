@@ -23,30 +23,30 @@ type Sides struct {
 
 // GitRules are options of a merge of git directories.
 type GitRules struct {
-	Name           string // of their side
-	FromDirectory  bool   // theirs is a directory of the host, as a client of the socket read it
+	Name           string // the name of their side
+	FromDirectory  bool   // theirs is a directory of the host, which a client of the socket has read
 	DryRun         bool
 	Merge          bool // a branch that is checked out and that both sides moved is merged
-	RefuseDiverged bool // a branch that both sides moved is a conflict, until Sides.Rule decides it
+	RefuseDiverged bool // a branch that both sides moved is in conflict, unless Sides.Rule decides it
 }
 
 // An Outcome is the result of a merge of git directories.
 type Outcome struct {
-	Changes []tree.Change // the Changes of Sides that are about ordinary files
-	Taken   []string      // files that become as in theirs, whatever ours has
-	Edits   []Edit        // of files in git directories, and of the files that git merged
+	Changes []tree.Change // the changes of Sides to files outside of git directories
+	Taken   []string      // files that get the version of theirs, even if ours changed them
+	Edits   []Edit        // changes of files in git directories, and of files that git merged
 	Said    []Repository
 	// Conflicts are the paths of files and refs in conflict for which Sides.Rule has no decision.
 	Conflicts []string
-	Close     func() // called when the edits are made
+	Close     func() // the caller calls it after the edits were made
 }
 
-// An Edit gives a file of the present tree other bytes, or removes it.
+// An Edit replaces the contents of a file of the present tree, or removes the file.
 type Edit struct {
 	Path     string
-	Mode     uint32                        // 0: as it was, or as files of its directory are
+	Mode     uint32                        // 0: the present mode or, for a new file, a mode like that of its directory
 	ReadOnly bool                          // a new file has no permission to write
-	Open     func() (io.ReadCloser, error) // nil: it is removed
+	Open     func() (io.ReadCloser, error) // nil: the file is removed
 }
 
 // A Repository describes the changes of one git directory in the words of git.
@@ -62,21 +62,22 @@ type Repository struct {
 // A Diverged is a branch of git that both sides moved: each has commits that the other has not.
 type Diverged struct {
 	Branch string `json:"branch"`
-	Head   bool   `json:"head"`   // it is checked out
-	Parked string `json:"parked"` // the branch that their commits get, or ours if theirs are preferred
-	// Ahead and Behind are how many commits only their side has, and only the receiving side. Theirs
-	// and Ours are the subjects of some.
+	Head   bool   `json:"head"`   // the branch is checked out
+	Parked string `json:"parked"` // the branch that is made for their commits, or for ours if theirs are preferred
+	// Ahead is the number of commits that only their side has, and Behind of commits that only the receiving side
+	// has. Theirs and Ours are the subjects of some of these commits.
 	Ahead  int      `json:"ahead"`
 	Behind int      `json:"behind"`
 	Theirs []string `json:"theirs"`
 	Ours   []string `json:"ours"`
-	// Conflicts are the paths that a merge leaves in conflict, relative to the working tree or, in an
-	// apply, to the directory. NoMerge is why there can be no merge.
+	// Conflicts are the paths that a merge leaves in conflict, relative to the working tree or, in an apply, to
+	// the directory. NoMerge is the reason why git cannot merge.
 	Conflicts []string `json:"conflicts,omitempty"`
 	NoMerge   string   `json:"no_merge,omitempty"`
 }
 
-// Executable returns a mode with the permissions to execute, for everybody who may read, or without.
+// Executable returns a mode with the permission to execute for everybody who may read, or without any such
+// permission.
 func Executable(mode uint32, exec bool) uint32 {
 	if !exec {
 		return mode &^ 0o111
@@ -84,7 +85,7 @@ func Executable(mode uint32, exec bool) uint32 {
 	return mode | mode&0o444>>2
 }
 
-// Repositories brings git directories together. The merge of files does not look into them.
+// Repositories merges the git directories of both sides. The merge of files does not look into them.
 type Repositories func(ctx context.Context, s Sides) (Outcome, error)
 
 // InGit splits a path below a .git directory into that directory and the rest.

@@ -16,9 +16,9 @@ import (
 //
 //  1. Each file of theirs and of ours continues a file of the base, or is new; see filePairs.
 //  2. The attributes and contents of a file are merged from the inodes of the three sides.
-//  3. A name is the name of a file, of a directory, or does not exist. If ours did not change the
-//     name since the base, it gets the version of theirs. If theirs did not change it, or both
-//     sides changed it in the same way, it stays.
+//  3. A name leads to a file, to a directory, or does not exist. If ours did not change the name since the base,
+//     the plan takes the version of theirs. If theirs did not change it, or both sides changed it in the same
+//     way, the plan keeps ours.
 //  4. All other names are conflicts. A file that one side changed is a conflict, too, if it has no
 //     name after the merge.
 //
@@ -75,7 +75,8 @@ func (p *Plan) Take(ctx context.Context, i Interval) error {
 // selectChanges sets changes to the changes of the interval, without paths that stay, and without
 // the other paths of files that moved from or to such a path.
 func (t *intervalMerge) selectChanges() {
-	// names has, for a file: it lost a name, it gained a name, one of these names stays.
+	// names describes the changed names of a file: it lost one (from), it gained one (to), one of them keeps the
+	// version of ours (stays).
 	type names struct{ from, to, stays bool }
 	moved := make(map[uint64]*names)
 	note := func(n, other *tree.Inode, stays bool, set func(*names)) {
@@ -162,8 +163,8 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 		return t.removeDir(p, ours, c)
 	}
 
-	// The number in the base of the file with this name, in the base and in ours; 0: no file, or a
-	// new file.
+	// base and own are the base's number of the file that has this name, in the base and in ours; 0: no file, or
+	// a new file.
 	base, own := uint64(0), uint64(0)
 	if c.Before != nil && !c.Before.IsDir() {
 		base = c.Before.Ino
@@ -180,7 +181,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	switch {
 	case theirs != nil && base != 0 && theirs.baseIno == base:
 		return nil
-	case oursDir && isDir(c.Before): // no directory in theirs
+	case oursDir && isDir(c.Before): // theirs has no directory at the name
 		same, err := t.equals(ours, c.Before)
 		if err != nil {
 			return err
@@ -208,7 +209,7 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 		}
 	}
 
-	// If one side only replaced a hard link by a copy of the file, the other side's version is used.
+	// If one side only replaced a hard link by a copy of the file, the version of the other side is used.
 	if theirs != nil && c.Before != nil && !c.Before.IsDir() && theirs.baseIno == 0 {
 		if same, err := tree.SameFile(t.source, c.After, c.Before); err != nil || same {
 			return err
@@ -226,8 +227,8 @@ func (t *intervalMerge) takeName(ctx context.Context, c tree.Change) error {
 	return t.conflictAt(p, ours, c)
 }
 
-// sameResult reports whether both sides gave a name equal files or directories. A copy of a file and another
-// name of the file count as equal. If theirs has the name, sameResult plans it.
+// sameResult reports whether both sides changed a name to equal files or directories. A copy of a file counts as
+// equal to a hard link of the file. In this case, if theirs has the link, sameResult plans the link.
 func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c tree.Change) (bool, error) {
 	p := c.Path.String()
 	if theirs == nil {
@@ -245,10 +246,10 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 		return false, err
 	}
 	if own != 0 || theirs.baseIno == 0 {
-		return theirs.baseIno == 0, nil // false: the sides link different files of the base
+		return theirs.baseIno == 0, nil // if false, the sides link different files of the base
 	}
 
-	// Ours has a copy, theirs a link. In an undo, f may be another file that replaced the file.
+	// Ours has a copy, theirs has a link. In an undo, f may be a different file that replaced the linked file.
 	f, err := t.fileOf(theirs)
 	if err != nil {
 		return false, err
@@ -263,8 +264,8 @@ func (t *intervalMerge) sameResult(ours *file, own uint64, theirs *theirFile, c 
 	return true, t.takeTheirs(p, c, false)
 }
 
-// oneEmpty reports whether both sides made a file at a name, one of which is empty: as for git, the name gets the
-// other one.
+// oneEmpty reports whether both sides created a file at a name, and one of the files is empty. As in git, the
+// plan takes the other file.
 func (t *intervalMerge) oneEmpty(p string, ours *file, c tree.Change) (bool, error) {
 	switch n := ours.node; {
 	case !n.IsRegular() || n.Mode != c.After.Mode:
@@ -276,8 +277,8 @@ func (t *intervalMerge) oneEmpty(p string, ours *file, c tree.Change) (bool, err
 	}
 }
 
-// conflictAt adds a conflict for a name. If ours is a directory and theirs a file, all paths in the
-// directory are conflicts, too.
+// conflictAt adds a conflict for a name. If the name is a directory in ours and a file in theirs, all paths in
+// the directory are in conflict, too.
 func (t *intervalMerge) conflictAt(p string, ours *file, c tree.Change) error {
 	theirsDir := c.After != nil && c.After.IsDir()
 	t.whole[p] = t.whole[p] || c.After != nil && (ours != nil && ours.node.IsDir() != theirsDir || c.Before != nil && c.Before.IsDir() != theirsDir)
@@ -298,8 +299,8 @@ func (t *intervalMerge) conflictAt(p string, ours *file, c tree.Change) error {
 	return t.conflict(p, func() error { return t.takeTheirs(p, c, true) })
 }
 
-// takeTheirs plans the version of theirs for a name. It may find a conflict, except with force,
-// which is for a name that is a conflict already.
+// takeTheirs plans the version of theirs for a name. It may add a conflict, unless force is set: then the name is
+// in conflict already.
 func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 	present, err := t.fileAfter(p)
 	if err != nil {
@@ -315,7 +316,7 @@ func (t *intervalMerge) takeTheirs(p string, c tree.Change, force bool) error {
 			return t.conflictAt(p, present, c)
 		}
 		if !empty {
-			return nil // the directory is kept, because paths in it stay
+			return nil // the directory is kept, because it has paths that keep the version of ours
 		}
 	}
 

@@ -97,7 +97,7 @@ func (t *intervalMerge) addMovedTwice() error {
 			return err
 		}
 
-		if ours == nil { // theirs moved the file, ours removed it
+		if ours == nil { // theirs moved the file, and ours removed it
 			for _, p := range b.gainedNames {
 				at, err := t.get(p)
 				if err != nil {

@@ -150,8 +150,8 @@ func (d *draft) eachBelow(at string, dir *file, fn func(name string) bool) (more
 	return true, nil
 }
 
-// planParents plans the missing directories above a path, as they are in theirs. It returns false if a
-// file is in the way.
+// planParents plans the missing directories above a path, with their attributes in theirs. It returns false if a
+// file is at the path of one of them.
 func (t *intervalMerge) planParents(at string) (bool, error) {
 	dir := path.Dir(at)
 	if dir == "." {
@@ -176,8 +176,8 @@ func (t *intervalMerge) planParents(at string) (bool, error) {
 	return free, err
 }
 
-// conflictAbove adds a conflict for a file that the plan has in the place of a directory above a path. If
-// the rule takes theirs, it removes the file.
+// conflictAbove adds a conflict if the plan has a file at the path of a directory above a path. If the rule takes
+// theirs, it removes the file from the plan.
 func (t *intervalMerge) conflictAbove(at string) error {
 	dir := path.Dir(at)
 	f, err := t.fileAfter(dir)

@@ -34,27 +34,27 @@ type filePairs struct {
 type baseFile struct {
 	node        *tree.Inode
 	names       []string   // sorted
-	theirs      *theirFile // the file of theirs that continues it, if the file has a change
+	theirs      *theirFile // the file of theirs that continues the base file, if the interval changes that file
 	ours        *file      // result of oursOf
 	kept        *file      // result of keptFile
 	oursKnown   bool       // ours is set
 	keptKnown   bool       // kept is set
-	lostNames   []string   // names that it has in the base only
-	gainedNames []string   // names that it has in theirs only
+	lostNames   []string   // names that the file has in the base only
+	gainedNames []string   // names that the file has in theirs only
 }
 
 // A theirFile is a file of theirs at the path of a change.
 type theirFile struct {
 	node    *tree.Inode
 	paths   []string  // paths of changes
-	baseIno uint64    // number of the base file that it continues; 0: it is new
-	copied  *baseFile // for a new file: the base file at one of its paths, of which it may be a copy
+	baseIno uint64    // number of the base file that this file continues; 0: this file is new
+	copied  *baseFile // for a new file: the base file at one of its paths; the new file may be a copy of it
 	path    string    // the path of copied
 	file    *file     // the file in the plan; nil: not planned yet
 }
 
-// pair pairs the files of theirs with files of the base, and new files of theirs with equal new files
-// of ours.
+// pair finds the base file that each file of theirs continues. Then it finds, for each new file of theirs, an
+// equal new file of ours.
 func (t *filePairs) pair(ctx context.Context) error {
 	t.base, t.theirs, t.baseInos = make(map[uint64]*baseFile), make(map[string]*theirFile), make(map[*file]uint64)
 	byIno := make(map[uint64]*theirFile)
@@ -157,8 +157,8 @@ func (t *filePairs) pair(ctx context.Context) error {
 	return nil
 }
 
-// pairCopy is for a file that theirs moved and ours removed. If ours has an equal new file at the
-// new path, that is the file in the plan.
+// pairCopy handles a file that theirs moved and ours removed. If ours has an equal new file at the new path, the
+// plan uses this file.
 func (t *filePairs) pairCopy(x *theirFile) error {
 	b, err := t.baseFile(x.baseIno)
 	if err != nil || len(b.gainedNames) == 0 {
@@ -206,7 +206,7 @@ func (t *filePairs) newFileAt(p string) (*file, error) {
 	return f, nil
 }
 
-// keptInTheirs reports whether the file of theirs with the number of b has one of the names of b.
+// keptInTheirs reports whether theirs has the file with the number of b at one of b's names in the base.
 func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 	for _, p := range b.names {
 		if c, ok := t.listed[p]; ok {
@@ -224,7 +224,7 @@ func (t *filePairs) keptInTheirs(b *baseFile) (bool, error) {
 	return false, nil
 }
 
-// retained reports whether theirs has b at one of its names in the base.
+// retained reports whether theirs has the file b at one of b's names in the base.
 func (t *filePairs) retained(b *baseFile) bool {
 	return slices.ContainsFunc(b.names, func(p string) bool {
 		c, ok := t.listed[p]
@@ -283,8 +283,8 @@ func (t *filePairs) noteNames(c tree.Change) error {
 	return nil
 }
 
-// pairNew sets copied of a new file of theirs. It also finds the new file of ours that becomes the
-// same file in the plan: at the path of copied, or an equal file at any of the paths.
+// pairNew sets copied of a new file of theirs. It also finds the new file of ours that is the planned file for
+// it: the file at the path of copied, or an equal file at one of the paths.
 func (t *filePairs) pairNew(x *theirFile) error {
 	for _, p := range x.paths {
 		b, err := t.baseAt(p)
@@ -375,7 +375,7 @@ func (t *filePairs) baseAt(p string) (*baseFile, error) {
 	return t.baseFile(n.Ino)
 }
 
-// commit notes the numbers of the files of theirs in the plan, for the next interval.
+// commit records the numbers of the files of theirs in the plan, for the next interval.
 func (t *filePairs) commit() {
 	for _, x := range t.files {
 		if x.file == nil && x.baseIno != 0 {

@@ -28,8 +28,8 @@ func (t *filePairs) oursOf(b *baseFile) (*file, error) {
 	return f, nil
 }
 
-// atItsNames returns the file of the plan that continues a file of the base by rules 1 and 2 of
-// filePairs: it has one of its names.
+// atItsNames returns the file of the plan that continues a file of the base by rules 1 and 2 of filePairs: the
+// file at one of the base file's names.
 func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
 	f, err := t.keptFile(b)
 	if err != nil || f != nil {
@@ -52,8 +52,8 @@ func (t *filePairs) atItsNames(b *baseFile) (*file, error) {
 	return nil, nil
 }
 
-// movedFile returns the file of the plan that continues a file of the base by rule 3 of filePairs: it
-// has its number, and does not continue another file.
+// movedFile returns the file of the plan that continues a file of the base by rule 3 of filePairs: the file with
+// the base file's number, unless it continues another file.
 func (t *filePairs) movedFile(b *baseFile) (*file, error) {
 	f, err := t.byNumber(b)
 	if err != nil || f == nil {
@@ -94,8 +94,8 @@ func (t *filePairs) byNumber(b *baseFile) (*file, error) {
 	return f, nil
 }
 
-// keptFile returns the file of the plan with the number of a file of the base if it has one of its
-// names, else nil (rule 1 of filePairs).
+// keptFile returns the file of the plan that continues a file of the base by rule 1 of filePairs: it has the base
+// file's number and one of its names. Else it returns nil.
 func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 	if b.keptKnown {
 		return b.kept, nil
@@ -119,9 +119,9 @@ func (t *filePairs) keptFile(b *baseFile) (*file, error) {
 	return b.kept, nil
 }
 
-// replacedFile returns the file of the base that a file f of the plan replaces at one of its names. If f
-// replaces several files, it returns the first that keeps none of its names. It returns nil if there is no
-// such file, or if f keeps a name of the file of the base with its number.
+// replacedFile returns the file of the base that a file f of the plan replaces at one of f's names. If f replaces
+// several files, it returns the first of which the plan keeps no name. It returns nil if f replaces no file, or
+// if f itself keeps a name of the base file with f's number.
 func (t *filePairs) replacedFile(f *file) (*baseFile, error) {
 	if b, err := t.baseFile(f.ino); err != nil {
 		return nil, err

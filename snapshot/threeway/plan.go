@@ -22,8 +22,8 @@ type Interval struct {
 	View         uint32          // the view of Theirs
 	Changes      []tree.Change   // the changes to merge, from Base to Theirs, in the order of tree.Diff
 	Disputed     map[string]bool // paths of Changes that are conflicts, because other actors changed them, too
-	Whole        []string        // directories merged as one entry (see splitWhole) that both sides changed; not in Changes
-	Taken        []string        // paths that become as in Theirs, whatever Ours has; not in Changes
+	Whole        []string        // directories that a merge takes as a whole (see splitWholeDirs) and that both sides changed; not in Changes
+	Taken        []string        // paths that get the version of Theirs, even if Ours changed them; not in Changes
 }
 
 // A Plan is the planned result of a merge. The caller sets the fields down to GitRules.
@@ -35,10 +35,10 @@ type Plan struct {
 	Now     int64                  // the time of the merge, in ns
 	Merge   Merger                 // nil: texts are not merged
 	List    *budget.Charge         // charged with the memory of the plan
-	Skip    map[string]bool        // paths that stay as they are, with all paths below them
-	Rule    func(path string) Rule // for conflicts
+	Skip    map[string]bool        // paths that keep the version of Ours, with all paths below them
+	Rule    func(path string) Rule // returns the rule for a conflict at a path
 	ByPath  bool                   // treat a renamed file as a removed file and a new one
-	Decided map[string]Decision    // texts of single files, by path
+	Decided map[string]Decision    // texts for single files, by path
 	Git     Repositories           // merges the git directories of an interval; nil: they are merged as files
 	GitRules
 
@@ -63,8 +63,8 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 	return errors.Join(turns.Yield(ctx), p.List.Try(cost+int64(n)))
 }
 
-// Run calls take, which calls Take for each interval. If there are new conflicts in which ours
-// stays, it plans again without these paths.
+// Run calls take, which calls Take for each interval. If this finds new conflicts in which the plan keeps ours,
+// it plans again without these paths.
 func (p *Plan) Run(take func() error) error {
 	p.conflictList = conflictList{rule: p.Rule, skip: p.Skip, refused: make(map[string]bool), ours: make(map[string]bool), whole: make(map[string]bool)}
 	p.decided = make(map[string]bool)
@@ -87,11 +87,11 @@ func (p *Plan) Run(take func() error) error {
 	return nil
 }
 
-// File returns the file of the plan at a path, nil if there is none. The names of one file return one
+// File returns the file of the plan at a path, nil if there is none. For all hard links of a file it returns one
 // pointer.
 func (p *Plan) File(at string) (*File, error) { return p.files.get(at) }
 
-// Keeper returns the file of the plan that an inode of ours becomes, nil if it loses all names.
+// Keeper returns the file of the plan that continues the inode n of ours, nil if the plan removes all names of n.
 func (p *Plan) Keeper(n *tree.Inode) (*File, error) {
 	f := p.files.file(n)
 	names, err := p.files.namesOf(f, 1)
@@ -125,8 +125,8 @@ func Under(p string, set map[string]bool) string {
 	return ""
 }
 
-// Stored returns a state that references the merged texts, nil if there are none. The texts are in
-// Objects. The caller must commit them, and hold the state until they are referenced elsewhere.
+// Stored returns a state that references the merged texts, nil if there are none. The texts are in Objects. The
+// caller must commit them, and protect the state from gc (Store.Hold) until other states reference them.
 func (p *Plan) Stored() (st *tree.State, err error) {
 	for i, c := range p.stored {
 		n := &tree.Inode{Ino: tree.RootIno + uint64(i), Mode: unix.S_IFREG, Nlink: 1, Content: c}

@@ -110,8 +110,8 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	return step, true, err
 }
 
-// unchanged reports whether a path of the file f can keep its present inode n: n equals f, and is f or
-// both have only this name.
+// unchanged reports whether a path of the file f can keep its present inode n. n must equal f. Also, n must be
+// the present inode of f, or f and n must have only this name.
 func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 	if !f.node.IsDir() && !f.isPresent(n) {
 		names, err := s.namesOf(f, 2)
@@ -122,7 +122,7 @@ func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 	return s.equals(f, n)
 }
 
-// isPresent reports whether this file is the present inode n.
+// isPresent reports whether n is the present inode of f.
 func (f *file) isPresent(n *tree.Inode) bool { return f.present != nil && f.present.Ino == n.Ino }
 
 // linksOf returns the plan for the hard links of a file.

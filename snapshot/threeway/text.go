@@ -26,8 +26,8 @@ type Merged struct {
 	Clean bool
 }
 
-// A Merger merges a file by lines, and calls merged with the result. It does not call merged if the
-// file is no text or too large. The text is valid only until merged returns.
+// A Merger merges a file by lines, and calls merged with the result. If the file is binary or too large, it does
+// not call merged. The text is valid only until merged returns.
 type Merger func(ctx context.Context, in Input, merged func(Merged) error) error
 
 // MaxMerged is the size in bytes up to which a file is merged by lines.
@@ -41,14 +41,14 @@ type textMerge struct {
 	view               uint32 // the view of theirs
 }
 
-// A Decision is the text for a file in conflict. Of is the Digest of the sides of the conflict when
-// the decision was made.
+// A Decision is the text that a user chose for a file in conflict. Of was the Digest of the sides of the conflict
+// at that time.
 type Decision struct {
 	Of   string `json:"of" jsonschema:"that of the conflict"`
 	Text string `json:"text" jsonschema:"the contents of the file"`
 }
 
-// ErrMeanwhile is returned for a decision if the sides of the conflict have changed since it was made.
+// ErrMeanwhile is returned for a decision if a side of the conflict has changed since the decision.
 var ErrMeanwhile = errors.New("the conflict is another one now")
 
 // Digest returns a hash of the sizes and contents of files, in hexadecimal.
@@ -74,8 +74,8 @@ func (p *Plan) AllDecided() error {
 	return nil
 }
 
-// Decide replaces the contents of a file of the plan by the text of a decision. It returns
-// ErrMeanwhile if d.Of is not the Digest of the file in the plan.
+// Decide replaces the contents of a file of the plan by the text of a decision. It returns ErrMeanwhile if d.Of
+// differs from the Digest of the file in the plan.
 func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
 	f, err := p.files.get(at)
 	if err != nil {
@@ -183,9 +183,9 @@ type Rule string
 
 const (
 	RefuseConflicts Rule = ""       // the merge fails and changes nothing
-	KeepOurs        Rule = "ours"   // the workspace's version stays
-	MergeBranch     Rule = "merge"  // of a git directory: the branch that is checked out is merged
-	TakeTheirs      Rule = "theirs" // the other version wins
+	KeepOurs        Rule = "ours"   // keep the workspace's version
+	MergeBranch     Rule = "merge"  // for a git directory: merge the branch that is checked out
+	TakeTheirs      Rule = "theirs" // take the other version
 )
 
 // RuleOf returns the rule for two options of a caller. The error is errs.Invalid if both are set.
@@ -214,7 +214,7 @@ func (p *Plan) Refused() error {
 	return nil
 }
 
-// firstPaths returns a text with the first paths and the number of the others.
+// firstPaths returns a text with the first paths, and how many more there are.
 func firstPaths(paths []string) string {
 	const few = 20
 	if len(paths) > few {

@@ -13,14 +13,14 @@ import (
 // sides would be a repository that neither side had.
 var wholeDirs = map[string]string{".hg": "hg pull", ".jj": "jj git import"}
 
-// dirChanges are the changes of the other side in a directory that is one entry to a merge.
+// dirChanges are the changes of theirs in a directory that a merge takes as a whole.
 type dirChanges struct {
 	dir     string
 	changes []tree.Change
 }
 
-// groupWholeDirs takes the changes in directories that are one entry to a merge out of others. Times are
-// no changes.
+// groupWholeDirs splits changes into the changes in directories that a merge takes as a whole, and the rest. The
+// rest includes directories in which only times and link counts changed.
 func groupWholeDirs(changes []tree.Change) (rest []tree.Change, all []dirChanges) {
 	of := make(map[string]int)
 
@@ -59,7 +59,7 @@ func sortChanges(changes []tree.Change) []tree.Change {
 	return changes
 }
 
-// WholeDir returns the outermost directory that is one entry to a merge and has the path of a change.
+// WholeDir returns the outermost directory at or above the path of a change that a merge takes as a whole.
 func WholeDir(c tree.Change) (dir string, ok bool) {
 	p := c.Path.String()
 	for i := 0; i <= len(p); i++ {
@@ -73,8 +73,9 @@ func WholeDir(c tree.Change) (dir string, ok bool) {
 	return "", false
 }
 
-// disputed reports whether ours has something in the directory that is not as in the base and not as in
-// theirs. Else theirs can be taken whole, also if that was interrupted before.
+// disputed reports whether a path of the directory in ours differs both from the base and from theirs. If no path
+// does, the version of theirs can be taken as a whole, also after a merge that was interrupted while it took
+// them.
 func (w dirChanges) disputed(src *tree.Source, base, ours, theirs *tree.State) (bool, error) {
 	here, err := below(src, ours, w.dir)
 	if err != nil {
@@ -119,7 +120,8 @@ func sameOrNone(src *tree.Source, x, y *tree.Inode) (bool, error) {
 	return tree.SameFile(src, x, y)
 }
 
-// below returns the path of a directory of a state and all paths below it, none if it is not there.
+// below returns the path of a directory of a state and all paths below it, or no paths if the state does not have
+// the directory.
 func below(src *tree.Source, st *tree.State, dir string) (out []string, err error) {
 	err = st.WalkFrom(context.Background(), src, dir, func(p *tree.Path, _ *tree.Inode) error {
 		out = append(out, p.String())
@@ -128,8 +130,8 @@ func below(src *tree.Source, st *tree.State, dir string) (out []string, err erro
 	return out, err
 }
 
-// DecideHint adds to the hint about paths in conflict how commits get into a directory that is one
-// entry, if one of the paths is such a directory.
+// DecideHint returns a hint about paths in conflict. If one of the paths is a directory that a merge takes as a
+// whole, it adds the command that brings commits into this repository.
 func DecideHint(hint string, conflicts []string) string {
 	for _, p := range conflicts {
 		if way := wholeDirs[path.Base(p)]; way != "" {
@@ -139,8 +141,9 @@ func DecideHint(hint string, conflicts []string) string {
 	return hint
 }
 
-// splitWholeDirs takes the directories that both sides changed, and that are one entry to the merge, out
-// of the changes of an interval. apart are the changes of the directories that theirs alone changed.
+// splitWholeDirs removes from the changes of an interval those in directories that a merge takes as a whole. It
+// adds the directories that both sides changed to of.Whole. apart are the changes of the others, which only
+// theirs changed.
 func (p *Plan) splitWholeDirs(of *Interval) (apart []tree.Change, err error) {
 	rest, all := groupWholeDirs(of.Changes)
 	for _, w := range all {
@@ -179,7 +182,7 @@ func (t *intervalMerge) takeWhole(ctx context.Context) error {
 
 // replace plans the version of theirs for a directory and all paths below it.
 func (t *intervalMerge) replace(ctx context.Context, dir string) error {
-	files := make(map[uint64]*file) // by their inodes in theirs
+	files := make(map[uint64]*file) // by their inode numbers in theirs
 	return tree.Diff(ctx, t.source, t.plannedFiles.ours, t.pairs.Theirs, tree.DiffOptions{Paths: []string{dir}}, func(c tree.Change) error {
 		p := c.Path.String()
 		if c.After == nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An attrsCopy copies attributes to the directory ino: from with if it is not nil, else from the
-// inode from of the source.
+// An attrsCopy is a copy of attributes to the directory ino. The attributes are those of with or, if with is nil,
+// of the source's inode from.
 type attrsCopy struct {
 	ino, from uint64
 	with      *tree.Inode
 }
 
-// OwnRoot returns the steps without those that change the owner or group of the root directory. The
-// owner of a workspace, who may restore it, belongs to the mount, as the owner of a mount point does.
+// OwnRoot returns the steps without those that change the owner or group of the root directory. The root's owner
+// is set by the mount, like the owner of any mount point, and decides who may restore the workspace.
 func OwnRoot(all []Step) []Step {
 	return slices.DeleteFunc(all, func(s Step) bool { return s.Path == nil && s.What&tree.Owner != 0 })
 }

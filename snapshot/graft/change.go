@@ -11,7 +11,7 @@ type Op struct {
 	Ino    uint64      // for Link: the inode that gets the name
 	Node   *tree.Inode // for Put and SetAttrs
 
-	// From and View are an inode and its view, with the contents of Node.
+	// From and View are an inode and its view. This inode has the contents of Node.
 	From uint64
 	View uint32
 }

@@ -12,8 +12,8 @@ import (
 // inode.
 const maxView = 1<<(64-tree.InoBits) - 2
 
-// Encode writes an operation. If the contents of its node are not sealed, it writes From and View
-// instead of them.
+// Encode writes an operation. If the contents of its node are not sealed, it writes From and View in place of the
+// contents.
 func (c *Op) Encode(e *wire.Encoder) {
 	e.Byte(byte(c.Kind))
 	if c.Kind == Link {
@@ -42,8 +42,8 @@ func (c *Op) Encode(e *wire.Encoder) {
 	}
 }
 
-// DecodeOp reads an operation that Encode wrote. If c.From is not 0, the caller must set the contents
-// of c.Node to the contents of that inode.
+// DecodeOp reads an operation that Encode wrote. If c.From is not 0, the caller must set the contents of c.Node
+// to the contents of inode c.From in the view c.View.
 func DecodeOp(d *wire.Decoder, epoch uint64) (c Op) {
 	switch c.Kind = Kind(d.Byte()); c.Kind {
 	case Link:

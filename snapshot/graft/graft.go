@@ -106,7 +106,7 @@ type graftRun struct {
 	from          *directories          // of the source
 	links         map[uint64]uint64     // inode of the target by Step.Link
 	removedDirs   map[*tree.Path]bool   // directories that were removed with their contents
-	maybeEmpty    []*tree.Path          // stack of directories to remove if they are empty, each in the one before
+	maybeEmpty    []*tree.Path          // a stack of directories to remove if they are empty; each contains the next
 	attrs         []attrsCopy           // attributes of directories, to be set after all steps
 	edited        map[uint64]*tree.Path // directories of the target whose entries changed
 	stale         map[uint64]bool       // inodes whose attributes or entries changed
@@ -204,8 +204,8 @@ func (j *graftRun) makeStep(s *Step) error {
 	return j.put(s)
 }
 
-// removeEmptied removes the empty directories of maybeEmpty that do not contain the path p. All
-// steps in these directories have been made, because steps are sorted by path.
+// removeEmptied removes the empty directories of maybeEmpty that do not contain the path p. Steps are sorted by
+// path, so all steps in these directories have been made.
 func (j *graftRun) removeEmptied(p *tree.Path) error {
 	for n := len(j.maybeEmpty); n > 0 && !below(p, j.maybeEmpty[n-1]); n-- {
 		dir := j.maybeEmpty[n-1]
@@ -279,7 +279,7 @@ func (j *graftRun) markEdited(p *tree.Path, parent uint64) {
 	j.stale[parent] = true
 }
 
-// put gives the path of a step its new inode or a link to an existing one. The path is free.
+// put sets the path of a step, which is free, to a new inode or to a link to an existing inode.
 func (j *graftRun) put(s *Step) error {
 	parent, err := j.dirs.find(s.Path.Dir)
 	if err != nil {
@@ -341,9 +341,8 @@ func (j *graftRun) inodeBeneath(at tree.Link, from *tree.Inode) uint64 {
 	return ino
 }
 
-// rewrite makes a step from one regular file to another without a new inode, if a file system is
-// mounted on the file. With a new inode the kernel would drop the name and unmount that file
-// system.
+// rewrite makes a step from one regular file to another without a new inode, if a file system is mounted on the
+// file. For a new inode, the kernel would drop the name and unmount that file system.
 func (j *graftRun) rewrite(s *Step) (done bool, err error) {
 	parent, err := j.dirs.find(s.Path.Dir)
 	if err != nil || !j.t.isMounted(tree.Link{Parent: parent, Name: s.Path.Name}, s.Before) {

@@ -2,8 +2,8 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// chooseLinks finds, for each file of the source with several names, an inode
-// of the target that can be used for that file, because only its names differ.
+// chooseLinks finds, for each file of the source with several names, an inode of the target that differs from the
+// file only in its names. The file then uses this inode.
 func (j *graftRun) chooseLinks(steps []Step) error {
 	taken := make(map[uint64]bool)
 	changing := make(map[tree.Link]bool) // names in the source that have a step
@@ -59,8 +59,8 @@ func (j *graftRun) chooseLinks(steps []Step) error {
 	return nil
 }
 
-// chooseUnchanged looks for an inode for the file b of the source at the names of b that have no
-// step.
+// chooseUnchanged looks for an inode of the target for the file b of the source. It looks at the names of b that
+// have no step.
 func (j *graftRun) chooseUnchanged(b *tree.Inode, target *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
 	tried := make(map[uint64]bool)
 

@@ -2,8 +2,8 @@ package graft
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// A Step changes one path of a target from its file in the target to its file in the source. It has
-// the numbers of the inodes instead of the inodes of a tree.Change, which saves memory.
+// A Step changes one path of a target from its file in the target to its file in the source. Unlike a
+// tree.Change, it has inode numbers and not inodes, which saves memory.
 type Step struct {
 	Path          *tree.Path
 	Before, After uint64 // inode in the target and in the source; 0: the path does not exist there
@@ -16,10 +16,10 @@ type Step struct {
 	Linked bool
 	Link   uint64
 
-	// To is an existing inode of the target that gets the name, instead of a new one; usually 0.
+	// To is an existing inode of the target for the name; 0, the usual value, makes a new inode.
 	To uint64
-	// With is used instead of After if it is not nil. Its contents are those of inode With.Ino of the
-	// view WithView.
+	// With, if not nil, is used instead of After. Its contents are the contents of inode With.Ino in the view
+	// WithView.
 	With     *tree.Inode
 	WithView uint32
 }

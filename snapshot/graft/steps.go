@@ -32,9 +32,9 @@ func StepsBetween(ctx context.Context, src *tree.Source, a, b *tree.State, o tre
 	return all, err
 }
 
-// MissingParents returns steps that make the directories above p that are missing in now, as
-// they are in then. It returns no steps if p does not exist in then. seen has the directories with
-// a step so far; MissingParents adds to it.
+// MissingParents returns steps that make the directories above p that are missing in now, with their attributes
+// in then. If p does not exist in then, it returns no steps. seen has the directories that have a step already;
+// MissingParents adds to it.
 func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []Step, err error) {
 	if _, err := then.Resolve(src, p.String()); err != nil {
 		return nil, nil
@@ -116,8 +116,8 @@ func PathChangeOf(s Step) PathChange {
 // maxListed is the limit for the bytes of all paths in a result.
 const maxListed = 1 << 20
 
-// ListChanges returns the number of steps that are not trivial, and the descriptions of as many of
-// them as a result may have. more is set if some are left out.
+// ListChanges returns the number of steps that are not trivial, and descriptions of these steps, up to maxListed
+// bytes of paths. more is set if some are omitted.
 func ListChanges(all []Step) (n int, out []PathChange, more bool) {
 	room := maxListed
 

@@ -21,7 +21,7 @@ func Union(ctx context.Context, src *tree.Source, owner Owner, states []*tree.St
 
 	for _, st := range states[1:] {
 		var all []Step
-		hidden := make(map[*tree.Path]bool) // directories that are files in out, and paths below them
+		hidden := make(map[*tree.Path]bool) // directories that are files in the result, and paths below them
 		if err := tree.Diff(ctx, src, out, st, tree.DiffOptions{}, func(c tree.Change) error {
 			switch {
 			case c.Path != nil && hidden[c.Path.Dir], c.Before != nil && c.After != nil && !c.Before.IsDir() && c.After.IsDir():

@@ -51,7 +51,7 @@ func (ss Snapshots) Open(i catalogue.Interval) (*blame.OpenInterval, error) {
 	before, after := s.Hold(o.Before), s.Hold(o.After)
 	o.Close = func() { before(); after() }
 	o.Set = s.parts.Union(sets)
-	if i.Now() { // keep the joined set, so that repeated calls do not make a long list
+	if i.Now() { // keep the joined set, so that repeated calls do not make the list of sets long
 		s.withLock(func(tx *live.Tx) { tx.JoinActors(ss.w.ws.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 
@@ -76,9 +76,8 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	return stored, err
 }
 
-// captureBetweenActors takes a snapshot before the actor named by changes a path that another
-// actor has changed since the newest snapshot. The caller holds the lock of the forest, so the
-// event is emitted later, by workspacesForPolicies.
+// captureBetweenActors takes a snapshot before the actor by changes a path that another actor has changed since
+// the newest snapshot. The caller holds the lock of the forest, so workspacesForPolicies emits the event later.
 func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, by string) error {
 	w, ok := s.entries.workspaces[view]
 	if !ok || !s.cat.HasRoomForActors(w.ws) {

@@ -17,14 +17,14 @@ import (
 // background work. It implements catalogue.Trees. The caller holds the lock of the forest.
 type applier struct {
 	catalogue.Views
-	tx    *live.Tx // the Views
+	tx    *live.Tx // the transaction in which the Views are changed
 	s     *Store
-	edits map[uint32]*live.Edit // the edits of a record, by view; recovery makes them from the record
-	invs  []live.Invalidation   // of the edits, in their order
+	edits map[uint32]*live.Edit // the edits of a record, by view; recovery makes them again from the record
+	invs  []live.Invalidation   // the invalidations of the edits, in their order
 }
 
-// record commits the record that newRecord makes, nil for none. newRecord is called with the lock of the forest
-// held.
+// record commits the record that newRecord returns, if it is not nil. It calls newRecord with the lock of the
+// forest held.
 func (s *Store) record(c actors.Caller, newRecord func(*live.Tx) (catalogue.Record, error)) error {
 	return s.forest.Update(true, func(tx *live.Tx) error {
 		r, err := newRecord(tx)
@@ -56,7 +56,7 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 		return err
 	}
 
-	// Sync such records soon, though the caller does not wait for it.
+	// Sync such records soon, although the caller does not wait for the sync.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
 		t.tx.CarriedOut(c.Request, nil)
@@ -89,8 +89,8 @@ func (t *applier) apply(r catalogue.Record) error {
 	return t.applyEffects(t.s.cat.Apply(t, r))
 }
 
-// applyEffects passes the effects of a record on to the background work, also if applying the
-// record failed with err.
+// applyEffects starts the background work for the effects e of a record. It does so even if err is set, the error
+// of applying the record.
 func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.Made {
@@ -137,7 +137,7 @@ func (t *applier) Pushed(id cas.Hash) (*tree.State, uint64, error) {
 	return t.s.objects.Pushed(t.s.src, id)
 }
 
-// Edited implements catalogue.Trees. In recovery it makes the edit again from its record.
+// Edited implements catalogue.Trees. In recovery it repeats the edit that the record describes.
 func (t *applier) Edited(r *catalogue.Edit) (err error) {
 	if t.edits[r.WS] != nil {
 		return nil

@@ -22,18 +22,19 @@ type CaptureOptions struct {
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"labels: keys and values"`
 	Expires string            `json:"expires,omitempty" jsonschema:"delete it after this time: 30m, 24h, 7d, 2w, or a date in RFC 3339"`
 	Kind    string            `json:"kind,omitempty" jsonschema:"manual or turn"`
-	// Wait is an option of the service. Capture ignores it: see WaitSealed.
+	// Wait is an option of the service: it answers when the snapshot is sealed. Capture ignores it: see
+	// WaitSealed.
 	Wait   bool `json:"wait,omitempty" jsonschema:"answer when it is stored and has its id"`
 	Pinned bool `json:"pinned,omitempty" jsonschema:"protect it from deletion"`
-	// IfChanged makes Capture return the newest snapshot and ErrUnchanged if the workspace equals
-	// it. Hooks of agents use it, so that a turn without changes leaves no snapshot.
+	// If IfChanged is set and the workspace equals the newest snapshot, Capture returns that snapshot and
+	// ErrUnchanged. Hooks of agents use it, so that a turn without changes makes no snapshot.
 	IfChanged bool          `json:"if_changed,omitempty" jsonschema:"take none if nothing differs from the newest snapshot, and answer with that one"`
 	Caller    actors.Caller `json:"-"`
 	Image     *info.Image   `json:"-"` // the image that was just imported, or nil
 }
 
-// Capture makes a snapshot of the present state. The time does not depend on the size of the tree.
-// The snapshot has no id until it is sealed in the background: see WaitSealed.
+// Capture makes a snapshot of the present state, in a time that does not depend on the size of the tree. The
+// snapshot has no id until it is sealed in the background: see WaitSealed.
 func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	if o.Name != "" {
 		if err := naming.Check(o.Name); err != nil {
@@ -101,9 +102,9 @@ func (o CaptureOptions) describe(now time.Time) info.Info {
 	}
 }
 
-// newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals it. The
-// placeholders in left are ignored, because snapshots do not contain them. It returns a nil error
-// if the workspace differs or has no snapshot.
+// newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals it. The paths in left,
+// which placeholders returned, are ignored, because snapshots do not contain them. If the workspace differs or
+// has no snapshot, the error is nil.
 func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error) {
 	s := ss.w.store
 	newest, err := ss.w.Find("latest")
@@ -140,8 +141,8 @@ func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error)
 	return newest, ErrUnchanged
 }
 
-// WaitSealed waits until a snapshot has its id. When it returns, all changes that were acknowledged before
-// the call are on disk. What the store was filled with may not be: Store.Sync waits for that, too.
+// WaitSealed waits until a snapshot has its id. When it returns, all changes that were acknowledged before the
+// call are on disk. The files with which the store was filled may not be: Store.Sync waits for these, too.
 func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, error) {
 	var sn *catalogue.Snapshot
 	var err error
@@ -164,7 +165,7 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 	return info, nil
 }
 
-// SealPresent seals the present state without a snapshot, and holds it until release is called.
+// SealPresent seals the present state without a snapshot, and protects it from gc until release is called.
 func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release func(), err error) {
 	if st, release, err = w.Held(""); err != nil {
 		return nil, nil, err
@@ -185,7 +186,7 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 	return removed, err
 }
 
-// Remove deletes snapshots for a user, as DeleteAll does. The user can undo this until the returned time;
+// Remove deletes snapshots for a user, as DeleteAll does. The user can undo the deletion before the time until;
 // it is zero if the deletion cannot be undone.
 func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, until time.Time, err error) {
 	return ss.deleteAll(names, true, c)
@@ -216,7 +217,7 @@ func (ss Snapshots) deleteAll(names []string, keep bool, c actors.Caller) (remov
 	return removed, until, nil
 }
 
-// Rename gives the snapshot a, which Find would return, the name b.
+// Rename renames the snapshot a, a name that Find accepts, to b.
 func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 	s := ss.w.store
 	var old string

@@ -5,8 +5,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// Carried is the result of a kernel request that a daemon carried out and did not answer before it
-// died. If the record of the change is not in the journal any more, only Request is set.
+// Carried is the result of a kernel request that a daemon carried out, and had not answered when it died. If the
+// journal no longer has the record of the change, only Request is set.
 type Carried struct {
 	Request   uint64
 	Workspace *Workspace

@@ -23,16 +23,16 @@ import (
 // changePlan.
 type change struct {
 	w      *Workspace
-	reads  []uint32 // views of other workspaces whose changes block until the edit ends
+	reads  []uint32 // views of other workspaces, which cannot be changed until the edit ends
 	caller actors.Caller
 	list   *budget.Charge // see RestoreOptions.List
 	name   string         // of the operation
-	undoes uint64         // the number of the operation that it undoes
+	undoes uint64         // the number of the operation that this change undoes
 	from   string         // name of the snapshot, fork, actor or directory with the new contents
 
 	now      *tree.State // the present state, which plan reads
 	edit     *live.Edit  // nil for a dry run
-	releases []func()    // release the held states, see end
+	releases []func()    // each releases a state that the change holds, see end
 
 	changePlan
 	Changes
@@ -46,20 +46,19 @@ type changePlan struct {
 	graft   live.Graft
 	stored  *tree.State    // references new objects that only the steps use; nil: no new objects
 	record  catalogue.Edit // plan sets Restored and Dir
-	kept    []string       // paths that differ and stay as they are
+	kept    []string       // paths that differ and are not changed
 	message string         // message of the snapshot of the state before
 	after   *CaptureOptions
 	undone  *catalogue.Undone
-	check   func() error // called with the lock held before the change is published; may be nil
+	check   func() error // called with the lock of the forest held before the change is published; may be nil
 
 	conflicts    []string
 	hidden       []string // see MergeResult.Hidden
 	repositories []threeway.Repository
 }
 
-// change makes one change of the workspace. It calls plan without a lock held. If the memory for
-// the list of steps is used by other callers, it waits until all of that memory is free and begins
-// again. The result is never nil.
+// change makes one change of the workspace. It calls plan without a lock held. If other callers use the memory
+// for the list of steps, it waits until all of that memory is free, and starts again. The result is never nil.
 func (w *Workspace) change(ctx context.Context, order change, plan func(*change) error) (*change, error) {
 	order.w = w
 	c := order
@@ -96,8 +95,8 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 	return nil
 }
 
-// prepare takes the edit and makes all steps of the change but its record. It reports whether there is
-// anything to publish. The caller calls end.
+// prepare begins the edit and makes all steps of the change except its record. changes is false if there is
+// nothing to publish. The caller calls end.
 func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes bool, err error) {
 	s := c.w.store
 	if !c.DryRun {
@@ -153,7 +152,7 @@ func (c *change) abandon() {
 	}
 }
 
-// end ends the edit, and then releases the states from which it reads inodes. It may be called twice.
+// end ends the edit, and then releases the states from which the edit reads inodes. It may be called twice.
 func (c *change) end() {
 	if c.edit != nil {
 		c.edit.End()
@@ -164,7 +163,7 @@ func (c *change) end() {
 	c.releases = nil
 }
 
-// mayChange returns live.ErrProtected if the change is at a read-only path. Only a refresh changes those.
+// mayChange returns live.ErrProtected if a step changes a read-only path. Only a refresh may change these.
 func (c *change) mayChange(ctx context.Context) error {
 	readOnly := c.w.Policy().ReadOnly
 	if len(readOnly) == 0 || c.record.Dir != "" {
@@ -194,8 +193,8 @@ func (c *change) mayChange(ctx context.Context) error {
 	return nil
 }
 
-// takeEdit begins the edit, which blocks other changes of the workspace. A dry run only holds the
-// present state and blocks no changes.
+// takeEdit begins the edit, which blocks other changes of the workspace. For a dry run it only protects the
+// present state from gc, and does not block changes.
 func (c *change) takeEdit(ctx context.Context) (err error) {
 	if c.DryRun {
 		var release func()
@@ -252,8 +251,8 @@ func (c *change) apply(ctx context.Context) error {
 	return c.edit.Overlay(ctx, c.overlay, c.graft)
 }
 
-// seal seals the state of the edit and puts its id into the record. The change holds the state,
-// because no root of gc references it before the record is in the catalogue.
+// seal seals the state of the edit and puts its id into the record. The change holds the state, because gc does
+// not know the state before the record is in the catalogue.
 func (c *change) seal(ctx context.Context, st *tree.State) error {
 	c.holdState(st)
 	id, err := c.w.store.seal.Edited(ctx, c.w.ws.View, st)
@@ -261,8 +260,8 @@ func (c *change) seal(ctx context.Context, st *tree.State) error {
 	return err
 }
 
-// answer returns the answer for the record, so that another daemon can answer the request of the
-// kernel if this one dies. It returns nil if the change was not requested through the kernel.
+// answer returns the answer for the record. If this daemon dies, the next daemon answers the kernel's request
+// with it. For a change that was not requested through the kernel, it returns nil.
 func (c *change) answer() *catalogue.EditAnswer {
 	if c.caller.Request == 0 {
 		return nil
@@ -293,7 +292,7 @@ func (c *change) publish() error {
 			}
 		}
 
-		// The undo point stays as it is when only times of directories differ.
+		// A change of the times of directories alone does not set the undo point.
 		if c.Changed > 0 || c.overlay != nil {
 			if err := c.describe(tx); err != nil {
 				return err
@@ -377,7 +376,8 @@ func (c *change) report() {
 	}
 }
 
-// usePlan copies the result of a merge plan into the change. It fails if conflicts are left.
+// usePlan copies the result of a merge plan into the change. It fails if the plan has conflicts that no rule
+// decides.
 func (c *change) usePlan(p *threeway.Plan, steps []graft.Step) (err error) {
 	c.conflicts, c.repositories = p.Conflicts, p.Said
 	if err := p.Refused(); err != nil {

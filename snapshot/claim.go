@@ -10,10 +10,10 @@ import (
 
 // Values of ClaimResult.Tier.
 const (
-	Resumed     = "resumed"  // the fork existed
-	FromLast    = "snapshot" // made from the last state of an ended fork with the label
-	FreshlyMade = "fresh"    // made from ForkOptions.Snapshot, or the present state
-	Newer       = "newer"    // made from a state on a remote, newer than the last state in this store
+	Resumed     = "resumed"  // the fork existed already
+	FromLast    = "snapshot" // the fork was made from the last state of an ended fork with the label
+	FreshlyMade = "fresh"    // the fork was made from ForkOptions.Snapshot, or from the present state
+	Newer       = "newer"    // the fork was made from a state on a remote, newer than the last state in this store
 )
 
 // A ClaimResult is a claimed fork, and how it was found or made.
@@ -71,7 +71,7 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	return got, nil
 }
 
-// claimed returns the snapshot from which a claim makes a fork, or that the fork exists.
+// claimed returns the snapshot from which a claim makes a fork. resumed is set if the fork exists already.
 func (fs Forks) claimed(o ForkOptions) (from string, resumed bool) {
 	from = o.Snapshot
 	fs.w.withReadLock(func() {

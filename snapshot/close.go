@@ -13,14 +13,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Close seals and commits the unsealed changes, for CloseTime at most, and closes the store.
-// When it returns, all acknowledged changes are on disk. The kernel must not reference any inode
-// any more. A process that ends its work before that calls GiveUp.
+// Close seals and commits the unsealed changes, for CloseTime at most, and closes the store. When it returns, all
+// acknowledged changes are on disk. Before the call, the kernel must have dropped all inodes. A process that
+// stops earlier calls GiveUp instead.
 //
-// Close returns ErrRemoved if the store or its index was removed, and cas.ErrStuck if the disk of
-// the index accepts no more writes, because Badger would retry forever to write its tables. The
-// store is not closed then, and the process should end. Acknowledged changes are in packs and
-// journal.
+// Close returns ErrRemoved if the store or its index was removed. It returns cas.ErrStuck if the disk of the
+// index accepts no more writes, because Badger would retry forever to write its tables. In both cases the store
+// stays open, and the process should end. Acknowledged changes are in the packs and the journal.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -48,8 +47,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.at.Close())
 }
 
-// checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the
-// whole store. It syncs the journal in that case, because its files may still have other links.
+// checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the whole store. In
+// that case it syncs the journal, whose files may have other hard links.
 func checkRemoved(at *storedir.Dir, log *journal.Journal) error {
 	if _, err := at.Disk.Stat(filepath.Join(at.Path, "index")); !errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -61,8 +60,8 @@ func checkRemoved(at *storedir.Dir, log *journal.Journal) error {
 	return ErrRemoved
 }
 
-// makeLastCheckpoint makes the checkpoint at the end. Changes that it has no time to seal stay in the
-// journal, which the next opening replays.
+// makeLastCheckpoint makes the checkpoint at the end. Changes that it cannot seal within Options.CloseTime stay
+// in the journal, and the next opening replays them.
 func makeLastCheckpoint(s *Store) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if s.opt.CloseTime > 0 {
@@ -82,7 +81,7 @@ func makeLastCheckpoint(s *Store) {
 	}
 }
 
-// closeParts closes journal and packs, as far as they were opened.
+// closeParts closes the journal and the packs, if they were opened.
 func (s *Store) closeParts() error {
 	s.loops.Stop()
 	var err error
@@ -96,9 +95,9 @@ func (s *Store) closeParts() error {
 	return err
 }
 
-// GiveUp closes the store without a checkpoint, for a process that cannot go on. A store that this
-// process made is removed. Any other store is not changed: its acknowledged changes are in packs
-// and journal, which the next opening reads.
+// GiveUp closes the store without a checkpoint, for a process that cannot continue. A store that this process
+// made is removed. Any other store is not changed: its acknowledged changes are in the packs and the journal,
+// which the next opening reads.
 //
 // In a takeover GiveUp does nothing. The kernel still references inodes of the store, and the next
 // process takes over their state when this process has ended.

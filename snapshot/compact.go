@@ -22,7 +22,7 @@ type CompactOptions struct {
 	Caller  actors.Caller `json:"-"`
 }
 
-// Compacted is the result of Compact: the new snapshot, and the names of the others.
+// Compacted is the result of Compact: the new snapshot, and the names of the deleted and of the kept snapshots.
 type Compacted struct {
 	info.Info
 	Removed []string `json:"removed" jsonschema:"the deleted snapshots"`

@@ -10,8 +10,8 @@
 //
 //   - [Open] makes or opens a store, [Store.Close] closes it. A store can begin with a snapshot of
 //     a remote: [Start].
-//   - [Check] says what is damaged in a store that is not open, [Repair] repairs it, and
-//     [Store.Verify] reads all objects of an open store and lists damaged paths.
+//   - [Check] reports the damage of a store that is not open, [Repair] repairs the store, and [Store.Verify]
+//     reads all objects of an open store and lists damaged paths.
 //   - [Store.Main] is the first workspace, [Store.Workspace] and [Store.WorkspaceOf] find others by
 //     their views.
 //   - [Store.Forest] has the files of all workspaces: package live reads and changes single files.
@@ -19,8 +19,8 @@
 //     [Store.Checkpoint] shortens the journal.
 //   - [Store.GC] frees the disk space of unreferenced objects. [Store.Importing] protects new
 //     objects that no tree references yet.
-//   - [Store.ForgetAll] removes what only an undo needs. [Store.Forgotten] erases contents that were
-//     forgotten, and proves that they are gone.
+//   - [Store.ForgetAll] removes snapshots and forks that are kept only for an undo. [Store.Forgotten] erases
+//     contents that were forgotten, and proves that the store no longer has them.
 //   - [Store.Images] lists the container images from which snapshots were imported.
 //   - [Hooks] has the functions that are called for events and for changes that did not come
 //     through the mount.
@@ -33,12 +33,12 @@
 //     on its size. [Workspace.Find] and [Workspace.List] find snapshots.
 //   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
 //     state before is captured, which makes it an undo.
-//   - [Workspace.Graft] merges an imported tree into the workspace, and [Workspace.Begin] makes a
-//     tree its first state. [Directory] has the operations on the directory that the workspace
-//     was filled from: a refresh brings in what changed there.
-//   - [Workspace.Held] returns the present tree or the tree of a snapshot, to be read and
-//     compared (package tree), and protects its objects from gc. [Workspace.Seen] leaves out what
-//     only the sandbox of a caller made.
+//   - [Workspace.Graft] merges an imported tree into the workspace, and [Workspace.Begin] makes a tree its first
+//     state. [Directory] has the operations on the directory from which the workspace was filled: a refresh
+//     merges the directory's changes into the workspace.
+//   - [Workspace.Held] returns the present tree or the tree of a snapshot, to be read and compared (package
+//     tree), and protects its objects from gc. [Workspace.Seen] leaves out files that the sandbox of a caller
+//     created as mount points.
 //   - [Workspace.Forget] removes contents from all snapshots.
 //   - [Workspace.Policy], [Workspace.PatchPolicy] and [Workspace.SetPolicy] read and change the rules
 //     for automatic snapshots, retention and limits.

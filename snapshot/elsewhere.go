@@ -55,8 +55,8 @@ func beginWith(s *Store, tx *live.Tx, start *Start, w *Workspace) (*tree.State, 
 	return st, newApplier(s, tx).apply(r)
 }
 
-// Pulled adds a fetched snapshot to the workspace. All its objects are on disk in the store, or on
-// a remote. The caller that put them calls done of Importing only after Pulled returns.
+// Pulled adds a fetched snapshot to the workspace. All its objects are on disk in the store, or on a remote. A
+// caller that stored objects calls the function done of Importing only after Pulled returns.
 func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.Pushed(s.src, id)
@@ -93,7 +93,7 @@ func (rs Remotes) MayPull(i info.Info) (err error) {
 	return err
 }
 
-// An OutgoingSnapshot is a snapshot to be sent to a remote. It is sealed, and held until the caller
+// An OutgoingSnapshot is a snapshot to be sent to a remote. It is sealed, and protected from gc until the caller
 // calls Release.
 type OutgoingSnapshot struct {
 	Info      info.Info
@@ -109,7 +109,7 @@ func (rs Remotes) Pushed(name, remote string, c actors.Caller) {
 	rs.w.store.Hooks.emit(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
-// Push waits until a snapshot is sealed, and holds it.
+// Push waits until a snapshot is sealed, and protects it from gc.
 func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, error) {
 	info, err := rs.w.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
@@ -139,11 +139,11 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 	return p, nil
 }
 
-// SendsAll reports whether HeldToSend is Held.
+// SendsAll reports whether HeldToSend returns the state of Held, because the policy forgets no paths.
 func (rs Remotes) SendsAll() bool { return len(rs.w.store.Main().Policy().Forget) == 0 }
 
-// HeldToSend is Held for what leaves the store: the state has an id, and does not have the paths that the
-// policy of main forgets.
+// HeldToSend returns a state as Held does, for a receiver outside of the store: the state has an id, and does not
+// have the paths that the policy of main forgets.
 func (rs Remotes) HeldToSend(ctx context.Context, name string) (st *tree.State, release func(), err error) {
 	st, release, err = rs.w.Held(name)
 	patterns := rs.w.store.Main().Policy().Forget

@@ -19,13 +19,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// entries are the workspaces of a store, and what packages engine, policy, live and actors ask about
-// them and their snapshots. The lock of the forest guards the fields.
+// entries has the workspaces of a store, and answers the questions of packages engine, policy, live and actors
+// about them and their snapshots. The lock of the forest guards the fields.
 type entries struct {
 	parts      *engine.Parts
 	hooks      *Hooks
 	workspaces map[uint32]*Workspace // by view; one for each workspace of the catalogue
-	unsent     []events.Event        // not emitted yet: snapshots of captureBetweenActors, and removed workspaces
+	unsent     []events.Event        // events to emit later: of snapshots by captureBetweenActors, and of removed workspaces
 }
 
 // Turns implements engine.Catalogue.
@@ -34,7 +34,7 @@ func (e *entries) Turns(view uint32) (turns *semaphore.Weighted) {
 		if w, ok := e.workspaces[view]; ok {
 			turns = w.tenant().sealing
 		} else {
-			turns = semaphore.NewWeighted(1) // the fork has ended, so no other goroutine seals it
+			turns = semaphore.NewWeighted(1) // the fork has ended, so that no other goroutine seals it
 		}
 	})
 	return turns
@@ -69,8 +69,8 @@ func (e *entries) takeChanged() (views []uint32) {
 	return views
 }
 
-// workspacesForPolicies yields the workspaces with the given views, or all if views is nil. Before
-// that it emits the unsent events.
+// workspacesForPolicies yields the workspaces with the given views, or all if views is nil. First it emits the
+// events in unsent.
 func (e *entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace] {
 	var unsent []events.Event
 	var all []*Workspace

@@ -18,11 +18,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// PruneExports deletes what was exported to the store's own git repository except for these commits, and
-// returns the deleted refs. No export runs meanwhile. With dryRun, it returns the refs that it would delete.
+// PruneExports deletes the exports in the store's own git repository except for the given commits, and returns
+// the deleted refs. It blocks exports while it runs. With dryRun, it returns the refs that it would delete.
 type PruneExports func(ctx context.Context, commits map[string]bool, dryRun bool) (refs []string, err error)
 
-// A Forgotten has the operations on what was forgotten.
+// A Forgotten has the operations on contents that users have forgotten.
 type Forgotten struct {
 	parts    *engine.Parts
 	ckpt     *engine.Checkpointer
@@ -32,14 +32,14 @@ type Forgotten struct {
 	commit   func(catalogue.Record) error
 }
 
-// Forgotten has the operations on what was forgotten.
+// Forgotten returns the operations on forgotten contents.
 func (s *Store) Forgotten() Forgotten {
 	return Forgotten{&s.parts, s.ckpt, &s.gc, s.entries, s.opt.ReadOnly, func(r catalogue.Record) error {
 		return s.forest.Update(true, func(tx *live.Tx) error { return s.commit(tx, r, actors.Caller{}) })
 	}}
 }
 
-// Erase erases what an earlier daemon did not erase, if anything. prune may be nil.
+// Erase completes an erasure that an earlier daemon has not completed, if there is one. prune may be nil.
 func (f Forgotten) Erase(ctx context.Context, prune PruneExports) error {
 	if !slices.ContainsFunc(f.all(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
 		return nil
@@ -48,9 +48,9 @@ func (f Forgotten) Erase(ctx context.Context, prune PruneExports) error {
 	return err
 }
 
-// erase removes the exports and the bytes of all that was forgotten from the disk, and notes that this is
-// done. It may be repeated after a kill. erased reports whether no bytes are left that a running program
-// still uses.
+// erase removes the exports and the bytes of all forgotten contents from the disk, and records that they are
+// erased. After a kill it may be repeated. erased is false if files of running programs still use some of the
+// bytes.
 func (f Forgotten) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
 	if prune != nil {
 		if refs, err = prune(ctx, f.gitCommits(nil), false); err != nil {
@@ -62,7 +62,7 @@ func (f Forgotten) erase(ctx context.Context, prune PruneExports) (refs []string
 	return refs, erased, err
 }
 
-// gitCommits returns the commits that snapshots were exported as, without the snapshots whose trees are
+// gitCommits returns the commits to which snapshots were exported, except for snapshots whose trees are
 // rewritten.
 func (f Forgotten) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
@@ -80,7 +80,7 @@ func (f Forgotten) gitCommits(rewritten map[string]*rewrittenTree) map[string]bo
 	return all
 }
 
-// eraseBytes is erase without the exports.
+// eraseBytes does the work of erase, except for the exports.
 func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
 	begin, err := f.restartJournal(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
 		return false, err
 	}
 
-	if f.parts.Log.First() < begin { // bytes that are not sealed are in it
+	if f.parts.Log.First() < begin { // the journal still has bytes that are not sealed
 		return false, nil
 	}
 
@@ -117,8 +117,8 @@ func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
 	return true, nil
 }
 
-// restartJournal makes a checkpoint after which the journal begins at the returned position, unless bytes
-// before it are needed.
+// restartJournal makes a checkpoint that deletes the journal before the returned position, unless unsealed files
+// need bytes before it.
 func (f Forgotten) restartJournal(ctx context.Context) (begin int64, err error) {
 	if begin, err = f.parts.Log.Roll(); err != nil {
 		return 0, err
@@ -131,7 +131,7 @@ func (f Forgotten) all() (all []catalogue.Forgotten) {
 	return all
 }
 
-// receipt reads the receipt of what was forgotten.
+// receipt reads the receipt of a forget.
 func (f Forgotten) receipt(was catalogue.Forgotten) (r forget.Stored, err error) {
 	b, err := f.parts.Objects.Get(was.Receipt, nil)
 	if err == nil {
@@ -141,7 +141,7 @@ func (f Forgotten) receipt(was catalogue.Forgotten) (r forget.Stored, err error)
 	return r, err
 }
 
-// isGone reports whether the store has no chunk of the prints that no file uses.
+// isGone reports whether each chunk of prints that the store still has is used by a file.
 func (f Forgotten) isGone(ctx context.Context, prints []forget.Print) (bool, error) {
 	left := make(map[cas.Hash]bool)
 	for _, p := range prints {
@@ -161,7 +161,7 @@ func (f Forgotten) isGone(ctx context.Context, prints []forget.Print) (bool, err
 	return len(used) == len(left), err
 }
 
-// Scanner returns a scanner for all that was forgotten, and the receipts.
+// Scanner returns a scanner for all forgotten contents, and the receipts.
 func (f Forgotten) Scanner() (*forget.Scanner, []forget.Receipt, error) {
 	var prints []forget.Print
 	receipts := []forget.Receipt{}
@@ -176,8 +176,8 @@ func (f Forgotten) Scanner() (*forget.Scanner, []forget.Receipt, error) {
 	return forget.NewScanner(prints), receipts, nil
 }
 
-// Verify searches the whole store for all that was forgotten. Before that it has the bytes of
-// present files sealed, so that it finds which files have them.
+// Verify searches the whole store for all forgotten contents. Before the search it seals the bytes of present
+// files, so that it finds the files that have forgotten bytes.
 func (f Forgotten) Verify(ctx context.Context) (*forget.Proof, error) {
 	if !f.readOnly {
 		if _, err := f.restartJournal(ctx); err != nil {
@@ -220,7 +220,7 @@ func (f Forgotten) Verify(ctx context.Context) (*forget.Proof, error) {
 	return proof, f.scanFiles(ctx, scan, proof)
 }
 
-// scanFiles searches the files of the store other than packs.
+// scanFiles searches the files of the store that are not packs.
 func (f Forgotten) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forget.Proof) error {
 	if err := f.parts.CAS.ScanMeta("", func(key string, value []byte) error {
 		if scan.In(value) {
@@ -244,7 +244,7 @@ func (f Forgotten) scanFiles(ctx context.Context, scan *forget.Scanner, proof *f
 			name := filepath.Join(dir, i.Name)
 			file, err := vfs.Open(f.parts.FS, filepath.Join(f.parts.Dir, name))
 			if errors.Is(err, fs.ErrNotExist) || i.Dir {
-				continue // removed meanwhile
+				continue // the file was removed during the search
 			}
 			if err != nil {
 				return err
@@ -266,7 +266,7 @@ func (f Forgotten) scanFiles(ctx context.Context, scan *forget.Scanner, proof *f
 
 func asItIs(namedTree) *tree.State { return nil }
 
-// Chunks returns the chunks of all that was forgotten.
+// Chunks returns the chunks of all forgotten contents.
 func (f Forgotten) Chunks() (map[cas.Hash]bool, error) {
 	chunks := make(map[cas.Hash]bool)
 	for _, was := range f.all() {

@@ -34,8 +34,8 @@ type ForgetOptions struct {
 	Prune   PruneExports      `json:"-"` // may be nil
 }
 
-// Forget removes contents from the snapshots of the store, and erases their bytes. Package forget
-// explains the steps. If nothing has the contents, the error is of the kind errs.NotExist.
+// Forget removes contents from the snapshots of the store, and erases their bytes. Package forget explains the
+// steps. If no tree has the contents, the error is of the kind errs.NotExist.
 func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receipt, error) {
 	s := w.store
 	f := &forgetRun{w: w, o: o, trees: make(map[string]*rewrittenTree), now: make(map[uint32]*rewrittenTree)}
@@ -87,15 +87,15 @@ type forgetRun struct {
 	w       *Workspace
 	o       ForgetOptions
 	rewrite forget.Rewriter
-	trees   map[string]*rewrittenTree // by the old id
-	now     map[uint32]*rewrittenTree // of the present states that were searched, by view
-	edits   []*change                 // of present states, which are prepared
+	trees   map[string]*rewrittenTree // by the id of the tree before
+	now     map[uint32]*rewrittenTree // the present states that were searched, by view
+	edits   []*change                 // prepared edits of present states
 	stale   []*change                 // edits that were dropped, because their workspace ended
-	ended   []catalogue.Edit          // of forks that have ended
+	ended   []catalogue.Edit          // edits of forks that have ended
 	receipt forget.Receipt
 }
 
-// A rewrittenTree is the result of a rewriting.
+// A rewrittenTree is the result of removing the contents from a tree.
 type rewrittenTree struct {
 	state *tree.State // nil: the tree does not have the contents
 	id    string
@@ -146,7 +146,7 @@ func (f *forgetRun) begin() (err error) {
 	return nil
 }
 
-// run rewrites all trees and commits the record. It begins again while snapshots are taken meanwhile.
+// run rewrites all trees and commits the record. It repeats this if snapshots were taken during the rewriting.
 func (f *forgetRun) run(ctx context.Context) error {
 	for {
 		var all []*catalogue.Snapshot
@@ -175,7 +175,7 @@ func (f *forgetRun) run(ctx context.Context) error {
 			continue
 		}
 
-		for _, w := range present { // last, because this blocks changes
+		for _, w := range present { // present states are last, because their rewriting blocks changes
 			if err := f.rewritePresent(ctx, w); err != nil {
 				return err
 			}
@@ -273,7 +273,7 @@ func loadTree(src *tree.Source, id string) (*tree.State, error) {
 	return tree.Load(src, h)
 }
 
-// commit writes the record. again reports that there are snapshots which were not rewritten.
+// commit writes the record. again is set if there are snapshots that were not rewritten; then there is no record.
 func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 	if err := f.w.store.cas.Commit(); err != nil {
 		return false, err
@@ -333,7 +333,7 @@ func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 	return false, nil
 }
 
-// notify makes the kernel drop what it has of the rewritten snapshots and present states.
+// notify makes the kernel drop its cached data of the rewritten snapshots and present states.
 func (f *forgetRun) notify() {
 	for _, c := range f.edits {
 		f.w.store.Hooks.notifyKernel(f.w.store.forest, c.inv)
@@ -352,7 +352,7 @@ func (f *forgetRun) notify() {
 		id := sn.Was[len(sn.Was)-1]
 		st, err := loadTree(f.w.store.src, id)
 		if err != nil {
-			continue // the kernel drops it with the mount
+			continue // the kernel drops the data with the mount
 		}
 		inv := f.invalidation(sn.View, st, f.trees[id])
 		f.w.store.Hooks.notifyReplaced(&inv)

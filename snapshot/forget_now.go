@@ -15,9 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// unsearched returns the workspaces whose present states must lose the contents and were not searched yet:
-// with ForgetOptions.Now all, else the forks that have ended and that an undo can restore. The caller
-// holds the lock of the forest.
+// unsearched returns the workspaces whose present states must lose the contents and were not searched yet. With
+// ForgetOptions.Now these are all workspaces, else the forks that have ended and that an undo can restore. The
+// caller holds the lock of the forest.
 func (f *forgetRun) unsearched() (all []*Workspace) {
 	for view, w := range f.w.store.entries.workspaces {
 		_, searched := f.now[view]
@@ -26,13 +26,13 @@ func (f *forgetRun) unsearched() (all []*Workspace) {
 		}
 	}
 
-	// Edits are taken in this order, so that two calls do not wait for each other.
+	// Edits begin in the order of views, so that two calls do not wait for each other.
 	slices.SortFunc(all, func(a, b *Workspace) int { return cmp.Compare(a.ws.View, b.ws.View) })
 	return all
 }
 
-// rewritePresent removes the contents from a copy of the present state of a workspace. If the state has
-// the contents, changes of the workspace wait until the record is written.
+// rewritePresent removes the contents from a copy of the present state of a workspace. If the state has the
+// contents, changes of the workspace are blocked until the record is written.
 func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	var st *tree.State
 	var ended bool
@@ -67,8 +67,8 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	return err
 }
 
-// editPresent prepares the edit of a present state. A present state is searched again when nothing can
-// change it any more.
+// editPresent prepares the edit of a present state. When changes of the workspace are blocked, it searches the
+// present state again.
 func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenTree) error {
 	c := &change{w: w, caller: f.o.Caller, from: "forget"}
 	changes, err := c.prepare(ctx, func(c *change) (err error) {
@@ -88,7 +88,7 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 	if err != nil || !changes {
 		c.end()
 	}
-	if errors.Is(err, errs.Stale) { // it has ended, and is searched again
+	if errors.Is(err, errs.Stale) { // the workspace has ended, and is searched again
 		delete(f.now, w.ws.View)
 		return nil
 	}
@@ -100,15 +100,15 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 	return nil
 }
 
-// endEdits lets changes of the workspaces continue.
+// endEdits ends the edits, so that the workspaces can be changed again.
 func (f *forgetRun) endEdits() {
 	for _, c := range append(f.edits, f.stale...) {
 		c.end()
 	}
 }
 
-// dropStale drops the edits of workspaces that have ended, or that an undo restored, since they were
-// prepared: they are searched again. The caller holds the lock of the forest.
+// dropStale drops the edits of workspaces that have ended, or that an undo restored, since the edits were
+// prepared. These workspaces are searched again. The caller holds the lock of the forest.
 func (f *forgetRun) dropStale() {
 	isStale := func(view uint32, ended bool) bool {
 		w := f.w.store.cat.Workspaces.At(view)
@@ -132,7 +132,7 @@ func (f *forgetRun) dropStale() {
 	f.ended = slices.DeleteFunc(f.ended, func(r catalogue.Edit) bool { return isStale(r.WS, true) })
 }
 
-// presentEdits returns the edits of the record, and the applier that has them. The order is the same.
+// presentEdits returns the edits of the record, and the applier with these edits in the order of the record.
 func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
 	t := newApplier(f.w.store, tx)
 	t.edits = make(map[uint32]*live.Edit)

@@ -64,7 +64,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 	return f.w.store.cas.Put(cas.KindTree, b)
 }
 
-// listPlaces puts what was where into the receipt.
+// listPlaces lists in the receipt the paths and snapshots from which contents were removed.
 func (f *forgetRun) listPlaces() {
 	f.w.store.withReadLock(func(*live.Tx) {
 		chosen, _ := f.chosen()
@@ -108,8 +108,8 @@ func nameOf(cat *catalogue.Catalogue, view uint32) string {
 	return ""
 }
 
-// uses returns which of the chunks are in use, and adds the files that have them to the list. rewritten
-// returns the tree in place of another, and may return nil.
+// uses returns the chunks that files use, and adds these files to the list. rewritten returns the tree that
+// replaces a tree, or nil.
 func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
 	var all []namedTree
 	err := f.parts.Forest.Update(true, func(tx *live.Tx) error {
@@ -152,7 +152,7 @@ func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]f
 // A namedTree is the tree of a snapshot or, without a name, the present state of a workspace.
 type namedTree struct {
 	at, snapshot, id string
-	view             uint32 // of a present state
+	view             uint32 // for a present state
 	state            *tree.State
 }
 

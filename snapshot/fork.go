@@ -17,7 +17,7 @@ import (
 
 type ForkInfo struct {
 	Name      string    `json:"name"`
-	Base      string    `json:"base"` // the snapshot that it was made from, "" for a present state
+	Base      string    `json:"base"` // the snapshot from which the fork was made, "" for a present state
 	Created   time.Time `json:"created"`
 	Snapshots int       `json:"snapshots"`
 	Files     int64     `json:"files"`
@@ -33,7 +33,7 @@ func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 type ForkOptions struct {
 	Name     string `json:"name" jsonschema:"the name of the fork"`
 	Snapshot string `json:"snapshot,omitempty" jsonschema:"the snapshot it begins with: a name, FORK/NAME for one of a fork, FORK/ for the present state of a fork, label:KEY=VALUE for the newest with that label, or REMOTE@SNAPSHOT; if empty, the present state"`
-	// TTL is the time after which the fork ends, as by Forks.End. Empty: never.
+	// TTL is the time after which the fork ends, as by Forks.End. If it is empty, the fork never expires.
 	TTL string `json:"ttl,omitempty" jsonschema:"delete the fork after this time: 30m, 1h, 7d"`
 	// As is an option of the service. New and Claim ignore it.
 	As string `json:"as,omitempty" jsonschema:"the actor of changes whose program cannot be seen; if empty, the name of the fork"`
@@ -52,10 +52,10 @@ type ForkOptions struct {
 // A forkPlan has the checked options of a fork, and values that are not options of users.
 type forkPlan struct {
 	ForkOptions
-	claim        string            // the label of a claim, "" for New
+	claim        string            // the label of the claim, "" for New
 	expires      *time.Time        // from TTL
-	placeholders []naming.BytePath // not part of a fork of the present state, see Workspace.placeholders
-	hiddenStates                   // the states without hidden paths
+	placeholders []naming.BytePath // paths that a fork of the present state does not get, see Workspace.placeholders
+	hiddenStates                   // the states of the fork without hidden paths
 }
 
 // plan checks the options.
@@ -137,8 +137,8 @@ func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
 	return s.entries.workspaces[r.View], err
 }
 
-// BeganFrom returns the name that the snapshot of the fork's origin had when the fork was made,
-// "" if the fork was made from a present state.
+// BeganFrom returns the name of the snapshot from which the fork was made, as it was at that time. It returns ""
+// if the fork was made from a present state.
 func (w *Workspace) BeganFrom() (name string) {
 	w.withReadLock(func() {
 		if o := w.store.cat.Snapshots.At(w.ws.Base); o != nil {
@@ -183,7 +183,7 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 	return f, err
 }
 
-// Rename gives the fork a the name b.
+// Rename renames the fork a to b.
 func (fs Forks) Rename(a, b string, c actors.Caller) error {
 	s := fs.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {

@@ -27,7 +27,7 @@ func (fs Forks) Discard(name string, c actors.Caller) error {
 }
 
 // Remove ends a fork for a user, as End does or, if discard is set, as Discard does. The user can undo this
-// until the returned time; it is zero if the end cannot be undone.
+// before the time until; it is zero if the end cannot be undone.
 func (fs Forks) Remove(name string, discard bool, c actors.Caller) (last info.Info, until time.Time, err error) {
 	return fs.remove(name, discard, true, c)
 }
@@ -45,9 +45,8 @@ func (fs Forks) remove(name string, discard, keep bool, c actors.Caller) (last i
 	})
 }
 
-// expire ends the forks that have expired. It returns the time at which the next fork expires, or
-// next if that is earlier. A fork that contains forks ends after them; if it is to be discarded, it
-// ends with them.
+// expire ends the forks that have expired. It returns the time at which the next fork expires, or next if that is
+// earlier. A fork that contains forks ends after these forks, unless it is discarded: then they end with it.
 func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	var over []string
 	fs.w.withReadLock(func() {
@@ -77,9 +76,9 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// endFork commits the record that the function record makes for a fork. It returns the snapshot of
-// the fork's last state, or a zero Info if the record has none. With keep set it is an operation of a user,
-// which can be undone until a time.
+// endFork commits the record that the function record makes for a fork. It returns the snapshot of the fork's
+// last state, or a zero Info if the record has none. With keep set, the end is an operation of a user, which can
+// be undone before the time that endFork returns.
 func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
@@ -123,8 +122,8 @@ func (fs Forks) newEndRecord(tx *live.Tx, f *catalogue.Workspace, c actors.Calle
 	return catalogue.NewEnd(fs.w.store.cat, fs.w.ws, tx, f, fs.usableBookmark(f), last)
 }
 
-// usableBookmark returns the bookmark of a fork, nil if there is none, it has no files, or it cannot
-// be read.
+// usableBookmark returns the bookmark of a fork. It returns nil if the fork has no bookmark, or the bookmark has
+// no files or cannot be read.
 func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 	sn := fs.w.store.cat.Snapshots.At(f.Before)
 	if sn == nil || sn.Files == 0 {
@@ -139,10 +138,10 @@ func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 	return sn
 }
 
-// Bookmark captures the present state of a fork as its bookmark, and drops the bookmark before it.
-// The mount calls it before the first of several removals, because `rm -rf .forks/NAME` empties the
-// fork before its last rmdir ends it. End then makes a snapshot of the bookmark, too. A bookmark
-// costs as much as a snapshot, but is in no list. Only a checkpoint seals it.
+// Bookmark captures the present state of a fork as its bookmark, and drops the fork's former bookmark. The mount
+// calls it before the first of several removals, because `rm -rf .forks/NAME` empties the fork before its last
+// rmdir ends the fork. End then makes a snapshot of the bookmark, too. A bookmark costs as much as a snapshot,
+// but no list contains it. Only a checkpoint seals it.
 func (w *Workspace) Bookmark() error {
 	s := w.store
 	return s.record(actors.Caller{}, func(tx *live.Tx) (catalogue.Record, error) { return w.ws.NewBookmark(tx, s.opt.Now()) })

@@ -20,7 +20,7 @@ import (
 type GraftOptions struct {
 	Tree   *tree.State // sealed; its root directory is merged into Path
 	Path   string      // a directory relative to the root, which must exist; "" is the root
-	Of     string      // the path that the user named; Path is above it if it does not exist
+	Of     string      // the path that the user named; if it does not exist, Path is a directory above it
 	Caller actors.Caller
 	// Image, if not nil, is the container image that the tree was read from. Graft then also makes a
 	// snapshot of the state after, with the image in its description.
@@ -90,9 +90,9 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: c.Undo, Snapshot: c.record.Post.Name}, s.Sync()
 }
 
-// Importing protects the objects that an import puts into the store. gc waits until the caller has
-// called done, after Graft or Hold of the imported tree. The caller must commit the objects
-// (CAS().Commit) before Graft.
+// Importing protects the objects that an import puts into the store. gc waits until the caller has called done,
+// after Graft of the imported tree, or after Hold of it. The caller must commit the objects (CAS().Commit) before
+// Graft.
 func (s *Store) Importing() (done func()) {
 	return s.gc.Import()
 }

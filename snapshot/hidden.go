@@ -14,15 +14,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A fork with hidden paths begins with states from which these paths were removed, so that no view,
-// snapshot or difference of the fork can have them. What programs create at these paths later belongs to
-// the fork.
+// A fork with hidden paths begins with states from which these paths were removed. So no view, snapshot or
+// difference of the fork can have them. Files that programs create at these paths later belong to the fork.
 
 // hiddenStates has the hidden paths of a new fork, and the ids of the states without them.
 type hiddenStates struct {
 	restricted *catalogue.Restrictions // nil: the restrictions of the parent
-	matcher    *hide.Matcher           // of the paths that the parent has and the fork does not have
-	of         string                  // ForkOptions.Snapshot of state
+	matcher    *hide.Matcher           // matches the paths that the parent has and the fork does not have
+	of         string                  // ForkOptions.Snapshot, from which state was made
 	state, dir string
 	releases   []func()
 }
@@ -46,7 +45,7 @@ func (fs Forks) restrict(p *forkPlan) (err error) {
 
 	removed := rules.Hide
 	if fs.w.ws.Fork {
-		removed = p.Hide // files at the parent's own hidden paths were created in the parent
+		removed = p.Hide // files at the paths that the parent itself hides were created in the parent
 	}
 	if p.matcher, err = hide.New(removed); err != nil {
 		return err
@@ -58,8 +57,8 @@ func (fs Forks) restrict(p *forkPlan) (err error) {
 	return nil
 }
 
-// Hides reports whether a new fork has hidden paths: the paths in added, or paths of the policy. If it has,
-// New and Claim read the whole tree.
+// Hides reports whether a new fork has hidden paths: the paths in added, or paths of the policy. If so, New and
+// Claim read the whole tree.
 func (fs Forks) Hides(added []string) bool {
 	return len(added) > 0 || !fs.w.IsFork() && len(fs.w.Policy().Hide) > 0
 }
@@ -81,7 +80,7 @@ func (fs Forks) hide(p *forkPlan, from string) error {
 		return err
 	}
 
-	// The files of the directory are hidden too, with all names that they have there.
+	// Hide the files of the directory too, at all their hard links in the directory.
 	was, release, err := s.directory(context.Background(), func() string { return dir })
 	if err != nil {
 		return err
@@ -128,8 +127,8 @@ func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, e
 	return st, dir, err
 }
 
-// directory returns the state of the directory with an id, see WorkspaceRecord.Dir. It is held until
-// release is called. id is called with the lock held.
+// directory returns the state of the directory with an id, see WorkspaceRecord.Dir. The state is protected from
+// gc until release is called. directory calls id with the lock of the forest held.
 func (s *Store) directory(ctx context.Context, id func() string) (st *tree.State, release func(), err error) {
 	err = s.forest.Update(true, func(*live.Tx) error {
 		text := id()
@@ -179,7 +178,8 @@ func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) 
 	return h.String(), err
 }
 
-// sealWithout seals a copy of a state without some paths, see remove. It is held until release is called.
+// sealWithout seals a copy of a state without some paths, see remove. The copy is protected from gc until release
+// is called.
 func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []string, empty bool) (*tree.State, cas.Hash, func(), error) {
 	s := w.store
 	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Counters.Epoch()}
@@ -199,7 +199,7 @@ func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []stri
 	return e.State, h, release, nil
 }
 
-// hideLinks adds patterns for paths that are hidden as other names of hidden files.
+// hideLinks adds patterns for paths that are hidden because they are hard links to hidden files.
 func (p *forkPlan) hideLinks(paths []string) error {
 	var size int
 	known := make(map[string]bool)
@@ -222,8 +222,8 @@ func (p *forkPlan) hideLinks(paths []string) error {
 	return nil
 }
 
-// hiddenPaths returns the paths of a state that a matcher hides, without those below others, and all other
-// names of hidden files.
+// hiddenPaths returns the paths of a state that a matcher hides, without paths below other hidden paths, and all
+// other hard links to hidden files.
 func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.Matcher) (paths []string, err error) {
 	dir := ""               // the last hidden directory
 	var links []*tree.Inode // hidden files with several names
@@ -275,8 +275,8 @@ func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.
 	return paths, nil
 }
 
-// remove removes a path. With empty, a file or directory stays, and is empty. The times of directories do
-// not change.
+// remove removes a path. With empty, it removes only the contents of the file or directory. The times of
+// directories do not change.
 func remove(e *tree.Editor, name string, empty bool) error {
 	at, err := tree.ParsePath(name)
 	if err != nil {

@@ -15,23 +15,21 @@ type Hooks struct {
 	event      atomic.Pointer[func(events.Event, actors.Caller)]
 }
 
-// OnInvalidate sets the function that notifies the kernel of changes that were not made through
-// the mount. It is called without a lock held, and must call told when the kernel has been
-// notified, perhaps later. If the daemon dies before that, the next daemon of the mount gets the
-// same invalidation from live.Takeover.Inherit.
+// OnInvalidate sets the function that notifies the kernel of changes that were not made through the mount. It is
+// called without a lock held. It must call told, perhaps later, when the kernel has been notified. If the daemon
+// dies before that, live.Takeover.Inherit returns the invalidation to the next daemon of the mount.
 func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, told func())) {
 	h.invalidate.Store(&fn)
 }
 
-// OnReplaced sets the function that is called when a change that was not made through the mount
-// is in place, and other changes of the workspace are still blocked. It gets the number of
-// replaced names, and returns Invalidation.Epoch. It is called without a lock held, and before
-// the function of OnInvalidate.
+// OnReplaced sets the function that is called when a change that was not made through the mount is visible, and
+// other changes of the workspace are still blocked. Its argument is the number of replaced names, and its result
+// becomes Invalidation.Epoch. It is called without a lock held, and before the function of OnInvalidate.
 func (h *Hooks) OnReplaced(fn func(names int) (epoch bool)) { h.replaced.Store(&fn) }
 
-// OnEvent sets the function that gets an event for each operation on a workspace or snapshot, and
-// for each path that a restore, a merge or an import changed. The action is one of events.Actions,
-// or "ended" for a workspace that no longer exists. The function is called without a lock held.
+// OnEvent sets the function that is called with each event: one for each operation on a workspace or snapshot,
+// and one for each path that a restore, a merge or an import changed. The action is one of events.Actions, or
+// "ended" for a workspace that no longer exists. The function is called without a lock held.
 func (h *Hooks) OnEvent(fn func(events.Event, actors.Caller)) { h.event.Store(&fn) }
 
 // notifyReplaced calls the function of OnReplaced.

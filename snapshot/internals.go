@@ -5,10 +5,9 @@
 // catalogue applies it. The effects of a record on background work come back to this package
 // (applier.applyEffects).
 //
-// Package engine has the background work: seals, checkpoints, which commit the
-// catalogue and drop the journal, gc, free disk space, and the limits of forks. It also reads the
-// last checkpoint. Package policy takes and removes snapshots by the policies. Both use the store
-// through narrow interfaces.
+// Package engine has the background work: seals, gc, free disk space, the limits of forks, and checkpoints, which
+// commit the catalogue and delete the old part of the journal. It also reads the last checkpoint. Package policy
+// takes and removes snapshots by the policies. Both use the store through narrow interfaces.
 //
 // These packages do not depend on the store: catalogue (workspaces, snapshots, their records),
 // info (the description of snapshots for users), storedir (the directory), repair (verifies all
@@ -53,10 +52,10 @@
 // automatic gc does not begin during an import. A writer waits for
 // Checkpointer.mu for some seconds only.
 //
-// A seal that did much work releases Workspace.sealing, Sealer.forks and gc.Puts when other
-// goroutines wait for one of them, and then waits for its next turn. The objects that it put are
-// reachable from the states that gc marks. A running checkpoint ends early when a gc waits for
-// Checkpointer.mu. The next checkpoint does not repeat its seals.
+// A seal that has done much work releases Workspace.sealing, Sealer.forks and gc.Puts if other goroutines wait
+// for one of them, and then waits for its next turn. gc marks the objects that the seal has put, because the
+// states in memory reference them. A running checkpoint ends early if a gc waits for Checkpointer.mu. The next
+// checkpoint does not repeat its seals.
 //
 // No lock is held while the kernel is notified of changes.
 package snapshot

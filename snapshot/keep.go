@@ -34,8 +34,8 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	return nil
 }
 
-// expire ends the forks that have expired, and removes the snapshots and forks that are kept for the undo of
-// old operations. It returns the earlier of next and the time at which the next of these is due.
+// expire ends the forks that have expired, and removes the snapshots and forks that were kept for the undo of
+// operations that are too old. It returns the earlier of next and the time of the next expiry.
 func (w *Workspace) expire(now, next time.Time) (time.Time, error) {
 	kept := time.Duration(w.store.Main().Policy().UndoSeconds) * time.Second
 	first, err := w.Ops().forget(now.Add(-kept))

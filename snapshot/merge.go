@@ -34,20 +34,20 @@ type MergeOptions struct {
 	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
 	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
 	Join     bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
-	// RefuseDiverged: see threeway.GitRules.
+	// RefuseDiverged is described at threeway.GitRules.
 	RefuseDiverged bool                  `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
 	DryRun         bool                  `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 	Merge          threeway.Merger       `json:"-"` // merges files that changed on both sides; nil: they are conflicts
 	Git            threeway.Repositories `json:"-"` // merges git directories; nil: they are merged as files
-	// FromDirectory: see threeway.GitRules.
+	// FromDirectory is described at threeway.GitRules.
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
 	Hidden        *hide.Matcher  `json:"-"` // set by Merge and Refresh: the paths that the workspace keeps as they are
 	List          *budget.Charge `json:"-"` // see RestoreOptions
 }
 
-// A MergeResult lists the changes of a merge or of an undo of an actor, or the conflicts if it was
-// refused.
+// A MergeResult lists the changes of a merge or of an undo of an actor. If it was refused, it lists the
+// conflicts.
 type MergeResult struct {
 	Conflicts []string              `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
 	Git       []threeway.Repository `json:"git,omitempty" jsonschema:"what happened to git directories"`
@@ -55,7 +55,7 @@ type MergeResult struct {
 	Changes
 }
 
-// InConflict returns the paths in conflict, also for results that embed a MergeResult.
+// InConflict returns the paths in conflict. Results that embed a MergeResult have this method, too.
 func (m *MergeResult) InConflict() []string { return m.Conflicts }
 
 type PromoteResult struct {
@@ -109,8 +109,8 @@ func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, err
 	}
 }
 
-// sides returns the states of a fork at its base and now, and the actors of the changes between
-// them. The change c holds both states.
+// sides returns the base and the present state of a fork, and the actors of the changes between them. The change
+// c protects both states from gc.
 func (fs Forks) sides(f *Workspace, c *change) (in blame.States, err error) {
 	s := fs.w.store
 	in.Source = s.src

@@ -40,7 +40,7 @@ func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
 	return out, err
 }
 
-// maxOpText is the most bytes of the names in an operation.
+// maxOpText is the largest number of bytes of the names in an operation.
 const maxOpText = 500
 
 // newOp describes an operation. The caller holds the lock of the forest.
@@ -52,8 +52,9 @@ func (ops Ops) newOp(name, of string, c actors.Caller) *catalogue.Op {
 	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Of: of, At: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
 }
 
-// keepRemoved makes an operation keep the snapshots that it removes, if the policy and the limits allow that.
-// It returns until when. The caller holds the lock of the forest.
+// keepRemoved sets op.Kept, so that the snapshots that the operation removes are kept for an undo, if the policy
+// and the limits allow this. It returns the end of the time in which they are kept, or zero. The caller holds the
+// lock of the forest.
 func (ops Ops) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
 	cat := ops.w.store.cat
 	snaps := make([]*catalogue.Snapshot, len(views))
@@ -69,14 +70,14 @@ func (ops Ops) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
 	return ops.keptUntil(op)
 }
 
-// keptUntil returns until when an operation can be undone that keeps something. The caller holds the lock of
-// the forest.
+// keptUntil returns the end of the time in which an operation with kept snapshots or forks can be undone. The
+// caller holds the lock of the forest.
 func (ops Ops) keptUntil(op *catalogue.Op) time.Time {
 	kept := ops.w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
 	return op.At.Add(time.Duration(kept) * time.Second)
 }
 
-// KeptUntil returns until when operations can be undone of which something is kept, by their numbers.
+// KeptUntil returns keptUntil of all operations with kept snapshots or forks, by their numbers.
 func (ops Ops) KeptUntil() map[uint64]time.Time {
 	all := make(map[uint64]time.Time)
 	ops.w.withReadLock(func() {
@@ -90,8 +91,8 @@ func (ops Ops) KeptUntil() map[uint64]time.Time {
 	return all
 }
 
-// Undo undoes an operation other than an apply. Changes that were made after the operation stay. o has
-// the rule for conflicts of an edit: a restore, a merge, a refresh, an import or an undo of an actor.
+// Undo undoes an operation other than an apply. It keeps changes that were made after the operation. An edit is a
+// restore, a merge, a refresh, an import or an undo of an actor; for its undo, o has the rule for conflicts.
 func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op catalogue.Op, res MergeResult, err error) {
 	s, w := ops.w.store, ops.w
 	w.withReadLock(func() {
@@ -109,7 +110,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	}
 
 	res.DryRun = o.DryRun
-	var left *catalogue.Snapshot // the snapshot that the operation left, and that the undo removes
+	var left *catalogue.Snapshot // the snapshot that the operation made, and that the undo removes
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		undo := ops.newOp("", "", o.Caller)
 		undo.Undoes = number
@@ -198,7 +199,7 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 }
 
 // forget removes the snapshots and forks that operations before a time keep. It returns the time of the first
-// operation that still keeps some, zero for none.
+// operation that still keeps a snapshot or fork, or zero.
 func (ops Ops) forget(before time.Time) (first time.Time, err error) {
 	s, w := ops.w.store, ops.w
 	err = s.forest.Update(true, func(tx *live.Tx) error {
@@ -227,7 +228,7 @@ func (s *Store) ForgetAll() error {
 	return nil
 }
 
-// BeginApply adds an apply to a directory, and returns its number when that is on disk.
+// BeginApply records an apply to a directory, and returns its number when the record is on disk.
 func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number uint64, err error) {
 	s := ops.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
@@ -249,20 +250,21 @@ func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number
 	return number, s.Sync()
 }
 
-// EndApply sets the state of the directory after an apply. An apply that changed nothing is forgotten.
+// EndApply sets the state of the directory after an apply. It removes the record of an apply that changed
+// nothing.
 func (ops Ops) EndApply(number uint64, after string, c actors.Caller) error {
 	return ops.amend(number, c, func(r *catalogue.LogOp) {
 		r.Op.Apply.After, r.Drop = after, after == r.Op.Apply.Before
 	})
 }
 
-// UndoneApply records that an apply was undone. If the store was filled from the directory, the changes
-// of the workspace since then can be applied again.
+// UndoneApply records that an apply was undone. If the store was filled from the directory, the changes of the
+// workspace since the apply can be applied again.
 func (ops Ops) UndoneApply(number uint64, c actors.Caller) error {
 	return ops.amend(number, c, func(r *catalogue.LogOp) { r.Op.Undone, r.Back = true, r.Op.Apply.Own })
 }
 
-// amend changes an apply.
+// amend changes the record of an apply.
 func (ops Ops) amend(number uint64, c actors.Caller, change func(*catalogue.LogOp)) error {
 	s := ops.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A sandbox that hides a path which does not exist makes an empty file or directory as a mount
-// point there, and may remove it at its end. Such a placeholder should not be in snapshots.
+// A sandbox that hides a path which does not exist creates an empty file or directory there as a mount point, and
+// may remove it when it ends. Such a placeholder should not be in snapshots.
 
 // placeholders returns the paths of mount points that the caller's sandbox made: empty files and
 // directories that are in neither the newest snapshot nor the base, and where the caller sees
@@ -52,8 +52,8 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 	return left, nil
 }
 
-// existsInAny reports whether a path exists in one of the states. A state that cannot be read
-// counts as one with the path.
+// existsInAny reports whether a path exists in one of the states. A state that cannot be read counts as a state
+// with the path.
 func existsInAny(src *tree.Source, in []*tree.State, path string) bool {
 	for _, st := range in {
 		if _, err := live.EmptyAt(src, st, path); !errors.Is(err, tree.ErrNotExist) {

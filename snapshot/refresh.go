@@ -14,8 +14,8 @@ type Directory struct{ w *Workspace }
 
 func (w *Workspace) Directory() Directory { return Directory{w} }
 
-// Held returns the state of the directory when it was last read for this workspace. The state is
-// sealed, and held until release is called. A new fork has the state of its parent.
+// Held returns the state of the directory when it was last read for this workspace. The state is sealed, and
+// protected from gc until release is called. A new fork has the directory's state of its parent.
 func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), err error) {
 	return d.w.store.directory(ctx, func() string { return d.w.ws.Dir })
 }

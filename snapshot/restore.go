@@ -22,8 +22,8 @@ type RestoreOptions struct {
 	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
 	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of the whole workspace leaves as they are, in addition to restore_keeps of the policy"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
-	// Edit, if not nil, returns the new contents of the only file in Paths. They are used instead
-	// of the contents in the snapshot. now is the present state.
+	// Edit, if not nil, returns the new contents of the only file in Paths, which replace the contents in the
+	// snapshot. now is the present state.
 	Edit   func(now *tree.State) ([]byte, error) `json:"-"`
 	Caller actors.Caller                         `json:"-"`
 	// List is charged with the memory for the list of changes. If other callers use too much of
@@ -40,7 +40,7 @@ type Changes struct {
 	DryRun  bool               `json:"dry_run,omitempty"`
 }
 
-// Shorten keeps the first paths of the list, at most the given number. Changed is not affected.
+// Shorten shortens the list to its first most paths. It does not change Changed.
 func (c *Changes) Shorten(most int) { c.Paths = c.Paths[:min(len(c.Paths), most)] }
 
 type RestoreResult struct {

@@ -21,10 +21,10 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	}, progress)
 }
 
-// Check verifies a store that is not open. If the store does not open, the report lists the data
-// that Repair would lose. Check may write the index, truncates files with incomplete records at
-// their end after a kill or a power cut, and stores the contents of the journal, as a mount does, if
-// these would take too much memory. It changes no other files.
+// Check verifies a store that is not open. If the store does not open, the report lists the data that Repair
+// would lose. Like a mount, Check may write the index, truncates files that end with an incomplete record after a
+// kill or a power cut, and stores the contents of the journal if they would take too much memory. It changes no
+// other files.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
 	return repair.Check(ctx, func(salvage bool) (repair.Store, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
@@ -38,8 +38,8 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 	}, progress)
 }
 
-// holdTree holds the present state of a workspace or the state of a snapshot. ok is false if t does
-// not exist any more. st is nil if the state cannot be read.
+// holdTree protects the present state of a workspace or the state of a snapshot from gc, and returns it. ok is
+// false if t no longer exists. st is nil if the state cannot be read.
 func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), ok bool) {
 	release = func() {}
 	s.WithLock(func(tx *live.Tx) {

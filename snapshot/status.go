@@ -9,8 +9,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Status returns sizes and counts of the workspace and the store. Health is "ok" or the most urgent
-// problem, as a sentence for the user. A fork is not told about other forks.
+// Status returns sizes and counts of the workspace and the store. Health is "ok" or the most urgent problem, as a
+// sentence for the user. The status of a fork does not mention other forks.
 func (w *Workspace) Status() info.Status {
 	s := w.store
 	c := s.cas.Stats()

@@ -31,9 +31,9 @@ const (
 
 // Options are the arguments of Open. Zero values are defaults.
 type Options struct {
-	// Filling is the directory or image from which the caller will fill a new store, "" for none.
-	// Until the caller calls MarkFilled, Created is true each time the store is opened. With Quiet, filling
-	// does not wait for the disk: Sync does that when the store was opened again.
+	// Filling is the directory or image from which the caller will fill a new store, "" for none. Until the
+	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, filling does not sync
+	// the disk; after the next opening, Sync does.
 	Filling string
 	Logger  *slog.Logger
 	FS      vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
@@ -43,11 +43,11 @@ type Options struct {
 	// Quiet turns off the background work: automatic snapshots, gc, checkpoints except for the
 	// last one in Close, and seals that no caller waits for.
 	Quiet bool
-	// Salvage opens a damaged store with the objects that can be read. It uses journal records
-	// up to the first damaged one only, because later records may depend on it.
+	// Salvage opens a damaged store with the objects that can be read. It replays the journal only up to the
+	// first damaged record, because later records may depend on this record.
 	Salvage bool
-	// CloseTime limits the time in which Close seals changes. The rest stays in the
-	// journal, which the next opening replays. 0: no limit.
+	// CloseTime limits the time in which Close seals changes. Changes that are not sealed stay in the journal,
+	// which the next opening replays. 0: no limit.
 	CloseTime time.Duration
 	// ManyChanges is the number of steps up to which a restore or a merge is written to the
 	// journal. With more steps the result is sealed instead. 0: the number that fits into half of
@@ -55,9 +55,9 @@ type Options struct {
 	ManyChanges int
 	// Memory is the limit for unsealed changes in memory, in bytes; 0: engine.DefaultMemory.
 	Memory int64
-	// Frugal opens a store with less memory, after daemons were killed while they opened it,
-	// perhaps because memory ran out. It uses a quarter of Memory. If one workspace takes most of
-	// that after recovery, the workspace is read-only.
+	// Frugal opens a store with less memory. It is set after daemons were killed while they opened the store,
+	// perhaps because memory ran out. The limit is a quarter of Memory. If one workspace takes most of that after
+	// recovery, the workspace is read-only.
 	Frugal bool
 	// Now returns the time; nil: time.Now.
 	Now func() time.Time
@@ -195,7 +195,7 @@ func (s *Store) Main() *Workspace {
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	s.withReadLock(func(*live.Tx) {
 		if w, ok = s.entries.workspaces[view]; ok && w.ws.Ended != 0 {
-			w, ok = nil, false // kept for undo
+			w, ok = nil, false // the fork has ended, and is kept for undo
 		}
 	})
 	return w, ok
@@ -220,7 +220,7 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 			view = sn.WS
 		}
 		if w = s.entries.workspaces[view]; w != nil && w.ws.Ended != 0 {
-			w = nil // kept for undo
+			w = nil // the fork has ended, and is kept for undo
 		}
 	})
 	return w
@@ -262,9 +262,9 @@ func (s *core) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(
 // and deletes the journal segments that are not needed any more.
 func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint(ctx) }
 
-// GC frees the disk space of unreferenced objects. It does not block writers, captures and seals.
-// While it waits for an import, it does not block checkpoints and verifications either. What is kept for undo is
-// referenced, unless the disk is nearly full: then it is removed first.
+// GC frees the disk space of unreferenced objects. It does not block writers, captures and seals. While it waits
+// for an import, it does not block checkpoints and verifications either. Snapshots and forks that are kept for
+// undo are referenced, unless the disk is nearly full: then GC removes them first.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	if free, err := s.Free(); err == nil && free < fewBytes {
 		if err := s.ForgetAll(); err != nil {

@@ -42,13 +42,12 @@ type UndoByResult struct {
 	Kept   []string `json:"kept,omitempty" jsonschema:"paths with changes of the actor that were left as they are"`
 }
 
-// UndoBy undoes the changes of an actor and keeps the changes of all other actors: the changes of
-// the actor in each interval between snapshots are reverted, newest interval first. Otherwise it
-// works as a restore.
+// UndoBy undoes the changes of an actor and keeps the changes of all other actors. It reverts the actor's changes
+// in each interval between snapshots, newest interval first. In all other respects it works like a restore.
 //
-// If the actor was undone before, that undo is reverted, too, when its interval is reached. So the
-// changes that it undid exist again when their own interval is reverted. Without this, they would
-// be in conflict with the earlier undo.
+// If the actor was undone before, UndoBy also reverts that undo, when it reaches the interval of the undo. So the
+// undone changes exist again when UndoBy reaches their own interval. Otherwise they would be in conflict with the
+// earlier undo.
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
@@ -131,7 +130,8 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 		return err
 	}
 
-	// The source of the graft is the deepest state of which steps use contents.
+	// The source of the graft is the state with the deepest directories, of the states of which steps use
+	// contents.
 	used := make(map[uint32]bool) // by view
 	for _, step := range steps {
 		used[step.WithView] = true

@@ -19,7 +19,7 @@ import (
 type Workspace struct {
 	store   *Store
 	ws      *catalogue.Workspace // guarded by the lock of the forest
-	sealing *semaphore.Weighted  // one seal at a time of main, or of a fork of main
+	sealing *semaphore.Weighted  // one seal at a time of main, or of a fork of main with the forks in it
 }
 
 // addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the
@@ -78,8 +78,8 @@ func (w *Workspace) withReadLock(fn func()) {
 	})
 }
 
-// Find returns a snapshot by its name, cp-<seq>, a prefix of its id, or one of the words latest,
-// undo and base. The error is catalogue.ErrNotFound if no snapshot matches.
+// Find returns a snapshot. The name is the snapshot's name, cp- with its sequence number, a prefix of its id, or
+// one of the words latest, undo and base. The error is catalogue.ErrNotFound if no snapshot matches.
 func (w *Workspace) Find(name string) (info info.Info, err error) {
 	w.withReadLock(func() {
 		var sn *catalogue.Snapshot
@@ -97,15 +97,15 @@ func (w *Workspace) List() []info.Info {
 	return slices.Collect(w.Snapshots().Newest())
 }
 
-// Changes counts the changes of the workspace's record and of the records of its snapshots. While
-// the count is unchanged, List and Find return equal results.
+// Changes returns a count that grows with each change of the workspace's record or of the records of its
+// snapshots. While the count is unchanged, List and Find return equal results.
 func (w *Workspace) Changes() (n uint64) {
 	w.withReadLock(func() { n = w.ws.Changes })
 	return n
 }
 
-// Newest yields the snapshots, newest first. It does not hold the lock between two of them, and
-// leaves out snapshots that are made or removed during the iteration.
+// Newest yields the snapshots, newest first. It releases the lock between two snapshots, and leaves out snapshots
+// that are made or removed during the iteration.
 func (ss Snapshots) Newest() iter.Seq[info.Info] {
 	return func(yield func(info.Info) bool) {
 		var all []*catalogue.Snapshot
@@ -122,8 +122,8 @@ func (ss Snapshots) Newest() iter.Seq[info.Info] {
 	}
 }
 
-// Head returns the name of the parent of the present state: the newest snapshot, or a snapshot
-// that was restored after the newest was made.
+// Head returns the name of the parent of the present state: the newest snapshot or, if a snapshot was restored
+// after the newest one was made, the restored snapshot.
 func (ss Snapshots) Head() (name string) {
 	ss.w.withReadLock(func() { name = ss.w.ws.Head })
 	return name
@@ -163,15 +163,15 @@ func (fs Forks) From(from uint64, n int) (out []ListEntry) {
 	return out[:min(n, len(out))]
 }
 
-// Held returns the state of a snapshot, or the present state for "". The state is held (see
-// Store.Hold) until release is called. No gc can run between finding and holding the state. After
-// an error, release does nothing.
+// Held returns the state of a snapshot, or the present state for "". The state is held: gc keeps its objects (see
+// Store.Hold) until release is called. No gc can run between finding and holding the state. After an error,
+// release does nothing.
 func (w *Workspace) Held(name string) (st *tree.State, release func(), err error) {
 	return w.held(name, nil)
 }
 
-// Seen returns the present state as Held does, without the files that the caller's sandbox made as mount
-// points: the caller does not see them.
+// Seen returns the present state as Held does, without the files that the caller's sandbox created as mount
+// points, which the caller does not see.
 func (w *Workspace) Seen(c actors.Caller) (st *tree.State, release func(), err error) {
 	left, err := w.placeholders(c)
 	if err != nil {
@@ -212,8 +212,8 @@ func (w *Workspace) find(tx *live.Tx, name string) (*tree.State, error) {
 	return sn.Tree(w.store.src)
 }
 
-// State returns the present state, which later changes of the workspace do not affect. The state
-// is not held: see Held.
+// State returns the present state, which later changes of the workspace do not affect. gc may remove its objects:
+// see Held.
 func (w *Workspace) State() (st *tree.State, err error) {
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
 		st, err = tx.Capture(w.ws.View)

@@ -20,8 +20,8 @@ type Damage struct {
 // inode, a page of its directory or a part of its content is missing, damaged or malformed. If a
 // directory cannot be listed, fn gets the path of the directory in place of the paths below it.
 func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
-	// A damaged object may still be in a cache. This source refuses it, so that nothing decoded
-	// from it is used.
+	// A damaged object may still be in a cache. Reads of this source fail for damaged objects, so that contents
+	// decoded from them are not used.
 	src = NewSource(goodStore{src.objects, bad.Object}, nil, 16<<20)
 	c := checker{ctx: ctx, s: s, src: src, bad: bad, fn: fn, files: make(map[uint64]*checkedFile)}
 	n, err := s.Get(src, RootIno)
@@ -122,7 +122,7 @@ func (c *checker) checkEntry(path *Path, dir *Inode, e Dirent) error {
 	return c.report(path, good, err)
 }
 
-// report calls fn with a path that is not good, unless err is about something else than damage.
+// report calls fn with a path that is not good. If err is not about damage, it returns err instead.
 func (c *checker) report(path *Path, good bool, err error) error {
 	if err := notDamage(err); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (c *checker) report(path *Path, good bool, err error) error {
 	return nil
 }
 
-// checkFile reports whether the whole content of a file can be read and l is one of its names.
+// checkFile reports whether the whole content of a file can be read and l is one of the file's names.
 func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
 	if len(n.Links) < 2 {
 		good, err = c.checkContent(n)
@@ -176,8 +176,8 @@ func (c *checker) checkContent(n *Inode) (good bool, err error) {
 	return good, err
 }
 
-// readEntries appends the entries of p and of the pages below it to ents, as far as they can be
-// read. It reports whether all pages could be read.
+// readEntries appends the entries of p and of the pages below it to ents, except entries on pages that cannot be
+// read. whole is set if all pages could be read.
 func (c *checker) readEntries(p *page, at pos, ents *[]Dirent) (whole bool, err error) {
 	if p == nil {
 		return true, nil

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is a set of the constants below. It says in what a path differs between two states.
+// What is a set of the constants below: the ways in which a path differs between two states.
 type What uint16
 
-// The ways in which a path can differ. Access, change and birth times are not compared.
+// Access, change and birth times are not compared.
 const (
 	Added   What = 1 << iota // only the second state has the path
 	Removed                  // only the first state has the path
@@ -91,9 +91,8 @@ func SameData(src *Source, a, b *Inode) (bool, error) {
 
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }
 
-// surelySame reports whether two versions of one inode are known to be equal in everything that Diff
-// compares. It reads no object, so the versions may be equal although it returns false: Diff compares
-// them later.
+// surelySame reports whether two versions of one inode are known to be equal in everything that Diff compares. It
+// reads no object, so it may return false for equal versions. Diff compares these later.
 func surelySame(a, b *Inode) bool {
 	if a == b {
 		return true

@@ -127,8 +127,8 @@ func decodeBody(raw []byte) (*body, error) {
 	return b, nil
 }
 
-// decodeKids reads the hashes of the pages below an inner page. m is the bitmap of its slots. With
-// counts, the number of entries below stands before each hash.
+// decodeKids reads the hashes of the pages below an inner page. m is the bitmap of the slots that have a page.
+// With counts, each hash follows the number of entries below.
 func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 	n := bits.OnesCount64(m)
 	if n == 0 {

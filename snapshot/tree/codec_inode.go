@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// Flags of an inode record: the optional fields that it has.
+// Flags of an inode record: each is set if the record has an optional field.
 const (
 	hasRdev = 1 << iota
 	hasXattrs
@@ -20,9 +20,9 @@ const (
 	hasAll    = 1<<iota - 1
 )
 
-// encodeInode writes an inode whose directory or content is sealed. Mtime is written in full. Atime
-// and ctime are written as differences from mtime, and btime as the difference from ctime. These are
-// mostly small: a copy may keep the mtime of its source, but its btime is close to its ctime.
+// encodeInode writes an inode whose directory or content is sealed. Mtime is written in full. Atime and ctime are
+// written as differences from mtime, and btime as the difference from ctime. These differences are mostly small:
+// a copy may keep the mtime of its source, but its btime is close to its ctime.
 func encodeInode(e *wire.Encoder, n *Inode) {
 	base := n.Content.Sealed()
 	var flags byte
@@ -137,7 +137,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		}
 	}
 
-	orphan := n.Nlink == 0 && ino != RootIno // State.child refuses orphans: no entry may lead to one
+	orphan := n.Nlink == 0 && ino != RootIno // State.child refuses orphans, so that no entry leads to one
 	if names := len(n.Links); orphan && names > 0 || !orphan && (n.IsDir() && names != min(int(ino)-RootIno, 1) || !n.IsDir() && (names == 0 || names != int(n.Nlink))) {
 		d.Fail("inode of mode %o with %d links and %d names", n.Mode, n.Nlink, names)
 	}
@@ -180,8 +180,8 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	return n, nil
 }
 
-// decodeDir reads the number of entries of a directory and then, if inRecord is set, the inline
-// entries, else the hash of the topmost page. Inline entries are decoded when they are used.
+// decodeDir reads the number of entries of a directory. If inRecord is set, it then reads the inline entries,
+// else the hash of the topmost page. Inline entries are decoded when they are used.
 func decodeDir(d *wire.Decoder, inRecord bool) *page {
 	n := int(d.Uint(maxEntries))
 	if n == 0 {

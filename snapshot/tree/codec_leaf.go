@@ -61,8 +61,8 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 	return nil
 }
 
-// encodeRecord writes a record, or the hashes of the pieces of a long one, after its length. The
-// lowest bit of the length says which of the two it is.
+// encodeRecord writes the length of a record, and then the record or, for a long record, the hashes of its
+// pieces. The lowest bit of the length is set for a long record.
 func encodeRecord(e *wire.Encoder, rec []byte, long bool) {
 	n := uint64(len(rec)) << 1
 	if long {
@@ -94,8 +94,8 @@ func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	return hashes, nil
 }
 
-// loadInode returns the inode of a long record whose pieces have these hashes. It caches the inode,
-// because a directory with tens of thousands of its names needs it once a name.
+// loadInode returns the inode of a long record whose pieces have these hashes. It caches the inode, because a
+// directory in which tens of thousands of names lead to the inode needs it for each name.
 func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
 	key := cas.Sum(hashes)
 	if n, ok := src.inodes.Get(key); ok && n.Ino == ino {

@@ -36,8 +36,8 @@ func (s *State) DepthOf(src *Source, dir, top uint64) (int, error) {
 	return 0, ErrTooDeep
 }
 
-// DepthWith returns the State.Depth of s with a new directory in dir. height is how deep directories
-// are nested below the new one.
+// DepthWith returns the State.Depth of s with a new directory in dir. height is how deep directories are nested
+// below the new directory.
 func (s *State) DepthWith(src *Source, dir uint64, height int) (int, error) {
 	above, err := s.DepthOf(src, dir, 0)
 	if err != nil {
@@ -76,9 +76,9 @@ func (s *State) DepthAfter(src *Source, n *Inode, dir uint64) (int, error) {
 // maxHeightEntries bounds the entries that heightOf reads.
 const maxHeightEntries = MaxDepth
 
-// heightOf returns how deep directories are nested below n. If they have many entries, or one cannot
-// be read, known is false. The only error is Unread: the caller then reads the object and calls
-// heightOf again.
+// heightOf returns how deep directories are nested below n. known is false if the directories have many entries,
+// or one of them cannot be read. The only error is Unread: the caller then reads the object and calls heightOf
+// again.
 func (s *State) heightOf(src *Source, n *Inode) (height int, known bool, err error) {
 	seen := 0
 

@@ -10,15 +10,14 @@ import (
 	"github.com/amberfs/amberfs/internal/turns"
 )
 
-// DiffOptions limit what Diff looks at.
+// DiffOptions limit the comparison of Diff.
 type DiffOptions struct {
 	Paths []string // only these files, and all paths below these directories; empty is everything
 
-	// Renumbered is nil, or a state with the same paths and contents as b that shares more pages with
-	// a. Diff compares its pages in place of b's to skip equal subtrees. It reads no file contents
-	// of it.
+	// Renumbered is nil, or a state with the paths and contents of b that shares more pages with a. Diff compares
+	// its pages instead of b's pages, to skip equal subtrees. Diff reads no file contents of Renumbered.
 	Renumbered *State
-	// SkipData compares no contents at a path that differs otherwise: What then lacks Data.
+	// SkipData compares no contents at a path that differs in another way: What then lacks Data.
 	SkipData bool
 }
 
@@ -66,8 +65,8 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		like = o.Renumbered
 	}
 
-	// An inode in only one of the tables needs no mark: in the other tree its entry is different or
-	// missing, or the directory of the entry is missing.
+	// An inode that only one of the tables has needs no mark: in the other tree its entry differs or is missing,
+	// or the directory of the entry is missing.
 	w := pairWalk{ctx: ctx, src: src, changed: true, fn: func(x, y *Inode) error {
 		if surelySame(x, y) {
 			return nil
@@ -98,8 +97,8 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 
 var errDiffers = errors.New("the states differ")
 
-// Equal reports whether two states are equal at the paths of the options. Differences in ignored do
-// not count.
+// Equal reports whether two states are equal at the paths of the options. It ignores the differences in the set
+// ignored.
 func Equal(ctx context.Context, src *Source, a, b *State, o DiffOptions, ignored What) (bool, error) {
 	err := Diff(ctx, src, a, b, o, func(c Change) error {
 		if c.What&^ignored == 0 {
@@ -258,8 +257,8 @@ func (d *differ) compareEntry(dir *Path, name string, x, y, z *Inode, only filte
 	return nil
 }
 
-// renumberedDir returns the directory of the renumbered b at the path where b has the directory m. If
-// m is no directory, it returns m: the walk then reads nothing of the renumbered b.
+// renumberedDir returns the directory of the renumbered b at the path where b has the directory m. If m is no
+// directory, it returns m, so that the walk reads nothing of the renumbered b.
 func (d *differ) renumberedDir(dir *Inode, name string, m *Inode) (*Inode, error) {
 	e, ok, err := dir.Dir.Lookup(d.src, name)
 	switch {

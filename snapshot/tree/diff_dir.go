@@ -1,8 +1,8 @@
 package tree
 
-// dirPart is a part of a directory that is compared with the same part of another directory. It has either a
-// page or entries. It has entries if this directory has a leaf where the other one has an inner page: the
-// leaf's entries are then split as the inner page splits its entries.
+// A dirPart is a part of a directory that is compared with the corresponding part of another directory. It has
+// either a page or entries. It has entries if this directory has a leaf where the other directory has an inner
+// page. The leaf's entries are then split as the inner page splits its entries.
 type dirPart struct {
 	page *page
 	ents entries
@@ -62,8 +62,8 @@ func compareDirs(src *Source, a, b dirPart, at pos, fn func(name string)) error 
 	return nil
 }
 
-// compareEntries merges two lists of entries by hash. Names with the same hash are compared without
-// their slots, which depend on the order in which the names were added.
+// compareEntries merges two lists of entries by hash. Names with equal hashes are compared without their slots,
+// which depend on the order in which the names were added.
 func compareEntries(x, y entries, fn func(name string)) {
 	for i, j := 0, 0; i < len(x) || j < len(y); {
 		var hash uint64
@@ -73,7 +73,7 @@ func compareEntries(x, y entries, fn func(name string)) {
 			hash = y[j].hash()
 		}
 
-		nx, ny := x[i:i+x.run(i, hash)], y[j:j+y.run(j, hash)] // the entries of this hash
+		nx, ny := x[i:i+x.run(i, hash)], y[j:j+y.run(j, hash)] // the entries with this hash
 		for _, e := range nx {
 			k, ok := ny.search(hash, e.Name)
 			if !ok || ny[k].Ino != e.Ino {

@@ -1,7 +1,7 @@
 package tree
 
-// filter is a tree of the paths that Diff is limited to: a map from names to the filters below. A nil
-// filter selects the path that it is for, and all paths below.
+// A filter is a tree of the paths that Diff compares: a map from names to the filters below. A nil filter selects
+// its path and all paths below.
 type filter map[string]filter
 
 func newFilter(paths []string) (filter, error) {
@@ -25,7 +25,7 @@ func newFilter(paths []string) (filter, error) {
 			}
 
 			if i == len(names)-1 {
-				kid = nil // replaces the paths below that were selected before
+				kid = nil // replaces the filters of the paths below
 			} else if !ok {
 				kid = make(filter)
 			}

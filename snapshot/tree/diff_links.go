@@ -7,8 +7,7 @@ type Pairing struct {
 	known    map[uint64]uint64 // directory in from → directory in to, 0 if to has none
 }
 
-// NewPairing returns a pairing of from and to. root is the directory in to that has the place of
-// from's root.
+// NewPairing returns a pairing of from and to. root is the directory in to that corresponds to the root of from.
 func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
 	return &Pairing{src: src, from: from, to: to, known: map[uint64]uint64{RootIno: root}}
 }

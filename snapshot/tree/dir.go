@@ -77,7 +77,7 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
 	}
 
-	// The entries are in order of their hashes, so all fit if the first and the last one do.
+	// The entries are in order of their hashes, so it is enough to check the first and the last entry.
 	ents := b.ents
 	n, fits := len(ents), len(ents) == 0 || at.contains(ents[0].hash()) && at.contains(ents[len(ents)-1].hash())
 	for _, k := range b.kids {
@@ -133,8 +133,8 @@ func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
 	return err
 }
 
-// Remove removes an entry. The error is ErrNotExist if there is no entry of that name. The directory
-// must belong to an inode that epoch owns.
+// Remove removes an entry. The error is ErrNotExist if there is no entry with that name. The directory must
+// belong to an inode that epoch owns.
 func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 	_, ok, err := d.Lookup(src, name)
 	if err != nil {
@@ -147,9 +147,9 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 	return removeBelow(src, epoch, &d.root, pos{}, hashName(name), name)
 }
 
-// OwnEntry prepares Insert or Remove of a name: it copies every page that they change, unless epoch
-// owns it, so that they read no object and cannot fail. The entries stay the same. The error is
-// ErrDirFull if the name cannot be inserted. The directory must belong to an inode that epoch owns.
+// OwnEntry prepares Insert or Remove of a name. It copies every page that they change and that epoch does not
+// own, so that they read no object and cannot fail. The entries do not change. The error is ErrDirFull if the
+// name cannot be inserted. The directory must belong to an inode that epoch owns.
 func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 	if d.Len() >= maxEntries {
 		return ErrDirFull
@@ -225,7 +225,7 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	return n, c, nil
 }
 
-// buildDir returns the page for entries in order, and the pages below it. It keeps ents.
+// buildDir returns the page for entries in order, and the pages below it. The pages share memory with ents.
 func buildDir(epoch uint64, ents entries, depth int) *page {
 	var p *page
 	if len(ents) <= maxDirLeaf || depth >= maxDirDepth {
@@ -266,8 +266,8 @@ func splitDir(ents entries, depth int) (parts [dirFan]entries) {
 	return parts
 }
 
-// insertBelow inserts or replaces an entry at or below the page *pp, which it creates if it is nil.
-// added is false if the entry was replaced.
+// insertBelow inserts or replaces an entry at or below the page *pp, which it creates if it is nil. added is
+// false if it replaced an entry.
 func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Dirent) (added bool, err error) {
 	if *pp == nil {
 		*pp = buildDir(epoch, entries{{e, hash << slotBits}}, at.depth)
@@ -366,10 +366,10 @@ func collect(src *Source, p *page, at pos, ents *entries) error {
 	return nil
 }
 
-// List calls fn for every entry whose cookie is above after, in order of cookies,
-// until fn returns false. An after of 0 begins at the start. A cookie is at least 16 and below 2^63,
-// and an entry keeps its cookie as long as it exists. So a listing that continues later from a cookie
-// has each entry that existed all the time exactly once, although others were added or removed.
+// List calls fn for every entry whose cookie is above after, in order of cookies, until fn returns false. An
+// after of 0 begins at the start. A cookie is at least 16 and below 2^63, and an entry keeps its cookie as long
+// as it exists. So if a listing is continued later from a cookie, it has each entry that existed all the time
+// exactly once, even if other entries were added or removed.
 func (d *Dir) List(src *Source, after uint64, fn func(e Dirent, cookie uint64) bool) error {
 	if d.root == nil {
 		return nil

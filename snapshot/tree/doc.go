@@ -1,5 +1,5 @@
-// Package tree has file trees as persistent values: a State can be kept,
-// compared, sealed and shared while its successor goes on changing.
+// Package tree has file trees as persistent values: a State can be kept, compared, sealed and shared while a
+// newer version of it is changed.
 //
 // Imported by: archive, all of cmd, diff, fusefs, fusefs/takeover, gitbridge, hostdir, remote/handoff, all of service,
 // snapshot, snapshot/actors/blame, snapshot/catalogue, snapshot/engine, snapshot/forget,
@@ -7,8 +7,8 @@
 //
 // # States
 //
-// A State is a table from inode numbers to inodes, a radix tree of 64-way pages.
-// An Inode has the attributes, and by its type
+// A State is a table from inode numbers to inodes, a radix tree of 64-way pages. An Inode has attributes and,
+// depending on its type:
 //
 //   - a Dir: the entries, in a trie by the hash of the name. A small directory is
 //     sealed as a part of its inode. An entry has an inode number, so a rename of a
@@ -17,8 +17,8 @@
 //   - a content.Content: the bytes of a regular file;
 //   - a target, for a symbolic link.
 //
-// Every inode also has its names (Links): a comparison of tables finds inode numbers,
-// and the names lead from there to the paths.
+// Every inode also has its names (Links). A comparison of tables returns inode numbers, and the names of the
+// inodes lead to the paths.
 //
 // # Epochs
 //
@@ -38,10 +38,9 @@
 // history. For the same reason a comparison of two states can skip pages of equal
 // hash.
 //
-// A sealed page keeps its hash and drops its body. The body is loaded again
-// from the Source, which caches bodies. So a state that was loaded or sealed takes
-// next to no memory, and a state that is being changed has in memory only the
-// changes since the last seal.
+// A sealed page keeps its hash and drops its body. The body is loaded again from the Source, which caches bodies.
+// So a state that was loaded or sealed takes almost no memory, and a state that is being changed has in memory
+// only the changes since the last seal.
 //
 // The formats of all objects are in FORMAT.md.
 //
@@ -63,11 +62,10 @@
 //
 // # Locking
 //
-// The owner of a state has the lock for it. A state of the current epoch is used only
-// under the owner's lock. A frozen state may be used by any number of goroutines at
-// once, among them sealers, and also while states that share pages with it change
-// in a later epoch: a frozen page or content only gets its hash and then drops its
-// body, both through atomic pointers.
+// The owner of a state has the lock for the state. A state of the current epoch is used only under the owner's
+// lock. A frozen state may be used by any number of goroutines at once, including sealers, even if states that
+// share pages with it change in a later epoch. The only change of a frozen page or content is that it gets its
+// hash and then drops its body, both through atomic pointers.
 //
 // This package has three kinds of locks: in the caches; in a content, so that only one
 // goroutine seals it at a time; and one for calls that need many objects, which is taken before

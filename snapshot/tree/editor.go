@@ -8,10 +8,10 @@ type Editor struct {
 	Epoch  uint64
 	Time   int64 // of the changes, in nanoseconds since 1970
 
-	// Changed, if set, is called for each inode that is created, whose names change, or that is
-	// passed to Touched, but not for a directory whose entries change.
+	// Changed, if set, is called for each inode that is created, whose names change, or that is passed to
+	// Touched. It is not called for a directory whose entries change.
 	Changed func(ino uint64)
-	// Unnamed, if set, is called with each inode whose last name was removed, in its version before
+	// Unnamed, if set, is called with each inode whose last name was removed. Its argument is the version before
 	// the removal.
 	Unnamed func(n *Inode)
 
@@ -36,7 +36,7 @@ func (e *Editor) Touched(ino uint64) {
 	}
 }
 
-// OwnSlot is State.OwnSlot in the editor's epoch.
+// OwnSlot calls State.OwnSlot with the editor's epoch.
 func (e *Editor) OwnSlot(ino uint64) error {
 	return LoadError(e.State.OwnSlot(e.Source, e.Epoch, ino))
 }
@@ -64,7 +64,7 @@ func (e *Editor) lookup(dir *Inode, name string) (d Dirent, found bool) {
 	return d, found
 }
 
-// setEntry adds an entry for n to a directory, or makes n the inode of the entry of that name.
+// setEntry adds an entry for n to a directory, or replaces the entry of that name.
 func (e *Editor) setEntry(dir *Inode, name string, n *Inode) {
 	if e.err != nil {
 		return
@@ -110,8 +110,8 @@ func (e *Editor) Link(parent uint64, name string, ino uint64) {
 	n.Ctime = e.Time
 }
 
-// Remove removes a name. If it is the last name of its inode, Remove also removes the inode from the
-// state and returns the version before the removal; else it returns the new version.
+// Remove removes a name. If it is the inode's last name, Remove also removes the inode from the state, and
+// returns the version before the removal. Else it returns the new version.
 func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	dir := e.Own(parent)
 	d, found := e.lookup(dir, name)
@@ -127,7 +127,7 @@ func (e *Editor) Remove(parent uint64, name string) (n *Inode, last bool) {
 	return n, last
 }
 
-// unlink does the part of Remove that concerns the inode and not its directory.
+// unlink does the part of Remove that changes the inode. It does not change the directory.
 func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	if e.err != nil {
 		return &Inode{}, false
@@ -155,7 +155,7 @@ func (e *Editor) unlink(ino uint64, l Link) (n *Inode, last bool) {
 	return n, true
 }
 
-// Rename moves a name. A file or directory that has the new name loses it.
+// Rename moves a name. If the new name exists, it is removed first, as by Remove.
 func (e *Editor) Rename(from, to Link) { e.rename(from, to, nil) }
 
 // Whiteout renames a file or directory as Rename does, and gives the old name to n, a new inode.
@@ -219,7 +219,7 @@ func (e *Editor) Exchange(a, b Link) {
 	}
 }
 
-// move gives n a name in dir in place of an old name.
+// move replaces an old name of n by a name in dir.
 func (e *Editor) move(dir, n *Inode, old Link, name string) {
 	if e.setEntry(dir, name, n); e.err != nil {
 		return

@@ -6,8 +6,8 @@ import "golang.org/x/sys/unix"
 // Editor.Remove.
 type RemovedFunc func(parent uint64, name string, n *Inode, last bool)
 
-// RemoveAll removes a name and, if it is the name of a directory, all names below. It calls removed
-// for each name, and for the names in a directory before the name of the directory.
+// RemoveAll removes a name and, if it is the name of a directory, all names below it. It calls removed for each
+// name, and for the names in a directory before the directory's own name.
 func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 	if n := e.child(e.Own(parent), name); n.IsDir() {
 		e.removeBelow(n, removed)
@@ -20,8 +20,8 @@ func (e *Editor) RemoveAll(parent uint64, name string, removed RemovedFunc) {
 	removed(parent, name, n, last)
 }
 
-// removeBelow removes all inodes below a directory, as RemoveAll. It leaves the entries in the
-// directory, because the caller then removes the directory itself.
+// removeBelow removes all inodes below a directory, as RemoveAll does. It keeps the entries in the directory,
+// because the caller then removes the directory itself.
 func (e *Editor) removeBelow(dir *Inode, removed RemovedFunc) {
 	var names []string
 	if e.err == nil {
@@ -59,8 +59,8 @@ func (e *Editor) child(dir *Inode, name string) *Inode {
 	return n
 }
 
-// Like returns a new inode with the type, content and attributes of another one. It has no name, and
-// a directory no entries. now is its birth and change time.
+// Like returns a new inode with the type, content and attributes of another inode. It has no name, and a
+// directory has no entries. now is its birth and change time.
 func Like(from *Inode, ino uint64, now int64) *Inode {
 	n := &Inode{
 		Ino: ino, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content, Btime: now,
@@ -73,8 +73,8 @@ func Like(from *Inode, ino uint64, now int64) *Inode {
 	return n
 }
 
-// SetAttrs gives an inode the permissions, owner, extended attributes, atime and mtime of another.
-// now is the new change time.
+// SetAttrs copies the permissions, owner, extended attributes, atime and mtime of another inode to n. now is the
+// new change time.
 func (n *Inode) SetAttrs(from *Inode, now int64) {
 	n.Mode = n.Mode&unix.S_IFMT | from.Mode&^unix.S_IFMT
 	n.UID, n.GID = from.UID, from.GID

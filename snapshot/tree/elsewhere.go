@@ -7,17 +7,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// An Elsewhere is a source of objects beside the store, such as the snapshots on a remote.
+// An Elsewhere is a second source of objects, such as the snapshots on a remote.
 type Elsewhere interface {
-	// Any reports whether Elsewhere has any objects.
+	// Any reports whether the Elsewhere has any objects.
 	Any() bool
-	// Has reports whether Elsewhere has an object and all objects below it. It may
-	// wait for a network.
+	// Has reports whether the Elsewhere has an object and all objects below it. It may wait for a network.
 	Has(h cas.Hash) (bool, error)
-	// Get is like cas.Store.Get. It may wait for a network, too.
+	// Get does as cas.Store.Get. It may wait for a network, too.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
-	// Near is Get without waiting. If the object is not on this machine, the error is
-	// a cas.Absent.
+	// Near does as Get, but does not wait. If the object is not on this machine, the error is a cas.Absent.
 	Near(h cas.Hash, dst []byte) ([]byte, error)
 }
 
@@ -33,7 +31,7 @@ func (o Objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return o.get(h, dst, func() ([]byte, error) { return o.Elsewhere.Get(h, dst) })
 }
 
-// get returns an object of the store, or the result of elsewhere if the store does not have it.
+// get returns an object of the store. If the store does not have it, get returns the result of elsewhere.
 func (o Objects) get(h cas.Hash, dst []byte, elsewhere func() ([]byte, error)) ([]byte, error) {
 	b, err := o.Store.Get(h, dst)
 	if o.Elsewhere != nil && errors.Is(err, cas.ErrNotFound) {
@@ -42,7 +40,7 @@ func (o Objects) get(h cas.Hash, dst []byte, elsewhere func() ([]byte, error)) (
 	return b, err
 }
 
-// Near returns the objects for callers that hold a lock: Get does not wait for a network.
+// Near returns the objects for callers that hold a lock: its Get does not wait for a network.
 func (o Objects) Near() content.ObjectStore { return nearObjects{o} }
 
 type nearObjects struct{ Objects }
@@ -59,10 +57,9 @@ func (o Objects) Exists(h cas.Hash) (bool, error) {
 	return o.Elsewhere.Has(h)
 }
 
-// Here reports whether an object may be in the store. If it returns false, the caller need not look
-// for the objects below in the store either: every object that was sealed in this store was stored
-// together with all objects above it. After an error Here returns true, and the caller's next access
-// fails.
+// Here reports whether an object may be in the store. If it returns false, the caller need not search the store
+// for the objects below it either: every object that was sealed in this store was stored together with all
+// objects above it. After an error Here returns true, and the caller's next access fails.
 func (o Objects) Here(h cas.Hash) bool {
 	if o.Elsewhere == nil || !o.Elsewhere.Any() {
 		return true
@@ -96,7 +93,7 @@ func (o Objects) Pushed(src *Source, id cas.Hash) (st *State, highest uint64, er
 	return st, highest, err
 }
 
-// storeCopier puts the objects that are read through it into the store. They must be tree objects.
+// A storeCopier puts the objects that are read through it into the store. These must be tree objects.
 type storeCopier struct{ Objects }
 
 func (c storeCopier) Get(h cas.Hash, dst []byte) ([]byte, error) {

@@ -13,7 +13,7 @@ type Finder struct {
 	// so the result must not depend on the state.
 	Match func(n *Inode) (bool, error)
 
-	found map[cas.Hash][]uint64 // by the hash of a page: the inodes that match on it and below
+	found map[cas.Hash][]uint64 // by the hash of a page: the matching inodes on the page and below it
 }
 
 // In returns the numbers of the inodes in a frozen state that match, in their order.

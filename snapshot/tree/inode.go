@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/content"
 )
 
-// sealedEpoch marks inodes decoded from sealed pages: no epoch owns them.
+// sealedEpoch marks inodes that were decoded from sealed pages. No epoch owns these.
 const sealedEpoch = math.MaxUint64
 
 const (
@@ -30,14 +30,14 @@ type Inode struct {
 	Nlink                      uint32
 	Rdev                       uint32 // character and block devices
 	Atime, Mtime, Ctime, Btime int64  // nanoseconds since 1970
-	Links                      []Link // every name, in no order; a directory has one, the root none
+	Links                      []Link // all names, in no order; a directory has one, the root none
 	Xattrs                     []Xattr
 	Target                     string           // symbolic links
 	Dir                        Dir              // directories
 	Content                    *content.Content // regular files; nil is an empty file
 
 	epoch     uint64
-	ownsLinks bool // the array of Links belongs to this version, so that the epoch may change it
+	ownsLinks bool // the array of Links is not shared with other versions, so that the epoch may change it
 }
 
 // Link is one name of an inode.

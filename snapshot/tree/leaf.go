@@ -1,8 +1,8 @@
 package tree
 
-// tableLeaf has the inodes of 64 consecutive numbers. Inodes that were added or changed since the
-// leaf was loaded are in cells. The others are encoded records: get decodes a record each time, and
-// sealing copies the record as it is.
+// A tableLeaf has the inodes of 64 consecutive numbers. Inodes that were added or changed since the leaf was
+// loaded are in cells. The other inodes are encoded records: get decodes a record each time, and sealing copies
+// it without decoding.
 type tableLeaf struct {
 	number uint64 // the number of the first inode, divided by 64
 	cells  *[tableFan]*Inode

@@ -14,7 +14,7 @@ type Keeper interface {
 	KeepLeaf(h cas.Hash)
 }
 
-// keepFunc is a Keeper that makes no difference between Keep and KeepLeaf.
+// A keepFunc is a Keeper that treats Keep and KeepLeaf alike.
 type keepFunc func(cas.Hash) (first bool)
 
 func (k keepFunc) Keep(h cas.Hash) bool { return k(h) }
@@ -26,18 +26,18 @@ func (s *State) Mark(ctx context.Context, src *Source, like *State, incomplete b
 	return s.MarkFor(ctx, src, like, incomplete, keepFunc(fn))
 }
 
-// MarkFor calls k with every object that s needs. It visits the objects below an object only
-// if Keep reports that the object is new. So the cost of marking many states depends on their number
-// and on their differences.
+// MarkFor calls k with every object that s needs. It visits the objects below an object only if Keep reports that
+// the object is new. So the cost of marking many states depends on their number and on their differences, not on
+// their sizes.
 //
 // With incomplete, missing objects (cas.ErrNotFound) are skipped, and the objects below them are not
 // marked.
 //
-// A gc also has to mark the states in memory: only these refer to the pages that an interrupted Seal
-// has stored. The store itself protects objects that a Seal writes during the gc.
+// A gc also has to mark the states in memory, because only these refer to the pages that an interrupted Seal has
+// stored. The store itself protects objects that a Seal writes during the gc.
 //
-// like is nil, or a state that was marked before for the same Keeper. MarkFor skips pages and inodes
-// that s is known to share with like.
+// like is nil, or a state that was marked earlier for the same Keeper. MarkFor skips pages and inodes that s is
+// known to share with like.
 func (s *State) MarkFor(ctx context.Context, src *Source, like *State, incomplete bool, k Keeper) error {
 	if id, ok := s.ID(); ok && !k.Keep(id) {
 		return nil
@@ -61,8 +61,8 @@ type marker struct {
 	incomplete bool
 }
 
-// allowMissing returns nil if err means that an object is missing and objects may be missing. It
-// returns any other error unchanged.
+// allowMissing returns nil if err means that an object is missing, and m.incomplete allows this. It returns any
+// other error unchanged.
 func (m *marker) allowMissing(err error) error {
 	if m.incomplete && errors.Is(err, cas.ErrNotFound) {
 		return nil
@@ -77,8 +77,8 @@ func (m *marker) markPage(p *page) bool {
 	return !ok || m.Keep(id)
 }
 
-// isMarked reports whether p was marked with the page like of the state that was marked before.
-// Pages without a hash are never equal: objects below them may have been stored since like was marked.
+// isMarked reports whether p was marked with the page like of the state that was marked earlier. Pages without a
+// hash are never equal: objects below them may have been stored since like was marked.
 func isMarked(p, like *page) bool {
 	if like == nil {
 		return false
@@ -88,8 +88,8 @@ func isMarked(p, like *page) bool {
 	return ok && also && id == other
 }
 
-// markTable marks a table page and all objects below it. base is its first inode number. like is the
-// page at the same position in the state that was marked before, or nil.
+// markTable marks a table page and all objects below it. base is its first inode number. like is the page at the
+// same position in the state that was marked earlier, or nil.
 func (m *marker) markTable(p, like *page, height int, base uint64) error {
 	if p == nil || isMarked(p, like) || !m.markPage(p) {
 		return nil
@@ -127,8 +127,8 @@ func (m *marker) markTable(p, like *page, height int, base uint64) error {
 	return m.markLeaf(b.leaf, before.leaf, base)
 }
 
-// markLeaf marks the objects of all inodes of a leaf. like is nil, or the leaf at the same position in
-// the state that was marked before.
+// markLeaf marks the objects of all inodes of a leaf. like is the leaf at the same position in the state that was
+// marked earlier, or nil.
 func (m *marker) markLeaf(l, like *tableLeaf, base uint64) error {
 	for i := range tableFan {
 		if like != nil && l.sameRecord(like, i) {

@@ -68,15 +68,15 @@ func (p *page) sealInline(entries string) {
 	p.mem.Store(nil)
 }
 
-// ownedBy reports whether an epoch may change a page in place. The number of the epoch is not enough:
-// each owner of states counts its own epochs, and a sealed page may be shared between owners.
+// ownedBy reports whether an epoch may change a page in place. Comparing the numbers of epochs is not enough:
+// each owner of states counts its own epochs, and owners may share a sealed page.
 func (p *page) ownedBy(epoch uint64) bool { return p.epoch == epoch && !p.isSealed() }
 
 // isSealed reports whether a page can be loaded again: it has a hash, or inline entries.
 func (p *page) isSealed() bool { return p.hash.Load() != nil || p.inline.Load() != nil }
 
-// load returns the body of a page, and checks that it is of one of two kinds. With keep, a body that
-// was read is cached.
+// load returns the body of a page, and checks that its kind is kind or orKind. With keep, a body that was read is
+// cached.
 func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	b := p.mem.Load()
 	if b == nil {
@@ -97,8 +97,8 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	return b, nil
 }
 
-// samePage reports whether two pages are known to be equal. It is false for equal pages if one is not
-// sealed.
+// samePage reports whether two pages are known to be equal. If one of them is not sealed, it may return false for
+// equal pages.
 func samePage(a, b *page) bool {
 	if a == b {
 		return true

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A pairWalk compares the tables of two states a and b by inode number. If changed is set, it calls fn
-// for inode numbers in both whose inodes are not known to be equal. If added is set, it calls fn for
-// the inodes that only b has, with nil for a's inode.
+// A pairWalk compares the tables of two states a and b by inode number. If changed is set, it calls fn for each
+// number that both tables have, with the inodes of a and b, unless they are known to be equal. If added is set,
+// it calls fn for each inode that only b has, with nil for the inode of a.
 type pairWalk struct {
 	ctx            context.Context
 	src            *Source
@@ -15,8 +15,8 @@ type pairWalk struct {
 	fn             func(a, b *Inode) error
 }
 
-// Beyond calls fn for each inode of s whose number other does not have. It does not read pages that
-// are known to be equal.
+// Beyond calls fn for each inode of s whose number other does not have. It does not read pages of s that are
+// known to be equal to pages of other.
 func (s *State) Beyond(src *Source, other *State, fn func(n *Inode)) error {
 	w := pairWalk{ctx: context.Background(), src: src, added: true, fn: func(_, n *Inode) error {
 		fn(n)
@@ -64,8 +64,8 @@ func (w *pairWalk) compareTables(a *page, ha int, b *page, hb int, base uint64) 
 	return nil
 }
 
-// load returns the body of a page of height hp. If h is higher, it returns the body of a page above,
-// with p as its first kid: the table that has p as its root has no higher numbers.
+// load returns the body of a page of height hp. If h is higher than hp, it returns the body of an inner page with
+// p as its first kid: the table with the root p has no numbers for the other kids.
 func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 	if hp == h {
 		return p.loadTable(w.src, h, base, true)

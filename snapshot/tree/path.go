@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxDepth is the largest number of names in a path, and so bounds every walk. A directory has a path
-// of fewer names. Only a damaged tree with a ring of directories, or a forged store, has more.
+// MaxDepth is the largest number of names in a path, which limits every walk. The path of a directory has fewer
+// names. Only a damaged tree with a ring of directories, or a forged store, has longer paths.
 const MaxDepth = 1 << 13
 
 // splitPath returns the names of a path relative to the root; "" and "." are the root
@@ -35,7 +35,7 @@ func ComparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch x, y := a[i], b[i]; {
 		case x == y:
-		case x == '/': // the component of a ends first
+		case x == '/': // the component of a is shorter
 			return -1
 		case y == '/':
 			return 1
@@ -111,9 +111,8 @@ func (s *State) Paths(src *Source, n *Inode) ([]string, error) {
 	return all, nil
 }
 
-// A Path is the names from the root to a file. The path of the root is nil. A Path shares memory with
-// the paths of the directories above, so that all paths of a deep tree together take no more
-// memory than its names.
+// A Path is the list of names from the root to a file. The path of the root is nil. A Path shares memory with the
+// paths of the directories above, so that all paths of a deep tree together take no more memory than their names.
 type Path struct {
 	Dir    *Path
 	Name   string
@@ -130,7 +129,7 @@ func (p *Path) At(name string) (*Path, error) {
 	return p.Entry(name), nil
 }
 
-// Entry is At without the limit, for callers that have checked the depth.
+// Entry does as At without the limit, for callers that have checked the depth.
 func (p *Path) Entry(name string) *Path {
 	if p == nil {
 		return &Path{Name: name, depth: 1, length: len(name)}
@@ -191,8 +190,8 @@ func (p *Path) tail(n int) string {
 	return string(b)
 }
 
-// Parent returns the only name of a directory other than the root. The error is ErrMalformed if it
-// has not exactly one.
+// Parent returns the only name of a directory other than the root. The error is ErrMalformed if the directory
+// does not have exactly one name.
 func (n *Inode) Parent() (Link, error) {
 	if len(n.Links) != 1 {
 		return Link{}, fmt.Errorf("%w: directory %d has %d names", ErrMalformed, n.Ino, len(n.Links))

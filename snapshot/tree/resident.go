@@ -32,7 +32,7 @@ const MaxFetched = 64
 type fetchedObject struct {
 	raw   []byte
 	err   error
-	calls int // calls of Again that use it
+	calls int // number of running calls of Again that use the object
 }
 
 func (r *resident) Get(h cas.Hash, _ []byte) ([]byte, error) {
@@ -44,8 +44,7 @@ func (r *resident) Get(h cas.Hash, _ []byte) ([]byte, error) {
 	return nil, &Unread{r, h}
 }
 
-// An Unread error means that an object is not in memory. The call that needed it has had no
-// effect.
+// An Unread error means that an object is not in memory. The call that needed the object has had no effect.
 type Unread struct {
 	objects *resident
 	hash    cas.Hash
@@ -56,7 +55,7 @@ func (u *Unread) Error() string { return "it is not in memory" }
 // Unwrap returns errs.Away, so that LoadError does not treat the object as damaged.
 func (u *Unread) Unwrap() error { return errs.Away }
 
-// read reads the object and records it, or the error of reading it, for the next call.
+// read reads the object, and records it or the read error for the next call.
 func (u *Unread) read() {
 	raw, err := u.objects.ObjectStore.Get(u.hash, nil)
 	u.objects.mu.Lock()

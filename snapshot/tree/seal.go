@@ -17,9 +17,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// Seal writes everything of s that is not sealed, bottom-up: contents and directories, then the
-// table, then the state object, whose hash it returns. z has the destination and the parameters of
-// chunking. Each of its workers seals one file or directory at a time.
+// Seal writes all parts of s that are not sealed, bottom-up: contents and directories, then the table, then the
+// state object, whose hash it returns. z has the destination and the parameters of chunking. Each of its workers
+// seals one file or directory at a time.
 //
 // The state must be frozen. During Seal the state can be read, and so can states that share pages with
 // it. Sealed pages move from memory to the page cache. If Seal is interrupted by ctx, by z.Spend or
@@ -48,7 +48,7 @@ type sealRun struct {
 	z       *content.Sealer
 	buffers sync.Pool // of *wire.Encoder
 
-	firstEnded atomic.Bool // set when the first worker has ended
+	firstEnded atomic.Bool // the first worker has ended
 }
 
 // sealState does the work of Seal.
@@ -113,10 +113,10 @@ func (r *sealRun) checkTurn() error {
 	return nil
 }
 
-// work seals the inodes of jobs, one after the other. While writers are active, all workers but the
-// first sleep before each chunk, so that they finish the files that they have begun, but slowly. The
-// first worker then locks its operating system thread: on a thread that has just answered a request,
-// it would occupy the processor that the client of the request needs.
+// work seals the inodes of jobs, one after the other. While writers are active, all workers but the first sleep
+// before each chunk: they finish the files that they have begun, but slowly. The first worker then locks its
+// operating system thread. Otherwise it could run on the thread that has just answered a request, and occupy the
+// processor that the client of the request needs.
 func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) error {
 	z, locked := *r.z, false
 	lockThread := func(lock bool) {
@@ -271,8 +271,8 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 	}
 
 	if b.leaf != nil {
-		// The inodes in cells refer to the journal and to older contents. So the cache gets a leaf
-		// decoded from the object, as after loading it.
+		// The inodes in cells refer to the journal and to older contents. So the cache does not get this leaf,
+		// but a leaf decoded from the object, as after loading it.
 		if b, err = decodeBody(append([]byte(nil), e.Out()...)); err != nil {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}

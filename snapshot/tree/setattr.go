@@ -8,8 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// SetAttr is a change of attributes. A nil attribute stays as it is. Times are
-// in nanoseconds since 1970.
+// SetAttr is a change of attributes. A nil attribute is not changed. Times are in nanoseconds since 1970.
 type SetAttr struct {
 	Mode, UID, GID      *uint32
 	Size                *int64

@@ -40,8 +40,8 @@ func (s *Source) CacheBytes() int64 {
 	return s.pages.Weight() + s.inodes.Weight() + s.Files.CacheBytes()
 }
 
-// body returns the decoded page with the hash h. With keep, a page that was read is cached. Callers
-// that read every page once pass false, so that the cached pages of other callers stay cached.
+// body returns the decoded page with the hash h. With keep, a page that was read is cached. Callers that read
+// every page once pass false, so that the cache keeps the pages of other callers.
 func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	if b, ok := s.pages.Get(h); ok {
 		return b, nil
@@ -63,22 +63,22 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 	return b, nil
 }
 
-// With returns a source with the same caches that reads from other objects.
+// With returns a source that has the same caches, and reads from other objects.
 func (s *Source) With(o content.ObjectStore) *Source {
 	c := *s
 	c.objects, c.Files = o, s.Files.With(o)
 	return &c
 }
 
-// WithLog is content.Source.WithLog.
+// WithLog replaces the log, as content.Source.WithLog does.
 func (s *Source) WithLog(over func(content.Log) content.Log) *Source {
 	c := *s
 	c.Files = s.Files.WithLog(over)
 	return &c
 }
 
-// Counting returns a source that counts in n the bytes, approximately, of pages and inodes that were
-// copied in order to change them.
+// Counting returns a source that adds to n the approximate number of bytes of pages and inodes that are copied in
+// order to change them.
 func (s *Source) Counting(n *atomic.Int64) *Source {
 	c := *s
 	c.copiedBytes = n

@@ -147,9 +147,9 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
-// OwnSlot prepares Put of an inode number: it copies the pages on the way to it, unless epoch owns
-// them, so that Put reads no object and cannot fail. The inodes stay the same. OwnSlot does not
-// create a missing page, because a page without inodes must not be sealed; Put creates it.
+// OwnSlot prepares Put of an inode number: it copies the pages from the root to the slot that epoch does not own,
+// so that Put reads no object and cannot fail. The inodes do not change. OwnSlot does not create a missing page,
+// because a page without inodes must not be sealed; Put creates it.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	_, err := s.ownLeaf(src, epoch, ino, false)
 	return err
@@ -202,9 +202,8 @@ func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
 	return s.child(src, dir, e)
 }
 
-// child returns the inode of an entry. It checks that the inode has the entry's type and is not
-// deleted, and that a directory has this name and no other. So a walk down from the root finds no
-// directory twice, even in a forged tree.
+// child returns the inode of an entry. It checks that the inode has the entry's type and is not deleted, and that
+// this is a directory's only name. So a walk down from the root visits no directory twice, even in a forged tree.
 func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	n, err := s.Get(src, e.Ino)
 	if err != nil {
@@ -221,9 +220,9 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 // shares. The zero value is ready to use.
 type Unsealed struct{ seen map[*page]struct{} } // pages of frozen states
 
-// Each calls fn for the content of every inode in a cell of a leaf that is not sealed. If frozen is
-// set, it skips pages that it has visited for another frozen state. A content may be older
-// than its page, and sealed. Unless frozen is set, the caller holds the lock of the state's owner.
+// Each calls fn for the content of every inode in a cell of a leaf that is not sealed. If frozen is set, it skips
+// pages that it has visited for another frozen state; else the caller holds the lock of the state's owner. A
+// content may be older than its page, and sealed already.
 func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})

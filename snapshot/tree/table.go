@@ -15,8 +15,8 @@ const (
 	tableFan  = 1 << tableBits
 )
 
-// PageInodes is how many consecutive inode numbers share a leaf of the table. The first is a multiple
-// of it.
+// PageInodes is the number of consecutive inode numbers in a leaf of the table. The first is a multiple of
+// PageInodes.
 const PageInodes = tableFan
 
 // slot returns the index of ino in a table page of the given height.
@@ -37,8 +37,8 @@ func tableKind(height int) byte {
 	return wire.KindTableInner
 }
 
-// loadTable returns the body of the page at a height that is for ino. A leaf contains its first inode
-// number, and loadTable checks it. So one leaf cannot be at two positions.
+// loadTable returns the body of the page at a height in whose range ino is. It checks the first inode number that
+// a leaf contains, so that one leaf cannot be at two positions.
 func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body, error) {
 	k := tableKind(height)
 	b, err := p.load(src, keep, k, k)
@@ -52,10 +52,10 @@ func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body,
 	return b, nil
 }
 
-// GroupInodes is how many consecutive inode numbers have their leaves below one page of the table.
+// GroupInodes is the number of consecutive inode numbers whose leaves are below one page of the table.
 const GroupInodes = tableFan * PageInodes
 
-// GroupPages returns the leaves of the table for the group of an inode number, without those in memory.
+// GroupPages returns the hashes of the leaves for the group of an inode number, except leaves in memory.
 func (s *State) GroupPages(src *Source, ino uint64) (hashes []cas.Hash, err error) {
 	if ino > MaxIno || heightFor(ino) > s.height {
 		return nil, nil
@@ -140,9 +140,8 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	}
 }
 
-// ownLeaf returns the leaf that is for ino, so that epoch may change it. If the leaf is missing, or
-// the table is not high enough, ownLeaf creates the leaf and the pages above with create, else it
-// returns nil.
+// ownLeaf returns the leaf for ino, which epoch may change. If the leaf is missing, or the table is not high
+// enough, ownLeaf creates the leaf and the pages above it if create is set, else it returns nil.
 func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf, error) {
 	if !create && heightFor(ino) > s.height {
 		return nil, nil

@@ -13,7 +13,7 @@ func (s *State) Walk(ctx context.Context, src *Source, fn func(path *Path, n *In
 	return s.WalkFrom(ctx, src, "", fn)
 }
 
-// WalkFrom is Walk for the tree at the path top. If the state does not have it, fn is not called.
+// WalkFrom walks the tree at the path top, as Walk does. If the state does not have the path, fn is not called.
 func (s *State) WalkFrom(ctx context.Context, src *Source, top string, fn func(path *Path, n *Inode) error) error {
 	n, err := s.At(src, top)
 	if err != nil || n == nil {
@@ -61,7 +61,7 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 
 // sorted returns all entries in order of their names.
 func (d *Dir) sorted(src *Source) ([]Dirent, error) {
-	var list []Dirent // not of capacity d.Len: the pages may show that it is forged
+	var list []Dirent // without a capacity of d.Len, which a forged page may state too high
 	err := d.List(src, 0, func(e Dirent, _ uint64) bool {
 		list = append(list, e)
 		return true

@@ -55,8 +55,8 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 	return id, left, err
 }
 
-// PutContents encodes the contents by inode number that SealWithout left out, stores the encoding in
-// objects, and returns the hashes of these in order. State.Fill reads them.
+// PutContents encodes the contents by inode number that SealWithout left out, stores the encoding in objects, and
+// returns the hashes of these objects in order. State.Fill reads them.
 func PutContents(objects content.ObjectStore, contents map[uint64]*content.Content) ([]cas.Hash, error) {
 	var e wire.Encoder
 	for _, ino := range slices.Sorted(maps.Keys(contents)) {
@@ -68,8 +68,8 @@ func PutContents(objects content.ObjectStore, contents map[uint64]*content.Conte
 	return splitHashes(hashes), err
 }
 
-// Fill gives files of a loaded state the contents that PutContents encoded in objects. The contents
-// belong to epoch, which must be over when the state is used.
+// Fill sets the contents of files of a loaded state to the contents that PutContents encoded in objects. The
+// contents belong to epoch, which must be over when the state is used.
 func (s *State) Fill(src *Source, epoch uint64, objects []cas.Hash) error {
 	var hashes []byte
 	for _, h := range objects {

@@ -41,9 +41,9 @@ func (n *Inode) RemoveXattr(name string) {
 	}
 }
 
-// ClearPriv removes the set-user-ID and set-group-ID bits and the capabilities of a file. As in the
-// kernel (setattr_should_drop_sgid), set-group-ID stays on a file that its group may not execute,
-// where it means mandatory locking.
+// ClearPriv removes the set-user-ID and set-group-ID bits and the capabilities of a file. As in the kernel
+// (setattr_should_drop_sgid), it keeps set-group-ID on a file that its group may not execute, where the bit means
+// mandatory locking.
 func (n *Inode) ClearPriv() {
 	if n.IsDir() {
 		return

@@ -43,8 +43,8 @@ func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
 	return e.Value.(*cacheItem[V]).value, true
 }
 
-// Put adds a value of a weight in bytes, in place of an earlier value of h. It has no effect if the
-// weight alone is above the limit.
+// Put adds a value of a weight in bytes, and removes an earlier value of h. A value whose weight alone is above
+// the limit is not added.
 func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

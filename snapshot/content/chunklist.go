@@ -14,11 +14,11 @@ import (
 const (
 	minList  = 64  // lowest number of items of a list that is not the last of its level
 	maxList  = 256 // highest number of items of a list
-	maxDepth = 12  // highest level; enough for 2^63 bytes, as a level has 64 times the items of the next
+	maxDepth = 12  // highest level; enough for 2^63 bytes, because a list has at least 64 items
 )
 
-// item is one entry of a list: a chunk, a hole or a reservation (level 0), or a list with all items
-// below it. A reservation is a range of blocks that were reserved but never written.
+// item is one entry of a list. At level 0 it is a chunk, a hole or a reservation. At a higher level it is a list
+// with all items below it. A reservation is a range of blocks that were reserved but never written.
 type item struct {
 	n         int64 // bytes of the file
 	holes     int64 // bytes of n without blocks
@@ -44,9 +44,9 @@ func (it item) isMixed() bool {
 	return it.holes > 0 && it.holes < it.n || it.unwritten > 0 && it.unwritten < it.n
 }
 
-// The kinds of an item of level 0. The encoding of a chunk is its length and kind in one number, then
-// its hash; of a hole or reservation, its kind, then its length. The encoding of a list is its bytes,
-// holes and reservations, then its hash.
+// The kinds of an item of level 0. A chunk is encoded as its length and kind in one number, then its hash. A hole
+// or reservation is encoded as its kind, then its length. A list is encoded as its numbers of bytes, of bytes in
+// holes and of bytes in reservations, then its hash.
 const (
 	itemData = iota
 	itemHole
@@ -129,8 +129,8 @@ func encodeList(e *wire.Encoder, level uint8, items []item) {
 	}
 }
 
-// openList reads the header of a list object. It returns a decoder that stands at the first item, and
-// the number of items. Errors are in the decoder.
+// openList reads the header of a list object. It returns a decoder positioned at the first item, and the number
+// of items. Errors are in the decoder.
 func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
 	d = *wire.NewDecoder(raw)
 	if kind := d.Header(); kind != wire.KindList {
@@ -160,7 +160,7 @@ func checkList(raw []byte, level uint8) (item, error) {
 	return sum.item, nil
 }
 
-// cursor iterates over the items of a ChunkMap, from the front. It stands on an item, cur.
+// cursor iterates over the items of a ChunkMap, from the beginning. Its position is the item cur.
 type cursor struct {
 	src  *Source
 	once bool // do not put lists into the cache
@@ -169,13 +169,13 @@ type cursor struct {
 	cur   item  // n is 0 at the end
 	level uint8 // of cur, 0 for a chunk, hole or reservation
 
-	chunks []item  // in a ChunkMap without lists, the items after cur
+	chunks []item  // in a ChunkMap without lists: the items after cur
 	lists  []frame // the lists above cur, the topmost first
 }
 
 // frame is a list that a cursor has entered.
 type frame struct {
-	d    wire.Decoder // stands at the next item
+	d    wire.Decoder // positioned at the next item
 	left int          // number of items after the present one
 	end  int64        // offset in the file at which the list ends
 }
@@ -198,7 +198,7 @@ func (c *cursor) done() bool { return c.cur.n == 0 }
 // end returns the offset at which cur ends.
 func (c *cursor) end() int64 { return c.off + c.cur.n }
 
-// next goes past cur and all items below it.
+// next moves the cursor behind cur and all items below it.
 func (c *cursor) next() error {
 	c.off += c.cur.n
 	c.cur = item{}
@@ -221,7 +221,7 @@ func (c *cursor) next() error {
 	return nil
 }
 
-// enter goes to the first item of cur, which must be a list.
+// enter moves the cursor to the first item of cur, which must be a list.
 func (c *cursor) enter() error {
 	raw, err := c.src.list(&c.cur, c.level, c.once)
 	if err != nil {
@@ -238,7 +238,7 @@ func (c *cursor) enter() error {
 	return c.read(&c.lists[len(c.lists)-1])
 }
 
-// read makes the next item of f, the lowest list, the present one.
+// read sets cur to the next item of f, the lowest list.
 func (c *cursor) read(f *frame) error {
 	f.left--
 	if c.cur = decodeItem(&f.d, c.level); f.d.Err() != nil {
@@ -247,7 +247,7 @@ func (c *cursor) read(f *frame) error {
 	return nil
 }
 
-// seek goes forward to the chunk, hole or reservation that contains off, or to the end.
+// seek moves the cursor forward to the chunk, hole or reservation that contains off, or to the end.
 func (c *cursor) seek(off int64) error {
 	for !c.done() {
 		var err error

@@ -11,9 +11,8 @@ import (
 // maxInline is the largest number of items in a ChunkMap without list objects.
 const maxInline = 8
 
-// A ChunkMap is the sealed content of a regular file. It never changes. Files with
-// the same bytes, holes and reservations have equal ChunkMaps, whatever writes led
-// to them.
+// A ChunkMap is the sealed content of a regular file. It never changes. Files with equal bytes, holes and
+// reservations have equal ChunkMaps, regardless of the writes that produced them.
 type ChunkMap struct {
 	item          // the whole file, with the hash of the topmost list
 	depth  uint8  // levels of list objects, 0 without lists
@@ -24,14 +23,14 @@ func (b *ChunkMap) equal(o *ChunkMap) bool {
 	return b == o || b.item == o.item && b.depth == o.depth && slices.Equal(b.chunks, o.chunks)
 }
 
-// eachKind does what layout.kinds does, for [off, end) of a sealed file.
+// eachKind does for the part [off, end) of a sealed file the work of layout.eachKind.
 func (b *ChunkMap) eachKind(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) error {
 	c := b.cursor(src)
 	for !c.done() && c.off < end {
 		step := c.next
 
 		if from, to := max(c.off, off), min(c.end(), end); from < to {
-			it := c.cur // the part of it in [off, end)
+			it := c.cur // the part of the item in [off, end)
 			it.hash = cas.Hash{}
 			mixed := it.isMixed()
 			if it.n = to - from; !mixed {

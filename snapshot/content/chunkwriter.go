@@ -26,13 +26,12 @@ const (
 	maskAfter  = 0x8888888888888800 // bits of the hash that must be zero, after avgChunk
 )
 
-// cut returns the length of the first chunk of data. A result of len(data) is final only if the file
-// ends there or data has maxChunk bytes: with more data the chunk might be longer. A smaller
-// result is always final.
+// cut returns the length of the first chunk of data. If the result is less than len(data), it is final. If it is
+// len(data), it is final only if the file ends there or data has maxChunk bytes: with more data the chunk might
+// be longer.
 //
-// A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after
-// that one have no influence. The library's own function takes a reader: it would copy all of
-// data for each chunk.
+// A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after the next byte have
+// no influence. The library's own function takes a reader, and would copy all of data for each chunk.
 func cut(data []byte) int {
 	data = data[:min(len(data), maxChunk)]
 	if len(data) <= minChunk {
@@ -49,10 +48,10 @@ func cut(data []byte) int {
 	return average + n
 }
 
-// untilEnd returns the index of the first byte of data at which all bits of mask are zero in the
-// hash, and len(data) and the hash if there is none. hash is that of the bytes before data.
+// untilEnd returns the index of the first byte of data at which all bits of mask are zero in the hash. If there
+// is no such byte, it returns len(data) and the hash after data. hash is the hash of the bytes before data.
 func untilEnd(data []byte, hash, mask uint64) (n int, after uint64) {
-	for ; n < len(data)-1; n += 2 { // two bytes at a time: the hash waits for one addition, not for two
+	for ; n < len(data)-1; n += 2 { // two bytes at a time, so that the hash waits for one addition instead of two
 		a, b := fastcdc.G[data[n]], fastcdc.G[data[n+1]]
 		if (hash<<1+a)&mask == 0 {
 			return n, 0
@@ -90,12 +89,12 @@ type chunkWriter struct {
 
 	beside  chan struct{}  // see Sealer.Beside
 	pending []*pendingItem // in order
-	batch   []*pendingItem // those of pending whose chunks are in buf, and that no goroutine is storing yet
-	stored  chan struct{}  // of the items in batch
+	batch   []*pendingItem // the items of pending whose chunks are in buf, and which no goroutine is storing yet
+	stored  chan struct{}  // closed when the items of batch are stored
 }
 
-// pendingItem is a chunk that a goroutine is storing, or a chunk or hole after it. Items are listed in
-// order, so they wait for the chunks before them.
+// pendingItem is a chunk that a goroutine is storing, or a chunk or hole that waits for such a chunk: items are
+// listed in order.
 type pendingItem struct {
 	item
 	data   []byte        // of the chunk, until it is stored
@@ -103,8 +102,9 @@ type pendingItem struct {
 	err    error
 }
 
-// maxPending bounds the items that wait for one chunk whose storing takes long. It is more than a batch
-// has: of a buffer, each chunk but those before holes has minChunk bytes, and each hole minHole.
+// maxPending limits the number of items that wait for one chunk whose storing takes long. It is more than the
+// number of items in a batch: in a buffer, each chunk has at least minChunk bytes, except chunks before holes,
+// and each hole has at least minHole bytes.
 const maxPending = 256
 
 func newChunkWriter(ctx context.Context, z *Sealer) *chunkWriter {
@@ -119,8 +119,8 @@ func (w *chunkWriter) close() {
 	}
 }
 
-// fill returns at least n bytes of the file from p on. Bytes that are not in the buffer are read with
-// read, up to p+ahead. p must not be lower than in earlier calls.
+// fill returns at least n bytes of the file from p on. Bytes that are not in the buffer are read with read, up to
+// p+ahead. p must not be lower than in earlier calls.
 func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) error) ([]byte, error) {
 	if p+n <= w.to {
 		return w.buf[p-w.from : w.to-w.from], nil
@@ -205,7 +205,7 @@ func (w *chunkWriter) add(c *pendingItem) error {
 	return w.await(maxPending)
 }
 
-// await waits until at most most items are pending.
+// await waits until at most the given number of items are pending.
 func (w *chunkWriter) await(most int) error {
 	for len(w.pending) > most {
 		c := w.pending[0]
@@ -283,15 +283,15 @@ func (s *PendingFile) Finish() (*ChunkMap, error) {
 	return s.w.list.finish()
 }
 
-// Begin reads a file, as FromReader does. size is the size of the file. r returns only its parts, in order;
-// the rest of the file is holes. If r ends early, the file ends there. Begin returns when r is read, and does
-// not wait until all chunks are stored.
+// Begin reads a file, as FromReader does. size is the size of the file. r returns the bytes of parts only, in
+// order; the other bytes of the file are in holes. If r ends early, the file ends there. Begin returns when r has
+// been read completely. It does not wait until all chunks are stored.
 func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*PendingFile, error) {
 	w := newChunkWriter(ctx, z)
 	w.beside = z.Beside
 	defer w.close()
 
-	at, whole := int64(0), true // whole: r has not ended early
+	at, whole := int64(0), true // whole is set unless r ended early
 	hole := func(to int64) error {
 		if to <= at || !whole {
 			return nil

@@ -61,8 +61,8 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	return same, nil
 }
 
-// A diffRange is a part [from, to) in which two files may differ. It joins many small extents, so that they
-// are not compared one by one.
+// A diffRange is a part [from, to) in which two files may differ. It joins many small extents, so that they are
+// compared at once.
 type diffRange struct {
 	from, to int64
 	seen     int64 // in [to, seen) both files have only zeros
@@ -107,9 +107,9 @@ func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 // dataUnit is the shortest part without data that is skipped in a comparison.
 const dataUnit = 64 << 10
 
-// eitherData returns the first part [from, to) of [off, end) in which one of two files has data; from
-// is end if there is no data. It does not look beyond end: otherwise the comparison of many
-// small parts of a file would walk the rest of the file for each of them.
+// eitherData returns the first part [from, to) of [off, end) in which one of two files has data; without data,
+// from is end. It does not look beyond end: otherwise the comparison of many small parts of a file would read the
+// rest of the file for each part.
 func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err error) {
 	from, first := end, x
 
@@ -169,9 +169,8 @@ type Piece struct {
 	Bytes int64
 }
 
-// Written calls fn for the pieces of c that before, an earlier version, does not have. Holes and
-// reservations are not counted. The memory of further extents than the first is counted as one
-// piece without a key.
+// Written calls fn for the pieces of c that before, an earlier version, does not have. Holes and reservations are
+// not counted. The memory of all extents except the first is counted as one piece without a key.
 func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	if c == before {
 		return nil
@@ -192,8 +191,8 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 	})
 }
 
-// noPos stands for the journal position of a chunk, which has none. It is so small that the sum of noPos and
-// any length is negative.
+// noPos is used as the journal position of a chunk, which is not in the journal. It is so small that the sum of
+// noPos and any length is negative.
 const noPos = math.MinInt64
 
 // eachPiece calls fn for each piece of the file. pos is its position in the journal, or noPos. A chunk

@@ -34,16 +34,16 @@ type Content struct {
 
 	sealing    sync.Mutex  // held by Seal and Spill
 	unfinished *fileSealer // the state of an interrupted Seal; guarded by sealing
-	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks
-	// from the layout's ChunkMaps, even after the Content has another layout, so a gc marks them.
+	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks from the
+	// ChunkMaps of this layout even after the Content has another layout, so a gc marks these ChunkMaps.
 	sealLayout atomic.Pointer[layout]
-	// partialMaps are the chunks and lists that an interrupted Seal has stored.
+	// partialMaps refer to the chunks and lists that an interrupted Seal has stored.
 	partialMaps atomic.Pointer[[]*ChunkMap]
 }
 
 // ancestry is the origin of a Content that is not sealed.
 type ancestry struct {
-	prev *Content // the version before
+	prev *Content // the previous version
 	from *layout  // a layout of prev, of which the Content's layout is a copy with later changes
 }
 
@@ -153,9 +153,9 @@ func (c *Content) MinPos() int64 {
 // same time.
 func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 	for c != nil {
-		// Rebase replaces the layout before the link. A sealer sets sealLayout while the layout is the
-		// one that it cuts, and clears sealLayout after the result has become the layout. So no
-		// ChunkMap is missed if the layout is the same at the beginning and at the end.
+		// Rebase replaces the layout before the link. A sealer sets sealLayout while it is equal to layout, and
+		// clears sealLayout after the result has become the layout. So no ChunkMap is missed if layout is
+		// unchanged at the end of the loop.
 		link, l := c.link.Load(), c.layout.Load()
 		if err := l.eachChunkMap(fn); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (c *Content) eachChunkMap(fn func(b *ChunkMap) error) error {
 			}
 		}
 		if c.layout.Load() != l {
-			continue // once more for c
+			continue // repeat for c
 		}
 		if link == nil {
 			return nil
@@ -225,8 +225,7 @@ func (c *Content) Extents() int {
 	return c.layout.Load().ext.count()
 }
 
-// Unsealed returns the number of extents that Own would copy into the next version: 0 for a sealed
-// content.
+// Unsealed returns the number of extents that Own would copy into the next version. For a sealed content it is 0.
 func (c *Content) Unsealed() int64 {
 	if c == nil || c.sealed.Load() != nil {
 		return 0
@@ -234,8 +233,8 @@ func (c *Content) Unsealed() int64 {
 	return int64(c.layout.Load().ext.count())
 }
 
-// Reach returns the end of the first most runs of [off, end), or end if there are fewer, and the
-// number of runs up to there. A run is a part in one extent, in one part of the base or in one hole.
+// Reach returns the end of the first most runs of [off, end), and the number of these runs. If there are fewer
+// runs, it returns end. A run is a part in one extent, in one part of the base or in one hole.
 func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
 	if c == nil {
 		return end, 0
@@ -251,8 +250,7 @@ func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
 	return to, runs
 }
 
-// ReachBack returns the lowest offset, not below from, from which on the file has at most most
-// extents.
+// ReachBack returns the lowest offset, at least from, after which the file has at most most extents.
 func (c *Content) ReachBack(from int64, most int) int64 {
 	if c == nil {
 		return from
@@ -275,8 +273,8 @@ func (c *Content) Preload(src *Source, off, n int64) error {
 	return err
 }
 
-// Write makes the n bytes at off refer to the journal position pos, in the
-// record whose payload begins at payload. A write beyond the end makes the file longer.
+// Write makes the n bytes at off refer to the journal position pos, in the record whose payload begins at
+// payload. A write beyond the end extends the file.
 func (c *Content) Write(src *Source, off, n, pos, payload int64) error {
 	if n <= 0 {
 		return nil
@@ -284,7 +282,7 @@ func (c *Content) Write(src *Source, off, n, pos, payload int64) error {
 	return c.layout.Load().place(src, off, extent{n: n, pos: pos, payload: payload})
 }
 
-// Truncate cuts the file to size bytes, or grows it with a hole.
+// Truncate cuts the file to size bytes, or extends it with a hole.
 func (c *Content) Truncate(src *Source, size int64) error {
 	if err := c.layout.Load().truncate(src, size); err != nil {
 		return err
@@ -296,13 +294,13 @@ func (c *Content) Truncate(src *Source, size int64) error {
 	return nil
 }
 
-// Punch makes a hole of [off, off+n). The size stays.
+// Punch makes a hole of [off, off+n). The size of the file does not change.
 func (c *Content) Punch(src *Source, off, n int64) error {
 	return c.layout.Load().fill(src, off, n, posHole, true)
 }
 
-// Zero makes [off, off+n) read as zeros and reserves its blocks. With keepSize
-// only the part before the end of the file is changed, else the file may grow.
+// Zero makes [off, off+n) read as zeros and reserves its blocks. With keepSize it changes only the part before
+// the end of the file, else it may extend the file.
 func (c *Content) Zero(src *Source, off, n int64, keepSize bool) error {
 	return c.layout.Load().fill(src, off, n, posUnwritten, keepSize)
 }
@@ -318,9 +316,8 @@ func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	return l.place(src, off, extent{n: n, pos: pos})
 }
 
-// Allocate reserves blocks for the holes of [off, off+n). Data stays. With
-// keepSize only the part before the end of the file is changed: no blocks can be
-// reserved beyond the end of a file.
+// Allocate reserves blocks for the holes of [off, off+n). Data is not changed. With keepSize only the part before
+// the end of the file is changed: no blocks can be reserved beyond the end of a file.
 func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	l := c.layout.Load()
 	end := off + n
@@ -347,9 +344,8 @@ func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	return nil
 }
 
-// CloneRange replaces the n bytes of c at dstOff by the n bytes of from at off, holes
-// included, without copying bytes. It stops at the end of from, and may make c longer.
-// from may be c itself.
+// CloneRange replaces the n bytes of c at dstOff by the n bytes of from at off, including holes, without copying
+// bytes. It stops at the end of from, and may extend c. from may be c itself.
 func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n int64) error {
 	n = min(n, from.Size()-off)
 	if n <= 0 {
@@ -373,7 +369,7 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 		return err
 	}
 
-	var runs []extent // read before l changes: f may be l
+	var runs []extent // read before l changes, because f may be l
 	f.eachRun(off, off+n, func(_ int64, e extent) bool {
 		runs = append(runs, e)
 		return true

@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// damagedHash is the hash of chunks in place of bytes that were damaged before they could
-// be sealed. No object has this hash. So reading these bytes always fails, the rest of
-// the file can be read, and verify reports the file.
+// damagedHash is listed as the hash of chunks for bytes that were damaged before they could be sealed. No object
+// has this hash. So reading these bytes always fails, while the rest of the file can be read, and verify reports
+// the file.
 var damagedHash = func() (h cas.Hash) {
 	for i := range h {
 		h[i] = 0xff
@@ -58,8 +58,8 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 
 		n := min(part.end, end) - off
 		if _, err := s.c.ReadAt(s.z.Src, b[:n], off); err != nil {
-			// A whole chunk need not be read, because its hash is known: after any error it is
-			// listed by this hash. That is not possible if s has already cut a part of it.
+			// A stored chunk need not be read again, because its hash is known: after any error it is listed by
+			// this hash. If s has already cut a part of the chunk, that is not possible.
 			if (part.hash == damagedHash || part.off < s.p) && !isLost(err) {
 				return err
 			}
@@ -90,11 +90,11 @@ func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 	}
 
 	part.end = min(part.end, off+c.end()-e.pos)
-	if err != nil { // c stands on a damaged list: all chunks of the list are lost
+	if err != nil { // the cursor c is at a damaged list: all chunks of the list are lost
 		return part, nil
 	}
 
-	// Is the whole chunk in the file, at its offset in the base?
+	// Check whether the whole chunk is in the file, at its offset in the base.
 	begin := off - (e.pos - c.off)
 	if begin < 0 {
 		return part, nil
@@ -116,7 +116,7 @@ func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
 	return part, false
 }
 
-// addDamaged adds the damaged part at s.p to the list: as the stored chunk that it is, or as chunks
+// addDamaged adds the damaged part at s.p to the list: a stored chunk under its own hash, other bytes as chunks
 // with damagedHash.
 func (s *fileSealer) addDamaged(d damagedPart) error {
 	if d.off == s.p && d.hash != damagedHash {

@@ -7,9 +7,9 @@
 //
 // # Where bytes are
 //
-// A byte of a file is in the journal, at the position of the record that wrote it; in a
-// chunk, an object of the chunk store; in a hole; or in a reservation, blocks that were reserved
-// (fallocate) and never written. Holes and reservations read as zeros.
+// A byte of a file is in one of four places: in the journal, at the position of the record that wrote it; in a
+// chunk, an object of the chunk store; in a hole; or in a reservation, blocks that were reserved (fallocate) and
+// never written. Holes and reservations read as zeros.
 //
 // A ChunkMap maps the offsets of a sealed file: it is a list of chunks and holes, inline if
 // it is short, else a tree of list objects. It never changes.
@@ -53,14 +53,14 @@
 // is read, sealed and rebased without that lock: its layout is an immutable value behind an
 // atomic pointer.
 //
-// Content.sealing is held by the one goroutine that seals a Content. The locks of the chunk store
-// and of the caches are taken under it. Seal releases it when its turn is over, and must not
-// wait for its next turn under it: a goroutine that waits for the lock has a turn already.
+// Content.sealing is held by the one goroutine that seals a Content. This goroutine takes the locks of the chunk
+// store and of the caches while it holds Content.sealing. Seal releases Content.sealing when its turn is over,
+// and must not hold it while it waits for its next turn: a goroutine that waits for the lock has a turn already.
 //
 // # Dangers
 //
-//   - The journal may drop bytes that only an older layout refers to. A reader checks after
-//     reading that the layout is still the same, and else reads again.
+//   - The journal may drop bytes that only an older layout refers to. After reading, a reader checks that the
+//     layout is unchanged. If it is not, the reader reads again.
 //   - A gc must mark every ChunkMap from which a Content reads now or later:
 //     see EachObject.
 //   - The numbers in chunkwriter.go and the rule in listBuilder are part of the format

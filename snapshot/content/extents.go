@@ -8,8 +8,8 @@ const (
 	posUnwritten = -2 // reads as zeros, blocks reserved
 )
 
-// An extent is the place of a run of bytes of a file: in the journal from position pos on,
-// in a ChunkMap from offset pos on, or, with a pos below 0, in a hole or reservation.
+// An extent is the place of a run of bytes of a file: in the journal from position pos on, in a ChunkMap from
+// offset pos on, or, if pos is negative, in a hole or reservation.
 type extent struct {
 	n       int64
 	pos     int64
@@ -43,8 +43,8 @@ func (e extent) sub(at, n int64) extent {
 	return e
 }
 
-// follows reports whether one extent can replace prev and e, which follows it in the file: their
-// places must follow each other, too.
+// follows reports whether one extent can replace prev and e, which follows prev in the file: the place of e must
+// follow the place of prev, too.
 func (e extent) follows(prev extent) bool {
 	if e.base != prev.base || e.payload != prev.payload {
 		return false
@@ -60,7 +60,7 @@ func (e extent) follows(prev extent) bool {
 // Several goroutines may read and clone at the same time, as long as no goroutine changes.
 type extents struct {
 	tree *btree.Map[int64, extent]
-	at   int64  // offset of the extent only
+	at   int64  // offset of only
 	only extent // the single extent of a file without a tree; empty if the file has none
 }
 
@@ -90,7 +90,7 @@ func (x *extents) last() (off int64, e extent, ok bool) {
 	return x.at, x.only, x.only.n > 0
 }
 
-// nthLast returns where the n-th last extent begins, 0 if there are fewer.
+// nthLast returns the offset at which the n-th last extent begins, 0 if there are fewer than n.
 func (x *extents) nthLast(n int) (at int64) {
 	if x.count() < n || x.tree == nil {
 		return 0
@@ -128,13 +128,13 @@ func (x *extents) eachFrom(off int64, fn func(at int64, e extent) bool) {
 	}
 	x.tree.Ascend(off, func(k int64, v extent) bool {
 		if ok && k == at {
-			return true // fn got it already
+			return true // fn was called for this extent above
 		}
 		return fn(k, v)
 	})
 }
 
-// cut removes all extents in [off, end). Extents that reach beyond it are shortened or split.
+// cut removes all extents in [off, end). Extents that extend beyond this range are shortened or split.
 func (x *extents) cut(off, end int64) {
 	lastAt, last, ok := x.last()
 	if !ok || off >= end || lastAt+last.n <= off {
@@ -188,7 +188,7 @@ func (x *extents) cut(off, end int64) {
 	}
 }
 
-// add adds e at off, where no other extent is.
+// add adds e at off, where no extent is.
 func (x *extents) add(off int64, e extent) {
 	if x.tree == nil {
 		if x.only.n == 0 {
@@ -201,10 +201,10 @@ func (x *extents) add(off int64, e extent) {
 		*x = extents{tree: t}
 	}
 
-	x.tree.Load(off, e) // fast where off is the last
+	x.tree.Load(off, e) // fast if off is behind all other extents
 }
 
-// put adds e at off, where no other extent is, and joins it with its neighbours if possible.
+// put adds e at off, where no extent is, and joins it with its neighbours if possible.
 func (x *extents) put(off int64, e extent) {
 	if at, prev, ok := x.floor(off); ok && at+prev.n == off && e.follows(prev) {
 		x.drop(at)

@@ -4,9 +4,9 @@ import (
 	"iter"
 )
 
-// layout maps the offsets of a Content to the places of its bytes. A byte is in the
-// extent over its offset. Without an extent, it is at the same offset of base if
-// that is below baseLen, else in a hole.
+// layout maps the offsets of a Content to the places of its bytes. A byte is in the extent that contains its
+// offset. If no extent does, the byte is at the same offset of base if the offset is below baseLen, else in a
+// hole.
 //
 // Extents end at size at most. baseLen is at most size, and at most the size of base.
 type layout struct {
@@ -33,7 +33,7 @@ func (l *layout) clone() *layout {
 	return &c
 }
 
-// plain returns the base if it is the whole file and there are no extents, else nil.
+// plain returns the base if the file equals it and has no extents, else nil.
 func (l *layout) plain() *ChunkMap {
 	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.n == l.size {
 		return l.base
@@ -41,9 +41,9 @@ func (l *layout) plain() *ChunkMap {
 	return nil
 }
 
-// extentAt returns the part from off on of the run that contains off. off is less than l.size. A run is
-// an extent, or a range between two extents. Such a range has the bytes of the base at the same offset, or it is
-// a hole.
+// extentAt returns the part from off on of the run that contains off. off is less than l.size. A run is an
+// extent, or a range between two extents. Such a range has the bytes of the base at equal offsets, or it is a
+// hole.
 func (l *layout) extentAt(off int64) extent {
 	at, e, ok := l.ext.floor(off)
 	if ok && off < at+e.n {
@@ -71,7 +71,7 @@ func (l *layout) gap(off, end int64) extent {
 // are cut off at off, end and size.
 func (l *layout) eachRun(off, end int64, fn func(off int64, e extent) bool) {
 	end = min(end, l.size)
-	gaps := func(upto int64) bool { // the runs between extents
+	gaps := func(upto int64) bool { // calls fn for the runs between extents, up to upto
 		for off < upto {
 			e := l.gap(off, upto)
 			if !fn(off, e) {
@@ -102,7 +102,7 @@ func (l *layout) eachRun(off, end int64, fn func(off int64, e extent) bool) {
 	}
 }
 
-// sideBySide calls fn for the parts of two layouts that are in one run of both, up to the end of the
+// sideBySide calls fn for the parts of two layouts that are in one run of each layout, up to the end of the
 // shorter layout, until fn returns false.
 func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.eachRun(0, b.size, yield) })
@@ -125,10 +125,9 @@ func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 	})
 }
 
-// eachKind calls fn for the data, holes and reservations of [off, end), in order, until fn
-// returns false. The items have no hash. An item is of one kind; with lists, it may also be a
-// list of chunks of several kinds that is completely in [off, end). Only lists of several kinds are
-// loaded.
+// eachKind calls fn for the data, holes and reservations of [off, end), in order, until fn returns false. The
+// items have no hash. An item is of one kind. With lists, an item may also be a list of chunks of several kinds
+// that is completely in [off, end). Only lists of several kinds are loaded.
 func (l *layout) eachKind(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
 	l.eachRun(off, end, func(off int64, e extent) (more bool) {
 		if !e.inBase() {
@@ -158,8 +157,8 @@ func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 	return n, err
 }
 
-// place replaces [off, off+e.n) by e, which is not in a ChunkMap, and makes the file longer if e ends
-// after it. After an error l is unchanged.
+// place replaces [off, off+e.n) by e, which is not in a ChunkMap, and extends the file if e ends after it. After
+// an error l is unchanged.
 func (l *layout) place(src *Source, off int64, e extent) error {
 	replaced, err := l.allocated(src, off, off+e.n)
 	if err != nil {
@@ -175,7 +174,7 @@ func (l *layout) place(src *Source, off int64, e extent) error {
 	return nil
 }
 
-// set does what place does, for any extent, but does not update alloc: the caller does.
+// set does the work of place for any extent, but the caller updates alloc.
 func (l *layout) set(off int64, e extent) {
 	end := off + e.n
 	l.ext.cut(off, end)
@@ -193,14 +192,14 @@ func (l *layout) set(off int64, e extent) {
 	}
 }
 
-// setBaseLen shortens the part that base has to n bytes.
+// setBaseLen reduces baseLen to n bytes.
 func (l *layout) setBaseLen(n int64) {
 	if l.baseLen = min(l.baseLen, n); l.baseLen == 0 {
 		l.base = nil
 	}
 }
 
-// truncate makes the file size bytes long. After an error l is unchanged.
+// truncate sets the size of the file to size bytes. After an error l is unchanged.
 func (l *layout) truncate(src *Source, size int64) error {
 	if size >= l.size {
 		l.size = size
@@ -220,10 +219,9 @@ func (l *layout) truncate(src *Source, size int64) error {
 	return nil
 }
 
-// Rebase makes c read the parts that it shares with the version before from the place where that
-// version reads them now: from chunks, if it or an older version was sealed. Then only the
-// parts that c does not share need the journal, and the journal can drop older bytes. The bytes of c
-// stay the same.
+// Rebase replaces the parts that c shares with the version before. c then reads them from the place where that
+// version reads them now: from chunks, if that version or an older one was sealed. Then only the parts that c
+// does not share need the journal, and the journal can drop older bytes. The bytes of c do not change.
 //
 // If c is frozen the caller needs no lock. Rebase reads no object.
 func (c *Content) Rebase() {
@@ -246,7 +244,7 @@ func (c *Content) Rebase() {
 	}
 
 	old := c.layout.Load()
-	// If a sealer of c replaces the layout first, neither exchange takes place.
+	// If a sealer of c replaces the layout first, neither the layout nor the link is replaced.
 	if c.layout.CompareAndSwap(old, old.rebased(a.from, now)) {
 		c.link.CompareAndSwap(a, after)
 	}
@@ -254,19 +252,18 @@ func (c *Content) Rebase() {
 
 // rebased returns a layout of the same bytes as l. now must be a layout of the same bytes as from.
 //
-// Where l and from have the same run (the same place in the journal or in a ChunkMap
-// for the same offset, or a hole or a reservation in both), both files have the same
-// bytes there, and so has now: the result has the runs of now. Elsewhere the result has the
-// runs of l. This is correct for any l and from. The result is small because l began as a copy of
-// from and differs only where it was changed later.
+// l and from have the same run at an offset if both have the same place in the journal or in a ChunkMap there, or
+// a hole, or a reservation. Then both files have equal bytes there, and now has these bytes, too: the result has
+// the runs of now. Elsewhere the result has the runs of l. This is correct for any l and from. The result is
+// small because l began as a copy of from and differs only where it was changed later.
 //
-// An extent of from that l does not have was replaced by another extent, or removed by a truncation.
-// If l grew again after the truncation, it has a hole there and from does not. So the hole is set in the
-// result, and the bytes of now are not visible there.
+// An extent of from that l does not have was replaced by another extent, or removed by a truncation. If l was
+// extended after the truncation, it has a hole there and from does not. So the hole is set in the result, and
+// hides the bytes of now.
 func (l *layout) rebased(from, now *layout) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: now.base, baseLen: now.baseLen}
 	n.setBaseLen(l.size)
-	// Extent by extent: a clone of the tree would need the caller's lock.
+	// Copy extent by extent: a clone of the tree would need the caller's lock.
 	now.ext.eachFrom(0, func(off int64, e extent) bool {
 		if off < l.size {
 			n.ext.add(off, e.sub(0, min(e.n, l.size-off)))

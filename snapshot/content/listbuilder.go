@@ -11,20 +11,19 @@ import (
 
 // listBuilder makes a ChunkMap of the chunks of a file, which are added in order.
 //
-// A list ends after an item of which six bits of the hash are zero, if the list has at
-// least minList items, and always after maxList items. So if lists of two files, or of two
-// versions of one file, end at the same chunk, the lists after it are equal as long as
-// the chunks are.
+// A list ends after an item of which six bits of the hash are zero, if the list has at least minList items, and
+// always after maxList items. So if lists of two files, or of two versions of one file, end at the same chunk,
+// the lists after it are equal if the chunks after it are equal.
 //
-// For the same reason a whole list, or a list of lists, can be taken over from an older
-// version without reading it, at a place where the lists of all lower levels have just
-// ended: adding its chunks one by one would make the same list.
+// For this reason a whole list, or a list of lists, can also be taken over from an older version without reading
+// it, at a place where the lists of all lower levels have just ended: adding its chunks one by one would make an
+// equal list.
 type listBuilder struct {
 	objects ObjectStore
 	levels  [maxDepth + 1][]item // of every level, the items that are not in a list yet
-	zeros   item                 // the last hole or reservation, which the next one may extend
+	zeros   item                 // the last hole or reservation, which the next item may extend
 	total   item
-	lists   bool // any list was added or made
+	lists   bool // a list was added or made
 	failed  bool // an object was not stored, so the levels lack an item
 	enc     wire.Encoder
 }
@@ -59,8 +58,8 @@ func (b *listBuilder) endZeros() error {
 	return b.push(0, it)
 }
 
-// aligned reports whether a whole list of a level can be added now: no lower level may have items
-// that are not in a list.
+// aligned reports whether a whole list of a level can be added now: every item of the lower levels must be in a
+// list.
 func (b *listBuilder) aligned(level uint8) bool {
 	return b.zeros.n == 0 && !slices.ContainsFunc(b.levels[:level], notEmpty)
 }
@@ -79,7 +78,7 @@ func (b *listBuilder) push(level uint8, it item) error {
 	return b.insert(level, it)
 }
 
-// insert adds an item to a level, and makes a list of the level's items if it ends there.
+// insert adds an item to a level. If the rule of listBuilder ends the list there, it makes the list.
 func (b *listBuilder) insert(level uint8, it item) error {
 	b.levels[level] = append(b.levels[level], it)
 	if n := len(b.levels[level]); n == maxList || n >= minList && endsList(&it) {
@@ -142,7 +141,7 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 		return out, nil
 	}
 
-	// End the lists of all levels, up to a level with only one list.
+	// End the lists of all levels, up to the level that has only one list.
 	for level := uint8(0); ; level++ {
 		items := b.levels[level]
 		if level > 0 && len(items) == 1 && !slices.ContainsFunc(b.levels[level+1:], notEmpty) {

@@ -12,7 +12,7 @@ import (
 // ErrNoData means that a file has no data at or after the offset (ENXIO).
 var ErrNoData = errs.NoData
 
-// Reader returns a reader of the file. The file must not change while it is used.
+// Reader returns a reader of the file. The file must not change while the reader is used.
 func (c *Content) Reader(src *Source) *io.SectionReader {
 	return io.NewSectionReader(readerAt{c, src}, 0, c.Size())
 }
@@ -34,9 +34,9 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// ReadAt fills p with the bytes at off and returns their number. It is less
-// than len(p) only at the end of the file, which is no error. Holes read as
-// zeros. Bytes of sealed chunks are checked against their hash.
+// ReadAt fills p with the bytes at off and returns their number. The number is less than len(p) only at the end
+// of the file, which is no error. Holes read as zeros. The bytes of sealed chunks are checked against the chunk's
+// hash.
 func (c *Content) ReadAt(src *Source, p []byte, off int64) (int, error) {
 	if c == nil {
 		return 0, nil
@@ -69,12 +69,12 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Runs are the places of a part of a file, at the time of RunsOf. They do not change, so the caller
-// reads them without the lock of the file. If the journal or the chunk store has dropped the
-// bytes since, Read fails with an error without a kind.
+// Runs are the places of a part of a file, at the time of RunsOf. They do not change, so the caller reads them
+// without the lock of the file. If the journal or the chunk store has dropped the bytes later, Read fails with an
+// error without a kind.
 type Runs []extent
 
-// RunsOf returns the first most runs of the n bytes at off. At the end of the file they have fewer
+// RunsOf returns the first most runs of the n bytes at off. At the end of the file the runs may have fewer than n
 // bytes.
 func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 	if c == nil || off < 0 {
@@ -123,7 +123,7 @@ func (e extent) read(src *Source, p []byte) error {
 	return nil
 }
 
-// readAt fills p with the bytes at off. The file must not end before.
+// readAt fills p with the bytes at off. All of them must be in the file.
 func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	c := b.cursor(src)
 
@@ -149,8 +149,8 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	return nil
 }
 
-// SeekBlock is the unit in which lseek(2) tells data from holes, as on other filesystems.
-// Programs that read with O_DIRECT, such as qemu-img, expect holes in whole blocks.
+// SeekBlock is the unit in which lseek(2) distinguishes data from holes, as on other file systems. Programs that
+// read with O_DIRECT, such as qemu-img, expect holes in whole blocks.
 const SeekBlock = 4096
 
 // SeekData returns the first offset, at or after off, in a block of unit bytes that has
@@ -202,7 +202,7 @@ func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
 // holeIn returns the offset of the first block of unit bytes in [begin, limit) without data, or
 // limit. Data outside of [begin, limit) does not count.
 func (l *layout) holeIn(src *Source, begin, limit, unit int64) (int64, error) {
-	end := begin // the end of the data up to here, rounded up to a block
+	end := begin // the end of the data found so far, rounded up to a block
 	err := l.eachKind(src, begin, limit, false, func(at int64, it item) bool {
 		if !it.hasData() {
 			return true

@@ -11,7 +11,7 @@ import (
 // ErrTurnOver means that Sealer.Spend ended a Seal. The next Seal continues where it ended.
 var ErrTurnOver = errors.New("the turn is over")
 
-// itemCost is the work, in bytes, of an item that is not read and cut.
+// itemCost is the work, in bytes, for an item that is taken over without being read and cut.
 const itemCost = 4 << 10
 
 // Sealer cuts files into chunks and stores them. One Sealer may seal several
@@ -25,8 +25,9 @@ type Sealer struct {
 	// and tree.Seal should use one worker. It may be nil.
 	Pace     func() (alone bool)
 	OnDamage func(bytes int64) // called for damaged bytes that cannot be sealed; may be nil
-	// Beside is a semaphore for the goroutines in which FromReader and Begin store chunks while they
-	// read on. Its capacity bounds the chunks. If it is nil, they store each chunk before they read on.
+	// Beside is a semaphore for the goroutines in which FromReader and Begin store chunks while they read the
+	// next bytes. Its capacity limits the number of chunks. If it is nil, they store each chunk before they
+	// continue to read.
 	Beside chan struct{}
 	// Spend is called with the work since its last call, in bytes. It reports whether the turn is
 	// over: Seal then returns ErrTurnOver. It may be nil.
@@ -38,9 +39,8 @@ type Sealer struct {
 // the chunk that contains it to the next chunk boundary that old and new chunks have in
 // common. The result is the same as if Seal had cut the whole file.
 //
-// If Seal returns early, c has the chunks up to there, unless the store failed, and the next
-// Seal, of any Sealer, continues there. A gc between the two marks these chunks (see
-// EachObject).
+// If Seal returns early, c keeps the stored chunks, unless the store failed, and the next Seal, of any Sealer,
+// continues after them. A gc between the two marks these chunks (see EachObject).
 func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil
@@ -66,13 +66,13 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	return b, nil
 }
 
-// cut begins or continues to cut c into chunks. The caller holds c.sealing.
+// cut cuts c into chunks, or continues an interrupted Seal. The caller holds c.sealing.
 func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
 	s := c.unfinished
 	if s == nil {
 		c.Rebase() // chunks of older versions need not be cut again
 
-		// eachChunkMap relies on sealLayout being set while the layout is the same.
+		// eachChunkMap relies on sealLayout being set while it is equal to c.layout.
 		l := c.layout.Load()
 		for c.sealLayout.Store(l); c.layout.Load() != l; c.sealLayout.Store(l) {
 			l = c.layout.Load()
@@ -84,7 +84,7 @@ func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
 		s = &fileSealer{c: c, l: l}
 	}
 
-	c.unfinished = nil // after a panic s is not used again
+	c.unfinished = nil // so that s is not used again after a panic
 
 	s.begin(ctx, z)
 	defer s.close()
@@ -98,7 +98,7 @@ func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
 	return b, nil
 }
 
-// keepUnfinished keeps s for the next Seal, unless its list lacks an item.
+// keepUnfinished keeps s for the next Seal, unless its list builder lacks an item.
 func (c *Content) keepUnfinished(s *fileSealer) {
 	if s.list.failed {
 		c.dropUnfinished()
@@ -117,18 +117,18 @@ func (c *Content) dropUnfinished() {
 	c.partialMaps.Store(nil)
 }
 
-// fileSealer is the state of a Seal that is running or was interrupted. The list has the chunks before
-// p, and a new chunk begins at p.
+// fileSealer is the state of a Seal that is running or was interrupted. Its list builder has the chunks before p,
+// and a new chunk begins at p.
 type fileSealer struct {
 	*chunkWriter
 	c *Content
-	l *layout // of c when the Seal began, as a plan; bytes are read through c's present layout
+	l *layout // the layout of c when the Seal began, for planning; bytes are read through c's present layout
 	p int64   // offset in the file
 
 	dataEnd int64 // [p, dataEnd) is known to be data
-	ended   bool  // at dataEnd there is no data
+	ended   bool  // there is no data at dataEnd
 
-	old   cursor // in oldOf, from which chunks are taken over
+	old   cursor // a cursor in oldOf, from which chunks are taken over
 	oldOf *ChunkMap
 
 	small map[journalRange]cas.Hash // chunks that were stored in this turn, see smallPart
@@ -205,12 +205,12 @@ func (s *fileSealer) step() error {
 	return s.cutOne()
 }
 
-// maxSmall is the largest number of stored chunks in fileSealer.small.
+// maxSmall is the largest number of entries of fileSealer.small.
 const maxSmall = 64 << 10
 
-// addSmallPart adds the extent e at p as a chunk if e is small, in the journal and followed by a hole. done
-// reports whether it did. A file may have a million small extents that are clones of a few: each
-// range of the journal is read and stored only once.
+// addSmallPart adds the extent e at p as a chunk if e is small, in the journal and followed by a hole. done is
+// set if it did. A file may have a million small extents that are clones of a few: each range of the journal is
+// read and stored only once.
 func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
 	if !e.inJournal() || e.n >= smallChunk {
 		return false, nil
@@ -251,14 +251,14 @@ func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
 	return true, s.list.add(item{n: e.n, hash: h})
 }
 
-// takeOver adds the chunks and lists of a ChunkMap that begin at p. e is the run at p, and is in the
-// ChunkMap. taken reports whether there were any.
+// takeOver adds the chunks and lists of a ChunkMap that begin at p. e is the run at p, and is in the ChunkMap.
+// taken is set if it added any.
 //
 // Where a chunk or a list ends depends on its bytes and the next byte. So the next byte must be in the
 // run, too, unless the file ends there.
 func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 	shift := s.p - e.pos // offset in the file minus offset in the ChunkMap
-	clean := s.p + e.n   // chunks that end below it are as in the ChunkMap
+	clean := s.p + e.n   // chunks that end below clean are equal in the ChunkMap
 	if clean == s.l.size {
 		clean++
 	}
@@ -300,9 +300,8 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 	return taken, nil
 }
 
-// kind returns the data, hole or reservation at p, without a hash. Only its beginning may be
-// returned. If the lists of chunks cannot be read, the result is data: readAround then finds the
-// damaged parts.
+// kind returns the data, hole or reservation at p, without a hash. It may return only the beginning of it. If the
+// lists of chunks cannot be read, it returns data: readAround then finds the damaged parts.
 func (s *fileSealer) kind(p int64) (item, error) {
 	e := s.l.extentAt(p)
 	it := e.kind()
@@ -318,7 +317,7 @@ func (s *fileSealer) kind(p int64) (item, error) {
 	return it, ignoreLost(err)
 }
 
-// extend moves dataEnd forward, to upto or beyond, or to the end of the data.
+// extend moves dataEnd forward, to upto or further, or to the end of the data.
 func (s *fileSealer) extend(upto int64) error {
 	for s.dataEnd < min(upto, s.l.size) && !s.ended {
 		kind, err := s.kind(s.dataEnd)
@@ -334,7 +333,7 @@ func (s *fileSealer) extend(upto int64) error {
 
 // cutOne stores the chunk at p, which is data.
 func (s *fileSealer) cutOne() error {
-	for look := int64(firstLook); ; look = maxChunk { // bytes in which the end of the chunk is sought
+	for look := int64(firstLook); ; look = maxChunk { // look is the number of bytes in which the end of the chunk is searched
 		if err := s.extend(s.p + look); err != nil {
 			return err
 		}
@@ -344,7 +343,8 @@ func (s *fileSealer) cutOne() error {
 		ahead := n
 
 		if !s.l.extentAt(s.p + n - 1).inBase() {
-			// Read more at a time, up to the next part in a base, which may be taken over unread.
+			// Read more at a time, but only to the next part in a base, which may be taken over without reading
+			// it.
 			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.extentAt(s.dataEnd-1).inBase() {
 				if err := s.extend(s.dataEnd + 1); err != nil {
 					return err

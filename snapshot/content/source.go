@@ -57,8 +57,8 @@ func (s *Source) With(o ObjectStore) *Source {
 	return &Source{objects: o, log: s.log, cache: s.cache, checked: s.checked}
 }
 
-// WithLog returns a source with the same cache that reads unsealed bytes from the log that over
-// returns. over gets the log of s.
+// WithLog returns a source that has the same cache and reads unsealed bytes from the log that over returns. The
+// argument of over is the log of s.
 func (s *Source) WithLog(over func(Log) Log) *Source {
 	return &Source{objects: s.objects, log: over(s.log), cache: s.cache, checked: s.checked}
 }
@@ -85,7 +85,7 @@ func (s *Source) Object(h cas.Hash) ([]byte, error) {
 
 func (s *Source) keep(h cas.Hash, v cachedObject) { s.cache.Put(h, v, entryBytes+int64(cap(v.raw))) }
 
-// list returns the list object of an item. It checks all items of the list, and that they add up to it.
+// list returns the list object of an item. It checks all items of the list, and that their sum equals the item.
 // With once, a list that was read is not put into the cache.
 func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 	v, ok := s.cache.Get(it.hash)
@@ -110,8 +110,8 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 	return v.raw, nil
 }
 
-// smallChunk is less than the size of most chunks. A file with lists of smaller chunks was made of small
-// extents, which are often equal.
+// smallChunk is less than the size of most chunks. A file with lists of smaller chunks consists of small extents,
+// which are often equal.
 const smallChunk = 4096
 
 // chunk fills p with the bytes of a chunk from its byte at on. It puts the chunk into the cache if keep
@@ -140,7 +140,7 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 	if err != nil {
 		return err
 	}
-	if &plain[0] != &p[0] { // load did not use p
+	if &plain[0] != &p[0] { // load used another buffer than p
 		copy(p, plain)
 	}
 
@@ -153,7 +153,8 @@ type partStore interface {
 	Part(from cas.Place, p []byte, at int64) bool
 }
 
-// checked is a chunk that was compared with its hash: its place, and the CRC-32C of each checkedBlock.
+// checked is a chunk that was compared with its hash: its place, and the CRC-32C of each block of checkedBlock
+// bytes.
 type checked struct {
 	place cas.Place
 	sums  []uint32
@@ -163,10 +164,9 @@ const checkedBlock = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// part fills p with the bytes of a chunk from its byte at on, if loadShared has loaded the chunk before.
-// It reads only the blocks that p needs, and compares them with the checksums from that time. So random
-// reads of a large file need not read and hash a whole chunk each. It reports false if the chunk must
-// be loaded.
+// part fills p with the bytes of a chunk from its byte at on, if loadShared has loaded the chunk before. It reads
+// only the blocks that p needs, and compares them with the checksums that remember stored at that time. So random
+// reads of a large file need not read and hash whole chunks. It returns false if the chunk must be loaded.
 func (s *Source) part(it *item, p []byte, at int64) bool {
 	parts, ok := s.objects.(partStore)
 	c, known := s.checked.Get(it.hash)
@@ -186,7 +186,7 @@ func (s *Source) part(it *item, p []byte, at int64) bool {
 	return true
 }
 
-// remember makes part possible for a chunk with these bytes.
+// remember stores the checksums of a chunk with these bytes, which part needs.
 func (s *Source) remember(h cas.Hash, plain []byte) {
 	parts, ok := s.objects.(partStore)
 	if !ok || len(plain) <= checkedBlock {

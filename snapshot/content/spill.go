@@ -6,10 +6,9 @@ import (
 	"io"
 )
 
-// Spill stores the journal bytes of a frozen content as chunks. It is for a file that cannot be sealed
-// because other bytes of it cannot be read. The content then refers to the chunks in place of the
-// journal, and so do newer versions after Rebase. The caller keeps the journal from dropping bytes
-// until Spill returns.
+// Spill stores the journal bytes of a frozen content as chunks. It is used for a file that cannot be sealed
+// because other bytes of it cannot be read. The content then refers to the chunks in place of the journal, and so
+// do newer versions after Rebase. Until Spill returns, the caller must keep the bytes in the journal.
 func (z *Sealer) Spill(ctx context.Context, c *Content) error {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
@@ -39,7 +38,8 @@ func (l *layout) journalExtents() (out []extent) {
 	return out
 }
 
-// withSpilled returns a copy of l in which the extents in the journal are in b, one after the other.
+// withSpilled returns a copy of l in which the extents in the journal are replaced by extents in b, which has
+// their bytes one after the other.
 func (l *layout) withSpilled(b *ChunkMap) *layout {
 	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen}
 	pos := int64(0)

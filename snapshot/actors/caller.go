@@ -10,8 +10,8 @@ type Caller struct {
 	Direct bool
 	// Command is the name of the process's program for the event log, "" if it is unknown.
 	Command string
-	// Request is the number of the kernel's request that the caller waits for, 0 for a request
-	// through the socket.
+	// Request is the number of the kernel's request that the caller waits for. For a request through the socket
+	// it is 0.
 	Request uint64
 	// Actor is the actor of the process, "" if it is unknown.
 	Actor string

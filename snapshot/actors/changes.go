@@ -10,9 +10,9 @@ import (
 
 // Changes has the actor sets of an interval: the inodes that each actor changed.
 type Changes struct {
-	Names  []string   // of all actors, sorted
-	Stored []cas.Hash // objects of sets
-	Sets   []*Set     // sets in memory, not in Stored
+	Names  []string   // all actors, sorted
+	Stored []cas.Hash // sets that are stored as objects
+	Sets   []*Set     // sets in memory, which are not in Stored
 }
 
 // ChangesOf returns the Changes for sets in memory.
@@ -24,7 +24,7 @@ func ChangesOf(sets []*Set) Changes {
 	return c
 }
 
-// Take adds the changes of o.
+// Take adds the changes of o to c.
 func (c *Changes) Take(o Changes) {
 	c.Names = JoinNames(c.Names, o.Names)
 	for _, h := range o.Stored {
@@ -81,7 +81,7 @@ func loadSet(objects content.ObjectStore, h cas.Hash) (*Set, error) {
 	return Decode(b)
 }
 
-// maxSet is the largest object of a set. Tests set it lower.
+// maxSet is the largest size of a set's object in bytes. Tests lower it.
 var maxSet = cas.MaxObject
 
 // PutSet stores a set as an object. For an empty set it returns the zero hash.

@@ -3,7 +3,7 @@
 // Imported by: all of cmd, all of fusefs, service, snapshot, snapshot/actors/blame,
 // snapshot/catalogue, snapshot/engine, snapshot/live.
 //
-// An actor is a string, see Check. A Set has the inodes that each actor changed between
-// two snapshots. It has no paths: a comparison of the two trees returns the inodes
-// of each path before and after, and the Set returns their actors (blame.OpenInterval).
+// An actor is a string, see Check. A Set has the inodes that each actor changed between two snapshots. It has no
+// paths. To find the actors of a path, a comparison of the two trees returns the path's inodes before and after,
+// and the Set returns the actors of these inodes (blame.OpenInterval).
 package actors

@@ -9,7 +9,7 @@ import (
 
 // savedNames is the JSON document with the registered names of processes.
 type savedNames struct {
-	Boot  string      `json:"boot"` // id of the boot: ids and start times of processes are valid until a reboot
+	Boot  string      `json:"boot"` // id of the boot: process ids and start times are valid only until a reboot
 	Named []savedName `json:"named"`
 }
 
@@ -20,8 +20,8 @@ type savedName struct {
 	Name  string `json:"name"`
 }
 
-// LoadNames registers the names in b, written by save, for processes that still run. From then on
-// the Registry calls save when the names change, so that the next daemon can load them.
+// LoadNames registers the names in b, written by save, for processes that still run. Afterwards the Registry
+// calls save whenever the names change, so that the next daemon can load them.
 func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

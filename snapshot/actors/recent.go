@@ -6,8 +6,8 @@ import "slices"
 // before it.
 type Recent struct {
 	sets   []*Set
-	frozen bool   // the last of sets must not change any more
-	last   []*Set // sets of the interval before
+	frozen bool   // the last set of sets must not be changed
+	last   []*Set // sets of the previous interval
 }
 
 // Add records that an actor changed an inode.
@@ -21,7 +21,7 @@ func (r *Recent) Growing() *Set {
 	return r.sets[len(r.sets)-1]
 }
 
-// Freeze returns the sets of the present interval, and makes sure that they do not change any more.
+// Freeze returns the sets of the present interval. Later changes go into a new set.
 func (r *Recent) Freeze() []*Set {
 	r.frozen = true
 	return r.sets
@@ -34,10 +34,10 @@ func (r *Recent) Next() []*Set {
 	return sets
 }
 
-// Append adds the sets of o, whose changes are newer.
+// Append adds the sets of o, whose changes are newer than the changes of r.
 func (r *Recent) Append(o *Recent) { r.sets, r.frozen = append(slices.Clip(r.sets), o.sets...), true }
 
-// Return adds older sets to the present interval, because the snapshot between was removed.
+// Return adds older sets to the present interval, because the snapshot between the two intervals was removed.
 func (r *Recent) Return(sets []*Set) {
 	if len(sets) == 0 {
 		return
@@ -46,8 +46,8 @@ func (r *Recent) Return(sets []*Set) {
 	r.sets = append(slices.Clip(sets), r.sets...)
 }
 
-// Join replaces sets, an earlier result of Freeze, by the set with, or removes them if with is nil.
-// It returns false and changes nothing if they are not the first sets of the interval any more.
+// Join replaces sets, an earlier result of Freeze, by the set with, or removes them if with is nil. If sets are
+// no longer the first sets of the interval, it returns false and changes nothing.
 func (r *Recent) Join(sets []*Set, with *Set) bool {
 	if len(sets) == 0 || len(r.sets) < len(sets) || !slices.Equal(r.sets[:len(sets)], sets) {
 		return false
@@ -72,18 +72,18 @@ func (r *Recent) Of(ino uint64) (by []string) {
 	return by
 }
 
-// Others reports whether another actor than by changed an inode.
+// Others reports whether an actor other than by changed an inode.
 func (r *Recent) Others(ino uint64, by string) bool {
 	return slices.ContainsFunc(r.sets, func(s *Set) bool { return s.Others(ino, by) })
 }
 
-// OnlyBy reports whether no other actor than by changed any inode.
+// OnlyBy reports whether no actor other than by changed any inode.
 func (r *Recent) OnlyBy(by string) bool {
 	return !slices.ContainsFunc(r.sets, func(s *Set) bool { return !s.OnlyBy(by) })
 }
 
-// LastWriter returns the actor of the newest set with an inode, in this interval or the one before.
-// It skips sets in which several actors changed the inode, and returns Unknown if no set is left.
+// LastWriter returns the actor of the newest set with an inode, in this interval or the previous one. It skips
+// sets in which several actors changed the inode. Without a set it returns Unknown.
 func (r *Recent) LastWriter(ino uint64) string {
 	for _, sets := range [][]*Set{r.sets, r.last} {
 		for _, s := range slices.Backward(sets) {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// trusted is how long the information about a process is used without checking that its
-	// id still is the id of the same process.
+	// trusted is the time for which the information about a process is used without checking that the process id
+	// still belongs to that process.
 	trusted = 100 * time.Millisecond
 	// maxKnown is the limit for remembered processes, and maxNamed the limit for registered
 	// processes of a workspace.
@@ -25,15 +25,15 @@ const (
 	maxAncestors = 256
 )
 
-// A Registry finds the actors of processes: the name that was registered for the process or
-// its nearest ancestor; else the login session, as COMMAND/SID of its leader; else uid:N.
+// A Registry finds the actor of a process: the name that was registered for the process or its nearest ancestor;
+// else its login session, as COMMAND/SID of the session's leader; else uid:N.
 //
 // A gateway is a process that changes a fork for all programs in a virtual machine or in gVisor.
 // Its actor is the name that the fork was made with, else the name of the fork.
 //
-// An unseen process is in another PID namespace, so that its id is not known.
+// An unseen process is in another PID namespace, so that the daemon does not see its process id.
 //
-// A name that was registered in a workspace is valid in it and in the forks in it.
+// A name that was registered in a workspace is valid in this workspace and in the forks in it.
 type Registry struct {
 	// viewsAround returns the view of a workspace and the views of its ancestors, main last.
 	viewsAround func(view uint32) []uint32
@@ -65,13 +65,13 @@ type namedProcess struct {
 	name  string
 }
 
-// A processInfo is the actor of a process, as it was found.
+// A processInfo is the actor of a process, as findActor found it.
 type processInfo struct {
 	start   uint64
 	actor   string
-	session int          // the session that the actor is named after, 0 for a registered name
-	via     []int        // ids of the process and its ancestors, up to the one with the name
-	checked atomic.Int64 // time of the last check that the process is the same, in ns since began
+	session int          // the session in the actor's name, 0 for a registered name
+	via     []int        // ids of the process and its ancestors, up to the process with the name
+	checked atomic.Int64 // time of the last check that the id still belongs to the process, in ns since began
 }
 
 // NewRegistry returns an empty Registry. Both functions are fields of Registry.
@@ -83,11 +83,11 @@ func NewRegistry(viewsAround func(view uint32) []uint32, forkName func(view uint
 	}
 }
 
-// began is the begin of the monotonic clock for processInfo.checked.
+// began is the start of the monotonic clock for processInfo.checked.
 var began = time.Now()
 
-// Of returns the actor of a process or thread that changes a workspace, by its id. The id
-// of an unseen process is 0.
+// Of returns the actor of a process or thread that changes a workspace. id is the id of the process or thread, 0
+// for an unseen process.
 func (r *Registry) Of(id, uid, view uint32) string {
 	if id == 0 {
 		return r.unseenActor(uid, view)
@@ -169,15 +169,15 @@ func (r *Registry) Gateway(view uint32) string {
 	return r.gateways[view]
 }
 
-// findActor searches the process of st, which may be a thread, and its ancestors for the actor. It
-// remembers the result for the process and the ancestors that it has searched.
+// findActor searches the process of st, which may be a thread, and its ancestors for the actor. It remembers the
+// result for the process and for the ancestors that it has searched.
 func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) string {
 	scopes := r.viewsAround(view)
 	var way []process.Stat
 	var found *processInfo
 	var via []int
 	at := st
-	leader := 0 // the index of the process in way, if st is a thread
+	leader := 0 // the index in way of the process, if st is one of its threads
 	if id := process.Of(st.ID); id != st.ID {
 		way = append(way, st)
 		leader = 1
@@ -187,7 +187,7 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 		}
 	}
 
-	// Walk up until there is information about an ancestor.
+	// Search the ancestors until there is information about one of them.
 	for range maxAncestors {
 		way = append(way, at)
 
@@ -219,7 +219,7 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 
 	if session != 0 {
 		if name := r.gatewayName(way[leader], scopes); name != "" {
-			for _, p := range slices.Backward(way[leader+1:]) { // the name is not for its ancestors
+			for _, p := range slices.Backward(way[leader+1:]) { // the name is not valid for the ancestors of the leader
 				via = append([]int{p.ID}, via...)
 			}
 			actor, session, way = name, 0, way[:leader+1]
@@ -251,8 +251,8 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	return actor
 }
 
-// lookUp returns the registered name of a process, or the information that was found before; nil if
-// there is neither.
+// lookUp returns the registered name of a process, or else the information that was found earlier. Without either
+// it returns nil.
 func (r *Registry) lookUp(p process.Stat, scopes []uint32, view uint32, now int64) *processInfo {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -329,11 +329,11 @@ func commandName(command string) string {
 	return name
 }
 
-// Register registers the name of a process and its descendants in a workspace. With id 0 the name
-// is for all unseen processes.
+// Register registers the name of a process and its descendants in a workspace. With id 0 it registers the name of
+// all unseen processes.
 //
-// In a fork, a name that was registered in an ancestor of the fork, or a name below it, is an
-// errs.Protected, unless it is the present actor of the process.
+// In a fork, Register fails with errs.Protected if the name, or a name above it, is registered in an ancestor of
+// the fork. It does not fail if the present actor of the process is that registered name, or below it.
 func (r *Registry) Register(id, uid, view uint32, name string) error {
 	if err := r.register(id, uid, view, name); err != nil {
 		return err
@@ -408,8 +408,8 @@ func (r *Registry) IsUser(name string) bool {
 	return userForm().MatchString(name) && !r.registered[name]
 }
 
-// Registered reports whether a name, or a name below it, is registered in a workspace for a process
-// that may still run, or for unseen processes.
+// Registered reports whether a name, or a name below it, is registered in a workspace for unseen processes, or
+// for a process that may still run.
 func (r *Registry) Registered(by string, view uint32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// blockInodes is the number of inodes in a block. Files that are created one after the other
-	// have consecutive numbers, so a set of a hundred thousand takes 100 KiB.
+	// blockInodes is the number of inodes in a block. Files that are created one after the other have consecutive
+	// numbers, so a set of a hundred thousand files takes 100 KiB.
 	blockInodes = 64
 	// maxNames is the limit for the actors of a set, and of JoinNames. Further actors are Unknown.
 	maxNames = 1024

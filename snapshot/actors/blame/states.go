@@ -1,5 +1,5 @@
-// Package blame finds who changed the paths of an interval between two snapshots, and plans the undo of
-// an actor. It knows no lock and no store.
+// Package blame finds the actors that changed the paths of an interval between two snapshots, and plans the undo
+// of an actor. It uses no lock and no store.
 //
 // Imported by: service, snapshot.
 package blame
@@ -67,7 +67,7 @@ func (o *States) ActorsOf(s *graft.Step) (by []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if present != ino { // in a merge, Before of the step is an inode of another tree
+		if present != ino { // in a merge, Before of the step is an inode of a different tree
 			by = append(by, o.Set.Of(present)...)
 		}
 
@@ -95,8 +95,8 @@ func (o *States) inodeAt(side int, p *tree.Path) (uint64, error) {
 	return n.Ino, err
 }
 
-// movedWith returns the actors that moved the directory at a path, or a directory above it. They
-// changed the paths of all files in it.
+// movedWith returns the actors that moved the directory at a path, or a directory above it. They changed the
+// paths of all files in the directory.
 func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 	if dir == nil {
 		return nil, nil
@@ -107,7 +107,7 @@ func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
 
 	var by []string
 	n, err := [2]*tree.State{o.Before, o.After}[side].At(o.Source, dir.String())
-	if n != nil && n.IsDir() { // in a merge, the path may be missing here, or a file
+	if n != nil && n.IsDir() { // in a merge, there may be no directory at the path
 		by, err = o.movesOf(side, n, 0)
 	}
 	if o.resolved[side] == nil {

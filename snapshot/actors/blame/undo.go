@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An OpenInterval is an interval with the states at its ends. The states are held until the caller
+// An OpenInterval is an interval with the states at its ends. The states are protected from gc until the caller
 // calls Close, exactly once.
 type OpenInterval struct {
 	catalogue.Interval
@@ -26,19 +26,19 @@ type OpenInterval struct {
 // Decided to NewPlan, and calls Close at the end.
 type Undo struct {
 	By        string
-	Paths     []string             // only these files and directories; none: all
-	Keep      map[string]bool      // paths that stay as they are
+	Paths     []string             // undo only changes of these files and directories; empty: of all
+	Keep      map[string]bool      // paths that are not changed
 	Intervals []catalogue.Interval // the intervals to revert, newest first
-	Since     uint64               // sequence number of the snapshot at the begin of the oldest one
+	Since     uint64               // sequence number of the snapshot at the beginning of the oldest interval
 
-	Decided map[string]threeway.Decision // texts of single paths
-	View    uint32                       // of the workspace
+	Decided map[string]threeway.Decision // texts for single paths
+	View    uint32                       // the view of the workspace
 	Open    func(catalogue.Interval) (*OpenInterval, error)
-	NewPlan func() *threeway.Plan // without Ours and View
+	NewPlan func() *threeway.Plan // returns a plan without Ours and View
 
-	Shared, Kept map[string]bool // results: paths that others changed, too, and paths of Keep with changes of the actor
+	Shared, Kept map[string]bool // results: paths that other actors changed, too, and paths of Keep that the actor changed
 
-	open []*OpenInterval // opened so far, see Close
+	open []*OpenInterval // the intervals opened so far, see Close
 }
 
 // NewUndo returns an Undo without intervals.
@@ -56,9 +56,9 @@ func (u *Undo) newPlan(ours *tree.State, view uint32) *threeway.Plan {
 	return p
 }
 
-// Plan reverts the intervals on top of now, the present state. If now is nil, it reverts them on
-// top of the newest state with a change of the actor, and does not revert earlier undos. It
-// returns the plan and the intervals that it reverts.
+// Plan reverts the intervals on top of now, the present state. If now is nil, it reverts them on top of the
+// newest state in which the actor changed a path, and does not revert earlier undos. It returns the plan and the
+// reversed changes of the intervals.
 func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
 	p := u.newPlan(now, u.View)
 	var all, withoutUndos []threeway.Interval
@@ -95,8 +95,7 @@ func (u *Undo) Plan(ctx context.Context, now *tree.State) (*threeway.Plan, []thr
 		return p, all, err
 	}
 
-	// A restore after an earlier undo may have brought the undone changes back. Then the undo
-	// must not be reverted.
+	// After an earlier undo, a restore may have restored the undone changes. Then the undo must not be reverted.
 	p2 := u.newPlan(p.Ours, p.View)
 	if err := takeIntervals(ctx, p2, withoutUndos); err != nil {
 		return p, all, err
@@ -120,14 +119,14 @@ func takeIntervals(ctx context.Context, p *threeway.Plan, all []threeway.Interva
 	})
 }
 
-// revertsUndo reports whether an interval is an earlier undo of the actor that is reverted: the
-// new undo reaches back at least as far.
+// revertsUndo reports whether an interval is an earlier undo of the actor that this undo reverts. It does if this
+// undo goes back at least as far.
 func (u *Undo) revertsUndo(i catalogue.Interval) bool {
 	return i.Undoes != nil && actors.Below(i.Undoes.By, u.By) && i.Undoes.Since >= u.Since
 }
 
-// reverse returns the reversed changes of the actor in an interval. Of an undo it returns all
-// changes reversed.
+// reverse returns the reversed changes of the actor in an interval. If the interval is an undo, it returns all
+// its changes, reversed.
 func (u *Undo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInterval, undo bool) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View, Disputed: make(map[string]bool)}
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.Paths}, func(c ChangedBy) error {
@@ -147,8 +146,8 @@ func (u *Undo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInterval
 		madeOrRemoved := c.Before == nil || c.After == nil
 		byOthers := slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.By) })
 
-		// A directory that was made or removed is not shared: files of other actors in it are
-		// changes of their own, and prevent its removal.
+		// A directory that was made or removed does not count as shared. Files of other actors in it have their
+		// own changes, and prevent its removal.
 		if !undo && byOthers && !(dir && madeOrRemoved) {
 			u.Shared[c.Path.Short()], of.Disputed[c.Path.String()] = true, true
 		}
@@ -159,9 +158,9 @@ func (u *Undo) reverse(ctx context.Context, p *threeway.Plan, open *OpenInterval
 	return of, err
 }
 
-// Choose sets Intervals and Since. all are the intervals of the workspace, newest first. Intervals before the
-// snapshot since, which may be zero, and intervals that ended before the time after are left out. found is
-// false if since is no earlier state of the workspace.
+// Choose sets Intervals and Since. all are the intervals of the workspace, newest first. It leaves out intervals
+// before the snapshot since, which may be zero, and intervals that ended before the time after. found is false if
+// since is no earlier state of the workspace.
 func (u *Undo) Choose(all []catalogue.Interval, since info.Info, after time.Time) (found bool) {
 	found = since.Name == ""
 
@@ -181,7 +180,7 @@ func (u *Undo) Choose(all []catalogue.Interval, since info.Info, after time.Time
 		}
 	}
 
-	// Drop undos that are not reverted. since was not known when they were collected.
+	// Drop the undos that this undo does not revert. since was not known when they were collected.
 	u.Intervals = slices.DeleteFunc(u.Intervals, func(i catalogue.Interval) bool { return !i.By(u.By) && !u.revertsUndo(i) })
 
 	return found

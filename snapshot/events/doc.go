@@ -5,34 +5,31 @@
 //
 // # Events
 //
-// One line of JSON (see Event). Every workspace has its own log and its own sequence
-// numbers, from 1, never used twice. The log is not part of the state of the workspace:
-// a restore adds to it and removes nothing.
+// An event is one line of JSON (see Event). Every workspace has its own log and its own sequence numbers, which
+// begin at 1 and are never used twice. The log is not part of the state of the workspace: a restore adds events
+// and removes none.
 //
 // # Coalescing
 //
-// Record puts an event into a map and returns. Consecutive changes of a node by one process are
-// one event: writes after the creation belong to the creation, and a thousand
-// writes are one modification. An event stays open until the node was not changed for
-// Options.Quiet (200 ms), at most for five times Quiet. Then a background goroutine writes
-// it, with all other due events, in the order in which they began. A process that
-// continues to write to the same node makes further events at growing intervals of up to a
-// minute, and a last one when it stops.
+// Record puts an event into a map and returns. Consecutive changes of a node by one process are one event: writes
+// to a new file belong to its creation, and a thousand writes are one modification. An event stays open until the
+// node was not changed for Options.Quiet (200 ms), at most for five times Quiet. Then a background goroutine
+// writes all due events, in the order in which they began. A process that continues to write to the node makes
+// further events at growing intervals of up to a minute, and a last one when it stops.
 //
 // A capture closes all open events of its workspace and returns the numbers and counts of
 // the events since the capture before.
 //
 // # Cost
 //
-// A change only waits for Record: half a microsecond and one allocation when it belongs
-// to an open event, about two microseconds for a new event, and once in 20 ms for each process
-// the time to read its name from /proc (BenchmarkRecord).
+// A change waits only for Record. Record takes half a microsecond and one allocation if the change belongs to an
+// open event, and about two microseconds for a new event. Once in 20 ms for each process, it also reads the
+// process's name from /proc (BenchmarkRecord).
 //
 // # Events that can be lost
 //
-// Events are written without fsync. When the daemon is killed, open events are lost: the last
-// 200 ms, or the last second of a node that is written to continuously. Close and Flush write all
-// events.
+// Events are written without fsync. If the daemon is killed, open events are lost: the events of the last 200 ms
+// or, for a node that is written to continuously, of the last second. Close and Flush write all events.
 //
 // # Files
 //
@@ -55,7 +52,7 @@
 //	  Log.mu       pending events, and the lists of files
 //	commands.mu    the cache of process names; no other lock is taken while it is held
 //
-// Options.Resolve and Share are called with Log.writer held and Log.mu free. They may take
-// the locks of the tree. With these locks held, a caller may call Captured and LastSeq, but not
-// Record, Flush, Read, Follow and Close.
+// Options.Resolve and Share are called with Log.writer held and Log.mu not held. They may take the locks of the
+// forest. With these locks held, a caller may call Captured and LastSeq, but not Record, Flush, Read, Follow and
+// Close.
 package events

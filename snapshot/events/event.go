@@ -19,12 +19,12 @@ const (
 	Renamed  = "renamed"
 	Restored = "restored"
 	Captured = "captured"
-	// Restarted is used in events of main only.
+	// Restarted occurs in events of main only.
 	Restarted = "restarted"
 )
 
-// An Action is a value of Event.Action. About describes it; From and Detail describe these fields
-// of the event.
+// An Action is a value of Event.Action. About describes the action. From and Detail describe the event's fields
+// of the same names.
 type Action struct{ Name, About, From, Detail string }
 
 // Actions are all actions.
@@ -60,8 +60,8 @@ func ActionNames() []string {
 	return names
 }
 
-// MaxPath is the limit for the bytes of a path in an event. Without it, the paths of a chain of
-// directories would take space quadratic in its length.
+// MaxPath is the largest number of bytes of a path in an event. Without it, the paths of a chain of directories
+// would take space quadratic in the length of the chain.
 const MaxPath = 1024
 
 // shorten returns a path, or "…/" and the end of the path if it is longer than MaxPath.
@@ -77,8 +77,8 @@ func shorten(path string) string {
 	return "…/" + path
 }
 
-// An Event is a change of a path, a snapshot or a fork. Its JSON form is stable for
-// scripts: fields may be added, but do not change their meaning.
+// An Event is a change of a path, a snapshot or a fork. Its JSON form is stable for scripts: fields may be added,
+// but the meaning of a field does not change.
 type Event struct {
 	// Record sets Seq, and Time if it is zero.
 	Seq    uint64    `json:"seq" jsonschema:"its number in the workspace; it only grows, with gaps"`
@@ -147,21 +147,21 @@ func parseHead(line []byte) (seq uint64, action string, ok bool) {
 }
 
 const (
-	commandAge = 20 * time.Millisecond // validity of a cached name, because exec may change it
-	commandMax = 4096                  // size of the cache
+	commandAge = 20 * time.Millisecond // time for which a cached name is used, because exec may change the name
+	commandMax = 4096                  // number of cached names
 )
 
-// commands caches the names of processes. A request has the id of a thread, whose process is
-// looked up while the thread still waits for the answer.
+// commands caches the names of processes. A request has the id of a thread. The thread's process is looked up
+// while the thread waits for the answer.
 type commands struct {
 	mu   sync.Mutex
 	seen map[uint32]processName // by thread
 }
 
 type processName struct {
-	pid  uint32 // id of the process of the thread
+	pid  uint32 // the process of the thread
 	name string
-	at   time.Time // when it was looked up
+	at   time.Time // the time of the lookup
 }
 
 // lookUp returns the process of a thread and its name. If the process has exited, it returns the

@@ -54,8 +54,8 @@ func (l *Log) flush(all bool) error {
 	return err
 }
 
-// addPath adds the present path and size of the node to a created or modified event. It returns false
-// for an event without a path whose node has no path any more.
+// addPath adds the present path and size of the node to a created or modified event. It returns false if the
+// event has no path and the node no longer has one.
 func (l *Log) addPath(e *Event) bool {
 	if e.Node != 0 && l.opts.Resolve != nil && (e.Action == Created || e.Action == Modified) {
 		if path, size, ok := l.opts.Resolve(e.Workspace, e.Node); ok {
@@ -74,7 +74,7 @@ func (l *Log) addPath(e *Event) bool {
 // The caller holds Log.writer.
 func (l *Log) write(v *view, lines []byte) error {
 	l.mu.Lock()
-	removed := l.mu.views[v.id] != v // the workspace was removed
+	removed := l.mu.views[v.id] != v // whether the workspace was removed
 	l.mu.Unlock()
 	if removed || len(lines) == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (l *Log) size() (total int64) {
 	return total
 }
 
-// largest returns the log that loses a file: the largest log of the tenant whose logs are the largest
-// together. shareOf has the tenant of each workspace.
+// largest returns the log of which a file is removed: of the tenant whose logs together are the largest, the
+// largest log. shareOf has the tenant of each workspace.
 func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,8 +152,8 @@ func (l *Log) largest(shareOf map[uint32]uint32) (largest *view) {
 	return largest
 }
 
-// dropFirst removes the first file of a log. If it is the only file, an empty file replaces it, whose
-// name has the next number for the next opening.
+// dropFirst removes the first file of a log. If it is the only file, dropFirst creates an empty file, whose name
+// contains the next number for the next opening.
 func (l *Log) dropFirst(v *view) error {
 	s, rest := v.segments[0], slices.Clone(v.segments[1:])
 	if len(rest) == 0 {

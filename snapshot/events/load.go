@@ -2,8 +2,8 @@ package events
 
 import "fmt"
 
-// Load reads the files, and adds the events that were recorded before. After an error it can be
-// called again.
+// Load reads the files, and adds the events that were recorded before the call. After an error it can be called
+// again.
 func (l *Log) Load() error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -17,7 +17,7 @@ func (l *Log) Load() error {
 	defer l.mu.Unlock()
 
 	for id, v := range views {
-		if known := l.mu.views[id]; known != nil { // a Reader has it
+		if known := l.mu.views[id]; known != nil { // the view exists because a Reader uses it
 			*known = *v
 		} else {
 			l.mu.views[id] = v
@@ -41,7 +41,7 @@ func (l *Log) Load() error {
 	return nil
 }
 
-// read opens the logs of all workspaces.
+// read opens the logs of all workspaces in the directory.
 func (l *Log) read() (map[uint32]*view, error) {
 	if err := l.opts.FS.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
@@ -71,8 +71,8 @@ func (l *Log) read() (map[uint32]*view, error) {
 	return views, nil
 }
 
-// keepEarly keeps an event in memory until Load, at most maxWaiting events; further events are lost.
-// The caller holds mu.
+// keepEarly keeps an event in memory until Load. It keeps at most maxWaiting events; further events are lost. The
+// caller holds mu.
 func (l *Log) keepEarly(e Event) {
 	if len(l.mu.early) < maxWaiting {
 		l.mu.early = append(l.mu.early, e)

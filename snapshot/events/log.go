@@ -39,8 +39,9 @@ type Options struct {
 	// Resolve returns the present path and size of a node, for events that were
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
-	// Share returns the view of the tenant of a workspace. The tenant with the most bytes loses
-	// files, so that one tenant cannot make another lose its log. nil: each workspace is a tenant.
+	// Share returns the view of the tenant of a workspace. If the logs are too large, files of the tenant with
+	// the most bytes are removed, so that one tenant cannot make another lose its log. nil: each workspace is a
+	// tenant.
 	Share func(view uint32) uint32
 }
 
@@ -66,8 +67,7 @@ type Log struct {
 	}
 }
 
-// New returns the event log in a directory before its files are read. Events wait in memory until
-// Load.
+// New returns the event log in a directory, without reading its files. Until Load, events wait in memory.
 func New(dir string, o Options) *Log {
 	if o.Limit <= 0 {
 		o.Limit = DefaultLimit
@@ -93,12 +93,12 @@ func New(dir string, o Options) *Log {
 	return l
 }
 
-// maxWaiting is the number of pending events from which on Record writes them itself. Otherwise a
-// large restore would add events faster than they are written.
+// If maxWaiting events are pending, Record writes them itself. Otherwise a large restore would add events faster
+// than they are written.
 const maxWaiting = 10_000
 
-// Record adds an event, which is written later; see the package comment. If Command is empty, it is
-// looked up from PID.
+// Record adds an event, which is written later; see the package comment. If Command is empty, Record finds the
+// name of the process PID.
 func (l *Log) Record(e Event) {
 	n := &entry{Event: e}
 	l.setDefaults(&n.Event)
@@ -118,9 +118,9 @@ func (l *Log) Record(e Event) {
 	}
 }
 
-// A Span has the numbers and counts of the events after one capture of a workspace up to the next.
+// A Span has the numbers and counts of the events from one capture of a workspace to the next.
 type Span struct {
-	First, Last uint64 // numbers of the events; Last is the capture
+	First, Last uint64 // numbers of the events; the event Last is the capture
 	Counts      info.Counts
 }
 
@@ -208,7 +208,7 @@ func (l *Log) startTimer() {
 	}
 }
 
-// writeOut calls flush, and logs its error if the last write did not fail.
+// writeOut calls flush, and logs its error unless the previous write failed, too.
 func (l *Log) writeOut(all bool) {
 	err := guard.Do(func() error { return l.flush(all) })
 	if err == nil {
@@ -284,10 +284,10 @@ func (l *Log) Remove(view uint32) error {
 	return nil
 }
 
-// Follow calls fn for each event of a workspace after the given number: first
-// for the existing events, then for each new event when it is written. It ends when ctx is done, the
-// log is closed, or fn returns an error, which it returns. elsewhere, which may be nil, is like fn, and called
-// when events of any workspace were written.
+// Follow calls fn for each event of a workspace after the given number: first for the existing events, then for
+// each new event when it is written. It ends when ctx is done, the log is closed, or fn returns an error, which
+// Follow returns. elsewhere, which may be nil, is called when events of any workspace were written. An error of
+// elsewhere ends Follow, too.
 func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error, elsewhere func() error) error {
 	for first := true; ; first = false {
 		l.mu.Lock()

@@ -10,12 +10,12 @@ const (
 	sweepTime = time.Second     // time between two sweeps
 )
 
-// pendingEvents has the events that are recorded and not written. Log.mu guards it.
+// pendingEvents has the events that are recorded and not yet written. Log.mu guards it.
 type pendingEvents struct {
 	quiet time.Duration
 	queue []*entry       // sorted by number
-	open  map[key]*entry // entries of queue that may still be extended
-	// ongoing has the continuations of written events, unwritten the continuations among them that have an event.
+	open  map[key]*entry // entries of queue that later changes may extend
+	// ongoing has the continuations of written events. unwritten has those continuations that have an event.
 	ongoing   map[key]*continuation
 	unwritten map[key]*continuation
 	swept     time.Time // the last sweep
@@ -31,9 +31,9 @@ type key struct {
 type entry struct {
 	Event
 	v     *view
-	epoch int       // view.epoch when it began; a later epoch closes it
-	last  time.Time // time of the last change in it
-	done  bool      // it is closed
+	epoch int       // view.epoch when the event began; a later epoch closes the event
+	last  time.Time // time of the last change in the event
+	done  bool      // the event is closed
 }
 
 // A continuation collects further changes of a node by a process after an event about them was
@@ -44,7 +44,7 @@ type continuation struct {
 	pid      uint32
 	last     time.Time
 	interval time.Duration
-	event    *Event // changes since the last written event; nil if there are none
+	event    *Event // changes since the last written event; nil without changes
 }
 
 func newPending(quiet time.Duration) pendingEvents {
@@ -54,7 +54,7 @@ func newPending(quiet time.Duration) pendingEvents {
 // empty reports whether there are no pending events.
 func (p *pendingEvents) empty() bool { return len(p.queue) == 0 && len(p.unwritten) == 0 }
 
-// add adds an event, or extends an earlier event of the same node by it.
+// add adds an event, or extends an earlier event of the node by it.
 func (p *pendingEvents) add(v *view, n *entry) {
 	e := &n.Event
 	if e.Node == 0 {
@@ -78,8 +78,8 @@ func (p *pendingEvents) add(v *view, n *entry) {
 	}
 }
 
-// extend makes a modification part of an open event or a continuation. It returns false if there is
-// none.
+// extend adds a modification to the open event or the continuation of the node. It returns false if there is
+// neither.
 func (p *pendingEvents) extend(k key, v *view, e *Event) bool {
 	if o := p.open[k]; o != nil {
 		if o.epoch != v.epoch || (o.PID != e.PID && o.Action != Created) {
@@ -88,7 +88,7 @@ func (p *pendingEvents) extend(k key, v *view, e *Event) bool {
 		o.last = e.Time
 		o.Size = max(o.Size, e.Size)
 		if e.Command != "" && e.PID == o.PID {
-			o.Command = e.Command // a shell opens the file, then executes the program
+			o.Command = e.Command // a shell opens the file, and then executes the program
 		}
 
 		return true
@@ -110,7 +110,7 @@ func (p *pendingEvents) extend(k key, v *view, e *Event) bool {
 	return true
 }
 
-// closeOpen closes the open event and the continuation of a node, because e is a new event of it.
+// closeOpen closes the open event and the continuation of a node, because e begins a new event of the node.
 func (p *pendingEvents) closeOpen(k key, e *Event) {
 	was := "" // the path before e, if it is known
 	switch e.Action {
@@ -149,7 +149,7 @@ func (p *pendingEvents) queueContinuation(k key, r *continuation) {
 	}
 }
 
-// enqueue adds an event to the queue and gives it its number.
+// enqueue sets the number of an event, and adds it to the queue.
 func (p *pendingEvents) enqueue(v *view, n *entry, last time.Time) {
 	v.lastSeq++
 	count(&v.since, n.Action)

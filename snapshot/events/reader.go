@@ -12,11 +12,11 @@ import (
 type Reader struct {
 	l    *Log
 	v    *view
-	base int64 // the value of view.dropped at offset 0
+	base int64 // the value of view.dropped when the log as a file began
 }
 
-// Reader returns a Reader of a workspace. It begins with removed bytes of empty lines, which stand
-// for lines that were removed before, then has the lines of the present files.
+// Reader returns a Reader of a workspace. The file begins with removed bytes of empty lines in place of lines
+// that were removed earlier, followed by the lines of the present files.
 func (l *Log) Reader(view uint32, removed int64) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,15 +40,14 @@ func (r *Reader) Size() int64 {
 	return size
 }
 
-// Removed returns the number of bytes at the begin that are empty lines, because their files were
-// removed.
+// Removed returns the number of bytes at the beginning that are empty lines, because their files were removed.
 func (r *Reader) Removed() int64 {
 	_, removed := r.current()
 	return removed
 }
 
-// ReadAt implements io.ReaderAt. Lines that were removed since the Reader was made are read as
-// empty lines.
+// ReadAt implements io.ReaderAt. It returns empty lines in place of lines that were removed since the Reader was
+// made.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	segments, start := r.current()
 	n := int64(0)
@@ -79,8 +78,8 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// Read calls fn for each event of a workspace after the given number, oldest
-// first. It writes pending events before. If fn returns an error, Read ends and returns it.
+// Read calls fn for each event of a workspace after the given number, oldest first. Before, it writes pending
+// events. If fn returns an error, Read ends and returns the error.
 func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 	if err := l.Flush(); err != nil {
 		// Earlier events can still be read.

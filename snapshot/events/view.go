@@ -17,14 +17,13 @@ import (
 
 const (
 	segmentSuffix = ".jsonl"
-	// maxSegment is the limit for the bytes of a file that are used, because files are read into
-	// memory.
+	// maxSegment is the largest number of bytes that are read of a file, because files are read into memory.
 	maxSegment = 4 << 20
 	maxSeq     = 1 << 62
 )
 
-// A view is the log of one workspace. Log.mu guards the fields that change. To change segments, a
-// goroutine also holds Log.writer.
+// A view is the log of one workspace. Log.mu guards the fields that change. A goroutine that changes segments
+// also holds Log.writer.
 type view struct {
 	fs  vfs.FS
 	id  uint32
@@ -37,7 +36,7 @@ type view struct {
 	epoch    int       // incremented by each capture
 
 	captured uint64      // number of the last capture
-	since    info.Counts // counts of the events after it
+	since    info.Counts // counts of the events after that capture
 }
 
 // A segment is a file of a log.
@@ -140,14 +139,14 @@ func (v *view) countSegment(s *segment, last bool) error {
 	return errors.Join(f.Truncate(whole), f.Close())
 }
 
-// load returns the lines of a segment, none if its file was removed.
+// load returns the lines of a segment, or no lines if its file was removed.
 func (v *view) load(s segment) ([]byte, error) {
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
-// readAt reads bytes of a segment at an offset, none if its file was removed.
+// readAt reads bytes of a segment at an offset. It reads no bytes if the segment's file was removed.
 func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +164,7 @@ func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// append appends lines to the file of a segment, and makes the file if needed.
+// append appends lines to the file of a segment, and creates the file if it does not exist.
 func (v *view) append(s segment, lines []byte) error {
 	if err := v.fs.MkdirAll(v.dir, 0o700); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (v *view) append(s segment, lines []byte) error {
 		return err
 	}
 	if _, err = f.WriteAt(lines, s.size); err != nil {
-		_ = f.Truncate(s.size) // otherwise rests of these lines could follow the next lines
+		_ = f.Truncate(s.size) // otherwise parts of these lines could remain before the next lines
 	}
 
 	return errors.Join(err, f.Close())

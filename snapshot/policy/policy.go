@@ -44,22 +44,22 @@ type Policy struct {
 	// UnsharedBytes is the limit for the fork of main that has this policy, including the forks in
 	// it. 0: only the limit of Forks. It cannot be changed through the mount.
 	UnsharedBytes int64 `json:"unshared_bytes"`
-	// UndoSeconds is how long deleted snapshots, ended forks, and the states after restores, merges and imports
-	// are kept, so that these can be undone. 0: not at all. Only the policy of main is used.
+	// UndoSeconds is the time for which deleted snapshots, ended forks, and the states after restores, merges and
+	// imports are kept, so that these operations can be undone. 0: they are not kept. Only the policy of main is
+	// used.
 	UndoSeconds int64 `json:"undo_seconds"`
-	// RestoreKeeps are paths below the root, such as .git, that restores of the whole
-	// workspace leave as they are.
+	// RestoreKeeps are paths below the root, such as .git, that restores of the whole workspace do not change.
 	RestoreKeeps []string `json:"restore_keeps"`
-	// Hide are patterns, as in .gitignore, of paths that forks of the workspace do not have. A fork
-	// gets its patterns when it is created, and keeps them.
+	// Hide are patterns, as in .gitignore, of paths that forks of the workspace do not have. A fork gets its
+	// patterns when it is created. Later changes of the parent's policy do not change them.
 	Hide []string `json:"hide,omitempty"`
 	// HideEmpty makes hidden files and directories empty, instead of leaving them out.
 	HideEmpty bool `json:"hide_empty,omitempty"`
-	// ReadOnly are paths below the root that cannot be changed, with all below them. It cannot be
-	// changed through the mount.
+	// ReadOnly are paths below the root that cannot be changed, and neither can the paths below them. The field
+	// cannot be changed through the mount.
 	ReadOnly []string `json:"read_only,omitempty"`
-	// Forget are patterns, as in .gitignore, of paths that are left out of what is pushed and exported. Only
-	// the policy of main is used. It cannot be changed through the mount.
+	// Forget are patterns, as in .gitignore, of paths that are left out of pushes and exports. Only the policy of
+	// main is used. The field cannot be changed through the mount.
 	Forget []string `json:"forget,omitempty"`
 	// Push sends snapshots of main to a remote. Only the policy of main is used.
 	Push Push `json:"push"`
@@ -115,7 +115,7 @@ func Default() Policy {
 // MaxBytes is the maximum size of a policy in JSON. The record of the workspace contains it.
 const MaxBytes = 1 << 20
 
-// maxSeconds is the number of seconds that a time.Duration can represent, rounded down.
+// maxSeconds is the largest number of seconds that a time.Duration can represent, rounded down.
 const maxSeconds = 9_000_000_000
 
 // Parse reads a whole policy. Missing fields get their defaults. Unknown fields and
@@ -137,8 +137,8 @@ func refuse(format string, args ...any) error {
 	return errs.New(errs.Invalid, "malformed request: policy: "+format, args...)
 }
 
-// Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that are not in the patch
-// stay, null restores the default. A rule of keep is replaced as a whole.
+// Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that are not in the patch keep their
+// values, and null restores the default. A rule of the field keep is replaced as a whole.
 func (p Policy) Patch(patch []byte) (Policy, error) {
 	present, err := json.Marshal(p)
 	if err != nil {
@@ -176,7 +176,7 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	return Parse(merged)
 }
 
-// Difference returns the patch that makes p the policy to.
+// Difference returns the patch that changes the policy p to the policy to.
 func (p Policy) Difference(to Policy) (json.RawMessage, error) {
 	var docs [2]map[string]any
 	for i, side := range []Policy{p, to} {

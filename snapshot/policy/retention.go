@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	// tick is the shortest time between two rounds, quietTick if a policy has QuietSeconds.
+	// tick is the shortest time between two rounds. If a policy has QuietSeconds, it is quietTick.
 	tick      = time.Second
 	quietTick = 50 * time.Millisecond
 	// longestSleep is the longest time between two rounds. It is short because a timer does not
 	// notice that the machine was suspended or that the clock was set.
 	longestSleep = time.Minute
-	// noDueTime is longer than any store stays open. It is the time until a round that never
-	// becomes due.
+	// noDueTime is the time until a round that is never due. It is longer than any store stays open.
 	noDueTime = 365 * 24 * time.Hour
 	// If the wall clock and the monotonic clock diverge by more than maxJump, no snapshot is removed
 	// for jumpPause. If the newest snapshot is more than jumpPause from the present time when a
@@ -43,7 +42,7 @@ type Workspace struct {
 	Changed bool                // the workspace has changes since the last snapshot
 	Newest  iter.Seq[info.Info] // the snapshots, newest first
 	Capture func() error        // takes an automatic snapshot
-	// Remove removes the given snapshots, except snapshots that the rules keep by now.
+	// Remove removes the given snapshots, except snapshots that the rules now keep.
 	Remove func(rules Policy, snapshots []uint32, now time.Time) error
 	// EndForks ends the forks that have expired. It returns the time at which the next fork
 	// expires, or next if that is earlier.
@@ -63,17 +62,18 @@ type Keeper struct {
 	PauseRemovals func(until time.Time)
 	PausedUntil   func() time.Time
 	Appended      func() <-chan struct{} // returns a channel that is closed by the next journal record
-	Signal        loops.Wake             // makes Loop begin a round
+	Signal        loops.Wake             // wakes Loop, which then makes a round
 	Loops         *loops.Group
 	Logger        *slog.Logger
 
 	seen   map[uint32]lastSeen // by view
 	due    dueTimes            // for the workspaces in seen
 	quiet  int                 // number of workspaces in seen with QuietSeconds
-	culled time.Time           // time of the last round that may have removed snapshots
+	culled time.Time           // time of the last round in which snapshots may have been removed
 	tick   time.Duration       // shortest time between two rounds
 
-	// The time of the last round by Now and by Elapsed; pausedUntil is by Elapsed, too.
+	// last and the next field are the time of the last round by Now and by Elapsed. pausedUntil is a time of
+	// Elapsed, too.
 	last        time.Time
 	elapsed     time.Duration
 	pausedUntil time.Duration
@@ -86,13 +86,13 @@ type lastSeen struct {
 	changed  time.Time // time of the last round in which changes had grown
 	records  uint64    // Workspace.Records at the last cull
 	culled   time.Time // time of the last cull
-	next     time.Time // time of the next cull, unless records grows before
-	due      time.Time // time of the next round with this workspace, unless it changes before
-	quiet    bool      // its policy has QuietSeconds
+	next     time.Time // time of the next cull, unless records grows before that time
+	due      time.Time // time of the next round with this workspace, unless the workspace changes before
+	quiet    bool      // the policy of the workspace has QuietSeconds
 }
 
-// dueTimes is a heap of workspaces by due time, the earliest on top. It may have several entries for
-// a workspace. Only the entry that equals lastSeen.due is valid.
+// dueTimes is a heap of workspaces by due time, with the earliest at the top. It may have several entries for a
+// workspace. Only the entry that equals lastSeen.due is valid.
 type dueTimes []dueTime
 
 type dueTime struct {
@@ -122,8 +122,8 @@ func (k *Keeper) Loop() {
 	}
 }
 
-// Round takes and removes the due snapshots of workspaces that changed or whose due time has come. It
-// returns the next due time if no workspace changes before.
+// Round takes and removes the due snapshots of workspaces that changed or whose due time is over. It returns the
+// time of the next round if no workspace changes before.
 func (k *Keeper) Round() time.Time {
 	now := k.Now()
 	views := k.viewsToCheck(now)
@@ -282,9 +282,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// captureDue returns the time of the next automatic snapshot, noDueTime from now if the workspace has
-// no changes. With QuietSeconds, that is the time after the last change, so that the next change
-// comes after a snapshot.
+// captureDue returns the time of the next automatic snapshot. If the workspace has no changes, it returns the
+// time noDueTime after now. With QuietSeconds, the snapshot is due at the latest that long after the last change,
+// so that the next change comes after the snapshot.
 func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	due := now.Add(noDueTime)
 	if w.Changes != last.changes {
@@ -303,8 +303,8 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 	return due
 }
 
-// cull removes the snapshots of a workspace that no rule keeps, and ends its expired forks. It returns
-// the time at which it may have to remove more.
+// cull removes the snapshots of a workspace that no rule keeps, and ends its expired forks. It returns the time
+// at which the next snapshot or fork may have to be removed.
 func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	remove, due := w.toRemove(now)
 	for views := range slices.Chunk(remove, batch) {
@@ -324,9 +324,9 @@ func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	return due
 }
 
-// toRemove returns the views of the snapshots that have expired or that the rule of their
-// kind does not keep, oldest first. due is the time at which the result may change, noDueTime from now
-// if it never does.
+// toRemove returns the views of the snapshots that have expired, or that the rule of their kind does not keep,
+// oldest first. due is the time at which the result may change. If it never does, due is the time noDueTime after
+// now.
 func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 	due = now.Add(noDueTime)
 	rules := w.Policy.Keep.Rules()

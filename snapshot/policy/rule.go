@@ -24,18 +24,18 @@ type Keep struct {
 	Pull       Rule `json:"pull"`
 }
 
-// A Rule selects the snapshots of one kind to keep, with the terms of restic's forget: a snapshot is
-// kept if one of the fields matches it. An empty rule keeps all.
+// A Rule selects the snapshots of one kind to keep, with the terms of restic's forget: a snapshot is kept if one
+// of the fields matches it. An empty rule keeps all snapshots.
 type Rule struct {
 	Last    int  `json:"last,omitempty"`    // keep the newest N snapshots
 	Within  Span `json:"within,omitempty"`  // keep snapshots that are at most this much older than the newest
 	Hourly  int  `json:"hourly,omitempty"`  // keep the newest snapshot of each of the last N hours with a snapshot
-	Daily   int  `json:"daily,omitempty"`   // as Hourly, for days
-	Weekly  int  `json:"weekly,omitempty"`  // as Hourly, for weeks of ISO 8601
-	Monthly int  `json:"monthly,omitempty"` // as Hourly, for months
+	Daily   int  `json:"daily,omitempty"`   // like Hourly, for days
+	Weekly  int  `json:"weekly,omitempty"`  // like Hourly, for weeks of ISO 8601
+	Monthly int  `json:"monthly,omitempty"` // like Hourly, for months
 }
 
-// UnmarshalJSON implements json.Unmarshaler: a rule replaces the default as a whole.
+// UnmarshalJSON implements json.Unmarshaler. The rule replaces the default rule as a whole.
 func (r *Rule) UnmarshalJSON(b []byte) error {
 	type rule Rule
 	var whole rule
@@ -76,7 +76,7 @@ type Selection struct {
 
 // A period is a field of a rule that keeps one snapshot for each hour, day, week or month.
 type period struct {
-	left int                    // number of snapshots that it still keeps
+	left int                    // number of snapshots that the period can still keep
 	name func(time.Time) string // returns the name of the hour, day, week or month of a time
 	last string                 // name of the hour, day, week or month of the last kept snapshot
 }
@@ -120,7 +120,7 @@ func (k *Selection) Keeps(t time.Time) bool {
 	return keep
 }
 
-// A Span is a time.Duration that is written in days if it is a number of whole days, as 7d.
+// A Span is a time.Duration. A whole number of days is written in days, such as 7d.
 type Span time.Duration
 
 const (

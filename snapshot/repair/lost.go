@@ -19,7 +19,7 @@ type Lost struct {
 // Report adds the data that a salvage could not read to a report. from is the position from which the
 // journal was replayed. The caller holds the lock of the catalogue.
 func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat *catalogue.Catalogue) {
-	behind := false // changes of unknown workspaces were lost
+	behind := false // whether changes of unknown workspaces were lost
 	for _, d := range damage {
 		if rec := journalDamage(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
@@ -70,7 +70,7 @@ func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (o
 
 	for _, sn := range cat.Snapshots.All() {
 		if w := cat.Workspaces.At(sn.WS); w != nil {
-			st, _ := sn.Tree(src) // nil if it cannot be read
+			st, _ := sn.Tree(src) // nil if the state cannot be read
 			at := Affected{Workspace: w.Name, Snapshot: sn.Name}
 			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before || cat.Hidden(sn)})
 		}

@@ -24,7 +24,7 @@ func journalDamage(d *journal.DamageError) Damaged {
 	return Damaged{What: d.Error(), Segment: d.Segment, Offset: d.Offset}
 }
 
-// An Affected is a path that cannot be read because of a damage.
+// An Affected is a path that cannot be read because of damage.
 type Affected struct {
 	Workspace string `json:"workspace"`
 	Snapshot  string `json:"snapshot,omitempty"` // empty: the present state
@@ -42,13 +42,13 @@ type Report struct {
 	Bytes    int64      `json:"bytes"`
 	Damage   []Damaged  `json:"damage"`
 	Affected []Affected `json:"affected"`
-	// LostChanges is the number of changes that a repair could not use, because they are
-	// after a damaged record in the journal.
+	// LostChanges is the number of changes that a repair could not use, because the journal has a damaged record
+	// before them.
 	LostChanges int64 `json:"lost_changes,omitempty"`
 	// Repaired is the result of the repair before the verification.
 	Repaired *cas.RepairResult `json:"repaired,omitempty"`
 
-	Hidden bool `json:"-"` // a bookmark is damaged, which users do not see
+	Hidden bool `json:"-"` // a bookmark is damaged, which is not shown to users
 }
 
 // OK reports whether the report has no damage.
@@ -66,8 +66,8 @@ type Parts struct {
 	Objects tree.Objects
 	Log     *journal.Journal
 	Source  *tree.Source
-	// Hold returns the present state of a tree and protects it from gc until release is called. ok
-	// is false if the tree was removed. Hold may be nil if the store does not change.
+	// Hold returns the present state of a tree, and protects the state from gc until release is called. ok is
+	// false if the tree was removed. Hold may be nil if the store does not change.
 	Hold func(t Tree) (st *tree.State, release func(), ok bool)
 }
 
@@ -84,7 +84,7 @@ type verification struct {
 	Parts
 	bad   map[cas.Hash]bool // damaged objects
 	holes [][2]int64        // damaged parts of the journal: begin and end
-	away  error             // a remote cannot be reached, so missing objects may be there
+	away  error             // the error of a remote that cannot be reached, and may have the missing objects
 }
 
 // Run reads all objects in the packs and all records of the journal. If there is damage, it finds the
@@ -152,7 +152,7 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 	})
 }
 
-// holdTree returns a tree with its present state, which is protected from gc until release is called. ok is
+// holdTree returns a tree with its present state, and protects the state from gc until release is called. ok is
 // false if the tree was removed; its objects may be removed, too.
 func (c *verification) holdTree(t Tree) (_ Tree, release func(), ok bool) {
 	release = func() {}
@@ -179,13 +179,13 @@ func (c *verification) isMissing(h cas.Hash) bool {
 // maxSeen is the limit for the objects that allIntact remembers.
 const maxSeen = 1 << 20
 
-// allIntact reports whether no object of the trees is damaged or missing. It skips objects that a tree
-// shares with the tree before, and most objects that it has checked earlier.
+// allIntact reports whether all objects of the trees are present and intact. It skips objects that a tree shares
+// with the previous tree, and most objects that it has checked earlier.
 func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error) {
 	var before *tree.State
 	seen := make(map[cas.Hash]struct{})
 	found := false
-	release := func() {} // releases the tree before
+	release := func() {} // releases the previous tree
 	defer func() { release() }()
 
 	for _, t := range trees {

@@ -18,16 +18,17 @@ const (
 	opaqueName     = ".wh..wh..opq"
 )
 
-// Layers feeds the layers of one image to a sink, which have the limits together. The root of the image is the root of
-// absolute paths in a layer, and ".." does not leave it.
+// Layers feeds the layers of one image to a sink. The limits apply to all layers together. Absolute paths in a
+// layer are relative to the root of the image, and ".." does not lead out of it.
 type Layers struct{ tarReader }
 
 func NewLayers(sink stream.Sink, o stream.Options) Layers {
 	return Layers{tarReader{stream.NewChecker(sink, o), true}}
 }
 
-// Read reads one layer, which is not compressed: either only its whiteouts, or everything else. The whiteouts of a
-// layer are read first, wherever they are in it, because they remove files of the layers below only.
+// Read reads one layer, which is not compressed. It feeds either only the layer's whiteouts, or all other
+// entries. The caller reads the whiteouts first, even if they are at the end of the layer, because they remove
+// files of the layers below only.
 func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	c := *l.Checker
 	c.Sink = func(e stream.Entry) error {
@@ -45,7 +46,8 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 	return err
 }
 
-// feedWhiteout feeds the whiteout of a name with whiteoutPrefix. It leaves out the names of files of Aufs.
+// feedWhiteout feeds the whiteout of a name with whiteoutPrefix. It leaves out names that Aufs uses for its own
+// files.
 func (c tarReader) feedWhiteout(name string) error {
 	dir, base := path.Split(name)
 	removed, ok := strings.CutPrefix(base, whiteoutPrefix)
@@ -61,7 +63,7 @@ func (c tarReader) feedWhiteout(name string) error {
 	return c.Add(stream.Entry{Path: path.Join(dir, removed), Whiteout: true})
 }
 
-// isWhiteout reports whether a name, or one above it, is reserved for whiteouts.
+// isWhiteout reports whether a name, or the name of a directory above it, is reserved for whiteouts.
 func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
 
 // clean returns the path of an entry in the form of stream.Clean. In a layer, it first removes ".." and a slash

@@ -19,13 +19,13 @@ type LayerOptions struct {
 	Source    *tree.Source
 	Base, Now *tree.State
 	Dir       string // the path of the image's root in both states; "" if it is their root
-	// Owner is the user who got the files of the image when it was imported. In the layer, files of this
-	// user belong to root.
+	// Owner is the user who became the owner of the image's files when it was imported. In the layer, files of
+	// this user belong to root.
 	Owner *stream.Owner
 }
 
-// WriteLayer writes the layer that changes Base to Now, as an archive. Its bytes depend only on the
-// two states. It has changed files as a whole, the directories above them, and whiteouts. It needs no opaque
+// WriteLayer writes the layer that changes Base to Now, as an archive. Its bytes depend only on the two states.
+// The layer has changed files as a whole, the directories above them, and whiteouts. It needs no opaque
 // directories, because all paths are compared.
 func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, error) {
 	l := &layerWriter{LayerOptions: o, tarWriter: tarWriter{NewTarSink(w), ctx, o.Source, o.Owner}, written: map[string]bool{".": true}, linked: make(map[uint64]bool)}
@@ -41,7 +41,7 @@ type layerWriter struct {
 	tarWriter
 	written map[string]bool // the directories in the layer
 	linked  map[uint64]bool // the files with several names in the layer, by inode number
-	removed *tree.Path      // the last path of which Now has no directory, and Base had one: changes below it are skipped
+	removed *tree.Path      // the last path that is a directory in Base but not in Now: changes below it are skipped
 }
 
 func (l *layerWriter) change(c tree.Change) error {
@@ -70,7 +70,7 @@ func (l *layerWriter) change(c tree.Change) error {
 		return l.put(l.entry(p, n, ""))
 	}
 
-	// All names of a file are written, so that they are one file in the image, too.
+	// All names of a file are written, so that they are hard links in the image, too.
 	l.linked[c.After.Ino] = true
 	names, err := l.Now.Paths(l.Source, c.After)
 	slices.Sort(names)
@@ -85,7 +85,8 @@ func (l *layerWriter) change(c tree.Change) error {
 	return err
 }
 
-// inside returns a path relative to the root of the image, and whether it is inside.
+// inside returns a path relative to the root of the image. It returns false for a path that is not below that
+// root.
 func (l *layerWriter) inside(p string) (string, bool) {
 	if l.Dir == "" {
 		return path.Clean(p), true

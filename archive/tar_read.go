@@ -20,9 +20,9 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// ReadTar feeds a tar archive to a sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2.
-// It fails for a path that is absolute or contains "..", and if the archive exceeds the Limits. Then the sink has
-// received a part of the archive.
+// ReadTar feeds a tar archive to a sink: ustar, PAX or GNU, plain or compressed by gzip, zstd or bzip2. It fails
+// for a path that is absolute or contains "..", and if the archive exceeds the Limits. In these cases the sink
+// has received a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink stream.Sink, o stream.Options) error {
 	plain, err := decompress.Reader(stream.WithContext(ctx, r))
 	if err != nil {
@@ -73,11 +73,11 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 
 const block = 512 // bytes; an archive consists of such blocks
 
-// An endMark looks for the block of zeros that POSIX requires at the end of an archive. Package archive/tar
-// does not require it, and so takes an archive that was cut between two files for a whole one.
+// An endMark looks for the block of zeros that POSIX requires at the end of an archive. Package archive/tar does
+// not require this block, and so accepts an archive that was cut off between two files.
 type endMark struct {
 	r     io.Reader
-	zeros int  // number of zeros since the last other byte
+	zeros int  // number of zeros since the last byte that was not zero
 	began bool // a byte was read
 }
 
@@ -96,8 +96,8 @@ func (m *endMark) Read(p []byte) (int, error) {
 // seen reports whether the end was marked. An empty file is an empty archive.
 func (m *endMark) seen() bool { return m.zeros >= block || !m.began }
 
-// drain reads up to 1 GiB after the end of the archive: the checksum of a compressed archive follows there, and without
-// a reader the writer of a pipe would get SIGPIPE. Other bytes may follow, as for tar.
+// drain reads up to 1 GiB after the end of the archive. The checksum of a compressed archive follows there, and
+// if the bytes were not read, the writer of a pipe would get SIGPIPE. As in tar, other bytes may follow.
 func drain(r io.Reader) error {
 	const reason = 1 << 30
 	_, err := io.CopyN(io.Discard, r, reason)
@@ -114,7 +114,8 @@ func drain(r io.Reader) error {
 
 var ErrTorn = errors.New("the archive ends in the middle")
 
-// explainTarError returns an error of package archive/tar with a text for users. first is set for the first header.
+// explainTarError returns an error of package archive/tar as an error with a text for users. first is set for the
+// first header.
 func explainTarError(err error, first bool) error {
 	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return errors.New("this is not a tar archive")

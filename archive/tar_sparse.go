@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// sparseFrom is the number of bytes in holes from which a file is written as its parts with data. Files
-	// with smaller holes are ordinary entries, which every program reads.
+	// sparseFrom is the number of bytes in holes from which on a file is written as its parts with data. Files
+	// with fewer bytes in holes are ordinary entries, which every program reads.
 	sparseFrom = 1 << 20
-	// maxSparseMap is the most bytes of a list of parts that package archive/tar reads.
+	// maxSparseMap is the largest size, in bytes, of a list of parts that package archive/tar reads.
 	maxSparseMap = 1 << 20
 )
 
-// sparse gives an entry the parts of a file with holes, unless there are too many parts.
+// sparse sets the parts of an entry for a file with holes, unless there are too many parts.
 func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 	var parts []content.Part
 	var data []io.Reader
@@ -36,7 +36,7 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 			off, err = c.SeekHole(t.src.Files, at, content.SeekBlock)
 		}
 		if err != nil || len(parts) > maxSparseMap/4 {
-			return // the file is read as a whole later, which returns the error
+			return // the file is read as a whole later, and that read returns the error
 		}
 
 		parts = append(parts, content.Part{Off: at, N: off - at})
@@ -49,7 +49,8 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 }
 
 // sparseMap returns the list of parts that precedes their data in GNU's sparse format 1.0, padded to whole
-// blocks. An empty last part is at the end of the file: GNU tar reads the size of the file from it.
+// blocks. GNU tar reads the size of the file from the last part, so an empty part is added at the end of the
+// file.
 func sparseMap(parts []content.Part, size int64) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d\n", len(parts)+1)
@@ -82,7 +83,7 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	}
 
 	dir, name := path.Split(h.Name)
-	h.Name = path.Join(dir, "GNUSparseFile.0", name) // for programs that do not know the format
+	h.Name = path.Join(dir, "GNUSparseFile.0", name) // the name for programs that do not know the format
 
 	var head bytes.Buffer
 	if err := tar.NewWriter(&head).WriteHeader(h); err != nil {
@@ -91,7 +92,7 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	if err := renameRecords(head.Bytes()); err != nil {
 		return err
 	}
-	if err := t.tar.Flush(); err != nil { // the padding of the file before
+	if err := t.tar.Flush(); err != nil { // writes the padding of the previous file
 		return err
 	}
 
@@ -108,8 +109,8 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	return nil
 }
 
-// renameRecords gives the records of an extended header ("LENGTH KEY=VALUE\n", after its first
-// block) the prefix that tar knows. It does not change their values.
+// renameRecords changes writablePrefix to sparsePrefix in the records of an extended header ("LENGTH
+// KEY=VALUE\n", after its first block). It does not change the values of the records.
 func renameRecords(head []byte) error {
 	size, err := strconv.ParseInt(strings.Trim(string(head[124:136]), " \x00"), 8, 64)
 	if err != nil {

@@ -67,12 +67,12 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry 
 	return e
 }
 
-// A TarSink writes a PAX archive: with modes, numeric owners, times to the nanosecond,
-// extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Small holes are written
-// as zeros, and a file with large ones as its parts (tar_sparse.go).
+// A TarSink writes a PAX archive: with modes, numeric owners, times to the nanosecond, extended attributes
+// (SCHILY.xattr.*), hard links, FIFOs and devices. Small holes are written as zeros. A file with large holes is
+// written as its parts (tar_sparse.go).
 type TarSink struct {
-	TarResult               // of the entries so far
-	w         *bufio.Writer // to which tar writes
+	TarResult               // the result for the entries so far
+	w         *bufio.Writer // the writer below tar
 	tar       *tar.Writer
 	buf       []byte
 	holes     int64 // bytes of holes that were written as zeros
@@ -95,7 +95,8 @@ func (t *TarSink) Close() error {
 	return t.w.Flush()
 }
 
-// done closes the archive and returns the result. err is the error of writing the entries, or nil.
+// done closes the archive and returns the result. If err, the error of writing the entries, is not nil, it
+// returns err.
 func (t *TarSink) done(err error) (*TarResult, error) {
 	if err == nil {
 		err = t.Close()
@@ -106,7 +107,7 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	return &t.TarResult, nil
 }
 
-// maxHoles is the most bytes of holes, in all files together, that are written as zeros.
+// maxHoles is the largest number of bytes in holes, in all files together, that are written as zeros.
 const maxHoles = 1 << 40
 
 const paxXattr = "SCHILY.xattr."
@@ -117,7 +118,7 @@ var kinds = map[uint32]byte{
 	unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock,
 }
 
-// Add writes an entry. It is a Sink.
+// Add writes an entry. The method is a Sink.
 func (t *TarSink) Add(e stream.Entry) error {
 	kind, ok := kinds[e.Mode&unix.S_IFMT]
 	if e.Hardlink != "" {

@@ -3,6 +3,6 @@
 //
 // Imported by: archive, all of cmd, gitbridge, hostdir, all of service.
 //
-// A [Checker] stands between a source and its [Sink]. A [Writer] and [Read] pass a stream from one process
-// to another.
+// A [Checker] stands between a source and its [Sink]. A [Writer] and [Read] send a stream from one process to
+// another.
 package stream

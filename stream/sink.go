@@ -17,14 +17,14 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Meta is the attributes that files of all types have.
+// Meta has the attributes that files of all types have.
 type Meta struct {
 	Mode     uint32 // S_IFMT and permission bits, as st_mode
 	UID, GID uint32
 	Atime    int64 // nanoseconds since 1970
 	Mtime    int64
-	Ctime    int64        // of the last change, if the source has it
-	Btime    int64        // of birth, if the source has it
+	Ctime    int64        // time of the last change, if the source has it
+	Btime    int64        // time of birth, if the source has it
 	Xattrs   []tree.Xattr // sorted by name
 }
 
@@ -33,31 +33,32 @@ type Entry struct {
 	Path string // relative to the root of the tree; "." is the root itself, a directory
 	Meta
 
-	Hardlink string // if set, Path is another name of the file at this path, and the fields below are ignored
-	Target   string // of a symbolic link
-	Rdev     uint32 // of a device
+	Hardlink string // if set, Path is a hard link to the file at this path, and the fields below are ignored
+	Target   string // the target of a symbolic link
+	Rdev     uint32 // the number of a device
 
-	// Of a regular file: its size in bytes, and a reader of its contents. If Data ends early, the file became
-	// shorter during the read.
+	// For a regular file, Size is its size in bytes, and Data a reader of its contents. If Data ends early, the
+	// file was truncated during the read.
 	Size  int64
 	Data  io.Reader
 	Holes int64 // number of bytes in holes, if the source knows it
-	// Sparse means that Data has only the Parts of the file. Otherwise Data has the holes as zeros.
+	// Sparse is set if Data has only the Parts of the file. Otherwise Data has zeros for the holes.
 	Sparse bool
 	Parts  []content.Part
 
-	// In a layer of an image, Whiteout removes Path of the layers below, and Opaque removes the entries in
-	// Path of these layers. If one of them is set, the fields other than Path are ignored.
+	// In a layer of an image, Whiteout removes the file at Path in the layers below, and Opaque removes the
+	// entries of the directory at Path in these layers. If one of them is set, the fields other than Path are
+	// ignored.
 	Whiteout, Opaque bool
 }
 
 // A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/"
 // between names and no ".", ".." or empty ones.
 //
-// A path may come twice: the second entry replaces a file, and sets the attributes of a directory. The sink makes
-// directories above a path that the source leaves out. It returns ErrHostile for a path below a file that is no
-// directory, for a path that is a directory in only one of two entries, and for a hard link to a path
-// that did not come before. An error ends the stream.
+// A path may be in two entries: the second one replaces a file, and sets the attributes of a directory. The sink
+// makes directories above a path that the source leaves out. It returns ErrHostile for a path below a file that
+// is no directory, for a path that is a directory in only one of two entries, and for a hard link to a path
+// without an earlier entry. An error ends the stream.
 type Sink func(Entry) error
 
 var (
@@ -73,11 +74,11 @@ type Limits struct {
 	Bytes   int64 // of the files, without known holes; default 1 TiB
 }
 
-// Limits of Linux, which are also the limits of a tree, in bytes; NoID is no user or group.
+// The limits of Linux in bytes, which are also the limits of a tree. NoID is not the id of a user or group.
 const (
 	maxName  = 255
 	MaxPath  = 4095
-	maxValue = 64 << 10 // of an extended attribute
+	maxValue = 64 << 10 // the value of an extended attribute
 	NoID     = 1<<32 - 1
 )
 
@@ -138,7 +139,7 @@ func (c *Checker) Count() error {
 	return nil
 }
 
-// Add checks an entry, and passes it to the sink. It is a Sink.
+// Add checks an entry, and passes it to the sink. The method is a Sink.
 func (c *Checker) Add(e Entry) error {
 	if err := c.Count(); err != nil {
 		return err
@@ -184,19 +185,19 @@ type Options struct {
 	// Owner replaces the owners of the source. Files from git belong to Owner or, if it is nil, to the user of
 	// this process.
 	Owner *Owner
-	// Skip is called for each file that cannot be read or stored, and is left out. If Skip is nil, such a file
-	// is an error.
+	// Skip is called for each file that cannot be read or stored, and that is left out. If Skip is nil, such a
+	// file is an error.
 	Skip   func(path string, reason error)
 	Limits Limits
-	// Umask has the permissions that files from git do not get, as for git checkout.
+	// Umask has the permissions that are removed from files from git, as by git checkout.
 	Umask    uint32
-	Progress func(Progress) // called now and then; may be nil
+	Progress func(Progress) // called from time to time; may be nil
 }
 
 // Owner is a user and a group.
 type Owner struct{ UID, GID uint32 }
 
-// Own returns attributes with the owner of the options.
+// Own returns the attributes m, with the owner of the options if it is set.
 func (o Options) Own(m Meta) Meta {
 	if o.Owner != nil {
 		m.UID, m.GID = o.Owner.UID, o.Owner.GID
@@ -213,10 +214,11 @@ func (o Options) LeaveOut(path string, reason error) error {
 	return nil
 }
 
-// MaxParts is the most parts of a file with holes. The last of them has all that follows, with its holes.
+// MaxParts is the largest number of parts of a file with holes. The last of them has the rest of the file,
+// including holes.
 const MaxParts = 1 << 16
 
-// partsFit reports whether the parts of a file are in order, and in it.
+// partsFit reports whether the parts of a file are in order, and within its size.
 func partsFit(e Entry) bool {
 	at := int64(0)
 	for _, p := range e.Parts {
@@ -268,7 +270,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// SortXattrs sorts extended attributes by name, as Meta has them.
+// SortXattrs sorts extended attributes by name, as Meta requires.
 func SortXattrs(x []tree.Xattr) {
 	slices.SortFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
 }

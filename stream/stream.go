@@ -27,7 +27,7 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{b, gob.NewEncoder(b), make([]byte, 256<<10)}
 }
 
-// Add is a Sink.
+// Add writes an entry. The method is a Sink.
 func (s *Writer) Add(e Entry) error {
 	data := e.Data
 	e.Data = nil
@@ -43,7 +43,7 @@ func (s *Writer) Add(e Entry) error {
 	return err
 }
 
-// Close writes the end of the stream, by which Read knows that it is complete.
+// Close writes the end of the stream. Without it, Read fails, because the stream is not complete.
 func (s *Writer) Close() error {
 	return errors.Join(s.enc.Encode(Entry{}), s.w.Flush())
 }
@@ -84,14 +84,14 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 }
 
 const (
-	// The most bytes and files that one call of Prefetch asks for.
+	// The largest number of bytes and files for which one call of Prefetch asks.
 	aheadBytes = 16 << 20
 	aheadFiles = 256
 )
 
 // Prefetch calls ask with the objects of the files that are read next, from number i of n on. It returns the
-// number of the file from which on the caller calls it again. file returns the file with a number, nil for
-// one that is not read.
+// number of the file from which on the caller calls Prefetch again. file returns the file with a number, or nil
+// for a file that is not read.
 func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
 	if ask == nil {
 		return n, nil

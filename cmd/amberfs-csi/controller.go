@@ -59,7 +59,7 @@ func (d *driver) accessibleFrom(requisite []*csi.Topology) bool {
 func (c controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	list, next, err := c.d.page(ctx, volumeKind, "", req.GetStartingToken(), req.GetMaxEntries())
 	resp := &csi.ListVolumesResponse{NextToken: next}
-	seen := map[string]bool{} // after an interrupted expansion a volume has two records
+	seen := map[string]bool{} // an interrupted rewrite of a record leaves two records of a volume
 	for _, r := range list {
 		if !seen[r.ID] {
 			resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: c.d.volumeOf(r)})
@@ -112,7 +112,7 @@ func (c controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Val
 	}}, nil
 }
 
-// ControllerExpandVolume changes the capacity, which is a limit of the policy. The node need not do anything.
+// ControllerExpandVolume changes the capacity, which is a limit of the policy. The node has no work to do.
 func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if req.GetVolumeId() == "" || req.GetCapacityRange() == nil {
 		return nil, invalid("the volume_id or the capacity_range is missing")
@@ -138,7 +138,7 @@ func (c controller) ControllerExpandVolume(ctx context.Context, req *csi.Control
 		err = c.d.rewrite(ctx, r)
 	}
 
-	if err == nil { // also if an interrupted request has recorded the capacity before
+	if err == nil { // even if an interrupted request has already recorded the capacity
 		err = c.d.limit(ctx, r)
 	}
 

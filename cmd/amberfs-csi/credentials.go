@@ -22,16 +22,16 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// logins stores the credentials of remotes, which CSI requests have as secrets, in files. The daemon reads a
-// file when it uses a URL that names the file. Requests with the same secrets share a file. It is removed
+// logins stores the credentials of remotes, which CSI requests have as secrets, in files. The daemon reads a file
+// when it uses a URL that contains the file's path. Requests with equal secrets share a file. The file is removed
 // with the last volume or snapshot that needs it.
 type logins struct {
 	dir   string
 	locks locks
 }
 
-// lock locks the directory of the files. In addition, each file has a lock, named by its id, which running
-// requests with the file take shared.
+// lock locks the directory of the files. In addition, each file has a lock, named by the file's id. Running
+// requests that use the file take this lock shared.
 func (l *logins) lock() (unlock func(), err error) {
 	return l.locks.acquire("credentials", false, true)
 }
@@ -48,14 +48,14 @@ func (d *driver) withLogin(ctx context.Context, r *record, secrets map[string]st
 	err = make()
 	release()
 	if err != nil {
-		_ = d.forget(ctx, r) // after an error, the next request with this id removes them
+		_ = d.forget(ctx, r) // after an error, the next request with this id removes the secrets
 	}
 
 	return err
 }
 
-// save stores the secrets for a remote in a file and returns its id, "" without secrets. The file stays until
-// release is called, and as long as a record names it.
+// save stores the secrets for a remote in a file and returns the file's id, "" without secrets. The file is kept
+// until release is called, and as long as a record contains its id.
 func (l *logins) save(remote string, secrets map[string]string) (id string, release func(), err error) {
 	if len(secrets) == 0 {
 		return "", func() {}, nil
@@ -83,8 +83,8 @@ func (l *logins) save(remote string, secrets map[string]string) (id string, rele
 	return id, release, err
 }
 
-// find returns the id of the file that contains text, "" if there is none. The caller of find and write has
-// locked the directory.
+// find returns the id of the file that contains text, "" if no file does. The caller of find and write has locked
+// the directory.
 func (l *logins) find(text []byte) (id string, err error) {
 	list, err := os.ReadDir(l.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +142,7 @@ func (l *logins) hide(text string) string {
 
 var credentialsParameter = regexp.MustCompile("credentials=[^\\s&@\"'`]*")
 
-// urlOf returns the URL of a remote. If id is not "", the URL names the file id with the credentials.
+// urlOf returns the URL of a remote. If id is not "", the URL contains the path of the credentials file id.
 func (l *logins) urlOf(remote, id string) string {
 	u, err := url.Parse(remote)
 	if id == "" || err != nil {
@@ -201,7 +201,7 @@ func loginText(remote string, secrets map[string]string) ([]byte, error) {
 	return nil, invalid("there are secrets (%s), which are the credentials of an s3:// or oci:// remote, and there is none", names)
 }
 
-// inherit adds the credentials of the source of r to r: r may have contents that only the remote of the source
+// inherit adds the credentials of the source of r to r, because r may have contents that only the source's remote
 // has.
 func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	kind, id := volumeKind, src.volume
@@ -214,7 +214,7 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 
 	from, err := d.find(ctx, kind, id)
 	if status.Code(err) == codes.NotFound {
-		return nil // the source is not on this node, or does not exist and the request fails later
+		return nil // the source is not on this node, or does not exist; then the request fails later
 	}
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func (d *driver) inherit(ctx context.Context, r *record, src source) error {
 	return nil
 }
 
-// addCredentials adds the credentials of from, the source of r.
+// addCredentials adds the credentials of the record from, which is the source of r.
 func (r *record) addCredentials(from *record) {
 	if r.Login == "" && r.Remote == from.Remote {
 		r.Login = from.Login

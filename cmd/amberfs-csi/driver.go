@@ -21,7 +21,7 @@ type driver struct {
 	log         *slog.Logger
 	locks       locks
 	logins      logins
-	remotes     sync.Map // URLs, with their credentials, that have answered
+	remotes     sync.Map // URLs, with their credentials, of remotes that have answered
 }
 
 // do calls an operation of the daemon in a fork, or in main if fork is "".
@@ -93,8 +93,8 @@ func hasKind(err error, kind errs.Kind) bool {
 	return err != nil && !grpc && errs.ScriptKind(err) == kind
 }
 
-// ignoreKind returns err, or nil if err is of a kind: a repeated request gets errors of this kind for the steps
-// that are done.
+// ignoreKind returns err, or nil if err is of the kind: if a request is repeated, the steps that are done already
+// fail with errors of this kind.
 func ignoreKind(kind errs.Kind, err error) error {
 	if hasKind(err, kind) {
 		return nil

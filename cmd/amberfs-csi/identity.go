@@ -10,7 +10,7 @@ import (
 
 const driverName = "csi.amberfs.github.io"
 
-// topologyKey names the node of a volume.
+// topologyKey is the key of the topology whose value is the node of a volume.
 const topologyKey = driverName + "/node"
 
 type identity struct {

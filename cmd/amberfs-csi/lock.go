@@ -12,15 +12,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// locks exclude requests from each other, also requests to another driver of the same store, such as a second
-// DaemonSet, or a pod that was deleted by force and still runs. A lock is a byte of a file. The kernel unlocks
-// it when the driver is killed.
+// locks exclude requests from each other. This includes requests to another driver of the store, such as a second
+// DaemonSet, or a pod that was deleted by force and still runs. A lock is a byte of a file. If the driver is
+// killed, the kernel unlocks the byte.
 type locks struct{ path string }
 
 // errLocked means that another request has the lock.
 var errLocked = errors.New("locked")
 
-// acquire locks the byte of a name. Several requests can have the lock if all take it shared. While others
+// acquire locks the byte of a name. Several requests can have the lock if all take it shared. If other requests
 // have the lock, acquire waits or, without wait, returns errLocked.
 func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error) {
 	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -54,8 +54,8 @@ func (l locks) acquire(name string, shared, wait bool) (unlock func(), err error
 	return nil, fmt.Errorf("lock %s: %w", l.path, err)
 }
 
-// lock lets one request at a time change a volume or a snapshot. Other requests fail, as CSI requires, and
-// their callers try again.
+// lock locks a volume or a snapshot, so that one request at a time changes it. Other requests fail, as CSI
+// requires, and their callers try again.
 func (d *driver) lock(id string) (unlock func(), err error) {
 	unlock, err = d.locks.acquire(id, false, false)
 	if errors.Is(err, errLocked) {

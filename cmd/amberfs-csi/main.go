@@ -1,7 +1,6 @@
-// Package main is the command amberfs-csi, a driver of the Container Storage Interface for one
-// node. A volume and a snapshot are forks of a store that the node's daemon has mounted; the driver
-// asks the daemon for them, and has no state of its own. It is a module of its own so that gRPC
-// stays out of amberfs.
+// Package main is the command amberfs-csi, a driver of the Container Storage Interface for one node. A volume and
+// a snapshot are forks of a store that the node's daemon has mounted. The driver requests the forks from the
+// daemon, and has no state of its own. It is a separate Go module, so that gRPC is not a dependency of amberfs.
 package main
 
 import (
@@ -88,7 +87,7 @@ func (d *driver) serve(ctx context.Context, endpoint, registry string) error {
 	return s.Serve(l)
 }
 
-// listen creates a socket for root alone. It replaces the socket of a driver that was killed.
+// listen creates a socket that only root may use. It replaces the socket of a driver that was killed.
 func listen(path string) (net.Listener, error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -33,11 +33,11 @@ func mountAttributes(flags []string) (attributes uint64, err error) {
 	return attributes, nil
 }
 
-// forkRoot returns the path of a volume below the mount point. It is also the root of the volume's publications
-// in /proc/self/mountinfo.
+// forkRoot returns the path of a volume below the mount point. In /proc/self/mountinfo, it is also the root of
+// the mounts by which the volume is published.
 func forkRoot(id string) string { return "/" + naming.ForksDir + "/" + id }
 
-// publications returns the mounts of a volume, also the mounts of a daemon that has ended.
+// publications returns the mounts of a volume, including the mounts of a daemon that has ended.
 func publications(id string) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
 		return i.Root != forkRoot(id) || i.FSType != "fuse.amberfs", false
@@ -63,8 +63,8 @@ func publicationAt(path, id string) (*mountinfo.Info, error) {
 	return nil, nil
 }
 
-// bind mounts a volume at target, unless it is mounted there already. It replaces the mount of a daemon that
-// has ended.
+// bind mounts a volume at target, unless it is already mounted there. It replaces the mount of a daemon that has
+// ended.
 func bind(from, target, id string, attributes uint64) error {
 	want, err := os.Stat(from)
 	if err != nil {
@@ -95,7 +95,7 @@ func bind(from, target, id string, attributes uint64) error {
 // targetMark is an attribute of the directories that the driver made.
 const targetMark = "trusted.amberfs.csi"
 
-// makeTarget makes a directory for a mount, unless there is one.
+// makeTarget makes a directory for a mount, unless it exists.
 func makeTarget(path string) error {
 	err := os.Mkdir(path, 0o750)
 	if errors.Is(err, fs.ErrExist) {
@@ -105,7 +105,7 @@ func makeTarget(path string) error {
 		err = unix.Setxattr(path, targetMark, []byte("1"), 0)
 	}
 	if errors.Is(err, unix.ENOTSUP) {
-		return nil // the kubelet removes it
+		return nil // the kubelet made the directory, and removes it
 	}
 
 	return err
@@ -155,7 +155,7 @@ func attach(from, target string, attributes uint64) error {
 	return nil
 }
 
-// unbind unmounts a volume from target. It leaves other mounts alone.
+// unbind unmounts a volume from target. It does not unmount other volumes.
 func unbind(target, id string) error {
 	for {
 		mounted, err := publicationAt(target, id)

@@ -36,10 +36,10 @@ func (node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest
 	return resp, nil
 }
 
-// ephemeral is the key by which the kubelet's volume context marks an inline volume.
+// ephemeral is the key in the kubelet's volume context that is set for an inline volume.
 const ephemeral = "csi.storage.k8s.io/ephemeral"
 
-// NodePublishVolume binds a volume to a directory. An inline volume is made first.
+// NodePublishVolume binds a volume to a directory. It first makes the volume if the volume is inline.
 func (n node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	id, target, capability := req.GetVolumeId(), req.GetTargetPath(), req.GetVolumeCapability()
 	if id == "" || target == "" || capability == nil {
@@ -111,7 +111,7 @@ func (n node) publish(ctx context.Context, id, target string, c *csi.VolumeCapab
 	return bind(filepath.Join(st.Mountpoint, forkRoot(id)), target, id, attributes)
 }
 
-// NodeUnpublishVolume ends a publication, and an inline volume with it.
+// NodeUnpublishVolume ends a publication. If the volume is inline, it also ends the volume.
 func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	if id == "" || target == "" {
@@ -134,15 +134,16 @@ func (n node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVol
 
 func inlineID(name string) string { return idOf(volumePrefix, "inline "+name) }
 
-// inlineLabel and inlineYes are the label of the snapshots from which inline volumes may begin. The author of
-// any pod chooses one of these, so an administrator sets the label.
+// inlineLabel and inlineYes are the key and the value of the label of the snapshots from which inline volumes may
+// begin. The author of any pod can choose one of these snapshots, so an administrator sets the label.
 const (
 	inlineLabel = "csi.inline"
 	inlineYes   = "yes"
 )
 
-// seed returns the permanent name cp-N of a snapshot of main that an administrator labelled for inline volumes.
-// name must be its exact name: latest, cp-N and digits of an id could name a snapshot without the label.
+// seed returns the permanent name cp-N of a snapshot of main that an administrator has labelled for inline
+// volumes. name must be the snapshot's exact name, because latest, cp-N and digits of an id could lead to a
+// snapshot without the label.
 func (n node) seed(ctx context.Context, name string) (string, error) {
 	var list service.Snapshots
 	l := service.List{Kind: info.KindManual, Labels: map[string]string{inlineLabel: inlineYes}}
@@ -159,7 +160,7 @@ func (n node) seed(ctx context.Context, name string) (string, error) {
 	return "", invalid("no snapshot of main with the label %s=%s has the name %q (attribute %s)", inlineLabel, inlineYes, name, fromParameter)
 }
 
-// makeInline makes the inline volume of a pod, unless it exists.
+// makeInline makes the inline volume of a pod, unless the volume exists.
 func (n node) makeInline(ctx context.Context, name string, all map[string]string) (string, error) {
 	p, err := parameters(all, fromParameter, ownerParameter)
 	if err != nil {
@@ -209,7 +210,7 @@ func (n node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStat
 	}
 
 	used, free := st.LogicalBytes, st.DiskFreeBytes
-	if st.UnsharedLimit > 0 { // as df shows in the volume: the bytes with its history, without shared bytes
+	if st.UnsharedLimit > 0 { // the number that df shows in the volume: bytes including the history, without shared bytes
 		used = st.UnsharedBytes
 		free = min(free, max(0, st.UnsharedLimit-used))
 	}

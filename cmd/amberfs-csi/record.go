@@ -25,20 +25,20 @@ const (
 	inlineKind   = "inline" // a volume that ends with its pod
 )
 
-// A record describes a volume or a snapshot. It is stored as the labels of a snapshot of main, which no pod can
-// access. It is written when the fork with the name ID is complete. A fork without a record is the rest of an
-// interrupted request and is made again.
+// A record describes a volume or a snapshot. It is stored as the labels of a snapshot of main, to which no pod
+// has access. It is written when the fork with the name ID is complete. A fork without a record was left by an
+// interrupted request, and is made again.
 type record struct {
 	ID, Kind string
-	Source   string   // of a volume: the source that it began from; of a snapshot: the volume
+	Source   string   // of a volume: the source from which it began; of a snapshot: the volume
 	Remote   string   // the URL to which snapshots are pushed
 	Login    string   // id of the credentials for Remote; "": the daemon uses its own
-	Logins   []string // ids of the credentials for the remotes of its sources
+	Logins   []string // ids of the credentials for the remotes of the sources
 	Bytes    int64    // the capacity of a volume, the size of a snapshot
 	info     info.Info
 }
 
-// Labels of records. The id has a label of its own, so that a search by this label finds the newest record.
+// Labels of records. The id has its own label, so that a search by this label finds the newest record.
 const (
 	idLabel     = "csi"
 	kindLabel   = "csi.kind"
@@ -81,7 +81,7 @@ func idOf(prefix, name string) string {
 
 var idForm = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{32}$`)
 
-// find returns the record of an id, an error with NotFound if there is none.
+// find returns the record of an id. The error has the code NotFound if there is no record.
 func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
 	none := notFound("there is no %s %s on the node %s", kind, id, d.node)
 	if !idForm.MatchString(id) {
@@ -99,7 +99,8 @@ func (d *driver) find(ctx context.Context, kind, id string) (*record, error) {
 	return list[0], nil
 }
 
-// records returns records, newest first. Snapshots that came from a remote have labels of other nodes.
+// records returns records, newest first. It leaves out snapshots that were pulled from a remote, whose labels are
+// those of other nodes.
 func (d *driver) records(ctx context.Context, l service.List) ([]*record, error) {
 	var out []*record
 	var list service.Snapshots
@@ -152,8 +153,8 @@ func (d *driver) removeRecords(ctx context.Context, list []*record) error {
 	return ignoreKind(errs.NotExist, d.do(ctx, "", service.Remove{Names: names, Forget: true}, nil))
 }
 
-// remove deletes the fork of a record with all its forks and snapshots, then the record, and the credentials
-// that no other record needs.
+// remove deletes the fork of a record with all its forks and snapshots. Then it deletes the record, and the
+// credentials that no other record needs.
 func (d *driver) remove(ctx context.Context, r *record) error {
 	if err := d.discard(ctx, r.ID); err != nil {
 		return err
@@ -174,8 +175,8 @@ func (d *driver) discard(ctx context.Context, id string) error {
 	return ignoreKind(errs.NotExist, d.do(ctx, "", service.DeleteFork{Name: id, Discard: true, Forget: true}, nil))
 }
 
-// page returns at most most records of a kind after the page with the token, and the token of the next page.
-// 0 is no limit.
+// page returns the records of a kind that follow the page with the token, and the token of the next page. most is
+// the largest number of records; 0 is no limit.
 func (d *driver) page(ctx context.Context, kind, source, token string, most int32) (list []*record, next string, err error) {
 	l := service.List{Labels: map[string]string{kindLabel: kind}}
 	if source != "" {

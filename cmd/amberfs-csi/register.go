@@ -10,12 +10,12 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// A registration answers the node's kubelet, which searches drivers: it watches a directory for sockets, and
-// asks at each for the socket of its driver.
+// A registration answers the node's kubelet when it searches for drivers: the kubelet watches a directory for
+// sockets, and asks at each of them for the socket of a driver.
 type registration struct {
 	registerapi.UnimplementedRegistrationServer
 	d      *driver
-	socket string // of the driver
+	socket string // the socket of the driver
 }
 
 // register serves the registration on a socket in dir.

@@ -15,8 +15,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// CreateSnapshot makes a fork of the volume that no pod gets, so that the snapshot outlives the volume. It
-// pushes the state of the fork to the remote of the snapshot's class or, without one, of the volume's class.
+// CreateSnapshot makes a fork of the volume that is not mounted in any pod, so that the snapshot outlives the
+// volume. It pushes the state of the fork to the remote of the snapshot's class or, if that has none, of the
+// volume's class.
 func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if req.GetName() == "" || req.GetSourceVolumeId() == "" {
 		return nil, invalid("the name or the source_volume_id is missing")
@@ -66,15 +67,15 @@ func (c controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotR
 	return &csi.CreateSnapshotResponse{Snapshot: s}, err
 }
 
-// takeSnapshot takes a snapshot, pushes it and writes its record. If it is interrupted, the next try continues
-// with the state that the first one took.
+// takeSnapshot takes a snapshot, pushes it and writes its record. If it is interrupted, the next call continues
+// with the state that the first call took.
 func (d *driver) takeSnapshot(ctx context.Context, r *record) error {
 	taken, err := d.freeze(ctx, r)
 	if hasKind(err, errs.Exist) {
 		taken, err = d.contentOf(ctx, r.ID)
 	}
 
-	if hasKind(err, errs.NotExist) { // an earlier try was interrupted before it had taken the content
+	if hasKind(err, errs.NotExist) { // an earlier call was interrupted before it took the snapshot content
 		if err = d.discard(ctx, r.ID); err == nil {
 			taken, err = d.freeze(ctx, r)
 		}
@@ -134,7 +135,7 @@ func (d *driver) push(ctx context.Context, r *record) error {
 	return withRemoteCode(d.do(ctx, r.ID, push, nil))
 }
 
-// setUp sets a remote up if it is new. AddRemote does that, and also gives the remote a name. The driver calls
+// setUp sets up a remote if it is new. It calls AddRemote, which also gives the remote a name. The driver uses
 // remotes by their URLs, so setUp removes the name.
 func (d *driver) setUp(ctx context.Context, r *record) error {
 	add := service.AddRemote{Name: r.ID, URL: d.logins.urlOf(r.Remote, r.Login)}
@@ -145,7 +146,7 @@ func (d *driver) setUp(ctx context.Context, r *record) error {
 }
 
 // checkRemote returns an error if no snapshot can be pushed to the remote, because the URL or the secrets are
-// wrong. It accepts a remote that does not answer, since it may answer later.
+// wrong. It returns nil for a remote that does not answer, since the remote may answer later.
 func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	url := d.logins.urlOf(r.Remote, r.Login)
 	if _, known := d.remotes.Load(url); known || r.Remote == "" {
@@ -165,8 +166,8 @@ func (d *driver) checkRemote(ctx context.Context, r *record) error {
 	return err
 }
 
-// withRemoteCode gives an error of kind Failed, such as the error of a remote that does not answer, the code
-// Unavailable.
+// withRemoteCode returns an error of kind Failed, such as the error of a remote that does not answer, with the
+// code Unavailable.
 func withRemoteCode(err error) error {
 	if hasKind(err, errs.Failed) {
 		return status.Error(codes.Unavailable, err.Error())
@@ -221,7 +222,7 @@ func (c controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReq
 	for _, r := range list {
 		s, serr := c.d.snapshotOf(ctx, r)
 		if hasKind(serr, errs.NotExist) {
-			continue // it was deleted since the list was read
+			continue // the snapshot was deleted after the list was read
 		}
 		if serr != nil {
 			return nil, serr

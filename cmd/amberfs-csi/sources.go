@@ -13,13 +13,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A source is the state from which a volume begins: the state that one of the first three fields names, or
-// the state of main if all are empty.
+// A source is the state from which a volume begins: the state in one of the first three fields, or the state of
+// main if these fields are empty.
 type source struct {
 	from     string // a snapshot of main, or REMOTE@SNAPSHOT
 	volume   string
 	snapshot string
-	remote   string // the remote for a snapshot that is not on this node
+	remote   string // the remote with the snapshot, if the snapshot is not on this node
 }
 
 // name returns the name of the source in records.
@@ -56,7 +56,7 @@ func sourceOf(content *csi.VolumeContentSource, p map[string]string) (source, er
 	return s, nil
 }
 
-// through returns the source with the remote at a URL that has its credentials.
+// through returns the source with the remote at url, which contains its credentials.
 func (s source) through(url string) source {
 	if name, ok := strings.CutPrefix(s.from, s.remote+"@"); ok && s.remote != "" {
 		s.from = url + "@" + name
@@ -104,14 +104,14 @@ func (d *driver) forkAnew(ctx context.Context, id string, make func() error) err
 	return make()
 }
 
-// forkOf makes a fork of which main keeps no snapshot when it ends: other tenants could read the snapshot.
+// forkOf makes a fork without a snapshot in main at its end, because other tenants could read that snapshot.
 func (d *driver) forkOf(ctx context.Context, id, from, ttl string) (f service.Forked, err error) {
 	err = d.do(ctx, "", snapshot.ForkOptions{Name: id, Snapshot: from, TTL: ttl, Discard: true}, &f)
 	return f, err
 }
 
-// forkVolume forks the present state of a volume. It takes no snapshot in the volume: the pod could have taken
-// one with that name, or as many as its limit allows.
+// forkVolume forks the present state of a volume. It does not take a snapshot in the volume for this: the pod
+// could already have taken a snapshot with that name, or as many snapshots as its limit allows.
 func (d *driver) forkVolume(ctx context.Context, id, volume, ttl string) error {
 	if _, err := d.find(ctx, volumeKind, volume); err != nil {
 		return err
@@ -137,6 +137,6 @@ func (d *driver) forkSnapshot(ctx context.Context, id string, src source, ttl st
 		return withRemoteCode(err)
 	}
 
-	// The fork does not need the name in main of the snapshot that it began from.
+	// The fork does not need the name in main of the snapshot from which it began.
 	return ignoreKind(errs.NotExist, d.do(ctx, "", service.Remove{Names: []string{f.Snapshot}, Forget: true}, nil))
 }

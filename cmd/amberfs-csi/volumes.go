@@ -21,11 +21,11 @@ import (
 
 // Parameters of a StorageClass.
 const (
-	fromParameter   = "from"   // the snapshot of main, or REMOTE@SNAPSHOT, that a volume begins with
+	fromParameter   = "from"   // the snapshot of main, or REMOTE@SNAPSHOT, from which a volume begins
 	remoteParameter = "remote" // the URL to which snapshots are pushed, and from which snapshots of other nodes are read
 	policyParameter = "policy" // a JSON merge patch for the policy of the volume
-	ownerParameter  = "owner"  // UID or UID:GID, of the volume's root: who may restore it
-	ttlParameter    = "ttl"    // the volume ends after this time, and nothing of it is kept
+	ownerParameter  = "owner"  // UID or UID:GID of the owner of the volume's root, who may restore the volume
+	ttlParameter    = "ttl"    // time after which the volume ends, without a snapshot of its last state
 )
 
 // parameters returns the known parameters. It ignores the parameters of Kubernetes itself, and refuses others.
@@ -43,7 +43,7 @@ func parameters(all map[string]string, known ...string) (map[string]string, erro
 	return out, nil
 }
 
-// checkCapabilities returns an error for capabilities that a directory on one node does not have.
+// checkCapabilities returns an error for capabilities that a directory on one node cannot offer.
 func checkCapabilities(list []*csi.VolumeCapability) error {
 	for _, c := range list {
 		switch c.GetAccessMode().GetMode() {
@@ -118,7 +118,7 @@ func (c controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeReque
 	return &csi.CreateVolumeResponse{Volume: v}, nil
 }
 
-// checkMatch returns an error if the existing volume with the name of r is not the volume that is asked for.
+// checkMatch returns an error if the existing volume with the name of r differs from the requested volume.
 func checkMatch(existing, r *record, within *csi.CapacityRange) error {
 	limit := within.GetLimitBytes()
 	if existing.Source != r.Source || existing.Remote != r.Remote || existing.Bytes < within.GetRequiredBytes() || limit > 0 && existing.Bytes > limit {
@@ -128,7 +128,7 @@ func checkMatch(existing, r *record, within *csi.CapacityRange) error {
 	return nil
 }
 
-// make makes the fork of a volume, and writes its record.
+// make makes the fork of a volume, and writes the volume's record.
 func (d *driver) make(ctx context.Context, r *record, src source, within *csi.CapacityRange, p map[string]string) error {
 	if err := d.inherit(ctx, r, src); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (d *driver) make(ctx context.Context, r *record, src source, within *csi.Ca
 		err = d.write(ctx, r)
 	}
 	if err != nil {
-		_ = d.discard(ctx, r.ID) // after an error, the next try discards it
+		_ = d.discard(ctx, r.ID) // after an error, the next request discards the fork
 	}
 
 	return err
@@ -178,8 +178,8 @@ func ownerOf(text string) (uid, gid int, err error) {
 	return int(u), int(g), nil
 }
 
-// setOwner sets the owner of the root of a volume, who alone may restore the volume. A fsGroup later changes the
-// group only.
+// setOwner sets the owner of the root of a volume. Only the owner may restore the volume. An fsGroup later
+// changes only the group.
 func (d *driver) setOwner(ctx context.Context, id, owner string) error {
 	uid, gid, err := ownerOf(owner)
 	if err != nil {
@@ -197,7 +197,7 @@ func (d *driver) setOwner(ctx context.Context, id, owner string) error {
 	return nil
 }
 
-// limit makes the capacity of a volume the limit of its fork.
+// limit sets the limit of a volume's fork to the volume's capacity.
 func (d *driver) limit(ctx context.Context, r *record) error {
 	return d.do(ctx, r.ID, service.SetPolicy{Patch: fmt.Appendf(nil, `{"unshared_bytes":%d}`, r.Bytes)}, nil)
 }
@@ -211,7 +211,7 @@ func checkPolicy(patch string) error {
 	return err
 }
 
-// forkLimit returns the number of unshared bytes that the policy of main allows a fork; 0 is no limit.
+// forkLimit returns the number of unshared bytes that the policy of main allows for a fork; 0 is no limit.
 func (d *driver) forkLimit(ctx context.Context) (int64, error) {
 	var p policy.Policy
 	err := d.do(ctx, "", service.Policy{}, &p)

@@ -58,7 +58,8 @@ func (d daemon) prepare(ctx context.Context) error {
 	return err
 }
 
-// fork makes a fork. If the fork exists, an interrupted request has made it; it is discarded and made again.
+// fork makes a fork. If the fork exists, it was left by an interrupted request; then it is discarded and made
+// again.
 func (d daemon) fork(ctx context.Context, name, from string) error {
 	err := d.do(ctx, "", snapshot.ForkOptions{Name: name, Snapshot: from, Discard: true}, nil)
 	if !hasKind(err, errs.Exist) {
@@ -79,8 +80,8 @@ func (d daemon) discard(ctx context.Context, name string) error {
 	return err
 }
 
-// capture takes a snapshot of a fork. It replaces a snapshot with the same name, which an interrupted request or
-// a program in the container took.
+// capture takes a snapshot of a fork. It replaces an existing snapshot of that name, which an interrupted request
+// or a program in the container took.
 func (d daemon) capture(ctx context.Context, fork, name string) error {
 	err := d.do(ctx, fork, snapshot.CaptureOptions{Name: name}, nil)
 	if !hasKind(err, errs.Exist) {

@@ -1,7 +1,6 @@
-// Package main is the command containerd-amberfs, a snapshotter of containerd, as a proxy plugin
-// for one node. Layers of images and the root directories of containers are forks of a store that
-// the node's daemon has mounted. It is a module of its own so that containerd's modules stay out of
-// amberfs.
+// Package main is the command containerd-amberfs, a snapshotter of containerd, as a proxy plugin for one node.
+// Layers of images and the root directories of containers are forks of a store that the node's daemon has
+// mounted. The command is a separate Go module, so that containerd's modules are not dependencies of amberfs.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 )
 
 // A snapshotter stores the names, parents and labels of snapshots in the MetaStore, like containerd's own
-// snapshotters, and the files of each snapshot in a fork. Each fork of a committed snapshot has the snapshot
-// layer, from which the children begin.
+// snapshotters, and the files of each snapshot in a fork. The fork of a committed snapshot has a snapshot with
+// the name layer, from which the forks of the children begin.
 type snapshotter struct {
 	daemon
 	meta *storage.MetaStore
@@ -97,7 +97,7 @@ func (s *snapshotter) View(ctx context.Context, key, parent string, opts ...snap
 	return s.create(ctx, snapshots.KindView, key, parent, opts)
 }
 
-// create makes the fork of a snapshot before the metadata of the snapshot are committed.
+// create makes the fork of a snapshot before it commits the metadata of the snapshot.
 func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, parent string, opts []snapshots.Opt) (mounts []mount.Mount, err error) {
 	err = s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
 		sn, err := storage.CreateSnapshot(ctx, kind, key, parent, opts...)
@@ -121,8 +121,8 @@ func (s *snapshotter) create(ctx context.Context, kind snapshots.Kind, key, pare
 	return mounts, err
 }
 
-// hasFork reports whether a snapshot has a fork of its own. A view with a parent has none: it shows the fork of
-// its parent.
+// hasFork reports whether a snapshot has a fork of its own. A view with a parent does not: it shows the parent's
+// fork.
 func hasFork(sn storage.Snapshot) bool {
 	return sn.Kind == snapshots.KindActive || len(sn.ParentIDs) == 0
 }
@@ -178,7 +178,7 @@ func (s *snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 	})
 }
 
-// Remove removes a snapshot. If its fork cannot be deleted now, Cleanup does it.
+// Remove removes a snapshot. If the snapshot's fork cannot be deleted now, Cleanup deletes it later.
 func (s *snapshotter) Remove(ctx context.Context, key string) error {
 	var id string
 	err := s.meta.WithTransaction(ctx, true, func(ctx context.Context) (err error) {
@@ -195,7 +195,8 @@ func (s *snapshotter) Remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// Cleanup deletes the forks of removed snapshots. In its write transaction no new snapshots are made.
+// Cleanup deletes the forks of removed snapshots. It holds a write transaction, so that no new snapshots are made
+// during the cleanup.
 func (s *snapshotter) Cleanup(ctx context.Context) error {
 	return s.meta.WithTransaction(ctx, true, func(ctx context.Context) error {
 		known, err := storage.IDMap(ctx)

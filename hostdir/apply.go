@@ -21,7 +21,7 @@ import (
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
 	Source *tree.Source
-	// Base is the state that the directory had, and Now the state that it is to get.
+	// Base is the state that the directory had before, and Now is the state that the apply writes to it.
 	Base, Now *tree.State
 	Conflicts threeway.Rule // the rule for paths that changed both in the workspace and in the directory
 	// Choose returns the choice for a path. If it is nil, all changes are applied.
@@ -38,7 +38,7 @@ type ApplyOptions struct {
 	Own bool
 	// Everything also applies the paths that .amberignore names, and the files that amberfs wrote for agents.
 	Everything bool
-	// Hidden are paths of the directory that the workspace does not have. The directory keeps them as they are.
+	// Hidden are paths of the directory that the workspace does not have. The apply does not change them.
 	Hidden Hidden
 	// Wrote returns nil for a path at which amberfs does not write files for agents. For other paths, it returns
 	// a function that reports whether amberfs alone made the difference between two texts of the file.
@@ -48,7 +48,8 @@ type ApplyOptions struct {
 	Progress func(stream.Progress) // called from time to time; may be nil
 	// Waiting, if set, is called once when another apply to the directory is under way.
 	Waiting func()
-	// Git reads the repositories of the directory. Without it, they are ordinary files, and no path is ignored.
+	// Git reads the repositories of the directory. If it is nil, repositories are ordinary files, and no path is
+	// ignored.
 	Git Git
 	// Record, if set, is called twice: before the first change of the directory, and with after set when the
 	// changes have ended, even with an error. Its argument read compares the directory with the state was, at the

@@ -44,7 +44,7 @@ func (o *ApplyOptions) ChoiceOf(name string) Choice {
 // Repositories is the plan for the git directories of a directory.
 type Repositories struct {
 	Changes   []tree.Change // changes that are applied like changes of ordinary files
-	Take      []string      // files that get the workspace's version, whatever the base has
+	Take      []string      // files that get the workspace's version, even if the base has another version
 	Merged    map[string]MergedFile
 	Said      []threeway.Repository
 	Conflicts []string // paths in conflict that no rule decides

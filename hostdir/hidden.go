@@ -96,7 +96,7 @@ func walk(ctx context.Context, dir string, exclude map[fileID]bool, fn func(name
 		if d.IsDir() {
 			info, err := d.Info()
 			if err != nil {
-				return nil // it was deleted after the names were read
+				return nil // the directory was deleted after the names were read
 			}
 			if st := info.Sys().(*syscall.Stat_t); exclude[fileID{st.Dev, st.Ino}] {
 				return fs.SkipDir
@@ -116,7 +116,7 @@ func linkedFile(d fs.DirEntry) (id fileID, many bool) {
 	}
 	info, err := d.Info()
 	if err != nil {
-		return id, false // it was deleted after the names were read
+		return id, false // the file was deleted after the names were read
 	}
 	st := info.Sys().(*syscall.Stat_t)
 	return fileID{st.Dev, st.Ino}, st.Nlink > 1

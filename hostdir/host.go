@@ -59,7 +59,7 @@ func (h *host) close() {
 	_ = h.closeUp() // if it fails, the next apply closes the directories
 	h.locked.Close()
 	h.forget()
-	_ = unix.Close(h.root) // it was opened for reading
+	_ = unix.Close(h.root) // it was opened for reading, so close reports no errors of writes
 }
 
 // forget closes the descriptor of the directory that was opened last.

@@ -9,10 +9,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A program can give itself permission to change a directory that it owns, change its entries, and
-// restore the mode. An apply does the same while it reads and changes such a directory, which is
-// called open then. The mode of an open directory has S_ISUID, which has no effect on
-// directories, so that the next apply can close it if this one is killed.
+// A program can add a permission to the mode of a directory that it owns, change the directory's entries, and
+// restore the mode. While an apply reads or changes such a directory, it also adds permissions to the mode: the
+// directory is then called open. The mode of an open directory also has S_ISUID, which has no effect on
+// directories. If this apply is killed, the next apply recognizes the directory by this bit and closes it.
 
 // openMode is added to the mode of a directory to open it.
 const openMode = ownerAccess | unix.S_ISUID

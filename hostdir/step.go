@@ -11,7 +11,6 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 // tells the next apply whether to remove the file (see replacedName). A file that changed since it was planned is
 // never replaced (see put). There is one exception: a file that only its owner could replace is overwritten
 // (write_over.go). If the overwrite is interrupted, each byte is the old or the new one.
-// each of its bytes is the old or the new one if that is interrupted.
 //
 //	action      planned → staged                      → placed            → done
 //	keep        –                                                           its time is set

@@ -19,7 +19,7 @@ type textLog struct {
 	content.Log
 	host  *host
 	texts *os.File // a file without a name; nil until there is a text
-	end   int64    // of texts
+	end   int64    // the size of texts
 	files []*tree.Path
 }
 

@@ -20,7 +20,7 @@ import (
 // TarResult has the numbers of files and bytes in an archive, and the files that were left out.
 type TarResult struct {
 	Files   int64             `json:"files"`   // entries of any type
-	Bytes   int64             `json:"bytes"`   // of data
+	Bytes   int64             `json:"bytes"`   // bytes of data
 	Skipped []stream.Omission `json:"skipped"` // files and attributes that tar cannot represent
 }
 

@@ -26,7 +26,7 @@ type change struct {
 	reads  []uint32 // views of other workspaces, which cannot be changed until the edit ends
 	caller actors.Caller
 	list   *budget.Charge // see RestoreOptions.List
-	name   string         // of the operation
+	name   string         // name of the operation
 	undoes uint64         // the number of the operation that this change undoes
 	from   string         // name of the snapshot, fork, actor or directory with the new contents
 

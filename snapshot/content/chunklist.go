@@ -167,7 +167,7 @@ type cursor struct {
 
 	off   int64 // offset in the file at which cur begins
 	cur   item  // n is 0 at the end
-	level uint8 // of cur, 0 for a chunk, hole or reservation
+	level uint8 // level of cur, 0 for a chunk, hole or reservation
 
 	chunks []item  // in a ChunkMap without lists: the items after cur
 	lists  []frame // the lists above cur, the topmost first

@@ -97,7 +97,7 @@ type chunkWriter struct {
 // listed in order.
 type pendingItem struct {
 	item
-	data   []byte        // of the chunk, until it is stored
+	data   []byte        // data of the chunk, until it is stored
 	stored chan struct{} // closed when the chunk is stored; nil for a hole
 	err    error
 }
@@ -271,7 +271,7 @@ type Part struct{ Off, N int64 }
 
 // A PendingFile is a file that was read completely. Some of its chunks may not be stored yet.
 type PendingFile struct {
-	Size int64 // of the file
+	Size int64 // size of the file
 	w    *chunkWriter
 }
 

@@ -102,8 +102,8 @@ type graftRun struct {
 	src  *tree.Source
 	root uint64 // the inode of the prefix
 
-	dirs          *directories          // of the target
-	from          *directories          // of the source
+	dirs          *directories          // directories of the target
+	from          *directories          // directories of the source
 	links         map[uint64]uint64     // inode of the target by Step.Link
 	removedDirs   map[*tree.Path]bool   // directories that were removed with their contents
 	maybeEmpty    []*tree.Path          // a stack of directories to remove if they are empty; each contains the next

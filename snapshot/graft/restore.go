@@ -20,7 +20,7 @@ type Restore struct {
 	State    *tree.State // state of the snapshot
 	Like     *tree.State // see tree.DiffOptions.Renumbered; may be nil
 	Paths    []string    // the paths to restore; all if empty
-	Keep     []string    // paths that stay as they are
+	Keep     []string    // paths that are not changed
 	Kept     []string    // the paths of Keep that differ; set by Steps
 }
 

@@ -11,8 +11,7 @@ type Step struct {
 	Size          int64 // size of After, in bytes
 
 	WasDir, IsDir bool // Before is a directory; After is a directory
-	// Linked is set if After has other names, too. Paths with the same Link become names
-	// of one inode.
+	// Linked is set if After has other names, too. Paths with equal values of Link become names of one inode.
 	Linked bool
 	Link   uint64
 

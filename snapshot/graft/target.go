@@ -26,9 +26,8 @@ type Target struct {
 	Redone func(ino uint64)
 	// Mounted reports whether a file system is mounted on a name with an inode, or below it.
 	Mounted func(at tree.Link, ino uint64) bool
-	// Beneath returns an existing inode for a new name, if a file system is still mounted on the
-	// inode that the name had before; 0 if there is none. The inode gets the attributes and
-	// contents of like.
+	// Beneath returns an existing inode for a new name, if a file system is still mounted on the inode that the
+	// name had before; else 0. The inode is changed to the attributes and contents of like.
 	Beneath func(at tree.Link, like *tree.Inode) uint64
 }
 

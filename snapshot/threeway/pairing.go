@@ -25,7 +25,7 @@ type filePairs struct {
 	listed  map[string]tree.Change // changes by path
 
 	base     map[uint64]*baseFile
-	theirs   map[string]*theirFile // by paths of changes
+	theirs   map[string]*theirFile // files of theirs, by the paths of changes
 	files    []*theirFile          // the values of theirs, in the order of their first paths
 	baseInos map[*file]uint64      // results of baseInoOf
 }

@@ -217,7 +217,11 @@ func touch(dir string) (int64, error) {
 	if err == nil {
 		err = unix.Chmod(dir, st.Mode&0o7777)
 	}
-	return st.Ctim.Nano(), errors.Join(err, unix.Stat(dir, &st))
+	if err == nil {
+		err = unix.Stat(dir, &st)
+	}
+
+	return st.Ctim.Nano(), err
 }
 
 // write writes the tree to the directory, and returns the paths that it could not create.

@@ -112,7 +112,7 @@ func requests(remote, archive string) []request {
 		{"remote-snapshots", `{"remote":"there"}`}, {"pull", `{"remote":"there","snapshots":["v1"],"as":"back"}`},
 		{"verify-remote", `{"remote":"there","deep":true}`}, {"gc-remote", `{"remote":"there"}`},
 		{"remove-pushed", `{"remote":"there","names":["v1"]}`}, {"remove-remote", `{"name":"there"}`},
-		{"refresh", unchanged()}, {"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"forget", `{"paths":["f"],"dry_run":true}`}, {"verify-forgotten", `{}`}, {"handoff", `{"remote":"` + remote + `"}`}, {"status", `{}`}, {"umount", `{}`},
+		{"refresh", unchanged()}, {"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"forget", `{"paths":["f"],"dry_run":true}`}, {"verify-forgotten", `{}`}, {"handoff", `{"remote":"` + remote + `"}`}, {"handoff-back", `{}`}, {"status", `{}`}, {"umount", `{}`},
 	}
 }
 
@@ -125,6 +125,17 @@ func unchanged() string {
 
 // endless operations answer until the client goes.
 var endless = map[string]string{"open": `{"name":"v1"}`, "open-changes": `{}`}
+
+// changeElsewhere changes what was handed off, as another machine does, and sends it back.
+func changeElsewhere(t *testing.T, line string) {
+	t.Helper()
+	there := filepath.Join(t.TempDir(), "there")
+	cmd := exec.Command("sh", "-ec", line+" "+there+"; cd "+there+"; echo there >f; amberfs handoff --back")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
 
 func TestAnswers(t *testing.T) {
 	p := read(t)
@@ -151,6 +162,11 @@ func TestAnswers(t *testing.T) {
 				t.Fatalf("%s: %v", b, err)
 			}
 			hunk = list.Hunks[0].ID
+		}
+		if r.op == "handoff" {
+			var done struct{ Line string }
+			must.OK(t, json.Unmarshal(b, &done))
+			changeElsewhere(t, done.Line)
 		}
 		if r.op == "snapshot" {
 			change(t, m, r.body) // so that there is something to compare

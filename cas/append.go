@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// An appender writes records at the end of the newest pack, one at a time. So only a power cut can
-// leave an incomplete record before the end of a pack.
+// An appender writes records at the end of the newest pack, one at a time. If the process is killed, only the last
+// record of a pack can be incomplete. After a power cut, earlier ones can be, too.
 type appender struct {
 	mu              sync.Mutex
 	pack            *pack // the newest pack, nil until the first write

@@ -114,7 +114,8 @@ func (k *Keeper) keepLeaves() {
 	k.leaves = k.leaves[:0]
 }
 
-// Read works as Store.Get, but does not look up the object that the last call of Keep found.
+// Read works as Store.Get. For the object that the last call of Keep found, it reads at the place that Keep found,
+// without another look-up in the index.
 func (k *Keeper) Read(h Hash, dst []byte) ([]byte, error) {
 	if h == k.last {
 		if b, err := k.s.store.packs.read(k.s.store.codec, h, k.place, dst); err == nil {

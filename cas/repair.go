@@ -91,7 +91,7 @@ func (r *repairer) writePackHeader(p *pack) error {
 	return f.Sync()
 }
 
-// scrub checks every record of a pack and isolates the damaged records.
+// scrub checks every record of a pack and isolates the damaged records (see isolate).
 func (r *repairer) scrub(p *pack) error {
 	f, err := r.s.packs.acquireFile(p)
 	if err != nil {

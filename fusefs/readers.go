@@ -24,7 +24,7 @@ const (
 	maxReaders = 256
 	// immediate is the longest duration of a read(2) whose request was already waiting.
 	immediate = 3 * time.Microsecond
-	// crowdedReads is how many immediate reads in a row are a reason for one more reader.
+	// crowdedReads is how many requests in a row that already waited are a reason for one more reader.
 	crowdedReads = 4
 	// calmTime is the time without crowded reads after which a second reader ends.
 	calmTime = 20 * time.Millisecond
@@ -131,7 +131,7 @@ type reader struct {
 	*buffers
 	poller  poller
 	yielded time.Time // when the reader last yielded to the scheduler
-	waiting struct {  // the number of immediate reads in a row, and of changes of the client between them
+	waiting struct {  // requests in a row that already waited; how many had another client than the one before
 		reads, clients int
 	}
 	client uint32 // the id of the client thread of the last request
@@ -198,8 +198,8 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 	return n, atOnce, err
 }
 
-// noteCrowd counts the requests in a row that were already waiting (atOnce), and how often the client
-// changed. After crowdedReads of them it starts one more reader.
+// noteCrowd counts the requests in a row that were already waiting (atOnce), and those of them that came from
+// another client than the request before. After crowdedReads of them it starts one more reader.
 func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	w := &r.waiting
 	last := r.client

@@ -63,7 +63,7 @@ func (p *limitWriter) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// decode calls fn for the entries of a body. If fn returns an error, decode ends and returns it. decode
+// decode calls fn for the ops of a body. If fn returns an error, decode ends and returns it. decode
 // reads at most maxBody decompressed bytes.
 func decode(body io.Reader, fn func(Op) error) error {
 	dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBody))

@@ -161,7 +161,7 @@ const dockerConfig = ".dockerconfigjson"
 
 var (
 	keysOfS3 = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-	keyForm  = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // values that an ini file can contain
+	keyForm  = regexp.MustCompile("^[^\\s\"'`#;\\\\]+$") // a secret that needs no quotes in an ini file
 )
 
 // loginText returns the content of the file that the daemon reads. Its errors contain no secrets.

@@ -16,8 +16,8 @@ import (
 )
 
 // applyParts applies a run of several directories. It plans all applies before it changes a directory: a conflict in
-// one directory leaves all unchanged. It prints the result with show, and reports whether some changes were
-// left.
+// one directory leaves all directories unchanged. It prints the result with show, and reports whether some changes of
+// the run were not applied.
 func applyParts(ctx context.Context, a *app, parts []*runs.Part, ask askMode, o hostdir.ApplyOptions, show func(text string)) (left bool, err error) {
 	questions, err := planParts(ctx, a, parts, ask, o)
 	if err != nil {

@@ -208,7 +208,7 @@ func applyChanges(ctx context.Context, a *app, ch *client.Changes, dir string, a
 
 	skipped := done.Skipped
 	if ask == askNever {
-		skipped = append(skipped, done.Notes...) // the question has printed them otherwise
+		skipped = append(skipped, done.Notes...) // nothing was asked; a question prints the notes itself
 	}
 	for _, s := range skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
@@ -325,8 +325,8 @@ const (
 	applyYes = "yes"
 )
 
-// applyValue is the flag --apply. Its Type is "bool", so that its value can only follow after "=": the next word is
-// never taken for the value.
+// applyValue is the flag --apply. The flag has a NoOptDefVal, so its value can only follow after "=": the next word is
+// never taken for the value. Its Type is "bool", so that the help shows no type for the value.
 type applyValue string
 
 func (v *applyValue) String() string     { return string(*v) }
@@ -334,7 +334,7 @@ func (v *applyValue) Type() string       { return "bool" }
 func (v *applyValue) Set(s string) error { *v = applyValue(s); return nil }
 
 // applyStore applies the changes of a run in a STORE to a directory, after a question unless ask is askNever. It
-// reports whether the user left some of the changes. The daemon of the run must still be serving the store.
+// reports whether the user left out some of the changes. The daemon of the run must still be serving the store.
 func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()

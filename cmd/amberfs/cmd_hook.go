@@ -98,7 +98,8 @@ func runHook(ctx context.Context, a *app, agent string) {
 // errTaken: the message has a snapshot already. This is no failure of the hook.
 var errTaken = errors.New("the snapshot was taken already")
 
-// hookEnded reports a failed hook to the user through the agent, which does not show standard error.
+// hookEnded records whether a hook worked. A failure is also printed as a message that the agent shows to the user,
+// because the agent does not show the hook's standard error.
 func hookEnded(a *app, agent string, in hooks.Input, err error) {
 	f := hooks.StateFailures()
 	if err == nil {

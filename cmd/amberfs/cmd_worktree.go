@@ -273,8 +273,9 @@ func onWorktree(ctx context.Context, a *app, argv []string) error {
 	return nil
 }
 
-// plainRepository returns the repository in which git makes a worktree. In a fork that is a worktree, it returns the
-// worktree's repository, and the worktree, at whose commit the new worktree begins.
+// plainRepository returns the repository of the current directory, in which git is to make a new worktree. If the
+// current directory is in a fork that is a worktree itself, it returns the repository of this worktree, and as the
+// second result this worktree: the new one begins at its commit. Otherwise the second result is nil.
 func plainRepository(ctx context.Context, a *app) (*worktrees.Repository, *worktrees.Worktree, error) {
 	wd, err := a.cwd()
 	if err != nil {

@@ -74,7 +74,7 @@ func (c *commands) write(n node, data []byte, off int64, r Request) (int, error)
 
 	in.running--
 
-	if a := answerOf(n); a != nil { // n shows answers; a read of a rendered file returns its content
+	if a := answerOf(n); a != nil { // n shows answers; the content of other nodes has no blanks before it
 		if a.blanks = off + int64(wrote); a.blanks > maxBlanks {
 			a.blanks = 0
 		}

@@ -19,15 +19,16 @@ const (
 	kindForks     = 2 << kindBits // + view of the workspace
 	kindRendering = 3 << kindBits // + view of the workspace
 	kindListed    = 4 << kindBits // + index of the file; used in listings only
-	kindFile      = 8 << kindBits // + numberBits bits of a counter, and private
+	kindFile      = 8 << kindBits // + numberBits bits of a counter, and the bit private
 	numberBits    = 34
-	private       = 1 << numberBits // set for private files
+	private       = 1 << numberBits // set for a file that a program created in .snapshots, see private.go
 )
 
 // firstNumber returns the number of a daemon's first file. It must differ from the numbers of the previous
-// daemon, because the kernel may have cached pages of that daemon's files. The time in milliseconds fills
-// numberBits bits in half a year. A number that is used again after that has another generation for the
-// kernel.
+// daemon, because the kernel may have cached pages of that daemon's files. The number is the time in
+// milliseconds, of which numberBits bits repeat after half a year. Then the kernel does not take a new file for
+// an old one with the same number, because each daemon answers with another generation number
+// (replies.generation).
 func firstNumber() uint64 { return uint64(time.Now().UnixMilli()) }
 
 // IsNode reports whether a node is one of the control tree.

@@ -99,10 +99,10 @@ func (in *input) takePartialLocked(uid, pid uint32) []byte {
 }
 
 // unfinished reports whether a line is only the beginning of a command. wrote is the size in bytes of the
-// write that ended the line. A program that writes through a buffer writes full blocks first, so an
-// incomplete command ends with a block of a multiple of 1024 bytes and without a newline. JSON is incomplete
-// before its last brace. If such JSON ends with a newline after a block that is not full, it is malformed,
-// and not unfinished.
+// write that ended the line. A program that writes through a buffer writes full blocks first, of a multiple of
+// 1024 bytes. So a command that is not JSON is unfinished if the write was such a block, and did not end with a
+// newline. JSON is unfinished if its last brace is missing, and the write was such a block or did not end with a
+// newline. Other JSON without its last brace is malformed, and not unfinished.
 func unfinished(line []byte, wrote int) bool {
 	full := wrote >= 1024 && wrote%1024 == 0
 	ended := bytes.HasSuffix(line, []byte("\n"))

@@ -17,14 +17,14 @@ type Notices struct {
 	// MountPoints reads the mount points inside the mount. The returned function returns the mount points in
 	// a view, as paths from its root.
 	MountPoints func() func(view uint32) []string
-	// Drop has the kernel drop names and pages. It returns after the kernel has done so.
+	// Drop makes the kernel drop names and pages. It returns after the kernel has done so.
 	Drop func(live.Invalidation)
 	Log  *slog.Logger
 }
 
-// Repeat drops the names and pages that the kernel may have cached before an edit of the earlier daemon.
-// Names are dropped one by one, because INC_EPOCH drops no pages, and would unmount other file systems that
-// are mounted on a name.
+// Repeat makes the kernel drop the names and pages that it may have cached before an edit of the earlier daemon. It
+// names each one, and does not use INC_EPOCH, with which the kernel drops all names at once: INC_EPOCH drops no
+// pages, and would unmount other file systems that are mounted on a name.
 func (n *Notices) Repeat(in live.Inheritance) {
 	mounted, names := n.MountPoints(), make(map[uint32]map[live.Entry]bool)
 	drop := func(inv live.Invalidation) {

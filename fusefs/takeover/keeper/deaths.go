@@ -38,7 +38,9 @@ const (
 // deaths decides when the keeper gives up, how long it waits before the next start, and which requests a
 // daemon must not carry out.
 type deaths struct {
-	Failed, Killed, Crashes int // numbers of daemons in a row, see the constants
+	// The numbers of daemons in a row that failed before they were ready (see maxFailed), that were killed before
+	// they were ready (see maxKilled), and that crashed soon after they were ready (see maxCrashes).
+	Failed, Killed, Crashes int
 	// Shortages counts the starts in a row that failed for want of a resource, such as space on the
 	// disk. Short is when the first of them failed.
 	Shortages int

@@ -112,7 +112,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write appends to the file, which it renames first if it is full. The caller holds mu.
+// write appends to the file. If the file is full, write first renames it and makes a new one. The caller holds mu.
 func (l *logFile) write(p []byte) {
 	if l.size > 0 && l.size+int64(len(p)) > l.max {
 		err := l.dir.Rename(l.path, l.path+".1")

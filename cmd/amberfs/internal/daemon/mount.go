@@ -28,8 +28,8 @@ type mount struct {
 
 	up     chan struct{} // closed when the mount answers
 	ending atomic.Bool   // the daemon is ending
-	// unmounted is closed when the kernel has ended the mount. detached is closed by end, if the mount was
-	// unmounted here and another mount namespace still has a copy of it.
+	// unmounted is closed when the kernel has ended the mount. The function end closes detached: then the
+	// daemon ends, although another mount namespace still has a copy of the mount (see copyTime).
 	unmounted, detached chan struct{}
 	end                 func()
 	// unmounting is locked during umount(2). The call returns later than unmounted is closed, because the

@@ -26,8 +26,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Make makes the store of cfg if it does not exist, fills it, and reports whether it did. `run` calls it outside of
-// its namespaces, where all user ids are mapped.
+// Make makes the store of cfg if it does not exist, and fills it. A store that exists and was not filled is filled,
+// too. made is false if the store was ready before. `run` calls Make outside of its namespaces, where all user ids
+// are mapped.
 func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 	err = WhenFree(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {

@@ -20,7 +20,7 @@ type Pruned struct {
 	DryRun bool  `json:"dry_run,omitempty"`
 }
 
-const blockSize = 512 // of stat(2)
+const blockSize = 512 // the unit of st_blocks, see stat(2)
 
 func (p *Pruned) Empty() bool { return len(p.Runs)+len(p.Stores) == 0 }
 

@@ -20,7 +20,7 @@ type Also struct {
 	Dir   string
 	Fork  string // "" for the workspace main of Store
 
-	Served Served // of Store; Outer sets it
+	Served Served // the daemon that serves Store; Outer sets it
 }
 
 // joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.

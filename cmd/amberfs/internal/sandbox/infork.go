@@ -20,7 +20,7 @@ import (
 // InForkCommand is the hidden command that must call [InsideFork].
 const InForkCommand = "run-in-fork"
 
-// The first argument of InForkCommand: its namespaces.
+// The values of the first argument of InForkCommand: the new namespaces in which the program runs.
 const (
 	forkMounts = "mounts"
 	forkUser   = "user" // user and mount namespace

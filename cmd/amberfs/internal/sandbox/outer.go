@@ -42,7 +42,7 @@ type Config struct {
 	Also       []Also      // with InPlace: other directories in the run
 
 	// Outer sets the fields below.
-	Served Served // of Store
+	Served Served // the daemon that serves Store
 	UserNS bool   // the namespaces include one for users
 	Plain  bool   // without namespaces: the program runs at Served.Point
 }

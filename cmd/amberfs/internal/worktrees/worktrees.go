@@ -47,7 +47,8 @@ type Repository struct {
 }
 
 const (
-	// linkFile is a file in an entry, with the path of the symbolic link to the worktree.
+	// linkFile is a file in git's directory of a worktree, .git/worktrees/ID. It has the path of the symbolic link to
+	// the worktree.
 	linkFile = "amberfs-link"
 	// registerDir is the directory in the fork in which git first registers the worktree. Add removes it.
 	registerDir = ".amberfs-worktree"

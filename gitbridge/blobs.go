@@ -137,7 +137,7 @@ func (x *exporter) send(it item, mode uint32, r io.Reader, size int64) error {
 	return nil
 }
 
-// filter writes a file to the worktree. At the end, convert has git convert all files of filtered.
+// filter writes a file to the worktree, and adds it to filtered, the files that git converts at the end (convert).
 func (x *exporter) filter(it item, mode uint32) error {
 	if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (x *exporter) filter(it item, mode uint32) error {
 	return nil
 }
 
-// convert has git convert and store the filtered files, by the attributes in the worktree.
+// convert calls git, which converts the filtered files as the attributes in the worktree define, and stores them.
 func (x *exporter) convert() error {
 	if len(x.filtered) == 0 {
 		return nil

@@ -36,8 +36,8 @@ type gitMerge struct {
 	temps     []*scratch.Dir
 	err       error           // errors of inodeAt and here
 	follows   map[string]bool // files that follow HEAD
-	stay      map[string]bool // ids, see gitdir.Plan.Stay
-	unlinked  map[string]bool // ids, see gitdir.Plan.Unlinked
+	stay      map[string]bool // ids of linked working trees that only one side has removed, see gitdir.Plan.Stay
+	unlinked  map[string]bool // ids of linked working trees that git removed on their side, see gitdir.Plan.Unlinked
 }
 
 // A receivingSide is the side that a merge changes: a workspace, or a directory of the host.
@@ -45,8 +45,8 @@ type receivingSide struct {
 	here      func(at string) *tree.Inode                        // the entry of this side at a path, nil for none
 	receive   func(at string, base treeFiles) (*receiver, error) // the git directory of this side at a path
 	movedHere func(work string) []string                         // paths of the files that this side added or removed in a working tree
-	// finish carries out the plan of a repository, and takes the files follow from theirs. texts are the files that
-	// git has merged.
+	// finish carries out the plan of a repository. follow are the paths of the files that it takes from theirs, and
+	// texts are the files that git has merged.
 	finish func(r *repoMerge, follow []string, texts map[string]gitdir.Text) error
 }
 

@@ -29,7 +29,7 @@ type planner struct {
 	tree    *hostTree
 	merge   *threeway.Plan
 	repos   Repositories
-	files   map[*threeway.File]*hostFile // the directory's files whose bytes planned files keep
+	files   map[*threeway.File]*hostFile // by planned file: the file of the directory with its bytes, if any
 	lost    map[fileKind][]*tree.Inode   // see findLost
 
 	steps   []*decision // sorted by path, a directory before its entries

@@ -70,7 +70,8 @@ func (pl *planner) leftOut(changes []tree.Change) (map[string]bool, error) {
 	return left, nil
 }
 
-// leaveDirs adds to left the new directories above the changes in written, if they have no other entries.
+// leaveDirs adds new directories to left, the paths that are left out. written are the changes that are left out
+// already. A new directory above them is left out, too, if no other change is in it.
 func leaveDirs(left map[string]bool, written, changes []tree.Change) {
 	if len(written) == 0 {
 		return

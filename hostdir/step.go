@@ -15,8 +15,8 @@ import "github.com/amberfs/amberfs/snapshot/tree"
 //	action      planned → staged                      → placed            → done
 //	keep        –                                                           its time is set
 //	attributes  the right to set them was checked                           they are set
-//	write       the file has a temporary name, or how it has its name     the attributes that it shares
-//	            says how it gets its bytes                                with other names are set, too
+//	write       the file has a temporary name, or     it has its name     the attributes that its hard
+//	            needs none (see placement)                                links share are set, too
 //	makeDir     as for a file, with its entries       it has its name     its time is set
 //	moveDir     the right to rename was checked       it has its name
 //	remove      the right to remove it was checked                          it is removed

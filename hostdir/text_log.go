@@ -84,7 +84,8 @@ func (l *textLog) ofFile(p *tree.Path, size int64) (c *content.Content, readable
 	return c, readable, c.Truncate(nil, size)
 }
 
-// ReadAt is a method of content.Log.
+// ReadAt implements content.Log. The number payload chooses what it reads: texts (storedText), a file of the directory
+// (a lower number), or the log below (a higher number).
 func (l *textLog) ReadAt(p []byte, at, payload int64) error {
 	if payload >= 0 {
 		return l.Log.ReadAt(p, at, payload)

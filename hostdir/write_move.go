@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkKept makes the name tmp a hard link of a file of the directory. If the link is not allowed, as for another
-// user's file, then one of the file's names that the plan removes is renamed later instead.
+// linkKept makes the name tmp a hard link of a file of the directory. If the link is impossible, as for another
+// user's file, it changes the step: a name of the file that the plan removes is later renamed to the step's path. If
+// that is impossible, too, linkKept returns false, and the path gets a copy of the file.
 func (w *writer) linkKept(dir int, tmp string, s *step, f *hostFile) (done bool, err error) {
 	from, err := w.host.walk(f.at.Dir)
 	if err != nil {

@@ -41,7 +41,7 @@ const (
 	numberPrefix = listingKey + "-"
 )
 
-// A refEntry is an entry that was read.
+// A refEntry is an entry that was read from the remote.
 type refEntry struct {
 	key, nonce, name string    // nonce of the push, or a random one; name of the ref
 	removed          bool      // the ref was removed, and the removal has ended

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// A gcMark is a mark that was read.
+// A gcMark is a mark that was read from the remote. gc.go explains the marks.
 type gcMark struct {
 	stage   string // seenPrefix, condemnedPrefix or removedPrefix
 	id      string

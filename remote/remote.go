@@ -34,11 +34,11 @@ var (
 	ErrIncomplete = errs.New(errs.Damaged, "the remote lacks a part of the snapshot")
 )
 
-// parallel is the number of parallel requests of forEach.
+// parallel is the largest number of calls that forEach runs at the same time.
 const parallel = 16
 
-// forEach calls fn for all items, parallel of them at a time. It returns the first error, which cancels
-// the context of the other calls.
+// forEach calls fn for all items. The constant parallel limits the calls that run at the same time. forEach returns
+// the first error, which cancels the context of the other calls.
 func forEach[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -200,7 +200,7 @@ func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// A Format describes a remote. It is the value of the key format: a line for people, then JSON.
+// A Format describes a remote. It is the value of the key "format": a line for people, then JSON.
 type Format struct {
 	Version     int      `json:"version"`
 	Conditional bool     `json:"conditional"` // the service supports conditional puts
@@ -210,7 +210,7 @@ type Format struct {
 	Entries bool `json:"-"`
 }
 
-// The first lines of the key format: without and with entries.
+// The first line of the value of the key "format": for a remote without entries, and for one with entries.
 const (
 	formatLine  = "amberfs remote 1\n"
 	entriesLine = "amberfs remote 2\n"

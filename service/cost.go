@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// Cost is a set of shared resources.
+// A Cost is the set of the shared resources that an operation uses. An operation that is not Cheap waits for its turn.
 type Cost int
 
 const (

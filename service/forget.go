@@ -81,8 +81,8 @@ func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOption
 	return done, err
 }
 
-// EraseForgotten erases the forgotten contents that the last daemon did not erase before it was killed, also
-// on the remotes.
+// EraseForgotten erases, in the store and on the remotes, the forgotten contents that the last daemon did not erase
+// before it was killed.
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
 	err := er.finish(ctx, s.Store)
@@ -99,7 +99,7 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 	return err
 }
 
-// finish erases the forgotten contents in the store that could not be erased when they were forgotten.
+// finish erases from the store the forgotten contents that could not be erased when they were forgotten.
 func (er *erasure) finish(ctx context.Context, st *snapshot.Store) error {
 	return er.exports.exclude(ctx, func() error { return st.Forgotten().Erase(ctx, er.prune) })
 }

@@ -251,8 +251,8 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 	return errs.Fail(errs.NotExist, "no such handoff: %q", id)
 }
 
-// fetchBack finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork. It
-// changes the record sent in areas, which the caller stores.
+// fetchBack finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork, unless it is
+// restored already. It changes the handoff's record in areas, and returns the record as sent. The caller stores areas.
 func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.Sent, err error) {
 	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
 	if len(areas) == 0 {

@@ -118,7 +118,8 @@ func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)
 	return storedSnapshot{i, st, release}, nil
 }
 
-// openUndo is openChanges for the undo of an apply: the states of the directory after and before the apply.
+// openUndo sends the changes that undo an apply, as openChanges sends changes: they lead from the state of the
+// directory after the apply to its state before the apply.
 func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	op, err := r.Workspace.Ops().Named(number)
 	if err != nil {

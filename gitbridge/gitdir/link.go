@@ -89,8 +89,8 @@ func (l *Link) pointsBack(at string) bool {
 }
 
 // hasSeen reports whether the index has an entry with the inode number and the times of a file of the working tree
-// at. The index is needed because git init --separate-git-dir does not record the path of the working tree. A program
-// that can write files in a directory cannot choose their inode numbers and ctimes.
+// at the path at. The index is needed because git init --separate-git-dir does not record the path of the working
+// tree. A program that can write files in a directory cannot choose their inode numbers and ctimes.
 func (l *Link) hasSeen(at string) bool {
 	names, err := os.ReadDir(l.Dir)
 	return err == nil && slices.ContainsFunc(names, func(e fs.DirEntry) bool {
@@ -100,7 +100,7 @@ func (l *Link) hasSeen(at string) bool {
 }
 
 // hasEntry reports whether the index file index has an entry with the inode number and the times of a file of the
-// working tree at.
+// working tree at the path at.
 func (l *Link) hasEntry(index, at string) bool {
 	b, err := readFile(index)
 	if err != nil {

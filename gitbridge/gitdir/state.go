@@ -128,7 +128,7 @@ type state struct {
 	parsed     bool              // list and badIndex are set from index
 	list       []IndexEntry      // the entries of index, see parse
 	badIndex   error             // the reason why the entries cannot be read
-	unfinished map[string][]byte // the files of work in progress, by path
+	unfinished map[string][]byte // git's own files of work in progress, see unfinishedNames, by path
 	sparse     []byte
 	shallow    []byte
 	worktrees  map[string]*linkedTree // by id

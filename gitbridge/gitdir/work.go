@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A workPlan is the plan for the files of work in progress, and for the log of the stash.
+// A workPlan is the plan for git's own files of work in progress, such as a merge or a rebase (see unfinishedNames),
+// and for the log of the stash.
 type workPlan struct {
 	files map[string][]byte // files to write; nil removes the file
 	last  map[string][]byte // files to write after the index

@@ -106,15 +106,15 @@ func JSONLen(text string) int {
 	return b.Len() - len("\"\"\n")
 }
 
-// Encoder returns an encoder that writes documents as JSON returns them. < and > are not escaped,
-// because people read the documents, too.
+// Encoder returns an encoder that writes documents as the function JSON returns them, without control characters in
+// strings. < and > are not escaped, because people read the documents, too.
 func Encoder(w io.Writer) *json.Encoder {
 	e := json.NewEncoder(jsonWriter{w})
 	e.SetEscapeHTML(false)
 	return e
 }
 
-// A jsonWriter passes documents on as JSON returns them. Each Write has one whole document.
+// A jsonWriter passes documents on as the function JSON returns them. Each Write has one whole document.
 type jsonWriter struct{ to io.Writer }
 
 func (w jsonWriter) Write(doc []byte) (int, error) {

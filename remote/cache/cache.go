@@ -191,8 +191,8 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int
 			}
 		}
 
-		// Another goroutine may have stored the block: the one that this one waited for, unless its
-		// request failed, or one that ended before the claim.
+		// The cache may have the block now. The goroutine that was waited for has stored it, unless its request
+		// failed. If there was no wait, another goroutine may have stored it before claimRun was called.
 		b := make([]byte, blockLen(o, block))
 		cached := c.readBlock(o, block, 0, b)
 		if done != nil {
@@ -319,7 +319,7 @@ func (c *Cache) Erase() error {
 
 	return c.withDir(func(d *vfs.Beneath) error {
 		for _, b := range blocks {
-			if err := vfs.Erase(d, b.Name); err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise another process removed it
+			if err := vfs.Erase(d, b.Name); err != nil && !errors.Is(err, fs.ErrNotExist) { // ErrNotExist: another process removed it
 				return err
 			}
 		}

@@ -76,8 +76,9 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	return stored, err
 }
 
-// captureBetweenActors takes a snapshot before the actor by changes a path that another actor has changed since
-// the newest snapshot. The caller holds the lock of the forest, so workspacesForPolicies emits the event later.
+// captureBetweenActors takes a snapshot before an actor, by, changes a file that another actor has changed since the
+// newest snapshot. The caller holds the lock of the forest, so the event waits in entries.unsent until
+// workspacesForPolicies emits it.
 func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, by string) error {
 	w, ok := s.entries.workspaces[view]
 	if !ok || !s.cat.HasRoomForActors(w.ws) {

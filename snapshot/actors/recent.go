@@ -37,7 +37,8 @@ func (r *Recent) Next() []*Set {
 // Append adds the sets of o, whose changes are newer than the changes of r.
 func (r *Recent) Append(o *Recent) { r.sets, r.frozen = append(slices.Clip(r.sets), o.sets...), true }
 
-// Return adds older sets to the present interval, because the snapshot between the two intervals was removed.
+// Return adds older sets to the present interval: those of the previous interval, if the snapshot between the previous
+// interval and the present one was removed.
 func (r *Recent) Return(sets []*Set) {
 	if len(sets) == 0 {
 		return

@@ -84,7 +84,7 @@ func (u *Unwritten) Take() (keys map[string]uint32, roots int) {
 // Keys returns a copy of the keys and views that the next Take will return.
 func (u *Unwritten) Keys() map[string]uint32 { return maps.Clone(u.keys) }
 
-// Return adds the keys that Take returned again, because the checkpoint failed.
+// Return puts back the keys that Take removed, because the checkpoint failed.
 func (u *Unwritten) Return(keys map[string]uint32) { maps.Copy(u.keys, keys) }
 
 // Written drops the given number of the first roots, because a checkpoint now contains their trees.

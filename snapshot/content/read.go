@@ -74,8 +74,8 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 // error without a kind.
 type Runs []extent
 
-// RunsOf returns the first most runs of the n bytes at off. At the end of the file the runs may have fewer than n
-// bytes.
+// RunsOf returns the runs of the n bytes at off, but only the first ones if there are more than the limit most. At the
+// end of the file the runs may have fewer than n bytes.
 func RunsOf(c *Content, off int64, n, most int) (r Runs) {
 	if c == nil || off < 0 {
 		return nil

@@ -141,7 +141,8 @@ func (p *Checkpointer) Hold(ctx context.Context, fn func() error) (full, err err
 	return full, fn()
 }
 
-// checkpointSoon makes a checkpoint that may seal GCWork bytes. The caller holds mu.
+// checkpointSoon makes a checkpoint, which fails with ErrNoCheckpoint if it would seal more than GCWork bytes. The
+// caller holds mu.
 func (p *Checkpointer) checkpointSoon(ctx context.Context) error {
 	limited, stop := WithLimit(ctx, p.GCWork, ErrNoCheckpoint)
 	defer stop()

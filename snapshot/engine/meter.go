@@ -259,7 +259,7 @@ func (f *forkUse) count(src *tree.Source, hold func(*tree.State) (release func()
 type counter struct {
 	src   *tree.Source
 	hold  func(*tree.State) (release func())
-	seen  map[cas.Hash]int64 // by key of a piece: bytes that are counted already
+	seen  map[cas.Hash]int64 // by content.Piece.Key: bytes of the piece that are counted already
 	total int64
 }
 

@@ -2,8 +2,8 @@ package events
 
 import "fmt"
 
-// Load reads the files, and adds the events that were recorded before the call. After an error it can be called
-// again.
+// Load reads the logs in the directory. Then it adds to them the events that were recorded before the call, and that
+// waited in memory. After an error it can be called again.
 func (l *Log) Load() error {
 	l.writer.Lock()
 	defer l.writer.Unlock()

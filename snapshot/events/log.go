@@ -224,7 +224,8 @@ func (l *Log) writeOut(all bool) {
 	}
 }
 
-// tick is called by the timer.
+// tick writes the pending events that are due, and starts the timer again if other events are pending. The timer calls
+// it.
 func (l *Log) tick() {
 	l.writeOut(false)
 	l.mu.Lock()

@@ -77,7 +77,8 @@ func (t *Target) Graft(ctx context.Context, steps []Step, o Options) (changed []
 	return j.finish()
 }
 
-// Overlay makes the steps of an overlay in a target, as Graft does.
+// Overlay works as Graft, with the steps that over.Walk makes one after the other, so that they are never all in
+// memory. It takes o.Source and o.Prefix from over.
 func (t *Target) Overlay(ctx context.Context, over *Overlay, o Options) (changed []uint64, err error) {
 	o.Source, o.Prefix = over.Source, over.Prefix
 	j, err := t.newRun(ctx, o, int(over.Source.Inodes))
@@ -279,7 +280,8 @@ func (j *graftRun) markEdited(p *tree.Path, parent uint64) {
 	j.stale[parent] = true
 }
 
-// put sets the path of a step, which is free, to a new inode or to a link to an existing inode.
+// put makes an entry at the path of a step, for a new inode or as a link to an existing inode. There must be no entry
+// at the path.
 func (j *graftRun) put(s *Step) error {
 	parent, err := j.dirs.find(s.Path.Dir)
 	if err != nil {

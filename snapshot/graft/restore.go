@@ -71,7 +71,7 @@ func (r *Restore) checkPath(src *tree.Source, now *tree.State, p string) error {
 	_, errThen := r.State.Resolve(src, p)
 	switch {
 	case errThen == nil:
-		return nil // files at the paths of directories above p are replaced by these directories
+		return nil // where the snapshot has a directory above p, a file of the workspace is replaced by the directory
 	case errors.Is(errNow, tree.ErrSymlink):
 		return errs.New(errs.Invalid, "malformed request: %s goes through a symbolic link; name its target instead", p)
 	case errors.Is(errThen, tree.ErrSymlink):

@@ -58,8 +58,8 @@ func (f *Forest) View(fn func(tx *Tx) error) error {
 	return fn(newTx(f.trees))
 }
 
-// Append appends a record of the caller's own type to the journal. It may use the space that is reserved
-// for a full disk, because the deletion of snapshots frees space.
+// Append appends a record of the caller's own type to the journal. It may use the space that is kept free for a full
+// disk, so that snapshots can be deleted then: their deletion frees space.
 func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	if !tx.appended && tx.trees.mu.failed != nil {
 		return tx.trees.mu.failed

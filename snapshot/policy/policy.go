@@ -176,7 +176,7 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 	return Parse(merged)
 }
 
-// Difference returns the patch that changes the policy p to the policy to.
+// Difference returns the patch with which the policy p becomes the policy of the argument, to.
 func (p Policy) Difference(to Policy) (json.RawMessage, error) {
 	var docs [2]map[string]any
 	for i, side := range []Policy{p, to} {

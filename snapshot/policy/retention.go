@@ -18,7 +18,7 @@ const (
 	// longestSleep is the longest time between two rounds. It is short because a timer does not
 	// notice that the machine was suspended or that the clock was set.
 	longestSleep = time.Minute
-	// noDueTime is the time until a round that is never due. It is longer than any store stays open.
+	// A time noDueTime after the present time stands for "never": no store stays open for so long.
 	noDueTime = 365 * 24 * time.Hour
 	// If the wall clock and the monotonic clock diverge by more than maxJump, no snapshot is removed
 	// for jumpPause. If the newest snapshot is more than jumpPause from the present time when a

@@ -283,8 +283,9 @@ func (t *filePairs) noteNames(c tree.Change) error {
 	return nil
 }
 
-// pairNew sets copied of a new file of theirs. It also finds the new file of ours that is the planned file for
-// it: the file at the path of copied, or an equal file at one of the paths.
+// pairNew sets x.copied of x, a new file of theirs, to the file of the base at the first of its paths that has one. It
+// also sets x.file to a new file of ours, if there is one: the file at the path of x.copied or, if x.copied is nil, an
+// equal file at one of the paths of x.
 func (t *filePairs) pairNew(x *theirFile) error {
 	for _, p := range x.paths {
 		b, err := t.baseAt(p)

@@ -110,8 +110,8 @@ func (s *stepper) step(at string) (step graft.Step, ok bool, err error) {
 	return step, true, err
 }
 
-// unchanged reports whether a path of the file f can keep its present inode n. n must equal f. Also, n must be
-// the present inode of f, or f and n must have only this name.
+// unchanged reports whether a path of the file f can keep its present inode n. It can if n equals f and, unless f is a
+// directory, n is the present inode of f or both have only this name.
 func (s *stepper) unchanged(f *file, n *tree.Inode) (bool, error) {
 	if !f.node.IsDir() && !f.isPresent(n) {
 		names, err := s.namesOf(f, 2)

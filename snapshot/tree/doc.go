@@ -53,8 +53,8 @@
 //   - a decoder accepts one encoding of each value, values in order, and numbers in
 //     their range (codec.go, codec_inode.go, codec_leaf.go);
 //   - a page can be at one position only: a leaf of the table has the inode numbers that it
-//     is for (page.loadTable), and a page of a directory has the number of entries that the
-//     page above states, with hashes that belong there (page.loadDir);
+//     is for (page.loadTable), and a page of a directory has as many entries as the page
+//     above it says, with hashes that belong there (page.loadDir);
 //   - the inode of an entry has the entry's type, and a directory has one name, the one
 //     of the entry that led to it (State.child), so a walk down from the root visits no
 //     directory twice. A walk up fails with ErrTooDeep after MaxDepth names, and so ends
@@ -68,8 +68,8 @@
 // hash and then drops its body, both through atomic pointers.
 //
 // This package has three kinds of locks: in the caches; in a content, so that only one
-// goroutine seals it at a time; and one for calls that need many objects, which is taken before
-// the owner's lock (Again).
+// goroutine seals it at a time; and one that the function Again takes, before the owner's lock, for
+// a call that needs many objects.
 //
 // # Dangers
 //

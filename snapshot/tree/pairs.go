@@ -75,7 +75,8 @@ func (w *pairWalk) load(p *page, hp, h int, base uint64) (*body, error) {
 	return b, nil
 }
 
-// compareLeaves compares the inodes of two leaves.
+// compareLeaves compares the inodes of two leaves whose first inode number is base. It calls w.fn for those that
+// w.changed and w.added select.
 func (w *pairWalk) compareLeaves(x, y *tableLeaf, base uint64) error {
 	for i := range tableFan {
 		switch both := x.has(i); {

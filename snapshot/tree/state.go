@@ -147,9 +147,9 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
-// OwnSlot prepares Put of an inode number: it copies the pages from the root to the slot that epoch does not own,
-// so that Put reads no object and cannot fail. The inodes do not change. OwnSlot does not create a missing page,
-// because a page without inodes must not be sealed; Put creates it.
+// OwnSlot prepares a Put of an inode with the number ino: of the pages from the root to the number's slot, it copies
+// those that epoch does not own, so that Put reads no object and cannot fail. The inodes do not change.
+// OwnSlot does not create a missing page, because a page without inodes must not be sealed; Put creates it.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	_, err := s.ownLeaf(src, epoch, ino, false)
 	return err

@@ -141,7 +141,7 @@ func (s *sidesGit) editFiles(r *repoMerge, follow []string, texts map[string]git
 			mode := uint32(unix.S_IFREG | 0o644)
 			for _, n := range []*tree.Inode{s.inodeAt(s.theirs, at), s.here(at)} {
 				if n != nil && n.IsRegular() {
-					mode = n.Mode
+					mode, edit.Like = n.Mode, n
 				}
 			}
 

@@ -228,14 +228,14 @@ func (pl *planner) planGit(ctx context.Context, s threeway.Sides) (out threeway.
 		if err := pl.readNamed(name, pl.tree.read); err != nil {
 			return out, err
 		}
-		file, mode := pl.repos.Merged[name], uint32(unix.S_IFREG|0o644)
+		file, mode, like := pl.repos.Merged[name], uint32(unix.S_IFREG|0o644), (*tree.Inode)(nil)
 		if at := pl.tree.places[name]; at.exists && at.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			mode = at.st.Mode
 		} else if n, err := pl.o.Now.At(pl.o.Source, name); err == nil && n != nil && n.IsRegular() {
-			mode = n.Mode
+			mode, like = n.Mode, n
 		}
 
-		edit := threeway.Edit{Path: name, Mode: threeway.Executable(mode, file.Exec)}
+		edit := threeway.Edit{Path: name, Mode: threeway.Executable(mode, file.Exec), Like: like}
 		if file.Data != nil {
 			edit.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file.Data)), nil }
 		}

@@ -46,6 +46,7 @@ type Edit struct {
 	Path     string
 	Mode     uint32                        // 0: the present mode or, for a new file, a mode like that of its directory
 	ReadOnly bool                          // a new file has no permission to write
+	Like     *tree.Inode                   // the owner and extended attributes of a new file; nil: the owner of its directory
 	Open     func() (io.ReadCloser, error) // nil: the file is removed
 }
 
@@ -129,6 +130,9 @@ func (p *Plan) Edit(ctx context.Context, edits []Edit) error {
 			return err
 		}
 
+		if e.Like != nil {
+			n.UID, n.GID, n.Xattrs = e.Like.UID, e.Like.GID, e.Like.Xattrs
+		}
 		if e.ReadOnly {
 			n.Mode &^= 0o222
 		}

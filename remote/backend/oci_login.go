@@ -1,0 +1,111 @@
+package backend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+
+	oci "oras.land/oras-go/v2/registry"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/retry"
+
+	"github.com/amberfs/amberfs/internal/env"
+)
+
+// Repository returns a repository with the name HOST/REPOSITORY. It makes no request.
+func Repository(name string) (*remote.Repository, error) {
+	repo, err := remote.NewRepository(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := setClient(repo, ""); err != nil {
+		return nil, err
+	}
+
+	return repo, nil
+}
+
+// setClient gives a repository a client that uses the credentials in file. If file is "", it uses the
+// credentials that findCredentials returns.
+func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transport, error) {
+	transport, err := newTransport()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	credential := credentialsFromFile(file)
+	if file == "" {
+		if credential, err = findCredentials(repo.Reference); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	client := &auth.Client{
+		Client: &http.Client{Transport: retry.NewTransport(transport), CheckRedirect: redirectPolicy(repo.Reference.Host())},
+		Header: http.Header{"User-Agent": {"amberfs"}},
+		Cache:  auth.NewCache(), Credential: credential,
+	}
+
+	repo.Client = client
+	repo.PlainHTTP = isLoopback(repo.Reference.Host())
+
+	return client, transport, nil
+}
+
+// findCredentials searches the credentials of podman, which may be for a part of a registry only, then the
+// credentials of docker.
+func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
+	docker, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the credentials of docker: %w", err)
+	}
+
+	dir := fmt.Sprintf("/run/containers/%d", os.Getuid())
+	if run := env.Get("XDG_RUNTIME_DIR"); run != "" {
+		dir = filepath.Join(run, "containers")
+	}
+
+	file := cmp.Or(env.Get("REGISTRY_AUTH_FILE"), filepath.Join(dir, "auth.json"))
+	podman := credentials.NewMemoryStore()
+	if _, err := os.Stat(file); err == nil { // this user may not have the right to read it
+		if podman, err = credentials.NewStore(file, credentials.StoreOptions{}); err != nil {
+			return nil, fmt.Errorf("the credentials of podman: %w", err)
+		}
+	}
+
+	return func(ctx context.Context, host string) (auth.Credential, error) {
+		for name := path.Join(ref.Registry, ref.Repository); host == ref.Host() && name != "."; name = path.Dir(name) {
+			if c, err := podman.Get(ctx, name); err != nil || c != auth.EmptyCredential {
+				return c, err
+			}
+		}
+		return credentials.Credential(docker)(ctx, host)
+	}, nil
+}
+
+// credentialsFromFile reads the file for each request, because its contents can change.
+func credentialsFromFile(file string) auth.CredentialFunc {
+	return func(ctx context.Context, host string) (auth.Credential, error) {
+		store, err := credentials.NewStore(file, credentials.StoreOptions{})
+		if err != nil {
+			return auth.EmptyCredential, fmt.Errorf("the credentials in %s: %w", file, err)
+		}
+		return credentials.Credential(store)(ctx, host)
+	}
+}
+
+// isLoopback reports whether a registry is on this machine. Requests to it use plain HTTP, as docker's do.
+func isLoopback(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return name == "localhost" || net.ParseIP(name).IsLoopback()
+}

@@ -135,7 +135,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 
 	terms := handoff.Terms{Expires: done.Expires, Times: done.Times, Session: a.Session, Transcript: a.Transcript}
 	if err := rs.handOff(ctx, r, area, id, terms, &done); err != nil {
-		return done, resumable(url, err)
+		return done, explainRemoteError(url, err)
 	}
 	if a.DryRun {
 		done.Fork = ""

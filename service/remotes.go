@@ -290,7 +290,7 @@ func explainRemoteError(name string, err error) error {
 // repeated command continues.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
-		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
+		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was transferred is kept: run the same command again to continue")
 	}
 	return explainRemoteError(name, err)
 }

@@ -95,6 +95,11 @@ var ErrConflict = errors.New("changed in the directory, too")
 // even if a program replaces a directory by a link during the apply. If an apply fails in the middle, Applied
 // lists the changes that were made.
 func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
+	return apply(ctx, dir, o, nil)
+}
+
+// apply implements Apply. reached, which only tests set, is called after each change of a step's state.
+func apply(ctx context.Context, dir string, o ApplyOptions, reached func(*step)) (*Applied, error) {
 	host, err := openHost(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", dir, err)
@@ -133,7 +138,7 @@ func Apply(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	}
 
 	w := newWriter(ctx, host, o, pl.res)
-	w.repos = pl.repos
+	w.repos, w.reached = pl.repos, reached
 	for _, d := range pl.steps {
 		if !d.carried {
 			w.steps = append(w.steps, d.step)

@@ -76,6 +76,11 @@ func (pl *planner) planAll() error {
 // readChanged reads the directory's entries at the paths of changes, and at the other hard links of the changed
 // files.
 func (pl *planner) readChanged(changes []tree.Change) error {
+	for _, c := range changes {
+		pl.changes[c.Path.String()] = c
+	}
+	pl.tree.changes = pl.changes
+
 	// The names in the base are read first, so that the files there keep their inode numbers.
 	if err := pl.readLinks(changes, pl.o.Base, func(c tree.Change) *tree.Inode { return c.Before }); err != nil {
 		return err
@@ -85,7 +90,6 @@ func (pl *planner) readChanged(changes []tree.Change) error {
 	}
 
 	for _, c := range changes {
-		pl.changes[c.Path.String()] = c
 		if c.After == nil || !c.After.IsDir() {
 			if err := pl.tree.readBelow(c.Path); err != nil {
 				return err

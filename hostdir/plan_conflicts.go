@@ -75,7 +75,7 @@ func (pl *planner) changeOf(name string) (c tree.Change, err error) {
 
 // markedLines returns the text with conflict markers of a file in conflict, nil if its lines do not conflict.
 func (pl *planner) markedLines(c tree.Change) (marked []byte, err error) {
-	has, err := pl.tree.at(c.Path.String())
+	has, err := pl.tree.here(c.Path.String())
 	if err != nil || has == nil || c.After == nil || !has.IsRegular() || !c.After.IsRegular() || max(has.Size(), c.After.Size()) > threeway.MaxMerged {
 		return nil, err
 	}

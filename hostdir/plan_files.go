@@ -124,7 +124,7 @@ func (pl *planner) isLinked(has *tree.Inode, at string) (bool, error) {
 func (pl *planner) findKept(f *threeway.File, _ string) (*tree.Inode, error) { return f.Present(), nil }
 
 func (pl *planner) findEqual(_ *threeway.File, at string) (*tree.Inode, error) {
-	n, err := pl.tree.at(at)
+	n, err := pl.tree.here(at)
 	if n != nil && n.IsDir() {
 		return nil, err
 	}

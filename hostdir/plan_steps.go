@@ -86,7 +86,7 @@ func (pl *planner) changeAt(d *decision) tree.Change {
 // planStep decides the action for a path at which the directory differs from the plan.
 func (pl *planner) planStep(d *decision) error {
 	name := d.change.Path.String()
-	has, err := pl.tree.at(name)
+	has, err := pl.tree.here(name)
 	if err != nil {
 		return err
 	}

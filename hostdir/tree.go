@@ -20,6 +20,10 @@ import (
 
 // A hostTree is a directory as a tree for the merge: the base, with the directory's entries at
 // the paths that were read. All other paths are assumed to be as in the base.
+//
+// A path at which the directory has the workspace's version of a file already counts as unchanged since the base. So
+// the merge does not depend on how far an interrupted apply came, and finds no conflict in what that apply did. The
+// planner compares such a path with the plan afterwards (see here).
 type hostTree struct {
 	host      *host
 	src       *tree.Source
@@ -28,11 +32,13 @@ type hostTree struct {
 	ctx       context.Context
 
 	edit    *tree.Editor
-	places  map[string]hostEntry // the entries at the paths that were read
-	listed  map[string]bool      // directories that were read with all entries below
-	files   map[uint64]hostFile  // the files that were read, by their inode numbers in the tree
-	numbers map[fileID]uint64    // the inode numbers in the tree of the files that were read
-	last    uint64               // the number of the last new file; new numbers are counted down
+	changes map[string]tree.Change // the planner's changes
+	applied map[string]*tree.Inode // the directory's files at the paths that count as unchanged, but have the workspace's file
+	places  map[string]hostEntry   // the entries at the paths that were read
+	listed  map[string]bool        // directories that were read with all entries below
+	files   map[uint64]hostFile    // the files that were read, by their inode numbers in the tree
+	numbers map[fileID]uint64      // the inode numbers in the tree of the files that were read
+	last    uint64                 // the number of the last new file; new numbers are counted down
 }
 
 // hostEpoch is the epoch of changes to a hostTree. No state of a store has it.
@@ -40,13 +46,21 @@ const hostEpoch = math.MaxUint64 - 1
 
 func newHostTree(ctx context.Context, h *host, o *ApplyOptions, texts *textLog) *hostTree {
 	return &hostTree{
-		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch},
+		host: h, src: o.Source, base: o.Base, now: o.Now, texts: texts, ctx: ctx, edit: &tree.Editor{State: o.Base.Clone(), Source: o.Source, Epoch: hostEpoch}, changes: make(map[string]tree.Change), applied: make(map[string]*tree.Inode),
 		places: make(map[string]hostEntry), listed: make(map[string]bool), files: make(map[uint64]hostFile), numbers: make(map[fileID]uint64), last: tree.MaxIno,
 	}
 }
 
 // at returns the inode at a path, nil if there is none.
 func (h *hostTree) at(name string) (*tree.Inode, error) { return h.edit.State.At(h.src, name) }
+
+// here returns the directory's version of a path that was read, nil if there is none.
+func (h *hostTree) here(name string) (*tree.Inode, error) {
+	if n := h.applied[name]; n != nil {
+		return n, nil
+	}
+	return h.at(name)
+}
 
 // read reads the directory's entry at a path into the tree.
 func (h *hostTree) read(p *tree.Path) error {
@@ -127,13 +141,27 @@ func (h *hostTree) remove(p *tree.Path, was *tree.Inode) (parent uint64, err err
 // put adds the directory's entry at a path to the tree. was is the inode that the tree has at the path, or nil.
 func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	isDir := at.isDir()
-	if number, known := h.numbers[at.id()]; known && !isDir {
+	number, known := h.numbers[at.id()]
+	c := h.changes[p.String()]
+	if known && !isDir && (c.After == nil || was != nil && was.Ino == number) {
 		return h.link(p, number, was)
 	}
 
 	n, same, err := h.inode(p, at, was)
 	if err != nil {
 		return err
+	}
+
+	if applied, err := h.isApplied(c, n, known); err != nil {
+		return err
+	} else if applied {
+		n.Ino, h.last = h.last, h.last-1
+		h.applied[p.String()] = n
+		h.files[n.Ino] = hostFile{at: p, id: at.id()}
+		return nil
+	}
+	if known && !isDir {
+		return h.link(p, number, was)
 	}
 
 	again, err := h.continues(was, n)
@@ -163,6 +191,43 @@ func (h *hostTree) put(p *tree.Path, at hostEntry, was *tree.Inode) error {
 	}
 
 	return h.edit.Err()
+}
+
+// isApplied reports whether n, the directory's file at the path of a change, is what the change makes of it. Its
+// attributes may be those that the file has in the base, at another path: an apply sets attributes last. If the change
+// keeps the contents, n is also what was at the path; then it is the changed file only if it has another name.
+func (h *hostTree) isApplied(c tree.Change, n *tree.Inode, linked bool) (bool, error) {
+	if c.After == nil || c.After.IsDir() || n.IsDir() || c.After.Type() != n.Type() {
+		return false, nil
+	}
+	same, err := h.sameData(n, c.After)
+	if err != nil || !same {
+		return false, err
+	}
+
+	was, err := h.base.Get(h.src, c.After.Ino)
+	if err = errs.Except(err, tree.ErrNoInode); err != nil {
+		return false, err
+	}
+	if !sameAttrs(n, c.After) && (was == nil || was.Type() != n.Type() || !sameAttrs(n, was)) {
+		return false, nil
+	}
+
+	unchanged, err := isUnchanged(h.src, c, n)
+	return err == nil && (!unchanged || linked), err
+}
+
+// isUnchanged reports whether n, the directory's file at the path of a change, is also the file before the change.
+func isUnchanged(src *tree.Source, c tree.Change, n *tree.Inode) (bool, error) {
+	if c.Before == nil || c.Before.Type() != n.Type() || !sameAttrs(n, c.Before) {
+		return false, nil
+	}
+	return tree.SameData(src, c.Before, n)
+}
+
+// sameAttrs reports whether two inodes have equal modes, owners, groups and extended attributes.
+func sameAttrs(n, m *tree.Inode) bool {
+	return n.Mode == m.Mode && n.UID == m.UID && n.GID == m.GID && tree.SameXattrs(n, m)
 }
 
 // continues reports whether n, the file at a name of was, gets the inode number of was. It does if no other file

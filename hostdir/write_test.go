@@ -1,15 +1,21 @@
 package hostdir
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/harness"
 	"github.com/amberfs/amberfs/tests/must"
 	"github.com/amberfs/amberfs/tests/trees"
 )
@@ -164,6 +170,97 @@ func TestDiscardKeepsAMovedFile(t *testing.T) {
 		}
 		if len(kept) != 1 || !strings.HasPrefix(kept[0], ".amberfs-kept-") {
 			t.Errorf("after %s the file is at %q: %v", name, kept, has(t, dir))
+		}
+	}
+}
+
+// relinked makes some changes of files and their names: contents are changed in place or in a new file, and names are
+// removed, moved or linked, also onto names of other files.
+func (a *applied) relinked(r *rand.Rand, st *tree.State) *tree.State {
+	return a.edited(st, func(now *tree.State) {
+		s := stateSide{a, now}
+		for range 2 + r.IntN(5) {
+			has := a.filesIn(now)
+			names := slices.Sorted(maps.Keys(has))
+			names = slices.DeleteFunc(names, func(p string) bool { return has[p].isDir() })
+			p, to := names[r.IntN(len(names))], []string{"a", "b", "c", "d/e", "d/f", "d/g"}[r.IntN(6)]
+			replace := func(do func()) {
+				if _, taken := has[to]; taken && to != p {
+					s.remove(to)
+				}
+				if to != p {
+					do()
+				}
+			}
+			switch r.IntN(6) {
+			case 0:
+				s.write(p, fmt.Sprint("written ", r.IntN(1000)))
+			case 1:
+				replace(func() { s.write(to, fmt.Sprint("new ", r.IntN(1000))) })
+			case 2:
+				if len(names) > 2 {
+					s.remove(p)
+				}
+			case 3:
+				s.chmod(p, []uint32{0o600, 0o755}[r.IntN(2)])
+			case 4:
+				replace(func() { s.rename(p, to) })
+			case 5:
+				replace(func() { s.link(p, to) })
+			}
+		}
+	})
+}
+
+// TestApplyKilledAmongLinks: an apply that changes, moves and links files ends at each moment, in which a step gets
+// another state. The next apply does the rest, so that each name is a link of the file that the workspace has there.
+func TestApplyKilledAmongLinks(t *testing.T) {
+	spec := trees.Spec{"a": trees.File("1"), "b": trees.File("2"), "c": {Hard: "b"}, "d/e": trees.File("3"), "d/f": {Hard: "a"}}
+	seeds := uint64(harness.Count(t, "SEEDS", 12, 3000))
+	for seed := harness.FromEnv(t, "SEED", 0); seed < seeds; seed++ {
+		for n := 1; n > 0; n++ {
+			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			a := newApplied(t)
+			r := rand.New(rand.NewPCG(seed, 7))
+			base := a.start(spec)
+			if seed%2 == 1 {
+				base = a.relinked(r, base)
+				a.dir = t.TempDir()
+				_, err := a.apply(a.m.State(t, trees.Spec{}), base, ApplyOptions{})
+				must.OK(t, err)
+			}
+			now := a.relinked(r, base)
+			killed, ended := make(chan *step), make(chan error)
+			left := n
+			go func() {
+				o := ApplyOptions{Source: a.m.Src, Base: base, Now: now}
+				_, err := apply(context.Background(), a.dir, o, func(s *step) {
+					if left--; left == 0 {
+						killed <- s
+						select {}
+					}
+				})
+				ended <- err
+			}()
+			at := "the end"
+			select {
+			case err := <-ended:
+				must.OK(t, err)
+				n = -1
+			case s := <-killed:
+				at = fmt.Sprintf("%s had the state %d", s.change.Path.Short(), s.state)
+			}
+			before := filesOf(t, a.dir).text()
+			t.Setenv("XDG_STATE_HOME", t.TempDir()) // the killed one has no locks
+			if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
+				t.Errorf("seed %d, after %s: %v", seed, at, err)
+			}
+			if got, want := filesOf(t, a.dir).text(), a.filesIn(now).text(); got != want {
+				t.Errorf("seed %d, after %s:\n%swant\n%s", seed, at, got, want)
+			}
+			if t.Failed() {
+				t.Fatalf("the base was\n%sand the next apply found\n%s", a.filesIn(base).text(), before)
+			}
 		}
 	}
 }

@@ -70,6 +70,16 @@ func (d *draft) fileAfter(at string) (*file, error) {
 	return d.get(at)
 }
 
+// nodeAfter returns the inode of a file of the plan with the changes of the interval.
+func (d *draft) nodeAfter(f *file) *tree.Inode {
+	for _, s := range slices.Backward(d.staged) {
+		if s.file == f {
+			return s.node
+		}
+	}
+	return f.node
+}
+
 // set plans the file f at a path, or with nil that the path does not exist.
 func (d *draft) set(at string, f *file) {
 	if d.committed {

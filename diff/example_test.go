@@ -39,10 +39,10 @@ func ExampleWrite() {
 	check(err)
 
 	// Held returns a state, which stays readable until its release is called. No name is the present state.
-	before, release, err := w.Held("v1")
+	before, release, err := w.HoldState("v1")
 	check(err)
 	defer release()
-	now, releaseNow, err := w.Held("")
+	now, releaseNow, err := w.HoldState("")
 	check(err)
 	defer releaseNow()
 	check(diff.Write(context.Background(), os.Stdout, s.Source(), before, now, diff.Options{}))

@@ -59,7 +59,7 @@ func (c *callers) request(cancel <-chan struct{}, h *fuse.InHeader) control.Requ
 		r.Caller.Request = h.Unique &^ wire.ResentBit
 	}
 	if r.Resent {
-		r.Carried = c.store.Carried(r.Caller.Request)
+		r.Carried = c.store.ResultOf(r.Caller.Request)
 	}
 	if r.Carried != nil { // if the request was an edit, the kernel must have its notices before the answer
 		c.awaitNotices()

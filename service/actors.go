@@ -128,11 +128,11 @@ func knownActor(ctx context.Context, r *Request, by string) error {
 // completeUndo completes the options of a request to undo an actor. If o.Since is no snapshot, it is a time,
 // which completeUndo moves to o.After.
 func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
-	if err := knownActor(ctx, r, o.By); err != nil {
+	if err := knownActor(ctx, r, o.Actor); err != nil {
 		return o, err
 	}
 
-	o.Merge, o.Caller, o.List = r.textMerger().Merge, r.Caller, r.list()
+	o.Merge, o.Caller, o.ListCharge = r.textMerger().Merge, r.Caller, r.list()
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
@@ -160,14 +160,14 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 	done.Paths = emptyIfNil(done.Paths)
 	result := UndoneBy{UndoByResult: done}
 	if errors.Is(err, threeway.ErrConflict) {
-		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.By).
-			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By).WithResult(result)
+		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.Actor).
+			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.Actor).WithResult(result)
 	}
 	if err != nil {
 		return result, explainConflict(err, result, nil, "", "")
 	}
-	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
-		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
+	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.Actor) {
+		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.Actor)
 	}
 
 	return result, nil
@@ -218,7 +218,7 @@ func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.
 
 // pathsBy appends to out the files that an actor changed in an interval.
 func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
-	open, err := r.Workspace.Snapshots().Open(i)
+	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, w
 // actorsOf returns the actors that changed a file in an interval, sorted. nodes are the inodes of the file
 // before and after the interval; each may be nil.
 func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
-	open, err := r.Workspace.Snapshots().Open(i)
+	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ const maxLook = 200
 // then name is the newest snapshot, or the base.
 func lookOf(r *Request, look string) (name string, first bool) {
 	newest := ""
-	for i := range r.Workspace.Snapshots().Newest() {
+	for i := range r.Workspace.Snapshots().NewestFirst() {
 		if i.Labels[LookLabel] == look {
 			return i.Name, false
 		}

@@ -21,7 +21,7 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 
 	forks := r.Workspace.Forks()
 	o := snapshot.ForkOptions{Name: a.Label, TTL: a.TTL, Caller: r.Caller}
-	if isRemote(a.From) && forks.Claimed(a.Label) {
+	if isRemote(a.From) && forks.HasLabel(a.Label) {
 		o.Snapshot, err = fs.catchUp(ctx, r, a)
 		o.Newer = o.Snapshot != ""
 	} else {
@@ -36,7 +36,7 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 		return Claimed{}, err
 	}
 	if o.Newer {
-		got.Tier, got.From = snapshot.Newer, o.Snapshot
+		got.Tier, got.From = snapshot.TierNewer, o.Snapshot
 	}
 
 	return Claimed{Path: forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
@@ -96,7 +96,7 @@ func (fs *forks) claimedRef(ctx context.Context, r *Request, a Claim) (*remote.R
 
 // catchUpEnded is catchUp for a label whose fork has ended and left a snapshot of its last state.
 func (fs *forks) catchUpEnded(ctx context.Context, r *Request, a Claim, ref *remote.Ref) (string, error) {
-	left, ok := r.Workspace.Forks().Left(a.Label)
+	left, ok := r.Workspace.Forks().LastState(a.Label)
 	if !ok {
 		return "", nil
 	}

@@ -180,7 +180,7 @@ func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
 		return nil, errs.Fail(errs.Invalid, "--op takes a number of `amberfs ops`, and no --by or --keep")
 	}
 
-	if a.By == "" {
+	if a.Actor == "" {
 		for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
 			if g.Has(flag) && (number == 0 || flag == "since") {
 				return nil, errs.Fail(errs.Invalid, "--%s needs --by", flag)

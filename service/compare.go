@@ -93,10 +93,10 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
 	}
 	if name == "" {
-		return ws.Seen(r.Caller)
+		return ws.HoldVisible(r.Caller)
 	}
 
-	return ws.Held(name)
+	return ws.HoldState(name)
 }
 
 // listChanges lists the files that differ between two states. If the request asks for it, each file has its

@@ -33,7 +33,7 @@ func explainConflict(err error, result any, paths []string, what, hint string) e
 // showConflict returns the present sides of a path in conflict. They can change before the user decides, so
 // the operations merge and undo-by compare the digest Of with the sides at that time.
 func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
-	now, release, err := r.Workspace.Held("")
+	now, release, err := r.Workspace.HoldState("")
 	if err != nil {
 		return out, err
 	}
@@ -75,12 +75,12 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 
 // undoConflict returns the sides of a path in conflict in the undo of an actor. ours is the present file.
 func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode) (out Conflicting, err error) {
-	o, err := completeUndo(ctx, r, snapshot.UndoByOptions{By: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
+	o, err := completeUndo(ctx, r, snapshot.UndoByOptions{Actor: a.By, Since: a.Since, Paths: []naming.BytePath{a.Path}})
 	if err != nil {
 		return out, err
 	}
 
-	err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
+	err = r.Workspace.Snapshots().VersionsBy(ctx, o, func(left, without *tree.Inode) error {
 		out, err = compareSides(ctx, r, left, ours, without, ours)
 		return err
 	})

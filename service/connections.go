@@ -39,16 +39,16 @@ type Connection struct {
 }
 
 // Connect returns the function for snapshot.Options.Connect. ctx ends the requests that this function sends.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
-	return func(to snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
+func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+	return func(to snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
 			return nil, nil, err
 		}
 
 		c.Remotes = k
-		c.mountedBefore = !to.First
-		start, err := c.startState(ctx, to.First)
+		c.mountedBefore = !to.Empty
+		start, err := c.startState(ctx, to.Empty)
 		if err != nil {
 			c.Close()
 			return nil, nil, err
@@ -66,7 +66,7 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 // startState returns the snapshot that a new store begins with: the snapshot of an interrupted attempt, or
 // c.From. It returns nil for a store that begins empty, and for an existing store. By giving c.From for an
 // existing store, the user agrees to requests to that remote.
-func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Start, error) {
+func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.StartSnapshot, error) {
 	url, name, _ := known.SplitFrom(c.From)
 	if !first && c.From != "" {
 		_, err := c.Remotes.Remote(url)
@@ -94,7 +94,7 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 		return nil, nil
 	}
 
-	return &snapshot.Start{ID: ref.State(), Info: InfoOf(ref)}, nil
+	return &snapshot.StartSnapshot{ID: ref.State(), Info: InfoOf(ref)}, nil
 }
 
 // HangUp makes all later reads from remotes fail.
@@ -226,7 +226,7 @@ func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, e
 		return nil, err
 	}
 
-	proof, err := st.Forgotten().Verify(ctx)
+	proof, err := st.ForgottenContents().Verify(ctx)
 	if err == nil {
 		err = searchRemotes(ctx, st, c.Remotes, &Request{}, proof)
 	}

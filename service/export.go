@@ -241,7 +241,7 @@ func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult
 		return nil, err // Held would return the present state for an empty name
 	}
 
-	st, release, err := r.Workspace.Remotes().HeldToSend(ctx, a.Name)
+	st, release, err := r.Workspace.Remotes().HoldToSend(ctx, a.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 		return nil, err
 	}
 
-	one, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.Remotes().HeldToSend(ctx, name) })
+	one, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.Remotes().HoldToSend(ctx, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 				continue
 			}
 
-			s, err := holdStored(before, ws.Held)
+			s, err := holdStored(before, ws.HoldState)
 			if err != nil {
 				continue // the snapshot was deleted since it was listed
 			}
@@ -345,7 +345,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 		return nil, base
 	}
 
-	for i := range up.Snapshots().Newest() {
+	for i := range up.Snapshots().NewestFirst() {
 		if i.Name == base.Parent || base.Parent == "" && !i.Created.After(base.Created) {
 			return up, info.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}

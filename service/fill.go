@@ -46,7 +46,7 @@ func (o FillOptions) dirOptions() hostdir.ReadOptions {
 
 // Fill copies a directory into the empty workspace of a new store.
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
-	defer s.Importing()()
+	defer s.BeginImport()()
 
 	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
@@ -67,7 +67,7 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 		return err
 	}
 
-	return s.Main().Begin(st, actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
+	return s.Main().SetFirstState(st, actors.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
 }
 
 // A pathScan finds absolute paths in a copy of a directory that lead back into the directory.

@@ -101,7 +101,7 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 
 // finish erases from the store the forgotten contents that could not be erased when they were forgotten.
 func (er *erasure) finish(ctx context.Context, st *snapshot.Store) error {
-	return er.exports.exclude(ctx, func() error { return st.Forgotten().Erase(ctx, er.prune) })
+	return er.exports.exclude(ctx, func() error { return st.ForgottenContents().Erase(ctx, er.prune) })
 }
 
 // prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
@@ -118,7 +118,7 @@ func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bo
 // verify returns an error of the kind Damaged, with the proof, if forgotten bytes are in the store.
 func (er *erasure) verify(ctx context.Context, r *Request, _ VerifyForgotten) (*forget.Proof, error) {
 	r.progress(Progress{What: "verifying"})
-	proof, err := r.Workspace.Store().Forgotten().Verify(ctx)
+	proof, err := r.Workspace.Store().ForgottenContents().Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -233,12 +233,12 @@ func ProofText(p *forget.Proof) string {
 // onRemotes removes all contents that were ever forgotten from all remotes. Contents that it cannot remove,
 // and remotes that do not answer, are listed in the receipt (Cannot).
 func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
-	chunks, err := r.Workspace.Store().Forgotten().Chunks()
+	chunks, err := r.Workspace.Store().ForgottenContents().Chunks()
 	if err != nil {
 		return err
 	}
 
-	run := &remoteForget{store: r.Workspace.Store(), stored: er.stored, chunks: chunks, rewritten: r.Workspace.Store().Forgotten().Rewritten()}
+	run := &remoteForget{store: r.Workspace.Store(), stored: er.stored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().Rewritten()}
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.known.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
@@ -381,7 +381,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 	if len(proof.Receipts) == 0 {
 		return nil
 	}
-	scan, _, err := st.Forgotten().Scanner()
+	scan, _, err := st.ForgottenContents().Scanner()
 	if err != nil {
 		return err
 	}

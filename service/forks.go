@@ -175,7 +175,7 @@ func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, now *t
 // countRun counts the changes of a run since its directory was read, as an apply would write them. Files and
 // paths in git directories are counted separately.
 func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tree.State) error {
-	from, release, err := ws.Directory().Held(ctx)
+	from, release, err := ws.Directory().Hold(ctx)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapsh
 		return snapshot.PromoteResult{}, err
 	}
 
-	a.Merge, a.Git, a.Caller, a.List = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.list()
+	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.list()
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	return done, explainConflict(err, done, done.Conflicts, "changed in the fork and in the workspace; nothing was changed",
@@ -281,7 +281,7 @@ func refuseWorktree(ws *snapshot.Workspace, name string) error {
 	}
 
 	git := func(ws *snapshot.Workspace) (*tree.Inode, error) {
-		st, release, err := ws.Held("")
+		st, release, err := ws.HoldState("")
 		if err != nil {
 			return nil, err
 		}

@@ -116,7 +116,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 
 	id := handoff.NewID()
 	done = HandedOff{Remote: url, Session: a.Session, Expires: time.Now().Add(life), Times: max(a.Times, 1), DryRun: a.DryRun, Fork: a.Fork}
-	if done.LeftOut, err = r.Workspace.Remotes().LeftOut(ctx); err != nil {
+	if done.LeftOut, err = r.Workspace.Remotes().UnsentPaths(ctx); err != nil {
 		return done, err
 	}
 	if a.Fork == "" {
@@ -230,7 +230,7 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 		return done, nil
 	}
 
-	done.PromoteResult, err = mergeFork(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, DryRun: a.DryRun})
+	done.PromoteResult, err = mergeFork(ctx, r, snapshot.MergeOptions{Fork: sent.Fork, Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, DryRun: a.DryRun})
 	if err != nil || a.DryRun {
 		return done, err
 	}

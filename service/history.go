@@ -34,7 +34,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		return h, err
 	}
 
-	before, release, err := r.Workspace.Held(snapshotBase)
+	before, release, err := r.Workspace.HoldState(snapshotBase)
 	defer func() { release() }()
 	if err != nil {
 		return h, err
@@ -48,7 +48,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 	inBase, intervals := node != nil, r.Workspace.Snapshots().Intervals()
 
 	for i, e := range states {
-		state, releaseState, err := r.Workspace.Held(e.Snapshot)
+		state, releaseState, err := r.Workspace.HoldState(e.Snapshot)
 		if err != nil {
 			return h, err
 		}
@@ -150,7 +150,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 	}
 
-	now, release, err := r.Workspace.Held(at.Name)
+	now, release, err := r.Workspace.HoldState(at.Name)
 	if err != nil {
 		return out, err
 	}
@@ -245,7 +245,7 @@ func versions(ctx context.Context, r *Request, path string, node *tree.Inode, in
 			return nil, nil, err
 		}
 
-		older, release, err := r.Workspace.Held(cmp.Or(i.From.Name, snapshotBase))
+		older, release, err := r.Workspace.HoldState(cmp.Or(i.From.Name, snapshotBase))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -241,7 +241,7 @@ func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err
 
 	o := archive.LayerOptions{Source: r.source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
-	if o.Now, release, err = r.Workspace.Remotes().HeldToSend(ctx, now.Name); err != nil {
+	if o.Now, release, err = r.Workspace.Remotes().HoldToSend(ctx, now.Name); err != nil {
 		return out, err
 	}
 	defer release()
@@ -265,7 +265,7 @@ func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err
 		}
 
 		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*stream.Owner)(im.Owner)
-		if o.Base, release, err = ws.Remotes().HeldToSend(ctx, base.Name); err != nil {
+		if o.Base, release, err = ws.Remotes().HoldToSend(ctx, base.Name); err != nil {
 			return out, err
 		}
 		defer release()

@@ -44,7 +44,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	defer release()
 
 	// No state refers to the imported objects yet, so gc must wait until finished is called.
-	finished := sync.OnceFunc(imp.store.Importing())
+	finished := sync.OnceFunc(imp.store.BeginImport())
 	defer finished()
 
 	now := time.Now().UnixNano()
@@ -53,12 +53,12 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 	o := stream.Options{
 		Owner: ownerOf(r.Caller, a.From), Limits: stream.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
-	g := snapshot.GraftOptions{Path: base, Of: string(a.Path), Caller: r.Caller}
+	g := snapshot.GraftOptions{Path: base, NamedPath: string(a.Path), Caller: r.Caller}
 	if a.From == FromImage {
 		defer imp.sweepImages()
 		imp.blobsLock.RLock()
 		defer imp.blobsLock.RUnlock()
-		g.Top = rest == ""
+		g.CopyRootAttrs = rest == ""
 	}
 
 	g.Tree, err = build(ctx, imp.store, at, func(b *importer.Builder) error {
@@ -107,7 +107,7 @@ func ownerOf(c actors.Caller, from string) *stream.Owner {
 // the error to report.
 func abandonImport(ctx context.Context, r *Request, err error) error {
 	store := r.Workspace.Store()
-	store.Abandon()
+	store.CollectSoon()
 	if errs.ScriptKind(err) != errs.NoSpace {
 		return err
 	}
@@ -146,7 +146,7 @@ func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error)
 		return "", "", errs.Fail(errs.Invalid, "%s is a name that amberfs reserves", top)
 	}
 
-	st, release, err := ws.Held("")
+	st, release, err := ws.HoldState("")
 	if err != nil {
 		return "", "", err
 	}
@@ -178,7 +178,7 @@ func graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error)
 // refresh merges the changes of the directory with which the workspace was filled. The client reads the
 // directory with the rights of its user, and sends the entries that differ from the state OpenedChanges.Base.
 func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
-	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
+	base, releaseBase, err := r.Workspace.Directory().Hold(ctx)
 	if err != nil {
 		return Refreshed{}, err
 	}
@@ -200,7 +200,7 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 	}
 
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, Join: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, List: r.list(),
+		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, ListCharge: r.list(),
 	})
 	done.Paths = emptyIfNil(done.Paths)
 	return Refreshed{done}, explainConflict(err, Refreshed{done}, done.Conflicts, "changed in the directory and in the workspace; nothing was changed",
@@ -217,7 +217,7 @@ func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, r
 	}
 	defer free()
 	store := r.Workspace.Store()
-	defer store.Importing()()
+	defer store.BeginImport()()
 
 	b, err := importer.Over(ctx, store.Source(), store.CAS(), importer.At{Top: true}, base)
 	if err != nil {

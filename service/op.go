@@ -28,7 +28,7 @@ type Request struct {
 	Item func(any) error
 	// Carried, if set, is the effect that this request had in the previous daemon, which ended before
 	// it answered.
-	Carried *snapshot.Carried
+	Carried *snapshot.RequestResult
 	// Progress is called during long work. It may be nil.
 	Progress func(Progress)
 
@@ -210,7 +210,7 @@ func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 
 // resumeSnapshot is the Op.Resume of a snapshot. It waits until the snapshot has its id, if a.Wait is set.
 func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
-	made := r.Carried.Captured
+	made := r.Carried.NewSnapshot
 	if made.Name == "" {
 		return made, errUnknown
 	}
@@ -223,22 +223,22 @@ func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) 
 
 func resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
 	c := r.Carried
-	if c.Edit == nil {
+	if c.EditAnswer == nil {
 		return nil, errUnknown
 	}
-	return snapshot.RestoreResult{Snapshot: c.Edit.Of, Changes: c.Changes(), Kept: c.Edit.Kept}, nil
+	return snapshot.RestoreResult{Snapshot: c.EditAnswer.Of, Changes: c.Changes(), Kept: c.EditAnswer.Kept}, nil
 }
 
 func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
 	c := r.Carried
-	if c.Edit == nil {
+	if c.EditAnswer == nil {
 		return nil, errUnknown
 	}
-	return snapshot.PromoteResult{Fork: c.Edit.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
+	return snapshot.PromoteResult{Fork: c.EditAnswer.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 }
 
 func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
-	name := r.Carried.Forked
+	name := r.Carried.NewFork
 	if name == "" || a.As != "" {
 		return Forked{}, errUnknown
 	}

@@ -51,7 +51,7 @@ func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 		return openUndo(ctx, r, a.Undo)
 	}
 
-	base, releaseBase, err := r.Workspace.Directory().Held(ctx)
+	base, releaseBase, err := r.Workspace.Directory().Hold(ctx)
 	if err != nil {
 		return None{}, err
 	}
@@ -84,7 +84,7 @@ func sealedState(ctx context.Context, ws *snapshot.Workspace, name string) (st *
 		return nil, nil, err
 	}
 
-	s, err := holdStored(info, ws.Held)
+	s, err := holdStored(info, ws.HoldState)
 	return s.state, s.release, err
 }
 
@@ -103,7 +103,7 @@ func idOf(st *tree.State) string {
 }
 
 // holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
-// snapshot has no id yet. held is Workspace.Held or, for an export, calls Remotes.HeldToSend.
+// snapshot has no id yet. held is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
 func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
 	st, release, err := held(i.Name)
 	if err != nil {

@@ -56,7 +56,7 @@ type UndoneOp struct {
 // of the host.
 func listOps(_ context.Context, r *Request, a ListOps) (OpList, error) {
 	out := OpList{Ops: []OpState{}}
-	kept := r.Workspace.Ops().KeptUntil()
+	kept := r.Workspace.Ops().UndoDeadlines()
 	for _, op := range slices.Backward(r.Workspace.Ops().List()) {
 		st := opState(r, op)
 		st.Kept = kept[op.Number]
@@ -95,7 +95,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 
 	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun,
-		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, List: r.list(),
+		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.list(),
 	})
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}

@@ -11,10 +11,12 @@ import (
 var forkOps = []*Op{
 	familyOp(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
 		May: mayFork, Resume: resuming(resumeFork),
-		ReadsAll: func(ws *snapshot.Workspace, args any) bool { return ws.Forks().Hides(args.(snapshot.ForkOptions).Hide) },
-		About:    "Creates a fork of a snapshot or of the present state.",
-		Files:    Files{AtOnce: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
-		Text:     Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
+		ReadsAll: func(ws *snapshot.Workspace, args any) bool {
+			return ws.Forks().HidesPaths(args.(snapshot.ForkOptions).Hide)
+		},
+		About: "Creates a fork of a snapshot or of the present state.",
+		Files: Files{AtOnce: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
+		Text:  Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
 		Tools: []Tool{
 			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
 				About: "Create a fork, a writable copy of a snapshot or of the present state. The answer has its path.", Args: "name snapshot ttl"},
@@ -53,7 +55,7 @@ time to live.`,
 			Example: "  amberfs forks"}}}, (*forks).list),
 	familyOp(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
 		May:      mayFork,
-		ReadsAll: func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().Hides(nil) },
+		ReadsAll: func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().HidesPaths(nil) },
 		About:    "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
 		Text:     Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
 		Tools: []Tool{{Names: [3]string{"workspace_claim"}, Title: "Claim a workspace",
@@ -81,7 +83,7 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 		Files: Files{AtOnce: true}}, renameFork),
 	familyOp(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
 		Resume: resuming(func(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
-			return DeletedFork{Name: a.Name, Snapshot: r.Carried.Ended.Name}, nil
+			return DeletedFork{Name: a.Name, Snapshot: r.Carried.LastState.Name}, nil
 		}),
 		About: "Deletes a fork, after a snapshot of its last state.",
 		Text:  Lines(deletedForkLine),

@@ -48,7 +48,7 @@ of a mount, it shows the directory's runs, mounts and stores with their sizes.`,
 	op(Op{Name: "undone-apply", Effect: Adds, Cost: Cheap, Access: Socket,
 		About: "Records that an apply to a directory was undone."},
 		func(_ context.Context, r *Request, a UndoneApply) (None, error) {
-			return None{}, r.Workspace.Ops().UndoneApply(a.Number, r.Caller)
+			return None{}, r.Workspace.Ops().MarkApplyUndone(a.Number, r.Caller)
 		}),
 	op(Op{Name: "layer", Cost: Compares, Access: Socket, Output: Tar,
 		About: "Returns what a snapshot changed in a container image, as a layer of an image."}, exportLayer),

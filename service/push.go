@@ -126,7 +126,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 
 	r.log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
 	if !done.Unchanged {
-		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
+		r.Workspace.Remotes().ReportPushed(x.Info.Name, a.Remote, r.Caller)
 	}
 
 	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}

@@ -130,14 +130,14 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote
 	}
 
 	pulled := from.Snapshot(ref)
-	defer rs.store.Importing()()
+	defer rs.store.BeginImport()()
 
 	if err := rs.copyObjects(ctx, r, pulled); err != nil {
-		rs.store.Abandon()
+		rs.store.CollectSoon()
 		return info, err
 	}
 
-	info, err = r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
+	info, err = r.Workspace.Remotes().AddPulled(info, ref.State(), r.Caller)
 	if err != nil {
 		return info, err
 	}
@@ -361,7 +361,7 @@ func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
 // addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
 // caller holds rs.adding.
 func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
-	defer rs.store.Importing()()
+	defer rs.store.BeginImport()()
 
 	info := InfoOf(ref)
 	info.Name = naming.Local(info.Name)
@@ -371,6 +371,6 @@ func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error
 		return "", err
 	}
 
-	info, err := r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
+	info, err := r.Workspace.Remotes().AddPulled(info, ref.State(), r.Caller)
 	return info.Name, err
 }

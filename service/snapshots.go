@@ -67,7 +67,7 @@ func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 
 	list := r.list()
 
-	for i := range r.Workspace.Snapshots().Newest() {
+	for i := range r.Workspace.Snapshots().NewestFirst() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}
@@ -138,7 +138,7 @@ func ParseSince(text string) (time.Time, error) {
 
 // newest returns the newest snapshot for which matches returns true; ok is false if there is none.
 func newest(ws *snapshot.Workspace, matches func(info.Info) bool) (i info.Info, ok bool) {
-	for i := range ws.Snapshots().Newest() {
+	for i := range ws.Snapshots().NewestFirst() {
 		if matches(i) {
 			return i, true
 		}
@@ -259,7 +259,7 @@ func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 }
 
 func restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
-	a.Caller, a.List = r.Caller, r.list()
+	a.Caller, a.ListCharge = r.Caller, r.list()
 	done, err := r.Workspace.Restore(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	return done, err
@@ -278,7 +278,7 @@ func emptyIfNil[T any](list []T) []T {
 func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
 	err = compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, List: r.list(),
+			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, ListCharge: r.list(),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
 				if a.B == "" {
@@ -314,14 +314,14 @@ func revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, 
 // another copy.
 func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	src := ws.Store().Source()
-	now, release, err := ws.Held("")
+	now, release, err := ws.HoldState("")
 	if err != nil {
 		return "", err
 	}
 	defer release()
 
 	differsIn := func(name string) (bool, error) {
-		then, release, err := ws.Held(name)
+		then, release, err := ws.HoldState(name)
 		if err != nil {
 			return false, err
 		}
@@ -335,7 +335,7 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		return differs(ctx, src, then, now, path)
 	}
 
-	for info := range ws.Snapshots().Newest() {
+	for info := range ws.Snapshots().NewestFirst() {
 		if !info.Past() {
 			continue
 		}

@@ -106,7 +106,7 @@ func (u *upkeep) checkPushRemote(r *Request, name string) error {
 
 func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	if a.All {
-		if err := r.Workspace.Store().ForgetAll(); err != nil {
+		if err := r.Workspace.Store().RemoveKept(); err != nil {
 			return Collected{}, err
 		}
 	}

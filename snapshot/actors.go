@@ -16,9 +16,9 @@ func (ss Snapshots) Intervals() (all []catalogue.Interval) {
 	return all
 }
 
-// Open returns an interval with its states and the actors of its changes. It fails if a snapshot
+// OpenInterval returns an interval with its states and the actors of its changes. It fails if a snapshot
 // of the interval was removed.
-func (ss Snapshots) Open(i catalogue.Interval) (*blame.OpenInterval, error) {
+func (ss Snapshots) OpenInterval(i catalogue.Interval) (*blame.OpenInterval, error) {
 	s := ss.w.store
 	o := &blame.OpenInterval{Interval: i, States: blame.States{Source: s.src}}
 	var sets actors.Changes
@@ -76,16 +76,16 @@ func (rs Remotes) storeActorSets(view uint32) (stored []cas.Hash, err error) {
 	return stored, err
 }
 
-// captureBetweenActors takes a snapshot before an actor, by, changes a file that another actor has changed since the
-// newest snapshot. The caller holds the lock of the forest, so the event waits in entries.unsent until
-// workspacesForPolicies emits it.
-func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, by string) error {
-	w, ok := s.entries.workspaces[view]
+// captureBetweenActors takes a snapshot before actor changes a file that another actor has changed since the
+// newest snapshot. The caller holds the lock of the forest, so the event of the snapshot waits in
+// workspaceTable.unsentEvents until workspacesForPolicies emits it.
+func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, actor string) error {
+	w, ok := s.workspaces.byView[view]
 	if !ok || !s.cat.HasRoomForActors(w.ws) {
 		return nil
 	}
 
-	r, err := catalogue.NewSnapshot(s.cat, tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + by}.describe(s.opt.Now()))
+	r, err := catalogue.NewSnapshot(s.cat, tx, w.ws, CaptureOptions{Kind: info.KindActor, Message: "before a change by " + actor}.describe(s.opt.Now()))
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, by string) error 
 		return err
 	}
 
-	s.entries.unsent = append(s.entries.unsent, events.Event{Workspace: view, Action: "captured", From: r.Name})
-	s.keep.Signal.Up()
+	s.workspaces.unsentEvents = append(s.workspaces.unsentEvents, events.Event{Workspace: view, Action: "captured", From: r.Name})
+	s.policies.Signal.Up()
 
 	return nil
 }

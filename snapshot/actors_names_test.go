@@ -45,7 +45,7 @@ func TestActorsOfNames(t *testing.T) {
 	a.replace("own", "a")
 	v1 := "v1 [a]: own=a q=a r=a x=a y=a\n"
 	lasts(t, s, dir, " [a b]: own=a q=a+b r=a+b x=a+b y=a+b\n"+v1)
-	res, err := w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "o"}})
+	res, err := w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "a", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "o"}})
 	if errs.Of(err) != errs.Conflict || len(res.Shared) != 4 || len(res.Conflicts) == 0 {
 		t.Errorf("the undo of one of two actors: %+v, %v", res, err)
 	}
@@ -71,7 +71,7 @@ func TestActorsOfMergedNames(t *testing.T) {
 			res, err := w.Forks().Merge(context.Background(), snapshot.MergeOptions{Fork: "f", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "op"}})
 			must.OK(t, err)
 			lasts(t, s, dir, " [carol]: f=carol\n"+res.Undo+" [bob]: f=bob\nv1 [a]: f=a\n")
-			_, err = w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "carol", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "op"}})
+			_, err = w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "carol", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "op"}})
 			must.OK(t, err)
 			if n, err := w.State(); errors.Join(err) == nil {
 				in, err := n.At(s.Source(), "f")

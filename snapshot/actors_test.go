@@ -26,7 +26,7 @@ func whose(t *testing.T, w *snapshot.Workspace) string {
 	var b strings.Builder
 	for _, i := range w.Snapshots().Intervals() {
 		fmt.Fprintf(&b, "%s %v:", i.To.Name, i.Actors)
-		o, err := w.Snapshots().Open(i)
+		o, err := w.Snapshots().OpenInterval(i)
 		must.OK(t, err)
 		must.OK(t, o.Changes(context.Background(), tree.DiffOptions{}, func(c blame.ChangedBy) error {
 			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.By, "+"))

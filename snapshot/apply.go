@@ -89,8 +89,8 @@ func (t *applier) apply(r catalogue.Record) error {
 	return t.applyEffects(t.s.cat.Apply(t, r))
 }
 
-// applyEffects starts the background work for the effects e of a record. It does so even if err is set, the error
-// of applying the record.
+// applyEffects starts the background work for the effects e of a record. err is the error of applying the record;
+// applyEffects returns it, and starts the work also after an error.
 func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	s := t.s
 	for _, ws := range e.Made {
@@ -98,16 +98,16 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 		t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 	}
 	for _, sn := range e.Seal {
-		s.seal.Push(sn)
+		s.sealer.Push(sn)
 	}
 
 	for _, view := range e.Removed {
-		if _, ok := s.entries.workspaces[view]; ok {
-			s.entries.unsent = append(s.entries.unsent, events.Event{Workspace: view, Action: "ended"})
-			s.keep.Signal.Up()
+		if _, ok := s.workspaces.byView[view]; ok {
+			s.workspaces.unsentEvents = append(s.workspaces.unsentEvents, events.Event{Workspace: view, Action: "ended"})
+			s.policies.Signal.Up()
 		}
 
-		delete(s.entries.workspaces, view)
+		delete(s.workspaces.byView, view)
 		s.meter.Remove(view)
 		s.mem.Remove(view)
 		s.ckpt.Removed(view)
@@ -122,7 +122,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 			t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 		}
 
-		s.keep.Signal.Up()
+		s.policies.Signal.Up()
 		s.refreshLimits()
 	}
 

@@ -58,18 +58,18 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 		o.Kind = info.KindManual
 	}
 
-	left, err := w.placeholders(o.Caller)
+	placeholders, err := w.placeholders(o.Caller)
 	if err != nil {
 		return info.Info{}, err
 	}
 
 	if o.IfChanged {
-		if newest, err := w.Snapshots().newestIfUnchanged(left); err != nil {
+		if newest, err := w.Snapshots().newestIfUnchanged(placeholders); err != nil {
 			return newest, err
 		}
 	}
 
-	var made info.Info
+	var captured info.Info
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		i := o.describe(now)
 		i.Expires = expires
@@ -78,9 +78,9 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 			return err
 		}
 
-		r.Placeholders = left
+		r.Placeholders = placeholders
 		err = s.commit(tx, r, o.Caller)
-		made = r.Seen()
+		captured = r.Seen()
 
 		return err
 	})
@@ -89,9 +89,9 @@ func (w *Workspace) Capture(o CaptureOptions) (info.Info, error) {
 	}
 
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: made.Name}, o.Caller)
+	s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "captured", From: captured.Name}, o.Caller)
 
-	return made, nil
+	return captured, nil
 }
 
 // describe returns the description of a snapshot that is taken at the time now.
@@ -102,10 +102,10 @@ func (o CaptureOptions) describe(now time.Time) info.Info {
 	}
 }
 
-// newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals it. The paths in left,
-// which placeholders returned, are ignored, because snapshots do not contain them. If the workspace differs or
-// has no snapshot, the error is nil.
-func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error) {
+// newestIfUnchanged returns the newest snapshot and ErrUnchanged if the workspace equals the snapshot. It ignores
+// the placeholders, which the method placeholders has returned, because snapshots do not contain them. If the
+// workspace differs or has no snapshot, the error is nil.
+func (ss Snapshots) newestIfUnchanged(placeholders []naming.BytePath) (info.Info, error) {
 	s := ss.w.store
 	newest, err := ss.w.Find("latest")
 	if errors.Is(err, catalogue.ErrNotFound) {
@@ -115,20 +115,20 @@ func (ss Snapshots) newestIfUnchanged(left []naming.BytePath) (info.Info, error)
 		return info.Info{}, err
 	}
 
-	then, release, err := ss.w.Held(newest.Name)
+	then, releaseThen, err := ss.w.HoldState(newest.Name)
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer release()
+	defer releaseThen()
 
-	now, letGo, err := ss.w.Held("")
+	now, releaseNow, err := ss.w.HoldState("")
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer letGo()
+	defer releaseNow()
 
-	if len(left) > 0 {
-		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(left)); return nil }); err != nil {
+	if len(placeholders) > 0 {
+		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(placeholders)); return nil }); err != nil {
 			return info.Info{}, err
 		}
 	}
@@ -150,9 +150,9 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 	if err != nil {
 		return info.Info{}, err
 	}
-	defer ss.w.store.seal.Pacer.Urgent()()
+	defer ss.w.store.sealer.Pacer.Urgent()()
 
-	if err := ss.w.store.seal.Wait(ctx, sn); err != nil {
+	if err := ss.w.store.sealer.Wait(ctx, sn); err != nil {
 		return info.Info{}, err
 	}
 	if err := ss.w.store.log.Sync(); err != nil {
@@ -167,11 +167,11 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (info.Info, err
 
 // SealPresent seals the present state without a snapshot, and protects it from gc until release is called.
 func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release func(), err error) {
-	if st, release, err = w.Held(""); err != nil {
+	if st, release, err = w.HoldState(""); err != nil {
 		return nil, nil, err
 	}
 
-	if _, err = w.store.seal.InTurn(ctx, w.ws.View, st); err != nil {
+	if _, err = w.store.sealer.InTurn(ctx, w.ws.View, st); err != nil {
 		release()
 		return nil, nil, err
 	}
@@ -186,8 +186,8 @@ func (ss Snapshots) DeleteAll(names []string, c actors.Caller) ([]string, error)
 	return removed, err
 }
 
-// Remove deletes snapshots for a user, as DeleteAll does. The user can undo the deletion before the time until;
-// it is zero if the deletion cannot be undone.
+// Remove deletes snapshots for a user, as DeleteAll does. The user can undo the deletion until the returned time,
+// which is zero if the deletion cannot be undone.
 func (ss Snapshots) Remove(names []string, c actors.Caller) (removed []string, until time.Time, err error) {
 	return ss.deleteAll(names, true, c)
 }
@@ -241,8 +241,8 @@ func (ss Snapshots) Rename(a, b string, c actors.Caller) error {
 	return nil
 }
 
-// Amend changes the description of a snapshot, such as its pin, labels, expiry and git commit.
-// fn changes a copy of the description, with the lock of the forest held.
+// Amend changes the description of a snapshot, such as its pin, labels, expiry and git commit. It calls fn, which
+// changes a copy of the description, with the lock of the forest held.
 func (ss Snapshots) Amend(name string, fn func(*info.Info)) error {
 	s := ss.w.store
 	return s.record(actors.Caller{}, func(*live.Tx) (catalogue.Record, error) {

@@ -5,37 +5,37 @@ import (
 	"github.com/amberfs/amberfs/snapshot/info"
 )
 
-// Carried is the result of a kernel request that a daemon carried out, and had not answered when it died. If the
-// journal no longer has the record of the change, only Request is set.
-type Carried struct {
-	Request   uint64
-	Workspace *Workspace
-	Captured  info.Info // the new snapshot; zero if the request made none
-	Forked    string    // the name of the new fork
-	Ended     info.Info // the snapshot of the last state of the fork that the request ended
-	Edit      *catalogue.EditAnswer
-	Undo      string // for an Edit: the snapshot of the state before
+// A RequestResult is the result of a kernel request that the previous daemon carried out and had not answered when
+// it died. If the journal no longer has the record of the change, only Request is set.
+type RequestResult struct {
+	Request     uint64
+	Workspace   *Workspace
+	NewSnapshot info.Info // the new snapshot; zero if the request made none
+	NewFork     string    // the name of the new fork
+	LastState   info.Info // the snapshot of the last state of the fork that the request ended
+	EditAnswer  *catalogue.EditAnswer
+	Undo        string // for an edit: the snapshot of the state before
 }
 
-// Carried returns the result of a request that the kernel has sent again, nil if the request was
-// not carried out before.
-func (s *Store) Carried(request uint64) *Carried {
+// ResultOf returns the result of a request that the kernel has sent again, nil if the request was not carried out
+// before.
+func (s *Store) ResultOf(request uint64) *RequestResult {
 	if _, done := s.forest.Takeover.Done(request); !done {
 		return nil
 	}
 
-	c, view := &Carried{Request: request}, uint32(0)
+	c, view := &RequestResult{Request: request}, uint32(0)
 
 	switch r := s.forest.Takeover.Record(request).(type) {
 	case *catalogue.Capture:
-		c.Captured, view = r.Info, r.WS
+		c.NewSnapshot, view = r.Info, r.WS
 	case *catalogue.Edit:
-		c.Edit, c.Undo, view = r.Answer, r.Pre.Name, r.WS
+		c.EditAnswer, c.Undo, view = r.Answer, r.Pre.Name, r.WS
 	case *catalogue.Fork:
-		c.Forked, view = r.Name, r.WS
+		c.NewFork, view = r.Name, r.WS
 	case *catalogue.EndFork:
 		if r.Last != nil {
-			c.Ended, view = r.Last.Info, r.Last.WS
+			c.LastState, view = r.Last.Info, r.Last.WS
 		}
 	default:
 		return c
@@ -45,7 +45,7 @@ func (s *Store) Carried(request uint64) *Carried {
 	return c
 }
 
-// Changes returns the changes of Edit, which must not be nil.
-func (c *Carried) Changes() Changes {
-	return Changes{Changed: c.Edit.Changed, Paths: c.Edit.Paths, More: c.Edit.More, Undo: c.Undo}
+// Changes returns the changes of EditAnswer, which must not be nil.
+func (c *RequestResult) Changes() Changes {
+	return Changes{Changed: c.EditAnswer.Changed, Paths: c.EditAnswer.Paths, More: c.EditAnswer.More, Undo: c.Undo}
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A change is one atomic change of a workspace: a restore, a merge, a refresh, an import or an undo
-// of an actor. The caller of Workspace.change sets the first group of fields, and plan sets
+// A change is one atomic change of a workspace: a restore, a merge, a refresh, an import or an undo of an actor.
+// The caller of Workspace.change sets the fields from readViews to sourceName, and the function plan sets
 // changePlan.
 type change struct {
-	w      *Workspace
-	reads  []uint32 // views of other workspaces, which cannot be changed until the edit ends
-	caller actors.Caller
-	list   *budget.Charge // see RestoreOptions.List
-	name   string         // name of the operation
-	undoes uint64         // the number of the operation that this change undoes
-	from   string         // name of the snapshot, fork, actor or directory with the new contents
+	w          *Workspace
+	readViews  []uint32 // views of other workspaces, which cannot be changed until the edit ends
+	caller     actors.Caller
+	listCharge *budget.Charge // see RestoreOptions.ListCharge
+	name       string         // name of the operation
+	undoes     uint64         // the number of the operation that this change undoes
+	sourceName string         // name of the snapshot, fork, actor or directory with the new contents
 
 	now      *tree.State // the present state, which plan reads
 	edit     *live.Edit  // nil for a dry run
@@ -41,37 +41,38 @@ type change struct {
 
 // A changePlan has the steps of a change and the descriptions of the snapshots that it makes.
 type changePlan struct {
-	steps   []graft.Step
-	overlay *graft.Overlay // for an import, which has no steps
-	graft   live.Graft
-	stored  *tree.State    // references new objects that only the steps use; nil: no new objects
-	record  catalogue.Edit // plan sets Restored and Dir
-	kept    []string       // paths that differ and are not changed
-	message string         // message of the snapshot of the state before
-	after   *CaptureOptions
-	undone  *catalogue.Undone
-	check   func() error // called with the lock of the forest held before the change is published; may be nil
+	steps         []graft.Step
+	overlay       *graft.Overlay // for an import, which has no steps
+	graft         live.Graft
+	newObjects    *tree.State       // references new objects that only the steps use; nil: no new objects
+	record        catalogue.Edit    // plan sets Restored and Dir
+	keptPaths     []string          // paths that differ from the source and are not changed
+	message       string            // message of the snapshot of the state before
+	snapshotAfter *CaptureOptions   // makes a snapshot of the state after the change; nil: no snapshot
+	undone        *catalogue.Undone // for an undo of an actor: the actor and the intervals
+	check         func() error      // called with the lock of the forest held before the change is published; may be nil
 
 	conflicts    []string
 	hidden       []string // see MergeResult.Hidden
 	repositories []threeway.Repository
 }
 
-// change makes one change of the workspace. It calls plan without a lock held. If other callers use the memory
-// for the list of steps, it waits until all of that memory is free, and starts again. The result is never nil.
-func (w *Workspace) change(ctx context.Context, order change, plan func(*change) error) (*change, error) {
-	order.w = w
-	c := order
+// change makes one change of the workspace. It calls plan without a lock held. If other callers use the memory for
+// the list of steps, it waits until all of that memory is free, and starts again with args. The result is never
+// nil.
+func (w *Workspace) change(ctx context.Context, args change, plan func(*change) error) (*change, error) {
+	args.w = w
+	c := args
 	err := c.run(ctx, plan)
-	if err == nil || !order.list.Full() {
+	if err == nil || !args.listCharge.Full() {
 		return &c, err
 	}
 
-	if err := order.list.All(ctx); err != nil {
+	if err := args.listCharge.All(ctx); err != nil {
 		return &c, err
 	}
 
-	c = order
+	c = args
 	err = c.run(ctx, plan)
 	return &c, err
 }
@@ -85,7 +86,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 		return err
 	}
 	if err := c.publish(); err != nil {
-		c.abandon()
+		c.abandonResult()
 		return err
 	}
 
@@ -96,7 +97,7 @@ func (c *change) run(ctx context.Context, plan func(*change) error) error {
 }
 
 // prepare begins the edit and makes all steps of the change except its record. changes is false if there is
-// nothing to publish. The caller calls end.
+// nothing to publish. The caller calls end, also after an error.
 func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes bool, err error) {
 	s := c.w.store
 	if !c.DryRun {
@@ -110,20 +111,20 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 
 	// Protect the states, and the objects that plan stores, from gc.
 	c.holdState(c.now)
-	stop := sync.OnceFunc(s.Importing())
+	stop := sync.OnceFunc(s.BeginImport())
 	defer stop()
 
 	if err := plan(c); err != nil {
 		return false, err
 	}
-	if c.stored != nil {
-		c.holdState(c.stored)
+	if c.newObjects != nil {
+		c.holdState(c.newObjects)
 	}
 
 	stop()
 
 	c.steps = graft.OwnRoot(c.steps)
-	if err := c.mayChange(ctx); err != nil {
+	if err := c.checkReadOnly(ctx); err != nil {
 		return false, err
 	}
 	c.Changed, c.Paths, c.More = graft.ListChanges(c.steps)
@@ -131,24 +132,24 @@ func (c *change) prepare(ctx context.Context, plan func(*change) error) (changes
 		return false, nil
 	}
 
-	if c.stored != nil {
+	if c.newObjects != nil {
 		if err := s.cas.Commit(); err != nil {
 			return false, err
 		}
 	}
 
 	if err := c.journal(ctx); err != nil {
-		c.abandon()
+		c.abandonResult()
 		return false, err
 	}
 
 	return true, nil
 }
 
-// abandon lets a gc remove the sealed result of a change that is not published.
-func (c *change) abandon() {
+// abandonResult makes gc run soon if the result of a change that is not published was sealed.
+func (c *change) abandonResult() {
 	if c.record.State != "" {
-		c.w.store.Abandon()
+		c.w.store.CollectSoon()
 	}
 }
 
@@ -163,8 +164,9 @@ func (c *change) end() {
 	c.releases = nil
 }
 
-// mayChange returns live.ErrProtected if a step changes a read-only path. Only a refresh may change these.
-func (c *change) mayChange(ctx context.Context) error {
+// checkReadOnly returns live.ErrProtected if a step changes a read-only path. A refresh may change read-only
+// paths.
+func (c *change) checkReadOnly(ctx context.Context) error {
 	readOnly := c.w.Policy().ReadOnly
 	if len(readOnly) == 0 || c.record.Dir != "" {
 		return nil
@@ -198,12 +200,12 @@ func (c *change) mayChange(ctx context.Context) error {
 func (c *change) takeEdit(ctx context.Context) (err error) {
 	if c.DryRun {
 		var release func()
-		c.now, release, err = c.w.Held("")
+		c.now, release, err = c.w.HoldState("")
 		c.releases = append(c.releases, release)
 		return err
 	}
 
-	if c.edit, err = c.w.store.forest.Edit(ctx, c.caller.Actor, c.w.ws.View, c.reads...); err != nil {
+	if c.edit, err = c.w.store.forest.Edit(ctx, c.caller.Actor, c.w.ws.View, c.readViews...); err != nil {
 		return err
 	}
 
@@ -255,7 +257,7 @@ func (c *change) apply(ctx context.Context) error {
 // not know the state before the record is in the catalogue.
 func (c *change) seal(ctx context.Context, st *tree.State) error {
 	c.holdState(st)
-	id, err := c.w.store.seal.Edited(ctx, c.w.ws.View, st)
+	id, err := c.w.store.sealer.Edited(ctx, c.w.ws.View, st)
 	c.record.State = id.String()
 	return err
 }
@@ -266,7 +268,7 @@ func (c *change) answer() *catalogue.EditAnswer {
 	if c.caller.Request == 0 {
 		return nil
 	}
-	a := &catalogue.EditAnswer{Of: c.from, Changed: c.Changed, Paths: c.Paths, More: c.More, Kept: c.kept}
+	a := &catalogue.EditAnswer{Of: c.sourceName, Changed: c.Changed, Paths: c.Paths, More: c.More, Kept: c.keptPaths}
 	if len(a.Paths) > catalogue.MaxAnswerPaths {
 		a.Paths, a.More = a.Paths[:catalogue.MaxAnswerPaths], true
 	}
@@ -274,7 +276,7 @@ func (c *change) answer() *catalogue.EditAnswer {
 	return a
 }
 
-// publish writes the record to the journal and makes the edited state the present one, unless check
+// publish writes the record to the journal and makes the edited state the present one, unless changePlan.check
 // fails.
 func (c *change) publish() error {
 	s := c.w.store
@@ -315,9 +317,9 @@ func (c *change) describe(tx *live.Tx) error {
 	now := c.w.store.opt.Now()
 	before := CaptureOptions{Message: c.message, Caller: c.caller}.describe(now)
 	var after *info.Info
-	if c.after != nil {
-		c.after.Caller = c.caller
-		i := c.after.describe(now)
+	if c.snapshotAfter != nil {
+		c.snapshotAfter.Caller = c.caller
+		i := c.snapshotAfter.describe(now)
 		after = &i
 	}
 
@@ -326,7 +328,7 @@ func (c *change) describe(tx *live.Tx) error {
 		return err
 	}
 
-	op := c.w.Ops().newOp(c.name, c.from, c.caller)
+	op := c.w.Ops().newOp(c.name, c.sourceName, c.caller)
 	op.Before, op.Undoes, c.record.Op = c.record.Pre.View, c.undoes, op
 	if !cat.MayKeep(c.w.ws, nil, nil) {
 		return nil
@@ -356,7 +358,7 @@ func (c *change) report() {
 	for i := range c.steps {
 		if step := &c.steps[i]; !graft.Trivial(step) {
 			p := graft.PathChangeOf(*step)
-			event(events.Event{Action: "restored", Path: p.Path, From: c.from, Size: step.Size, Detail: p.Action})
+			event(events.Event{Action: "restored", Path: p.Path, From: c.sourceName, Size: step.Size, Detail: p.Action})
 		}
 	}
 
@@ -385,7 +387,7 @@ func (c *change) usePlan(p *threeway.Plan, steps []graft.Step) (err error) {
 	}
 
 	c.steps, c.graft.Now = steps, p.Now
-	c.stored, err = p.Stored()
+	c.newObjects, err = p.Stored()
 	return err
 }
 

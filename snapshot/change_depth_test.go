@@ -57,7 +57,7 @@ func TestDepth(t *testing.T) {
 	must.OK(t, err)
 	_, err = w.Snapshots().WaitSealed(t.Context(), "deep")
 	must.OK(t, err)
-	st, _, err := w.Held("deep")
+	st, _, err := w.HoldState("deep")
 	must.OK(t, err)
 	mkdir(t, s, w.Root(), "in")
 	_, err = w.Graft(t.Context(), snapshot.GraftOptions{Tree: st, Path: "in"})

@@ -45,18 +45,18 @@ func TestListsOfChanges(t *testing.T) {
 	other := b.Charge()
 	for name, do := range map[string]func(ctx context.Context, list *budget.Charge) (n int, more bool, err error){
 		"dry run": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", DryRun: true, List: list})
+			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", DryRun: true, ListCharge: list})
 			return r.Changed, r.More, err
 		},
 		"restore": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", List: list})
+			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", ListCharge: list})
 			if err == nil {
 				_, err = f.Restore(ctx, snapshot.RestoreOptions{Name: "full"})
 			}
 			return r.Changed, r.More, err
 		},
 		"promotion": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f", List: list})
+			r, err := w.Forks().Merge(ctx, snapshot.MergeOptions{Fork: "f", ListCharge: list})
 			if err == nil {
 				_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "empty"})
 			}

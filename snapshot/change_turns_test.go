@@ -65,7 +65,7 @@ func TestSealsGiveWay(t *testing.T) {
 			begins, end := sync.OnceFunc(func() { close(others) }), sync.OnceFunc(func() { close(ended) })
 			defer end()
 			defer begins()
-			s.seal.Pacer.End = func() int64 {
+			s.sealer.Pacer.End = func() int64 {
 				switch n := looks.Add(1); {
 				case n == 1:
 					close(begin)
@@ -184,7 +184,7 @@ func TestEditsGiveWay(t *testing.T) {
 			begin, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			end := sync.OnceFunc(func() { close(ended) })
 			defer end()
-			s.seal.Pacer.End = func() int64 {
+			s.sealer.Pacer.End = func() int64 {
 				switch n := looks.Add(1); {
 				case n == 1:
 					close(begin)

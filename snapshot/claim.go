@@ -10,10 +10,10 @@ import (
 
 // Values of ClaimResult.Tier.
 const (
-	Resumed     = "resumed"  // the fork existed already
-	FromLast    = "snapshot" // the fork was made from the last state of an ended fork with the label
-	FreshlyMade = "fresh"    // the fork was made from ForkOptions.Snapshot, or from the present state
-	Newer       = "newer"    // the fork was made from a state on a remote, newer than the last state in this store
+	TierResumed  = "resumed"  // the fork existed already
+	TierSnapshot = "snapshot" // the fork was made from the last state of an ended fork with the label
+	TierFresh    = "fresh"    // the fork was made from ForkOptions.Snapshot, or from the present state
+	TierNewer    = "newer"    // the fork was made from a state on a remote, newer than the last state in this store
 )
 
 // A ClaimResult is a claimed fork, and how it was found or made.
@@ -27,16 +27,16 @@ type ClaimResult struct {
 // Claim makes one, from the last state of an ended fork with the label if there is one. Concurrent
 // claims of a label return the same fork. Each claim restarts the TTL.
 func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
-	p, err := fs.plan(o)
+	p, err := fs.checkOptions(o)
 	if err != nil {
 		return ClaimResult{}, err
 	}
 
 	p.claim = o.Name
 
-	if from, resumed := fs.claimed(o); !resumed {
+	if from, resumed := fs.claimStart(o); !resumed {
 		defer p.release()
-		if err := fs.hide(&p, from); err != nil {
+		if err := fs.makeHiddenStates(&p, from); err != nil {
 			return ClaimResult{}, err
 		}
 	}
@@ -45,16 +45,16 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	s, start := fs.w.store, time.Now()
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if f, ok := fs.w.ws.Forks[o.Name]; ok {
-			got = ClaimResult{Fork: s.entries.workspaces[f.View], Tier: Resumed}
+			got = ClaimResult{Fork: s.workspaces.byView[f.View], Tier: TierResumed}
 			if p.expires == nil {
 				return nil
 			}
 			return s.commit(tx, &catalogue.Lease{View: f.View, Expires: p.expires}, o.Caller)
 		}
 
-		got.Tier = FreshlyMade
+		got.Tier = TierFresh
 		if last := fs.w.ws.Left(o.Name); last != nil && !o.Newer {
-			got.Tier, p.Snapshot = FromLast, last.Name
+			got.Tier, p.Snapshot = TierSnapshot, last.Name
 		}
 
 		got.From = p.Snapshot
@@ -64,15 +64,15 @@ func (fs Forks) Claim(o ForkOptions) (ClaimResult, error) {
 	if err != nil {
 		return got, err
 	}
-	if got.Tier != Resumed {
+	if got.Tier != TierResumed {
 		fs.reportFork(got.Fork, o, start)
 	}
 
 	return got, nil
 }
 
-// claimed returns the snapshot from which a claim makes a fork. resumed is set if the fork exists already.
-func (fs Forks) claimed(o ForkOptions) (from string, resumed bool) {
+// claimStart returns the snapshot from which a claim makes a fork. resumed is set if the fork exists already.
+func (fs Forks) claimStart(o ForkOptions) (from string, resumed bool) {
 	from = o.Snapshot
 	fs.w.withReadLock(func() {
 		_, resumed = fs.w.ws.Forks[o.Name]
@@ -83,8 +83,9 @@ func (fs Forks) claimed(o ForkOptions) (from string, resumed bool) {
 	return from, resumed
 }
 
-// Left returns the snapshot of the last state of an ended fork with a label.
-func (fs Forks) Left(label string) (i info.Info, ok bool) {
+// LastState returns the snapshot of the last state of an ended fork with a label. ok is false if there is no such
+// snapshot.
+func (fs Forks) LastState(label string) (i info.Info, ok bool) {
 	fs.w.withReadLock(func() {
 		if sn := fs.w.ws.Left(label); sn != nil {
 			i, ok = sn.Info, true
@@ -93,8 +94,8 @@ func (fs Forks) Left(label string) (i info.Info, ok bool) {
 	return i, ok
 }
 
-// Claimed reports whether a fork with the label exists, or ended with a snapshot of its last state.
-func (fs Forks) Claimed(label string) (yes bool) {
+// HasLabel reports whether a fork with the label exists, or ended with a snapshot of its last state.
+func (fs Forks) HasLabel(label string) (yes bool) {
 	fs.w.withReadLock(func() { yes = fs.w.ws.Forks[label] != nil || fs.w.ws.Left(label) != nil })
 	return yes
 }

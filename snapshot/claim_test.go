@@ -48,7 +48,7 @@ func TestManyClaims(t *testing.T) {
 			t.Errorf("%s is %d forks", label, len(v))
 		}
 	}
-	if n := len(w.Forks().List()); n != 20 || tiers[FreshlyMade] != 20 || tiers[Resumed] != 80 {
+	if n := len(w.Forks().List()); n != 20 || tiers[TierFresh] != 20 || tiers[TierResumed] != 80 {
 		t.Errorf("%d forks, %v", n, tiers)
 	}
 }
@@ -80,24 +80,24 @@ func TestClaimTiers(t *testing.T) {
 	}
 	reopen()
 	capture(t, w, CaptureOptions{Name: "start"})
-	f := claim(FreshlyMade, "start").Fork
+	f := claim(TierFresh, "start").Fork
 	_, err := s.Forest().Create(f.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644})
 	must.OK(t, err)
 	reopen()
-	claim(Resumed, "")
+	claim(TierResumed, "")
 	last, err := w.Forks().End("me", actors.Caller{})
 	if err != nil || last.Claim != "me" {
 		t.Fatal(last, err)
 	}
 	reopen()
-	f = claim(FromLast, last.Name).Fork
+	f = claim(TierSnapshot, last.Name).Fork
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err != nil {
 		t.Error("what was worked on is not there:", err)
 	}
 	must.OK(t, w.Forks().Discard("me", actors.Caller{}))
 	must.OK(t, w.Snapshots().Delete(last.Name, actors.Caller{}))
 	before := len(w.List())
-	f = claim(FreshlyMade, "start").Fork
+	f = claim(TierFresh, "start").Fork
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err == nil {
 		t.Error("a fresh one has what another left")
 	}
@@ -196,16 +196,16 @@ func TestClaimNotPlanted(t *testing.T) {
 	capture(t, f, CaptureOptions{Name: "state", Labels: planted})
 	info, err := f.Snapshots().WaitSealed(t.Context(), "state")
 	must.OK(t, err)
-	st, _, err := f.Held("state")
+	st, _, err := f.HoldState("state")
 	must.OK(t, err)
 	id, _ := st.ID()
 	info.Name, info.Claim = "pulled", "victim"
-	_, err = w.Remotes().Pulled(info, id, actors.Caller{})
+	_, err = w.Remotes().AddPulled(info, id, actors.Caller{})
 	must.OK(t, err)
 	capture(t, w, CaptureOptions{Name: "labelled", Labels: planted})
 	_, err = w.Forks().End("attacker", actors.Caller{})
 	must.OK(t, err)
-	if c, err := w.Forks().Claim(ForkOptions{Name: "victim"}); err != nil || c.Tier != FreshlyMade {
+	if c, err := w.Forks().Claim(ForkOptions{Name: "victim"}); err != nil || c.Tier != TierFresh {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

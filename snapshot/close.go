@@ -25,7 +25,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.loops.Stop()
-	if err := checkRemoved(s.at, s.log); err != nil {
+	if err := checkRemoved(s.storeDir, s.log); err != nil {
 		return err
 	}
 
@@ -44,13 +44,13 @@ func (s *Store) Close() error {
 		return err // the index is still in use
 	}
 
-	return errors.Join(err, s.at.Close())
+	return errors.Join(err, s.storeDir.Close())
 }
 
 // checkRemoved returns ErrRemoved if the directory of the index was removed, usually with the whole store. In
 // that case it syncs the journal, whose files may have other hard links.
-func checkRemoved(at *storedir.Dir, log *journal.Journal) error {
-	if _, err := at.Disk.Stat(filepath.Join(at.Path, "index")); !errors.Is(err, os.ErrNotExist) {
+func checkRemoved(storeDir *storedir.Dir, log *journal.Journal) error {
+	if _, err := storeDir.Disk.Stat(filepath.Join(storeDir.Path, "index")); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err := log.Sync(); err != nil && !errors.Is(err, errs.Closed) {
@@ -108,9 +108,9 @@ func (s *Store) GiveUp() error {
 	s.loops.Stop()
 	s.loops.Wait()
 	err := s.closeParts()
-	if s.at.Made() {
-		return errors.Join(err, s.at.Discard())
+	if s.storeDir.Made() {
+		return errors.Join(err, s.storeDir.Discard())
 	}
 
-	return errors.Join(err, s.at.Close())
+	return errors.Join(err, s.storeDir.Close())
 }

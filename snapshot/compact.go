@@ -29,9 +29,9 @@ type Compacted struct {
 	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
 }
 
-// Compact makes one snapshot with the union of all paths of some snapshots; each path has its
-// version in the newest snapshot that contains it. It deletes those snapshots, except pinned ones.
-// If the policy protects one of them, Compact fails and changes nothing.
+// Compact makes one snapshot with the union of all paths of the named snapshots; each path has its version in the
+// newest of them that contains the path. It deletes the named snapshots, except pinned ones. If the policy
+// protects one of them, Compact fails and changes nothing.
 func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
 	s := ss.w.store
 	if err := naming.Check(o.Name); err != nil {
@@ -58,7 +58,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	}
 	defer s.Hold(st)()
 
-	id, err := s.seal.InTurn(ctx, ss.w.ws.View, st)
+	id, err := s.sealer.InTurn(ctx, ss.w.ws.View, st)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -106,8 +106,8 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	return out, s.Sync()
 }
 
-// findCompacted returns the snapshots with their states, newest first. The caller holds the lock of
-// the forest.
+// findCompacted returns the snapshots to compact with their states, newest first. The caller holds the lock of the
+// forest.
 func (ss Snapshots) findCompacted(o CompactOptions) (snaps []*catalogue.Snapshot, states []*tree.State, err error) {
 	s := ss.w.store
 	if snaps, err = s.cat.ToCompact(ss.w.ws, o.Names); err != nil {

@@ -19,22 +19,22 @@ import (
 type ConnectArgs struct {
 	Disk  vfs.FS
 	Dir   string // the directory of the store
-	First bool   // the store is empty
+	Empty bool   // the store is empty
 }
 
-// Object appends the bytes of an object, which may be on a remote, to dst[:0]. It returns the
-// errors of cas.Store.Get.
+// Object appends the bytes of an object, which may be on a remote, to dst[:0] and returns the result. It returns
+// the errors of cas.Store.Get.
 func (s *Store) Object(h cas.Hash, dst []byte) ([]byte, error) { return s.objects.Get(h, dst) }
 
-// A Start is the snapshot that a new store begins with instead of an empty tree.
+// A StartSnapshot is the snapshot that a new store begins with instead of an empty tree.
 // Its objects are on a remote.
-type Start struct {
+type StartSnapshot struct {
 	ID   cas.Hash
 	Info info.Info // name, message, labels and time of the snapshot
 }
 
-// beginWith adds a pushed snapshot to main and returns its state, the first state of main.
-func beginWith(s *Store, tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
+// addStartSnapshot adds a pushed snapshot to main and returns its state, the first state of main.
+func addStartSnapshot(s *Store, tx *live.Tx, start *StartSnapshot, w *Workspace) (*tree.State, error) {
 	info := start.Info
 	info.Name = naming.Local(info.Name)
 	if err := catalogue.CheckPulled(info); err != nil {
@@ -55,9 +55,10 @@ func beginWith(s *Store, tx *live.Tx, start *Start, w *Workspace) (*tree.State, 
 	return st, newApplier(s, tx).apply(r)
 }
 
-// Pulled adds a fetched snapshot to the workspace. All its objects are on disk in the store, or on a remote. A
-// caller that stored objects calls the function done of Importing only after Pulled returns.
-func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
+// AddPulled adds a fetched snapshot to the workspace. All its objects must be on disk in the store, or on a
+// remote. A caller that stored objects calls the function that BeginImport returned only after AddPulled has
+// returned.
+func (rs Remotes) AddPulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, error) {
 	s := rs.w.store
 	st, highest, err := s.objects.Pushed(s.src, id)
 	if err != nil {
@@ -86,8 +87,8 @@ func (rs Remotes) Pulled(i info.Info, id cas.Hash, c actors.Caller) (info.Info, 
 	return sn.Seen(), s.Sync()
 }
 
-// MayPull returns the error that Pulled would return for the name and description of a snapshot.
-// Callers call it before they fetch the snapshot.
+// MayPull returns the error that AddPulled would return for the name and description of a snapshot. Callers call
+// it before they fetch the snapshot.
 func (rs Remotes) MayPull(i info.Info) (err error) {
 	rs.w.withReadLock(func() { err = rs.w.ws.MayPull(i) })
 	return err
@@ -104,8 +105,8 @@ type OutgoingSnapshot struct {
 	Release   func()
 }
 
-// Pushed emits the event for a snapshot that was sent to a remote.
-func (rs Remotes) Pushed(name, remote string, c actors.Caller) {
+// ReportPushed emits the event for a snapshot that was sent to a remote.
+func (rs Remotes) ReportPushed(name, remote string, c actors.Caller) {
 	rs.w.store.Hooks.emit(events.Event{Workspace: rs.w.ws.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
@@ -116,7 +117,7 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 		return nil, err
 	}
 
-	st, release, err := rs.HeldToSend(ctx, info.Name)
+	st, release, err := rs.HoldToSend(ctx, info.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -139,23 +140,24 @@ func (rs Remotes) Push(ctx context.Context, name string) (*OutgoingSnapshot, err
 	return p, nil
 }
 
-// SendsAll reports whether HeldToSend returns the state of Held, because the policy forgets no paths.
+// SendsAll reports whether HoldToSend returns the same state as HoldState: it does if the policy of main forgets
+// no paths.
 func (rs Remotes) SendsAll() bool { return len(rs.w.store.Main().Policy().Forget) == 0 }
 
-// HeldToSend returns a state as Held does, for a receiver outside of the store: the state has an id, and does not
-// have the paths that the policy of main forgets.
-func (rs Remotes) HeldToSend(ctx context.Context, name string) (st *tree.State, release func(), err error) {
-	st, release, err = rs.w.Held(name)
+// HoldToSend returns a state as HoldState does, for a receiver outside of the store: the state has an id, and does
+// not contain the paths that the policy of main forgets.
+func (rs Remotes) HoldToSend(ctx context.Context, name string) (st *tree.State, release func(), err error) {
+	st, release, err = rs.w.HoldState(name)
 	patterns := rs.w.store.Main().Policy().Forget
 	if err != nil || len(patterns) == 0 {
 		return st, release, err
 	}
-	defer rs.w.store.Importing()()
+	defer rs.w.store.BeginImport()()
 
-	kept := release
+	releaseWhole := release
 	defer func() {
 		if err != nil {
-			kept()
+			releaseWhole()
 		}
 	}()
 
@@ -168,18 +170,18 @@ func (rs Remotes) HeldToSend(ctx context.Context, name string) (st *tree.State, 
 		return st, release, err
 	}
 
-	less, _, releaseLess, err := sealWithout(ctx, rs.w, st, paths, false)
+	reduced, _, releaseReduced, err := sealWithout(ctx, rs.w, st, paths, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	kept()
+	releaseWhole()
 
-	return less, releaseLess, nil
+	return reduced, releaseReduced, nil
 }
 
-// LeftOut returns the paths of the present state that the policy of main forgets.
-func (rs Remotes) LeftOut(ctx context.Context) ([]string, error) {
-	st, release, err := rs.w.Held("")
+// UnsentPaths returns the paths of the present state that the policy of main forgets.
+func (rs Remotes) UnsentPaths(ctx context.Context) ([]string, error) {
+	st, release, err := rs.w.HoldState("")
 	if err != nil {
 		return nil, err
 	}

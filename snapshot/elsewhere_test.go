@@ -96,11 +96,11 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) info.Info
 	return x.Info
 }
 
-func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
+func openWith(t *testing.T, dir string, p *place, start *snapshot.StartSnapshot) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
-		if c.First != (start != nil || p.fresh) {
-			t.Errorf("it is the first time: %v", c.First)
+	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+		if c.Empty != (start != nil || p.fresh) {
+			t.Errorf("it is the first time: %v", c.Empty)
 		}
 		p.fresh = false
 		return p, start, nil
@@ -110,16 +110,16 @@ func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapsh
 	return s
 }
 
-func startOf(t *testing.T, i info.Info) *snapshot.Start {
+func startOf(t *testing.T, i info.Info) *snapshot.StartSnapshot {
 	t.Helper()
 	h, err := cas.ParseHash(i.ID)
 	must.OK(t, err)
-	return &snapshot.Start{ID: h, Info: i}
+	return &snapshot.StartSnapshot{ID: h, Info: i}
 }
 
 func stateDump(t *testing.T, w *snapshot.Workspace, name string) string {
 	t.Helper()
-	st, _, err := w.Held(name)
+	st, _, err := w.HoldState(name)
 	must.OK(t, err)
 	return dump(t, w.Store(), st)
 }
@@ -197,7 +197,7 @@ func TestStartRefused(t *testing.T) {
 	} {
 		bad := pushed
 		spoil(&bad)
-		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
 			return p, startOf(t, bad), nil
 		}})
 		if !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.NameTooLong) {
@@ -261,18 +261,18 @@ func TestPulledStays(t *testing.T) {
 	dir := t.TempDir()
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
-	done := s.Importing()
+	done := s.BeginImport()
 	for _, b := range p.objects {
 		_, err := s.CAS().Put(cas.KindTree, b)
 		must.OK(t, err)
 	}
 	must.OK(t, s.CAS().Commit())
-	got, err := s.Main().Remotes().Pulled(pushed, startOf(t, pushed).ID, actors.Caller{UID: 7})
+	got, err := s.Main().Remotes().AddPulled(pushed, startOf(t, pushed).ID, actors.Caller{UID: 7})
 	done()
 	if err != nil || got.ID != pushed.ID || got.Kind != info.KindPull || got.UID != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := s.Main().Remotes().Pulled(pushed, startOf(t, pushed).ID, actors.Caller{}); !errors.Is(err, errs.Exist) {
+	if _, err := s.Main().Remotes().AddPulled(pushed, startOf(t, pushed).ID, actors.Caller{}); !errors.Is(err, errs.Exist) {
 		t.Errorf("pulled twice under one name: %v", err)
 	}
 	p.away = true
@@ -328,7 +328,7 @@ func diverged(t *testing.T, seed uint64) {
 			must.OK(t, err)
 			info := p.push(t, x.s.Main(), name)
 			other := stores[1-i].s
-			_, err = other.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{})
+			_, err = other.Main().Remotes().AddPulled(info, startOf(t, info).ID, actors.Caller{})
 			must.OK(t, err)
 			if stateDump(t, other.Main(), name) != stateDump(t, x.s.Main(), name) {
 				t.Fatalf("%s is another tree after it was pulled", name)

@@ -19,20 +19,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// entries has the workspaces of a store, and answers the questions of packages engine, policy, live and actors
-// about them and their snapshots. The lock of the forest guards the fields.
-type entries struct {
-	parts      *engine.Parts
-	hooks      *Hooks
-	workspaces map[uint32]*Workspace // by view; one for each workspace of the catalogue
-	unsent     []events.Event        // events to emit later: of snapshots by captureBetweenActors, and of removed workspaces
+// A workspaceTable has the workspaces of a store. It gives packages engine, policy, live and actors the
+// information that they need about workspaces and snapshots. The lock of the forest guards the fields.
+type workspaceTable struct {
+	parts        *engine.Parts
+	hooks        *Hooks
+	byView       map[uint32]*Workspace // by view; one for each workspace of the catalogue
+	unsentEvents []events.Event        // events to emit later: of the snapshots of captureBetweenActors, and of removed workspaces
 }
 
 // Turns implements engine.Catalogue.
-func (e *entries) Turns(view uint32) (turns *semaphore.Weighted) {
+func (e *workspaceTable) Turns(view uint32) (turns *semaphore.Weighted) {
 	e.parts.WithReadLock(func(*live.Tx) {
-		if w, ok := e.workspaces[view]; ok {
-			turns = w.tenant().sealing
+		if w, ok := e.byView[view]; ok {
+			turns = w.tenant().sealTurn
 		} else {
 			turns = semaphore.NewWeighted(1) // the fork has ended, so that no other goroutine seals it
 		}
@@ -41,19 +41,19 @@ func (e *entries) Turns(view uint32) (turns *semaphore.Weighted) {
 }
 
 // Needed implements engine.Catalogue. A snapshot that was removed is not needed.
-func (e *entries) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
+func (e *workspaceTable) Needed(sn *catalogue.Snapshot) (name string, needed bool) {
 	e.parts.WithReadLock(func(*live.Tx) { name, needed = sn.Name, e.parts.Catalogue.Snapshots.At(sn.View) == sn || sn.Wanted })
 	return name, needed
 }
 
 // Sealed implements engine.Catalogue.
-func (e *entries) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
+func (e *workspaceTable) Sealed(sn *catalogue.Snapshot, id cas.Hash, added int64) {
 	e.parts.WithLock(func(*live.Tx) { e.parts.Catalogue.SetID(sn, id, added) })
 }
 
 // readView returns the state of a snapshot by its view, errs.Stale if there is no such snapshot.
 // The caller holds the lock of the forest, at least for reading.
-func (e *entries) readView(src *tree.Source, view uint32) (*tree.State, error) {
+func (e *workspaceTable) readView(src *tree.Source, view uint32) (*tree.State, error) {
 	sn := e.parts.Catalogue.Snapshots.At(view)
 	if sn == nil {
 		return nil, errs.Stale
@@ -62,26 +62,26 @@ func (e *entries) readView(src *tree.Source, view uint32) (*tree.State, error) {
 }
 
 // takeChanged returns the views of the workspaces that may have changed since the last call.
-func (e *entries) takeChanged() (views []uint32) {
+func (e *workspaceTable) takeChanged() (views []uint32) {
 	e.parts.WithLock(func(tx *live.Tx) {
 		views = append(tx.Changes().Take(live.ForPolicies), e.parts.Catalogue.TakeAltered()...)
 	})
 	return views
 }
 
-// workspacesForPolicies yields the workspaces with the given views, or all if views is nil. First it emits the
-// events in unsent.
-func (e *entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace] {
+// workspacesForPolicies yields the workspaces with the given views, or all if views is nil. First it emits
+// unsentEvents.
+func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspace] {
 	var unsent []events.Event
 	var all []*Workspace
 	e.parts.WithLock(func(*live.Tx) {
-		unsent, e.unsent = e.unsent, nil
+		unsent, e.unsentEvents = e.unsentEvents, nil
 		if views == nil {
-			all = slices.DeleteFunc(slices.Collect(maps.Values(e.workspaces)), func(w *Workspace) bool { return w.ws.Ended != 0 })
+			all = slices.DeleteFunc(slices.Collect(maps.Values(e.byView)), func(w *Workspace) bool { return w.ws.Ended != 0 })
 		}
 
 		for _, view := range views {
-			if w, ok := e.workspaces[view]; ok && w.ws.Ended == 0 {
+			if w, ok := e.byView[view]; ok && w.ws.Ended == 0 {
 				all = append(all, w)
 			}
 		}
@@ -97,7 +97,7 @@ func (e *entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspac
 				n := tx.Changed(w.ws.View)
 				out = policy.Workspace{
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Records: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
-					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
+					Newest: w.Snapshots().NewestFirst(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
 						return err
@@ -111,8 +111,8 @@ func (e *entries) workspacesForPolicies(views []uint32) iter.Seq[policy.Workspac
 	}
 }
 
-// viewsAround returns the view of a workspace and the views of its ancestors, main last.
-func (e *entries) viewsAround(view uint32) (views []uint32) {
+// viewAndAncestors returns the view of a workspace and the views of its ancestors, main last.
+func (e *workspaceTable) viewAndAncestors(view uint32) (views []uint32) {
 	e.parts.WithReadLock(func(*live.Tx) {
 		for ws := e.parts.Catalogue.Workspaces.At(view); ws != nil; ws = e.parts.Catalogue.Parent(ws) {
 			views = append(views, ws.View)
@@ -126,7 +126,7 @@ func (e *entries) viewsAround(view uint32) (views []uint32) {
 }
 
 // forkName returns the name of the fork with a view, "" for main and for a fork that has ended.
-func (e *entries) forkName(view uint32) (name string) {
+func (e *workspaceTable) forkName(view uint32) (name string) {
 	e.parts.WithReadLock(func(*live.Tx) {
 		if ws := e.parts.Catalogue.Workspaces.At(view); ws != nil && view != live.MainView {
 			name = ws.Name

@@ -22,26 +22,26 @@ import (
 // the deleted refs. It blocks exports while it runs. With dryRun, it returns the refs that it would delete.
 type PruneExports func(ctx context.Context, commits map[string]bool, dryRun bool) (refs []string, err error)
 
-// A Forgotten has the operations on contents that users have forgotten.
-type Forgotten struct {
-	parts    *engine.Parts
-	ckpt     *engine.Checkpointer
-	gc       *engine.Collector
-	entries  *entries
-	readOnly bool
-	commit   func(catalogue.Record) error
+// ForgottenContents has the operations on contents that users have forgotten.
+type ForgottenContents struct {
+	parts      *engine.Parts
+	ckpt       *engine.Checkpointer
+	gc         *engine.Collector
+	workspaces *workspaceTable
+	readOnly   bool
+	commit     func(catalogue.Record) error
 }
 
-// Forgotten returns the operations on forgotten contents.
-func (s *Store) Forgotten() Forgotten {
-	return Forgotten{&s.parts, s.ckpt, &s.gc, s.entries, s.opt.ReadOnly, func(r catalogue.Record) error {
+// ForgottenContents returns the operations on forgotten contents.
+func (s *Store) ForgottenContents() ForgottenContents {
+	return ForgottenContents{&s.parts, s.ckpt, &s.gc, s.workspaces, s.opt.ReadOnly, func(r catalogue.Record) error {
 		return s.forest.Update(true, func(tx *live.Tx) error { return s.commit(tx, r, actors.Caller{}) })
 	}}
 }
 
 // Erase completes an erasure that an earlier daemon has not completed, if there is one. prune may be nil.
-func (f Forgotten) Erase(ctx context.Context, prune PruneExports) error {
-	if !slices.ContainsFunc(f.all(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
+func (f ForgottenContents) Erase(ctx context.Context, prune PruneExports) error {
+	if !slices.ContainsFunc(f.records(), func(f catalogue.Forgotten) bool { return !f.Erased }) {
 		return nil
 	}
 	_, _, err := f.erase(ctx, prune)
@@ -49,9 +49,9 @@ func (f Forgotten) Erase(ctx context.Context, prune PruneExports) error {
 }
 
 // erase removes the exports and the bytes of all forgotten contents from the disk, and records that they are
-// erased. After a kill it may be repeated. erased is false if files of running programs still use some of the
-// bytes.
-func (f Forgotten) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
+// erased. If the daemon was killed during erase, the next daemon repeats it. erased is false if files of running
+// programs still use some of the bytes.
+func (f ForgottenContents) erase(ctx context.Context, prune PruneExports) (refs []string, erased bool, err error) {
 	if prune != nil {
 		if refs, err = prune(ctx, f.gitCommits(nil), false); err != nil {
 			return nil, false, err
@@ -64,7 +64,7 @@ func (f Forgotten) erase(ctx context.Context, prune PruneExports) (refs []string
 
 // gitCommits returns the commits to which snapshots were exported, except for snapshots whose trees are
 // rewritten.
-func (f Forgotten) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
+func (f ForgottenContents) gitCommits(rewritten map[string]*rewrittenTree) map[string]bool {
 	all := make(map[string]bool)
 	f.parts.WithReadLock(func(*live.Tx) {
 		for _, sn := range f.parts.Catalogue.Snapshots.All() {
@@ -81,7 +81,7 @@ func (f Forgotten) gitCommits(rewritten map[string]*rewrittenTree) map[string]bo
 }
 
 // eraseBytes does the work of erase, except for the exports.
-func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
+func (f ForgottenContents) eraseBytes(ctx context.Context) (erased bool, err error) {
 	begin, err := f.restartJournal(ctx)
 	if err != nil {
 		return false, err
@@ -94,11 +94,11 @@ func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
 		return false, nil
 	}
 
-	for _, was := range f.all() {
-		if was.Erased {
+	for _, record := range f.records() {
+		if record.Erased {
 			continue
 		}
-		stored, err := f.receipt(was)
+		stored, err := f.readReceipt(record)
 		if err != nil {
 			return false, err
 		}
@@ -108,8 +108,8 @@ func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
 			return false, err
 		}
 
-		was.Erased = true
-		if err := f.commit(&catalogue.Forget{Forgotten: was}); err != nil {
+		record.Erased = true
+		if err := f.commit(&catalogue.Forget{Forgotten: record}); err != nil {
 			return false, err
 		}
 	}
@@ -119,54 +119,54 @@ func (f Forgotten) eraseBytes(ctx context.Context) (erased bool, err error) {
 
 // restartJournal makes a checkpoint that deletes the journal before the returned position, unless unsealed files
 // need bytes before it.
-func (f Forgotten) restartJournal(ctx context.Context) (begin int64, err error) {
+func (f ForgottenContents) restartJournal(ctx context.Context) (begin int64, err error) {
 	if begin, err = f.parts.Log.Roll(); err != nil {
 		return 0, err
 	}
 	return begin, f.ckpt.Checkpoint(ctx)
 }
 
-func (f Forgotten) all() (all []catalogue.Forgotten) {
+func (f ForgottenContents) records() (all []catalogue.Forgotten) {
 	f.parts.WithReadLock(func(*live.Tx) { all = slices.Clone(f.parts.Catalogue.Forgotten) })
 	return all
 }
 
-// receipt reads the receipt of a forget.
-func (f Forgotten) receipt(was catalogue.Forgotten) (r forget.Stored, err error) {
-	b, err := f.parts.Objects.Get(was.Receipt, nil)
+// readReceipt reads the receipt of a forget.
+func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.Stored, err error) {
+	b, err := f.parts.Objects.Get(record.Receipt, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
-	r.Number, r.Erased = was.Number, was.Erased
+	r.Number, r.Erased = record.Number, record.Erased
 	return r, err
 }
 
-// isGone reports whether each chunk of prints that the store still has is used by a file.
-func (f Forgotten) isGone(ctx context.Context, prints []forget.Print) (bool, error) {
-	left := make(map[cas.Hash]bool)
+// isGone reports whether the store has removed each chunk of prints, except chunks that files still use.
+func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Print) (bool, error) {
+	stored := make(map[cas.Hash]bool)
 	for _, p := range prints {
 		has, err := f.parts.CAS.Has(p.Hash)
 		if err != nil {
 			return false, err
 		}
 		if has {
-			left[p.Hash] = true
+			stored[p.Hash] = true
 		}
 	}
-	if len(left) == 0 {
+	if len(stored) == 0 {
 		return true, nil
 	}
 
-	used, err := f.uses(ctx, left, new([]forget.Place), asItIs)
-	return len(used) == len(left), err
+	used, err := f.usedChunks(ctx, stored, new([]forget.Place), neverRewritten)
+	return len(used) == len(stored), err
 }
 
 // Scanner returns a scanner for all forgotten contents, and the receipts.
-func (f Forgotten) Scanner() (*forget.Scanner, []forget.Receipt, error) {
+func (f ForgottenContents) Scanner() (*forget.Scanner, []forget.Receipt, error) {
 	var prints []forget.Print
 	receipts := []forget.Receipt{}
-	for _, was := range f.all() {
-		r, err := f.receipt(was)
+	for _, record := range f.records() {
+		r, err := f.readReceipt(record)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -178,7 +178,7 @@ func (f Forgotten) Scanner() (*forget.Scanner, []forget.Receipt, error) {
 
 // Verify searches the whole store for all forgotten contents. Before the search it seals the bytes of present
 // files, so that it finds the files that have forgotten bytes.
-func (f Forgotten) Verify(ctx context.Context) (*forget.Proof, error) {
+func (f ForgottenContents) Verify(ctx context.Context) (*forget.Proof, error) {
 	if !f.readOnly {
 		if _, err := f.restartJournal(ctx); err != nil {
 			return nil, err
@@ -206,7 +206,7 @@ func (f Forgotten) Verify(ctx context.Context) (*forget.Proof, error) {
 		return nil, err
 	}
 
-	used, err := f.uses(ctx, found, &proof.Kept, asItIs)
+	used, err := f.usedChunks(ctx, found, &proof.Kept, neverRewritten)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (f Forgotten) Verify(ctx context.Context) (*forget.Proof, error) {
 }
 
 // scanFiles searches the files of the store that are not packs.
-func (f Forgotten) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forget.Proof) error {
+func (f ForgottenContents) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forget.Proof) error {
 	if err := f.parts.CAS.ScanMeta("", func(key string, value []byte) error {
 		if scan.In(value) {
 			proof.Found = append(proof.Found, "catalogue record "+key)
@@ -264,13 +264,14 @@ func (f Forgotten) scanFiles(ctx context.Context, scan *forget.Scanner, proof *f
 	return nil
 }
 
-func asItIs(namedTree) *tree.State { return nil }
+// neverRewritten is an argument of usedChunks: no tree is replaced.
+func neverRewritten(namedTree) *tree.State { return nil }
 
 // Chunks returns the chunks of all forgotten contents.
-func (f Forgotten) Chunks() (map[cas.Hash]bool, error) {
+func (f ForgottenContents) Chunks() (map[cas.Hash]bool, error) {
 	chunks := make(map[cas.Hash]bool)
-	for _, was := range f.all() {
-		r, err := f.receipt(was)
+	for _, record := range f.records() {
+		r, err := f.readReceipt(record)
 		if err != nil {
 			return nil, err
 		}
@@ -288,11 +289,11 @@ type RewrittenSnapshot struct {
 	Name      string
 }
 
-// Rewritten returns the snapshots that were rewritten, by each id that they had before.
-func (f Forgotten) Rewritten() map[string]RewrittenSnapshot {
+// Rewritten returns the snapshots whose trees were replaced, by each id that they had before.
+func (f ForgottenContents) Rewritten() map[string]RewrittenSnapshot {
 	all := make(map[string]RewrittenSnapshot)
 	f.parts.WithReadLock(func(*live.Tx) {
-		for _, w := range f.entries.workspaces {
+		for _, w := range f.workspaces.byView {
 			for _, sn := range w.ws.Snapshots.All() {
 				for _, id := range sn.Was {
 					all[id] = RewrittenSnapshot{w, sn.Name}

@@ -143,7 +143,7 @@ func ExampleForks_Merge() {
 }
 
 // Held returns the tree of a snapshot, which stays readable until release is called. Walk visits its files.
-func ExampleWorkspace_Held_walk() {
+func ExampleWorkspace_HoldState_walk() {
 	s, end := newExample()
 	defer end()
 	w := s.Main()
@@ -153,7 +153,7 @@ func ExampleWorkspace_Held_walk() {
 	check(err)
 	writeText(w, "c", "333")
 
-	state, release, err := w.Held("v1")
+	state, release, err := w.HoldState("v1")
 	check(err)
 	defer release()
 	check(state.Walk(context.Background(), s.Source(), func(path *tree.Path, n *tree.Inode) error {

@@ -38,14 +38,14 @@ type ForgetOptions struct {
 // steps. If no tree has the contents, the error is of the kind errs.NotExist.
 func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receipt, error) {
 	s := w.store
-	f := &forgetRun{w: w, o: o, trees: make(map[string]*rewrittenTree), now: make(map[uint32]*rewrittenTree)}
+	f := &forgetRun{w: w, options: o, trees: make(map[string]*rewrittenTree), searched: make(map[uint32]*rewrittenTree)}
 	defer f.endEdits()
 
-	if err := f.begin(); err != nil {
+	if err := f.checkOptions(); err != nil {
 		return nil, err
 	}
 
-	done := s.Importing() // no gc begins before the new trees have references
+	done := s.BeginImport() // no gc begins before the new trees have references
 	defer func() { done() }()
 
 	if err := s.Checkpoint(ctx); err != nil {
@@ -59,7 +59,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 			return &f.receipt, nil
 		}
 		var err error
-		f.receipt.Refs, err = o.Prune(ctx, s.Forgotten().gitCommits(f.trees), true)
+		f.receipt.Refs, err = o.Prune(ctx, s.ForgottenContents().gitCommits(f.trees), true)
 		return &f.receipt, err
 	}
 
@@ -73,7 +73,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 		return &f.receipt, err
 	}
 
-	refs, erased, err := s.Forgotten().erase(ctx, o.Prune)
+	refs, erased, err := s.ForgottenContents().erase(ctx, o.Prune)
 	f.receipt.Refs, f.receipt.Erased = refs, erased && err == nil
 	if !f.receipt.Erased {
 		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next `amberfs gc`, or start of the daemon, erases them")
@@ -84,15 +84,15 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 
 // A forgetRun is one call of Forget.
 type forgetRun struct {
-	w       *Workspace
-	o       ForgetOptions
-	rewrite forget.Rewriter
-	trees   map[string]*rewrittenTree // by the id of the tree before
-	now     map[uint32]*rewrittenTree // the present states that were searched, by view
-	edits   []*change                 // prepared edits of present states
-	stale   []*change                 // edits that were dropped, because their workspace ended
-	ended   []catalogue.Edit          // edits of forks that have ended
-	receipt forget.Receipt
+	w          *Workspace
+	options    ForgetOptions
+	rewrite    forget.Rewriter
+	trees      map[string]*rewrittenTree // by the id of the tree before
+	searched   map[uint32]*rewrittenTree // the present states that were searched, by view
+	edits      []*change                 // prepared edits of present states
+	staleEdits []*change                 // edits that were dropped, because their workspace ended
+	endedEdits []catalogue.Edit          // edits of forks that have ended
+	receipt    forget.Receipt
 }
 
 // A rewrittenTree is the result of removing the contents from a tree.
@@ -102,39 +102,39 @@ type rewrittenTree struct {
 	paths []string
 }
 
-// begin checks the options.
-func (f *forgetRun) begin() (err error) {
+// checkOptions checks the options.
+func (f *forgetRun) checkOptions() (err error) {
 	r := &f.rewrite
 	r.Source, r.Objects, r.Epoch = f.w.store.src, f.w.store.cas, f.w.store.forest.Counters.Epoch
-	if r.Paths, err = naming.CleanPaths(f.o.Paths); err != nil {
+	if r.Paths, err = naming.CleanPaths(f.options.Paths); err != nil {
 		return err
 	}
 
-	patterns := f.o.Match
-	if f.o.Secrets {
+	patterns := f.options.Match
+	if f.options.Secrets {
 		patterns = append(slices.Clone(patterns), forget.Secrets...)
 	}
 
-	ways := 0
-	for _, given := range []bool{len(r.Paths) > 0, len(f.o.Content) > 0, len(patterns) > 0} {
+	kinds := 0
+	for _, given := range []bool{len(r.Paths) > 0, len(f.options.Content) > 0, len(patterns) > 0} {
 		if given {
-			ways++
+			kinds++
 		}
 	}
-	if ways != 1 || len(r.Paths) < len(f.o.Paths) {
+	if kinds != 1 || len(r.Paths) < len(f.options.Paths) {
 		return errs.New(errs.Invalid, "malformed request: forget takes paths below the root, or the content of a file, or patterns")
 	}
-	if len(f.o.Content) > forget.MaxBytes {
-		return errs.New(errs.TooBig, "the content has %d bytes, at most %d are possible", len(f.o.Content), forget.MaxBytes)
+	if len(f.options.Content) > forget.MaxBytes {
+		return errs.New(errs.TooBig, "the content has %d bytes, at most %d are possible", len(f.options.Content), forget.MaxBytes)
 	}
-	if len(f.o.Content) > 0 && len(bytes.Trim(f.o.Content, "\x00")) == 0 {
+	if len(f.options.Content) > 0 && len(bytes.Trim(f.options.Content, "\x00")) == 0 {
 		return errs.New(errs.Invalid, "malformed request: the content has zero bytes only")
 	}
 	if len(r.Paths) > 0 {
 		return nil
 	}
 
-	r.Search = &forget.Search{Bytes: f.o.Content, Keys: f.o.Secrets}
+	r.Search = &forget.Search{Bytes: f.options.Content, Keys: f.options.Secrets}
 	for _, p := range patterns {
 		re, err := regexp.Compile(p)
 		if err != nil {
@@ -149,20 +149,20 @@ func (f *forgetRun) begin() (err error) {
 // run rewrites all trees and commits the record. It repeats this if snapshots were taken during the rewriting.
 func (f *forgetRun) run(ctx context.Context) error {
 	for {
-		var all []*catalogue.Snapshot
+		var unsealed []*catalogue.Snapshot
 		var missing []string
 		var present []*Workspace
 		var err error
 		f.w.store.withReadLock(func(*live.Tx) {
-			all, missing, err = f.missing()
-			present = f.unsearched()
+			unsealed, missing, err = f.remainingTrees()
+			present = f.unsearchedWorkspaces()
 		})
 		if err != nil {
 			return err
 		}
 
-		for _, sn := range all {
-			if err := f.w.store.seal.Wait(ctx, sn); err != nil {
+		for _, sn := range unsealed {
+			if err := f.w.store.sealer.Wait(ctx, sn); err != nil {
 				return fmt.Errorf("snapshot %s: %w", sn.Name, err)
 			}
 		}
@@ -171,7 +171,7 @@ func (f *forgetRun) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if len(all)+len(missing) > 0 {
+		if len(unsealed)+len(missing) > 0 {
 			continue
 		}
 
@@ -182,19 +182,19 @@ func (f *forgetRun) run(ctx context.Context) error {
 		}
 
 		stored, err := f.writeReceipt(ctx)
-		if err != nil || f.o.DryRun {
+		if err != nil || f.options.DryRun {
 			return err
 		}
-		if again, err := f.commit(stored); !again || err != nil {
+		if mustRepeat, err := f.commit(stored); !mustRepeat || err != nil {
 			return err
 		}
 	}
 }
 
-// missing returns the snapshots without an id, and the ids of the trees that were not rewritten yet. The
-// caller holds the lock of the forest.
-func (f *forgetRun) missing() (unsealed []*catalogue.Snapshot, ids []string, err error) {
-	chosen, err := f.chosen()
+// remainingTrees returns the chosen snapshots without an id, and the ids of the trees that were not rewritten yet.
+// The caller holds the lock of the forest.
+func (f *forgetRun) remainingTrees() (unsealed []*catalogue.Snapshot, ids []string, err error) {
+	chosen, err := f.chosenSnapshots()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,17 +207,17 @@ func (f *forgetRun) missing() (unsealed []*catalogue.Snapshot, ids []string, err
 		}
 	}
 
-	if len(f.o.In) == 0 {
+	if len(f.options.In) == 0 {
 		ids = append(ids, f.w.store.cat.Trees()...)
 	}
 
 	return unsealed, slices.DeleteFunc(ids, func(id string) bool { return f.trees[id] != nil }), nil
 }
 
-// chosen returns the snapshots of Options.In, oldest first in each workspace. The caller holds the lock
-// of the forest.
-func (f *forgetRun) chosen() (all []*catalogue.Snapshot, err error) {
-	for _, in := range f.o.In {
+// chosenSnapshots returns the snapshots of ForgetOptions.In, or all if it is empty, oldest first in each
+// workspace. The caller holds the lock of the forest.
+func (f *forgetRun) chosenSnapshots() (all []*catalogue.Snapshot, err error) {
+	for _, in := range f.options.In {
 		from, to, open := strings.Cut(in, "..")
 		first, err := f.w.store.cat.Find(f.w.ws, from)
 		if err != nil {
@@ -237,7 +237,7 @@ func (f *forgetRun) chosen() (all []*catalogue.Snapshot, err error) {
 			}
 		}
 	}
-	if len(f.o.In) > 0 {
+	if len(f.options.In) > 0 {
 		return all, nil
 	}
 
@@ -256,11 +256,11 @@ func (f *forgetRun) rewriteTree(ctx context.Context, id string) error {
 		return err
 	}
 
-	if f.trees[id] = t; t.state == nil || f.o.DryRun {
+	if f.trees[id] = t; t.state == nil || f.options.DryRun {
 		return nil
 	}
 
-	h, err := f.w.store.seal.InTurn(ctx, f.w.ws.View, t.state)
+	h, err := f.w.store.sealer.InTurn(ctx, f.w.ws.View, t.state)
 	t.id = h.String()
 	return err
 }
@@ -273,26 +273,27 @@ func loadTree(src *tree.Source, id string) (*tree.State, error) {
 	return tree.Load(src, h)
 }
 
-// commit writes the record. again is set if there are snapshots that were not rewritten; then there is no record.
-func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
+// commit writes the record. If there are snapshots or workspaces that were not rewritten yet, it writes no record,
+// and mustRepeat is true.
+func (f *forgetRun) commit(receipt cas.Hash) (mustRepeat bool, err error) {
 	if err := f.w.store.cas.Commit(); err != nil {
 		return false, err
 	}
 
 	err = f.w.store.forest.Update(len(f.edits) == 0, func(tx *live.Tx) error {
 		f.dropStale()
-		unsealed, ids, err := f.missing()
-		if again = len(unsealed)+len(ids)+len(f.unsearched()) > 0; again || err != nil {
+		unsealed, ids, err := f.remainingTrees()
+		if mustRepeat = len(unsealed)+len(ids)+len(f.unsearchedWorkspaces()) > 0; mustRepeat || err != nil {
 			return err
 		}
 
-		chosen, err := f.chosen()
+		chosen, err := f.chosenSnapshots()
 		if err != nil {
 			return err
 		}
 
 		r := &catalogue.Forget{Trees: make(map[string]string), Forgotten: catalogue.Forgotten{
-			Number: f.w.store.cat.NextForgotten(), At: f.receipt.At, Actor: f.o.Caller.Actor, UID: f.o.Caller.UID, Receipt: receipt,
+			Number: f.w.store.cat.NextForgotten(), At: f.receipt.At, Actor: f.options.Caller.Actor, UID: f.options.Caller.UID, Receipt: receipt,
 		}}
 		f.receipt.Number = r.Forgotten.Number
 
@@ -307,13 +308,13 @@ func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 				r.Trees[id] = t.id
 			}
 		}
-		if len(f.o.In) > 0 {
+		if len(f.options.In) > 0 {
 			r.Trees = nil
 		}
 
 		var t *applier
 		t, r.Edits = f.presentEdits(tx)
-		if err := t.commit(r, f.o.Caller); err != nil {
+		if err := t.commit(r, f.options.Caller); err != nil {
 			return err
 		}
 
@@ -322,8 +323,8 @@ func (f *forgetRun) commit(receipt cas.Hash) (again bool, err error) {
 		}
 		return nil
 	})
-	if again || err != nil {
-		return again, err
+	if mustRepeat || err != nil {
+		return mustRepeat, err
 	}
 
 	for _, c := range f.edits {
@@ -360,10 +361,11 @@ func (f *forgetRun) notify() {
 	}
 }
 
-// invalidation lists what a rewriting changed in a view. before is the old state.
+// invalidation lists the changes that the rewriting t made in a view. before is the state of the view before the
+// rewriting.
 func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTree) (inv live.Invalidation) {
 	for _, p := range t.paths {
-		dir, name, _ := cutLast(p)
+		dir, name, _ := splitPath(p)
 		parent, err := before.At(f.w.store.src, dir)
 		n, nerr := before.At(f.w.store.src, p)
 		if err != nil || nerr != nil || parent == nil || n == nil {
@@ -373,16 +375,16 @@ func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTr
 		node := live.Node(view, n.Ino)
 		inv.Inodes = append(inv.Inodes, node)
 		if _, err := t.state.Get(f.w.store.src, n.Ino); err != nil {
-			at := live.Node(view, parent.Ino)
-			inv.Inodes = append(inv.Inodes, at)
-			inv.Entries = append(inv.Entries, live.Entry{Parent: at, Name: name, Was: node, WasDir: n.IsDir(), Gone: node})
+			parentNode := live.Node(view, parent.Ino)
+			inv.Inodes = append(inv.Inodes, parentNode)
+			inv.Entries = append(inv.Entries, live.Entry{Parent: parentNode, Name: name, Was: node, WasDir: n.IsDir(), Gone: node})
 		}
 	}
 	return inv
 }
 
-// cutLast splits a path into the path of its directory and its name.
-func cutLast(p string) (dir, name string, found bool) {
+// splitPath splits a path into the path of its directory and its name.
+func splitPath(p string) (dir, name string, found bool) {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i], p[i+1:], true
 	}

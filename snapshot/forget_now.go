@@ -15,13 +15,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// unsearched returns the workspaces whose present states must lose the contents and were not searched yet. With
+// unsearchedWorkspaces returns the workspaces whose present states must lose the contents and were not searched yet. With
 // ForgetOptions.Now these are all workspaces, else the forks that have ended and that an undo can restore. The
 // caller holds the lock of the forest.
-func (f *forgetRun) unsearched() (all []*Workspace) {
-	for view, w := range f.w.store.entries.workspaces {
-		_, searched := f.now[view]
-		if !searched && (f.o.Now || w.ws.Ended != 0 && len(f.o.In) == 0) {
+func (f *forgetRun) unsearchedWorkspaces() (all []*Workspace) {
+	for view, w := range f.w.store.workspaces.byView {
+		_, searched := f.searched[view]
+		if !searched && (f.options.Now || w.ws.Ended != 0 && len(f.options.In) == 0) {
 			all = append(all, w)
 		}
 	}
@@ -44,7 +44,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	}
 
 	view := w.ws.View
-	if _, err := f.w.store.seal.InTurn(ctx, view, st); err != nil && !f.o.DryRun {
+	if _, err := f.w.store.sealer.InTurn(ctx, view, st); err != nil && !f.options.DryRun {
 		return err
 	}
 
@@ -53,7 +53,7 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 	if t.state, t.paths, err = f.rewrite.Rewrite(ctx, st); err != nil {
 		return err
 	}
-	if f.now[view] = t; t.state == nil || f.o.DryRun {
+	if f.searched[view] = t; t.state == nil || f.options.DryRun {
 		return nil
 	}
 
@@ -61,27 +61,27 @@ func (f *forgetRun) rewritePresent(ctx context.Context, w *Workspace) error {
 		return f.editPresent(ctx, w, t)
 	}
 
-	id, err := f.w.store.seal.InTurn(ctx, view, t.state)
-	f.ended = append(f.ended, catalogue.Edit{WS: view, State: id.String()})
+	id, err := f.w.store.sealer.InTurn(ctx, view, t.state)
+	f.endedEdits = append(f.endedEdits, catalogue.Edit{WS: view, State: id.String()})
 
 	return err
 }
 
-// editPresent prepares the edit of a present state. When changes of the workspace are blocked, it searches the
-// present state again.
+// editPresent prepares the edit of a present state. After the edit has blocked changes of the workspace, it
+// searches the present state again.
 func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenTree) error {
-	c := &change{w: w, caller: f.o.Caller, from: "forget"}
+	c := &change{w: w, caller: f.options.Caller, sourceName: "forget"}
 	changes, err := c.prepare(ctx, func(c *change) (err error) {
-		if _, err := f.w.store.seal.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
+		if _, err := f.w.store.sealer.Edited(ctx, w.ws.View, c.now.Clone()); err != nil {
 			return err
 		}
 		if t.state, t.paths, err = f.rewrite.Rewrite(ctx, c.now); t.state == nil {
 			return err
 		}
 
-		c.stored = t.state
+		c.newObjects = t.state
 		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Source: t.state, View: w.ws.View, Exact: true}
-		c.steps, err = graft.StepsBetween(ctx, f.w.store.src, c.now, t.state, tree.DiffOptions{}, c.list)
+		c.steps, err = graft.StepsBetween(ctx, f.w.store.src, c.now, t.state, tree.DiffOptions{}, c.listCharge)
 
 		return err
 	})
@@ -89,7 +89,7 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 		c.end()
 	}
 	if errors.Is(err, errs.Stale) { // the workspace has ended, and is searched again
-		delete(f.now, w.ws.View)
+		delete(f.searched, w.ws.View)
 		return nil
 	}
 	if err != nil || !changes {
@@ -102,7 +102,7 @@ func (f *forgetRun) editPresent(ctx context.Context, w *Workspace, t *rewrittenT
 
 // endEdits ends the edits, so that the workspaces can be changed again.
 func (f *forgetRun) endEdits() {
-	for _, c := range append(f.edits, f.stale...) {
+	for _, c := range append(f.edits, f.staleEdits...) {
 		c.end()
 	}
 }
@@ -115,24 +115,24 @@ func (f *forgetRun) dropStale() {
 		if w != nil && (w.Ended != 0) == ended {
 			return false
 		}
-		delete(f.now, view)
+		delete(f.searched, view)
 		return true
 	}
 
 	var fresh []*change
 	for _, c := range f.edits {
 		if isStale(c.w.ws.View, false) {
-			f.stale = append(f.stale, c)
+			f.staleEdits = append(f.staleEdits, c)
 		} else {
 			fresh = append(fresh, c)
 		}
 	}
 
 	f.edits = fresh
-	f.ended = slices.DeleteFunc(f.ended, func(r catalogue.Edit) bool { return isStale(r.WS, true) })
+	f.endedEdits = slices.DeleteFunc(f.endedEdits, func(r catalogue.Edit) bool { return isStale(r.WS, true) })
 }
 
-// presentEdits returns the edits of the record, and the applier with these edits in the order of the record.
+// presentEdits returns the edits of the record, and an applier with these edits in the order of the record.
 func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
 	t := newApplier(f.w.store, tx)
 	t.edits = make(map[uint32]*live.Edit)
@@ -142,14 +142,14 @@ func (f *forgetRun) presentEdits(tx *live.Tx) (*applier, []catalogue.Edit) {
 		all = append(all, c.record)
 	}
 
-	return t, append(all, f.ended...)
+	return t, append(all, f.endedEdits...)
 }
 
-// namedPresent calls fn with the name of each workspace whose present state had the contents. The caller
+// eachRewrittenPresent calls fn with the name of each workspace whose present state had the contents. The caller
 // holds the lock of the forest.
-func (f *forgetRun) namedPresent(fn func(name string, t *rewrittenTree)) {
-	for _, view := range slices.Sorted(maps.Keys(f.now)) {
-		if t := f.now[view]; t.state != nil {
+func (f *forgetRun) eachRewrittenPresent(fn func(name string, t *rewrittenTree)) {
+	for _, view := range slices.Sorted(maps.Keys(f.searched)) {
+		if t := f.searched[view]; t.state != nil {
 			fn(nameOf(f.w.store.cat, view), t)
 		}
 	}

@@ -17,18 +17,18 @@ import (
 // writeReceipt fills the receipt, and stores it unless this is a dry run.
 func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 	copies := "copies outside of this store: what was pushed, pulled, exported, applied or copied"
-	if f.o.Remotes {
+	if f.options.Remotes {
 		copies = "copies outside of this store and its remotes: what was pulled, exported, applied or copied"
 	}
 
-	f.receipt = forget.Receipt{At: f.w.store.opt.Now(), Actor: f.o.Caller.Actor, DryRun: f.o.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{copies}}
-	gone := f.rewrite.Gone
+	f.receipt = forget.Receipt{At: f.w.store.opt.Now(), Actor: f.options.Caller.Actor, DryRun: f.options.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{copies}}
+	removed := f.rewrite.Gone
 	f.listPlaces()
 
-	used, err := f.w.store.Forgotten().uses(ctx, gone, &f.receipt.Kept, func(n namedTree) *tree.State {
+	used, err := f.w.store.ForgottenContents().usedChunks(ctx, removed, &f.receipt.Kept, func(n namedTree) *tree.State {
 		t := f.trees[n.id]
 		if n.snapshot == "" {
-			t = f.now[n.view]
+			t = f.searched[n.view]
 		}
 		if t == nil {
 			return nil
@@ -42,14 +42,14 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 		return h, errs.New(errs.NotExist, "no snapshot has these contents; nothing was forgotten")
 	}
 
-	gone = maps.Clone(gone)
-	maps.DeleteFunc(gone, func(h cas.Hash, _ bool) bool { return used[h] })
-	prints, bytes, err := forget.Prints(gone, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
+	removed = maps.Clone(removed)
+	maps.DeleteFunc(removed, func(h cas.Hash, _ bool) bool { return used[h] })
+	prints, bytes, err := forget.Prints(removed, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
 	if err != nil {
 		return h, err
 	}
 
-	if f.receipt.Objects, f.receipt.Bytes = len(gone), bytes; f.o.DryRun {
+	if f.receipt.Objects, f.receipt.Bytes = len(removed), bytes; f.options.DryRun {
 		return h, nil
 	}
 
@@ -67,16 +67,16 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 // listPlaces lists in the receipt the paths and snapshots from which contents were removed.
 func (f *forgetRun) listPlaces() {
 	f.w.store.withReadLock(func(*live.Tx) {
-		chosen, _ := f.chosen()
-		places := newPlaces(&f.receipt.Removed)
+		chosen, _ := f.chosenSnapshots()
+		places := newPlaceList(&f.receipt.Removed)
 
 		for _, sn := range chosen {
 			t := f.trees[sn.ID]
 			if t == nil || t.state == nil {
 				continue
 			}
-			at := nameOf(f.w.store.cat, sn.WS)
-			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: at, Name: sn.Name, Was: sn.ID, ID: t.id})
+			workspace := nameOf(f.w.store.cat, sn.WS)
+			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: workspace, Name: sn.Name, Was: sn.ID, ID: t.id})
 			for _, commit := range sn.GitCommits {
 				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("git commit %s in other repositories, which snapshot %s was exported as", commit, sn.Name))
 			}
@@ -84,13 +84,13 @@ func (f *forgetRun) listPlaces() {
 				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("the layers of image %s, which snapshot %s was imported from", sn.Image.Ref, sn.Name))
 			}
 			for _, p := range t.paths {
-				places.add(at, p, sn.Name)
+				places.add(workspace, p, sn.Name)
 			}
 		}
 
-		f.namedPresent(func(at string, t *rewrittenTree) {
+		f.eachRewrittenPresent(func(workspace string, t *rewrittenTree) {
 			for _, p := range t.paths {
-				places.add(at, p, "")
+				places.add(workspace, p, "")
 			}
 		})
 	})
@@ -108,16 +108,16 @@ func nameOf(cat *catalogue.Catalogue, view uint32) string {
 	return ""
 }
 
-// uses returns the chunks that files use, and adds these files to the list. rewritten returns the tree that
-// replaces a tree, or nil.
-func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
+// usedChunks returns those of chunks that files use, and adds the files to users. For each tree it calls
+// rewritten, which returns the tree that replaces the tree, or nil.
+func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]bool, users *[]forget.Place, rewritten func(namedTree) *tree.State) (map[cas.Hash]bool, error) {
 	var all []namedTree
 	err := f.parts.Forest.Update(true, func(tx *live.Tx) error {
 		for _, w := range f.parts.Catalogue.Workspaces.All() {
-			all = append(all, namedTree{at: w.Name, view: w.View, state: w.Freeze(tx)})
+			all = append(all, namedTree{workspace: w.Name, view: w.View, state: w.Freeze(tx)})
 		}
 		for _, sn := range f.parts.Catalogue.InOrder() {
-			all = append(all, namedTree{at: nameOf(f.parts.Catalogue, sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
+			all = append(all, namedTree{workspace: nameOf(f.parts.Catalogue, sn.WS), snapshot: sn.Name, id: sn.ID, state: sn.State.Load()})
 		}
 		return nil
 	})
@@ -126,7 +126,7 @@ func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]f
 	}
 
 	u := &forget.User{Source: f.parts.Source, Chunks: chunks, Used: make(map[cas.Hash]bool)}
-	places := newPlaces(list)
+	places := newPlaceList(users)
 
 	for _, n := range all {
 		if st := rewritten(n); st != nil {
@@ -142,7 +142,7 @@ func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]f
 			return nil, err
 		}
 		for _, p := range paths {
-			places.add(n.at, p, n.snapshot)
+			places.add(n.workspace, p, n.snapshot)
 		}
 	}
 
@@ -151,26 +151,26 @@ func (f Forgotten) uses(ctx context.Context, chunks map[cas.Hash]bool, list *[]f
 
 // A namedTree is the tree of a snapshot or, without a name, the present state of a workspace.
 type namedTree struct {
-	at, snapshot, id string
-	view             uint32 // for a present state
-	state            *tree.State
+	workspace, snapshot, id string
+	view                    uint32 // for a present state
+	state                   *tree.State
 }
 
-// places collects paths in a list.
-type places struct {
-	list *[]forget.Place
-	at   map[[2]string]int
+// A placeList collects the paths of files in list, with the snapshots that contain them.
+type placeList struct {
+	list    *[]forget.Place
+	indexes map[[2]string]int
 }
 
-func newPlaces(list *[]forget.Place) places { return places{list, make(map[[2]string]int)} }
+func newPlaceList(list *[]forget.Place) placeList { return placeList{list, make(map[[2]string]int)} }
 
-// add adds a path in a snapshot, or in the present state for "".
-func (p places) add(workspace, path, snapshot string) {
+// add adds a path of a snapshot. With an empty snapshot, it adds a path of the present state.
+func (p placeList) add(workspace, path, snapshot string) {
 	key := [2]string{workspace, path}
-	i, known := p.at[key]
+	i, known := p.indexes[key]
 	if !known {
 		i = len(*p.list)
-		p.at[key] = i
+		p.indexes[key] = i
 		*p.list = append(*p.list, forget.Place{Path: path, Workspace: workspace})
 	}
 

@@ -113,7 +113,7 @@ func isForgotten(t *testing.T, s *snapshot.Store, all bool) {
 	for _, name := range []string{"v1", "v2"} {
 		i, err := s.Main().Find(name)
 		must.OK(t, err)
-		st, release, err := s.Main().Held(name)
+		st, release, err := s.Main().HoldState(name)
 		must.OK(t, err)
 		n, err := st.At(s.Source(), ".env")
 		if release(); n != nil || err != nil {
@@ -127,7 +127,7 @@ func isForgotten(t *testing.T, s *snapshot.Store, all bool) {
 		}
 	}
 
-	proof, err := s.Forgotten().Verify(t.Context())
+	proof, err := s.ForgottenContents().Verify(t.Context())
 	must.OK(t, err)
 	if !proof.OK() || len(proof.Receipts) != 1 || !proof.Receipts[0].Erased {
 		t.Errorf("proof: %+v", proof)
@@ -206,13 +206,13 @@ func TestForgetKilled(t *testing.T) {
 
 	s, err = snapshot.Open(after, snapshot.Options{})
 	must.OK(t, err)
-	must.OK(t, s.Forgotten().Erase(t.Context(), nil))
+	must.OK(t, s.ForgottenContents().Erase(t.Context(), nil))
 	isForgotten(t, s, true)
 	must.OK(t, s.Close())
 
 	s, err = snapshot.Open(before, snapshot.Options{})
 	must.OK(t, err)
-	st, release, err := s.Main().Held("v1")
+	st, release, err := s.Main().HoldState("v1")
 	must.OK(t, err)
 	defer release()
 	if n, err := st.At(s.Source(), ".env"); n == nil || err != nil {
@@ -247,7 +247,7 @@ func TestForgetContent(t *testing.T) {
 func TestForgetMatch(t *testing.T) {
 	s := secretStore(t, filepath.Join(t.TempDir(), "store"))
 	text := func(name string) string {
-		st, release, err := s.Main().Held(name)
+		st, release, err := s.Main().HoldState(name)
 		must.OK(t, err)
 		defer release()
 		n, err := st.At(s.Source(), ".env")

@@ -58,8 +58,8 @@ type forkPlan struct {
 	hiddenStates                   // the states of the fork without hidden paths
 }
 
-// plan checks the options.
-func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
+// checkOptions checks the options.
+func (fs Forks) checkOptions(o ForkOptions) (p forkPlan, err error) {
 	p.ForkOptions = o
 	if err := naming.Check(o.Name); err != nil {
 		return p, err
@@ -78,13 +78,13 @@ func (fs Forks) plan(o ForkOptions) (p forkPlan, err error) {
 	if p.placeholders, err = fs.w.placeholders(o.Caller); err != nil {
 		return p, err
 	}
-	return p, fs.restrict(&p)
+	return p, fs.setRestrictions(&p)
 }
 
 // New makes a fork that is equal to a snapshot, or to the present state. The time does not depend
-// on the size of the tree, unless paths are hidden (see Hides).
+// on the size of the tree, unless paths are hidden (see HidesPaths).
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
-	p, err := fs.plan(o)
+	p, err := fs.checkOptions(o)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	var fork *Workspace
 	start := time.Now()
 	defer p.release()
-	if err := fs.hide(&p, p.Snapshot); err != nil {
+	if err := fs.makeHiddenStates(&p, p.Snapshot); err != nil {
 		return nil, err
 	}
 
@@ -116,25 +116,25 @@ func (fs Forks) reportFork(fork *Workspace, o ForkOptions, start time.Time) {
 }
 
 // makeFork commits the record of a fork. The caller holds the lock of the forest.
-func (fs Forks) makeFork(tx *live.Tx, o forkPlan) (*Workspace, error) {
+func (fs Forks) makeFork(tx *live.Tx, p forkPlan) (*Workspace, error) {
 	s := fs.w.store
-	r := &catalogue.Fork{Name: o.Name, Claim: o.claim, Expires: o.expires, Discard: o.Discard}
-	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
-	if err := r.StartFrom(s.cat, newApplier(s, tx), fs.w.ws, o.Snapshot); err != nil {
+	r := &catalogue.Fork{Name: p.Name, Claim: p.claim, Expires: p.expires, Discard: p.Discard}
+	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), p.Caller.UID, p.Caller.PID
+	if err := r.StartFrom(s.cat, newApplier(s, tx), fs.w.ws, p.Snapshot); err != nil {
 		return nil, err
 	}
 	if r.Now {
-		r.Placeholders = o.placeholders
+		r.Placeholders = p.placeholders
 	}
-	if r.Restricted = o.restricted; o.matcher != nil {
-		if o.state == "" || o.of != o.Snapshot {
-			return nil, errs.New(errs.Busy, "busy: another state of %s is its last one now; do it again", o.Name)
+	if r.Restricted = p.restricted; p.matcher != nil {
+		if p.stateID == "" || p.madeFrom != p.Snapshot {
+			return nil, errs.New(errs.Busy, "busy: another state of %s is its last one now; do it again", p.Name)
 		}
-		r.State, r.Dir = o.state, o.dir
+		r.State, r.Dir = p.stateID, p.dirID
 	}
 
-	err := s.commit(tx, r, o.Caller)
-	return s.entries.workspaces[r.View], err
+	err := s.commit(tx, r, p.Caller)
+	return s.workspaces.byView[r.View], err
 }
 
 // BeganFrom returns the name of the snapshot from which the fork was made, as it was at that time. It returns ""
@@ -178,7 +178,7 @@ func (fs Forks) Named(name string) (f *Workspace, err error) {
 			return
 		}
 
-		f = fs.w.store.entries.workspaces[ws.View]
+		f = fs.w.store.workspaces.byView[ws.View]
 	})
 	return f, err
 }

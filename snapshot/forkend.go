@@ -15,24 +15,24 @@ import (
 // End removes a fork. Its last state becomes a snapshot of this
 // workspace, whose description is returned.
 func (fs Forks) End(name string, c actors.Caller) (info.Info, error) {
-	last, _, err := fs.remove(name, false, false, c)
+	last, _, err := fs.removeFork(name, false, false, c)
 	return last, err
 }
 
 // Discard removes a fork and the forks in it, without snapshots of their last states. Only the
 // policy of this workspace can forbid it, so a program in the fork cannot prevent it.
 func (fs Forks) Discard(name string, c actors.Caller) error {
-	_, _, err := fs.remove(name, true, false, c)
+	_, _, err := fs.removeFork(name, true, false, c)
 	return err
 }
 
-// Remove ends a fork for a user, as End does or, if discard is set, as Discard does. The user can undo this
-// before the time until; it is zero if the end cannot be undone.
+// Remove ends a fork for a user, as End does or, if discard is set, as Discard does. The user can undo this until
+// the returned time, which is zero if the end cannot be undone.
 func (fs Forks) Remove(name string, discard bool, c actors.Caller) (last info.Info, until time.Time, err error) {
-	return fs.remove(name, discard, true, c)
+	return fs.removeFork(name, discard, true, c)
 }
 
-func (fs Forks) remove(name string, discard, keep bool, c actors.Caller) (last info.Info, until time.Time, err error) {
+func (fs Forks) removeFork(name string, discard, keep bool, c actors.Caller) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	return fs.endFork(name, keep, c, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 		if discard {
@@ -46,22 +46,23 @@ func (fs Forks) remove(name string, discard, keep bool, c actors.Caller) (last i
 }
 
 // expire ends the forks that have expired. It returns the time at which the next fork expires, or next if that is
-// earlier. A fork that contains forks ends after these forks, unless it is discarded: then they end with it.
+// earlier. A fork that contains forks ends after these forks. A fork with the option Discard does not wait: the
+// forks in it end with it.
 func (fs Forks) expire(now, next time.Time) (time.Time, error) {
-	var over []string
+	var expired []string
 	fs.w.withReadLock(func() {
 		for name, f := range fs.w.ws.Forks {
 			switch {
 			case f.Expires == nil:
 			case now.After(*f.Expires) && (f.Discard || len(f.Forks) == 0):
-				over = append(over, name)
+				expired = append(expired, name)
 			case !f.Expires.Before(now) && f.Expires.Before(next):
 				next = *f.Expires
 			}
 		}
 	})
 
-	for _, name := range over {
+	for _, name := range expired {
 		_, _, err := fs.endFork(name, false, actors.Caller{}, func(tx *live.Tx, f *catalogue.Workspace) (*catalogue.EndFork, error) {
 			if f.Expires == nil || !now.After(*f.Expires) || !f.Discard && len(f.Forks) > 0 {
 				return nil, errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
@@ -76,10 +77,10 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// endFork commits the record that the function record makes for a fork. It returns the snapshot of the fork's
-// last state, or a zero Info if the record has none. With keep set, the end is an operation of a user, which can
-// be undone before the time that endFork returns.
-func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
+// endFork commits the record that newRecord makes for a fork. It returns the snapshot of the fork's last state, or
+// a zero Info if the record has none. With keep set, the end is an operation of a user, which can be undone until
+// the returned time.
+func (fs Forks) endFork(name string, keep bool, c actors.Caller, newRecord func(*live.Tx, *catalogue.Workspace) (*catalogue.EndFork, error)) (last info.Info, until time.Time, err error) {
 	s := fs.w.store
 	var r *catalogue.EndFork
 	err = s.record(c, func(tx *live.Tx) (catalogue.Record, error) {
@@ -87,13 +88,13 @@ func (fs Forks) endFork(name string, keep bool, c actors.Caller, record func(*li
 		if err != nil {
 			return nil, err
 		}
-		if r, err = record(tx, f); err != nil {
+		if r, err = newRecord(tx, f); err != nil {
 			return nil, err
 		}
 		if keep {
 			r.Op = fs.w.Ops().newOp(catalogue.OpEndFork, name, c)
 			if s.cat.MayKeep(fs.w.ws, nil, f) {
-				r.Op.Kept, until = []uint32{f.View}, fs.w.Ops().keptUntil(r.Op)
+				r.Op.Kept, until = []uint32{f.View}, fs.w.Ops().undoDeadline(r.Op)
 			}
 			if r.Last != nil {
 				r.Op.Left = r.Last.View
@@ -140,8 +141,8 @@ func (fs Forks) usableBookmark(f *catalogue.Workspace) *catalogue.Snapshot {
 
 // Bookmark captures the present state of a fork as its bookmark, and drops the fork's former bookmark. The mount
 // calls it before the first of several removals, because `rm -rf .forks/NAME` empties the fork before its last
-// rmdir ends the fork. End then makes a snapshot of the bookmark, too. A bookmark costs as much as a snapshot,
-// but no list contains it. Only a checkpoint seals it.
+// rmdir ends the fork. End then makes a snapshot of the bookmark, too. A bookmark needs as much space as a
+// snapshot, but no list contains it. Only a checkpoint seals it.
 func (w *Workspace) Bookmark() error {
 	s := w.store
 	return s.record(actors.Caller{}, func(tx *live.Tx) (catalogue.Record, error) { return w.ws.NewBookmark(tx, s.opt.Now()) })

@@ -18,15 +18,15 @@ import (
 
 // GraftOptions are the arguments of Graft.
 type GraftOptions struct {
-	Tree   *tree.State // sealed; its root directory is merged into Path
-	Path   string      // a directory relative to the root, which must exist; "" is the root
-	Of     string      // the path that the user named; if it does not exist, Path is a directory above it
-	Caller actors.Caller
+	Tree      *tree.State // sealed; its root directory is merged into Path
+	Path      string      // a directory relative to the root, which must exist; "" is the root
+	NamedPath string      // the path that the user gave; if it does not exist, Path is a directory above it
+	Caller    actors.Caller
 	// Image, if not nil, is the container image that the tree was read from. Graft then also makes a
 	// snapshot of the state after, with the image in its description.
 	Image *info.Image
-	// Top copies the attributes of the tree's root directory to Path.
-	Top bool
+	// CopyRootAttrs copies the attributes of the tree's root directory to Path.
+	CopyRootAttrs bool
 }
 
 // GraftResult has the counts of the grafted tree and the names of the snapshots before and after.
@@ -63,23 +63,23 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 
 	release()
 
-	c, err := w.change(ctx, change{name: "import", caller: o.Caller, from: o.Of}, func(c *change) error {
+	c, err := w.change(ctx, change{name: "import", caller: o.Caller, sourceName: o.NamedPath}, func(c *change) error {
 		c.overlay = &graft.Overlay{Base: c.now, Source: o.Tree, Prefix: prefix}
-		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.Top}
+		c.graft.Options = graft.Options{Now: time.Now().UnixNano(), Top: o.CopyRootAttrs}
 		c.message = "before import"
 		if o.Image == nil {
 			return nil
 		}
 
-		if o.Top {
-			here, err := c.now.Resolve(s.src, prefix)
+		if o.CopyRootAttrs {
+			dir, err := c.now.Resolve(s.src, prefix)
 			if err != nil {
 				return err
 			}
-			o.Image.Merged = here.Dir.Len() > 0
+			o.Image.Merged = dir.Dir.Len() > 0
 		}
 
-		c.after = &CaptureOptions{Kind: info.KindImport, Message: "image " + o.Image.Ref, Image: o.Image}
+		c.snapshotAfter = &CaptureOptions{Kind: info.KindImport, Message: "image " + o.Image.Ref, Image: o.Image}
 
 		return o.Image.Check()
 	})
@@ -90,19 +90,19 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: c.Undo, Snapshot: c.record.Post.Name}, s.Sync()
 }
 
-// Importing protects the objects that an import puts into the store. gc waits until the caller has called done,
-// after Graft of the imported tree, or after Hold of it. The caller must commit the objects (CAS().Commit) before
+// BeginImport protects the objects that an import puts into the store. gc waits until the caller has called done,
+// which it does after Graft or Hold of the imported tree. The caller must commit the objects (CAS().Commit) before
 // Graft.
-func (s *Store) Importing() (done func()) {
+func (s *Store) BeginImport() (done func()) {
 	return s.gc.Import()
 }
 
-// Abandon makes gc run soon, because the caller has put objects that will not be referenced.
-func (s *Store) Abandon() { s.gc.Removed(0) }
+// CollectSoon makes gc run soon, because the caller has put objects that will not be referenced.
+func (s *Store) CollectSoon() { s.gc.Removed(0) }
 
-// Begin makes a sealed tree the present state and the base of the workspace, without a snapshot of
-// the state before. It is used to fill a new store.
-func (w *Workspace) Begin(st *tree.State, c actors.Caller) error {
+// SetFirstState makes a sealed tree the present state and the base of the workspace, without a snapshot of the
+// state before. It is used to fill a new store.
+func (w *Workspace) SetFirstState(st *tree.State, c actors.Caller) error {
 	id, _ := st.ID()
 	s := w.store
 	return s.record(c, func(tx *live.Tx) (catalogue.Record, error) {

@@ -27,7 +27,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	must.OK(t, err)
 	_, err = w.Snapshots().WaitSealed(context.Background(), "brought")
 	must.OK(t, err)
-	st, _, err := w.Held("brought")
+	st, _, err := w.HoldState("brought")
 	must.OK(t, err)
 	for _, name := range []string{"file", "linked", "closed"} {
 		_, err = f.Unlink(in, name)

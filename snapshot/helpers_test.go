@@ -29,7 +29,7 @@ func (ss Snapshots) Delete(name string, c actors.Caller) error {
 func (s *core) Workspaces() []*Workspace {
 	var out []*Workspace
 	s.withReadLock(func(*live.Tx) {
-		for _, w := range s.entries.workspaces {
+		for _, w := range s.workspaces.byView {
 			out = append(out, w)
 		}
 	})
@@ -42,7 +42,7 @@ func (s *Store) ShrinkJournal() { s.ckpt.ShrinkJournal() }
 func (s *Store) GCWithoutCheckpoint() { s.ckpt.GCWork = -1 }
 
 // SealThrough has seals read objects from elsewhere, with a cache of a few bytes.
-func (s *Store) SealThrough(o content.ObjectStore) { s.seal.Source = tree.NewSource(o, s.log, 1) }
+func (s *Store) SealThrough(o content.ObjectStore) { s.sealer.Source = tree.NewSource(o, s.log, 1) }
 
 // ApplyPolicies applies the policies of all workspaces once.
-func (s *Store) ApplyPolicies() { s.keep.Round() }
+func (s *Store) ApplyPolicies() { s.policies.Round() }

@@ -19,11 +19,11 @@ import (
 
 // hiddenStates has the hidden paths of a new fork, and the ids of the states without them.
 type hiddenStates struct {
-	restricted *catalogue.Restrictions // nil: the restrictions of the parent
-	matcher    *hide.Matcher           // matches the paths that the parent has and the fork does not have
-	of         string                  // ForkOptions.Snapshot, from which state was made
-	state, dir string
-	releases   []func()
+	restricted     *catalogue.Restrictions // nil: the restrictions of the parent
+	matcher        *hide.Matcher           // matches the paths that the parent has and the fork does not have
+	madeFrom       string                  // the ForkOptions.Snapshot of the state from which stateID was made
+	stateID, dirID string
+	releases       []func()
 }
 
 func (h *hiddenStates) release() {
@@ -32,8 +32,8 @@ func (h *hiddenStates) release() {
 	}
 }
 
-// restrict sets the restrictions of a new fork: the rules of its parent and of the options.
-func (fs Forks) restrict(p *forkPlan) (err error) {
+// setRestrictions sets the restrictions of a new fork: the rules of its parent and of the options.
+func (fs Forks) setRestrictions(p *forkPlan) (err error) {
 	parent := fs.w.Policy()
 	rules := parent
 	rules.Hide = slices.Concat(parent.Hide, p.Hide)
@@ -57,45 +57,45 @@ func (fs Forks) restrict(p *forkPlan) (err error) {
 	return nil
 }
 
-// Hides reports whether a new fork has hidden paths: the paths in added, or paths of the policy. If so, New and
-// Claim read the whole tree.
-func (fs Forks) Hides(added []string) bool {
-	return len(added) > 0 || !fs.w.IsFork() && len(fs.w.Policy().Hide) > 0
+// HidesPaths reports whether a new fork has hidden paths: paths that match patterns, or that the policy hides. If
+// so, New and Claim read the whole tree.
+func (fs Forks) HidesPaths(patterns []string) bool {
+	return len(patterns) > 0 || !fs.w.IsFork() && len(fs.w.Policy().Hide) > 0
 }
 
-// hide makes the states without hidden paths that a new fork begins with. They are protected from gc
-// until release is called, also if hide fails.
-func (fs Forks) hide(p *forkPlan, from string) error {
+// makeHiddenStates makes the states without hidden paths that a new fork begins with. They are protected from gc
+// until p.release is called, which must be called also after an error.
+func (fs Forks) makeHiddenStates(p *forkPlan, from string) error {
 	if p.matcher == nil {
 		return nil
 	}
 	s := fs.w.store
-	defer s.Importing()()
+	defer s.BeginImport()()
 
-	st, dir, err := fs.startOf(p, from)
+	st, dir, err := fs.startState(p, from)
 	if err != nil {
 		return err
 	}
-	if p.state, err = fs.sealWithout(p, st); err != nil {
+	if p.stateID, err = fs.sealVisible(p, st); err != nil {
 		return err
 	}
 
 	// Hide the files of the directory too, at all their hard links in the directory.
-	was, release, err := s.directory(context.Background(), func() string { return dir })
+	was, release, err := s.holdDirectory(context.Background(), func() string { return dir })
 	if err != nil {
 		return err
 	}
 	p.releases = append(p.releases, release)
-	if p.dir, err = fs.sealWithout(p, was); err != nil {
+	if p.dirID, err = fs.sealVisible(p, was); err != nil {
 		return err
 	}
 
-	p.of = from
+	p.madeFrom = from
 	return s.cas.Commit()
 }
 
-// startOf returns the state that a new fork starts from, see catalogue.Fork, and the id of its directory.
-func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, err error) {
+// startState returns the state that a new fork starts from, see catalogue.Fork, and the id of its directory.
+func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string, err error) {
 	s := fs.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		r := &catalogue.Fork{Name: p.Name}
@@ -127,15 +127,16 @@ func (fs Forks) startOf(p *forkPlan, from string) (st *tree.State, dir string, e
 	return st, dir, err
 }
 
-// directory returns the state of the directory with an id, see WorkspaceRecord.Dir. The state is protected from
-// gc until release is called. directory calls id with the lock of the forest held.
-func (s *Store) directory(ctx context.Context, id func() string) (st *tree.State, release func(), err error) {
+// holdDirectory returns the state of a directory of the host, see WorkspaceRecord.Dir. It calls readID, which
+// returns the id of the state, with the lock of the forest held. The state is protected from gc until release is
+// called.
+func (s *Store) holdDirectory(ctx context.Context, readID func() string) (st *tree.State, release func(), err error) {
 	err = s.forest.Update(true, func(*live.Tx) error {
-		text := id()
-		if text == "" {
+		id := readID()
+		if id == "" {
 			return nil
 		}
-		h, err := cas.ParseHash(text)
+		h, err := cas.ParseHash(id)
 		if err != nil {
 			return err
 		}
@@ -155,11 +156,11 @@ func (s *Store) directory(ctx context.Context, id func() string) (st *tree.State
 		return nil, nil, err
 	}
 
-	return main.Held("base")
+	return main.HoldState("base")
 }
 
-// sealWithout seals a copy of a state without the hidden paths, and returns its id.
-func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) {
+// sealVisible seals a copy of a state without the hidden paths, and returns its id.
+func (fs Forks) sealVisible(p *forkPlan, st *tree.State) (id string, err error) {
 	s := fs.w.store
 	paths, err := hiddenPaths(context.Background(), s.src, st, p.matcher)
 	if err != nil {
@@ -178,19 +179,19 @@ func (fs Forks) sealWithout(p *forkPlan, st *tree.State) (id string, err error) 
 	return h.String(), err
 }
 
-// sealWithout seals a copy of a state without some paths, see remove. The copy is protected from gc until release
-// is called.
+// sealWithout seals a copy of a state without some paths, see removePath. The copy is protected from gc until the
+// returned function is called.
 func sealWithout(ctx context.Context, w *Workspace, st *tree.State, paths []string, empty bool) (*tree.State, cas.Hash, func(), error) {
 	s := w.store
 	e := &tree.Editor{State: st.Clone(), Source: s.src, Epoch: s.forest.Counters.Epoch()}
 	for _, name := range paths {
-		if err := remove(e, name, empty); err != nil {
+		if err := removePath(e, name, empty); err != nil {
 			return nil, cas.Hash{}, nil, err
 		}
 	}
 
 	release := s.Hold(e.State)
-	h, err := s.seal.InTurn(ctx, w.ws.View, e.State)
+	h, err := s.sealer.InTurn(ctx, w.ws.View, e.State)
 	if err != nil {
 		release()
 		return nil, h, nil, err
@@ -275,10 +276,10 @@ func hiddenPaths(ctx context.Context, src *tree.Source, st *tree.State, m *hide.
 	return paths, nil
 }
 
-// remove removes a path. With empty, it removes only the contents of the file or directory. The times of
-// directories do not change.
-func remove(e *tree.Editor, name string, empty bool) error {
-	at, err := tree.ParsePath(name)
+// removePath removes a path. If empty is set, it keeps the file or directory and removes only its contents. The
+// times of directories do not change.
+func removePath(e *tree.Editor, name string, empty bool) error {
+	parsed, err := tree.ParsePath(name)
 	if err != nil {
 		return err
 	}
@@ -287,16 +288,16 @@ func remove(e *tree.Editor, name string, empty bool) error {
 		return err
 	}
 
-	up := ""
-	if at.Dir != nil {
-		up = at.Dir.String()
+	parentPath := ""
+	if parsed.Dir != nil {
+		parentPath = parsed.Dir.String()
 	}
-	above, err := e.State.At(e.Source, up)
+	parent, err := e.State.At(e.Source, parentPath)
 	if err != nil {
 		return err
 	}
 
-	dir, names := e.Own(above.Ino), []string{at.Name}
+	dir, names := e.Own(parent.Ino), []string{parsed.Name}
 	switch {
 	case empty && n.IsRegular():
 		n = e.Own(n.Ino)

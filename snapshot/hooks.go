@@ -11,14 +11,14 @@ import (
 // Hooks are the functions that the mount sets. They are called without a lock held.
 type Hooks struct {
 	replaced   atomic.Pointer[func(names int) (epoch bool)]
-	invalidate atomic.Pointer[func(inv live.Invalidation, told func())]
+	invalidate atomic.Pointer[func(inv live.Invalidation, notified func())]
 	event      atomic.Pointer[func(events.Event, actors.Caller)]
 }
 
 // OnInvalidate sets the function that notifies the kernel of changes that were not made through the mount. It is
-// called without a lock held. It must call told, perhaps later, when the kernel has been notified. If the daemon
-// dies before that, live.Takeover.Inherit returns the invalidation to the next daemon of the mount.
-func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, told func())) {
+// called without a lock held. It must call notified, perhaps later, when the kernel has been notified. If the
+// daemon dies before that, live.Takeover.Inherit returns the invalidation to the next daemon of the mount.
+func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, notified func())) {
 	h.invalidate.Store(&fn)
 }
 
@@ -27,8 +27,8 @@ func (h *Hooks) OnInvalidate(fn func(inv live.Invalidation, told func())) {
 // becomes Invalidation.Epoch. It is called without a lock held, and before the function of OnInvalidate.
 func (h *Hooks) OnReplaced(fn func(names int) (epoch bool)) { h.replaced.Store(&fn) }
 
-// OnEvent sets the function that is called with each event: one for each operation on a workspace or snapshot,
-// and one for each path that a restore, a merge or an import changed. The action is one of events.Actions, or
+// OnEvent sets the function that is called with each event: one for each operation on a workspace or snapshot, and
+// one for each path that a restore, a merge or an import changed. Event.Action is one of events.Actions, or
 // "ended" for a workspace that no longer exists. The function is called without a lock held.
 func (h *Hooks) OnEvent(fn func(events.Event, actors.Caller)) { h.event.Store(&fn) }
 
@@ -40,15 +40,15 @@ func (h *Hooks) notifyReplaced(inv *live.Invalidation) {
 }
 
 // notifyKernel calls the function of OnInvalidate.
-func (h *Hooks) notifyKernel(on *live.Forest, inv live.Invalidation) {
+func (h *Hooks) notifyKernel(forest *live.Forest, inv live.Invalidation) {
 	if inv.Empty() {
 		return
 	}
-	told := func() { on.Takeover.Noticed(inv) }
+	notified := func() { forest.Takeover.Noticed(inv) }
 	if fn := h.invalidate.Load(); fn != nil {
-		(*fn)(inv, told)
+		(*fn)(inv, notified)
 	} else {
-		told()
+		notified()
 	}
 }
 

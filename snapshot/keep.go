@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// removeOld removes the snapshots that rules do not keep. views are the arguments of
+// removeOld removes the snapshots that the policy rules do not keep. views are the arguments of
 // policy.Workspace.Remove.
 func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time) error {
 	s, w := ss.w.store, ss.w
@@ -34,16 +34,16 @@ func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time
 	return nil
 }
 
-// expire ends the forks that have expired, and removes the snapshots and forks that were kept for the undo of
-// operations that are too old. It returns the earlier of next and the time of the next expiry.
+// expire ends the forks that have expired, and removes the snapshots and forks that operations older than
+// Policy.UndoSeconds kept for their undo. It returns the earlier of next and the time of the next expiry.
 func (w *Workspace) expire(now, next time.Time) (time.Time, error) {
-	kept := time.Duration(w.store.Main().Policy().UndoSeconds) * time.Second
-	first, err := w.Ops().forget(now.Add(-kept))
+	undoTime := time.Duration(w.store.Main().Policy().UndoSeconds) * time.Second
+	oldest, err := w.Ops().removeKept(now.Add(-undoTime))
 	if err != nil {
 		return next, err
 	}
-	if !first.IsZero() && first.Add(kept).Before(next) {
-		next = first.Add(kept)
+	if !oldest.IsZero() && oldest.Add(undoTime).Before(next) {
+		next = oldest.Add(undoTime)
 	}
 
 	return w.Forks().expire(now, next)

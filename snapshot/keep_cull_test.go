@@ -38,7 +38,7 @@ func TestCullMany(t *testing.T) {
 		}
 	})
 	must.OK(t, s.Checkpoint(t.Context()))
-	s.keep.Round()
+	s.policies.Round()
 	policy := fmt.Sprintf(`{"keep":{"turn":{"last":%d}}}`, all-gone)
 	if _, err := w.PatchPolicy([]byte(policy), actors.Caller{}); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestCullMany(t *testing.T) {
 	now = now.Add(365 * 24 * time.Hour)
 
 	records := s.log.Records()
-	s.keep.Round()
+	s.policies.Round()
 	// A step, between two of which other operations go, is a record.
 	if steps := s.log.Records() - records; steps < uint64(gone/1000) {
 		t.Errorf("%d snapshots went in %d steps", gone, steps)

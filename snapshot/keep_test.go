@@ -57,10 +57,10 @@ func TestAYearOfSnapshots(t *testing.T) {
 			capture(t, w, CaptureOptions{Kind: info.KindTurn})
 		}
 		if hour%12 == 0 {
-			s.keep.Round()
+			s.policies.Round()
 		}
 	}
-	s.keep.Round()
+	s.policies.Round()
 	kept := map[string][]info.Info{}
 	for _, i := range w.List() {
 		kept[i.Kind] = append(kept[i.Kind], i)
@@ -104,7 +104,7 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	capture(t, w, CaptureOptions{Name: "expires", Expires: now.Add(time.Hour).Format(time.RFC3339Nano)})
 	_, err := w.Forks().End("early", actors.Caller{})
 	must.OK(t, err)
-	s.keep.Round()
+	s.policies.Round()
 	now = now.Add(40 * 24 * time.Hour)
 	_, err = w.Forks().End("late", actors.Caller{})
 	must.OK(t, err)
@@ -115,12 +115,12 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 		}
 	})
 	now = now.Add(20 * 24 * time.Hour)
-	s.keep.Round()
+	s.policies.Round()
 	if got := strings.Join(gone, " "); got != "expires early" {
 		t.Errorf("removed were %q", got)
 	}
 	now = now.Add(365 * 24 * time.Hour)
-	s.keep.Round()
+	s.policies.Round()
 	if _, err := w.Find("late"); err != nil {
 		t.Errorf("the newest snapshot is gone: %v", err)
 	}
@@ -215,7 +215,7 @@ func TestKeepSleeps(t *testing.T) {
 	w := s.Main()
 	sleeps := func(what string, want time.Duration) {
 		t.Helper()
-		if d := s.keep.Round().Sub(now); d != want {
+		if d := s.policies.Round().Sub(now); d != want {
 			t.Errorf("%s: the next round is in %v, not in %v", what, d, want)
 		}
 	}
@@ -252,7 +252,7 @@ func TestForksOfAllDepthsEndInTime(t *testing.T) {
 	s := openAt(t, &now)
 	pass := func(d time.Duration) {
 		now = now.Add(d)
-		s.keep.Round()
+		s.policies.Round()
 	}
 	claim := func(in *Workspace, label, ttl string) *Workspace {
 		t.Helper()
@@ -289,10 +289,10 @@ func TestRoundsLookAtWhatChanged(t *testing.T) {
 	for i := range 20 {
 		forks = append(forks, forkNamed(t, s.Main(), fmt.Sprint("f", i)))
 	}
-	s.keep.Round()
+	s.policies.Round()
 	var looked []string
-	all := s.keep.Workspaces
-	s.keep.Workspaces = func(views []uint32) iter.Seq[policy.Workspace] {
+	all := s.policies.Workspaces
+	s.policies.Workspaces = func(views []uint32) iter.Seq[policy.Workspace] {
 		return func(yield func(policy.Workspace) bool) {
 			for w := range all(views) {
 				looked = append(looked, w.Name)
@@ -303,7 +303,7 @@ func TestRoundsLookAtWhatChanged(t *testing.T) {
 	round := func(after time.Duration, want ...string) {
 		t.Helper()
 		now, looked = now.Add(after), nil
-		s.keep.Round()
+		s.policies.Round()
 		slices.Sort(looked)
 		if !slices.Equal(looked, want) {
 			t.Errorf("looked at %q, want %q", looked, want)

@@ -31,9 +31,9 @@ type MergeOptions struct {
 	// Resolve has priority over Ours and Theirs.
 	Resolve map[string]threeway.Rule `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths; merge for a git directory"`
 	// Contents has priority over Resolve.
-	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
-	Keep     []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
-	Join     bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
+	Contents    map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
+	Keep        []naming.BytePath            `json:"keep,omitempty" jsonschema:"paths that the workspace keeps as they are, with all below them"`
+	MergeBranch bool                         `json:"merge,omitempty" jsonschema:"merge a branch of git that is checked out and moved on both sides"`
 	// RefuseDiverged is described at threeway.GitRules.
 	RefuseDiverged bool                  `json:"refuse_diverged,omitempty" jsonschema:"a branch of git that moved on both sides is a conflict, which resolve decides by its path, such as .git/refs/heads/main"`
 	DryRun         bool                  `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
@@ -43,7 +43,7 @@ type MergeOptions struct {
 	FromDirectory bool           `json:"-"`
 	Caller        actors.Caller  `json:"-"`
 	Hidden        *hide.Matcher  `json:"-"` // set by Merge and Refresh: the paths that the workspace keeps as they are
-	List          *budget.Charge `json:"-"` // see RestoreOptions
+	ListCharge    *budget.Charge `json:"-"` // see RestoreOptions
 }
 
 // A MergeResult lists the changes of a merge or of an undo of an actor. If it was refused, it lists the
@@ -78,9 +78,9 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		return res, err
 	}
 
-	order := change{name: "merge", caller: o.Caller, list: o.List, from: o.Fork, reads: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
-	c, err := fs.w.change(ctx, order, func(c *change) error {
-		in, err := fs.sides(f, c)
+	args := change{name: "merge", caller: o.Caller, listCharge: o.ListCharge, sourceName: o.Fork, readViews: []uint32{f.ws.View}, Changes: Changes{DryRun: o.DryRun}}
+	c, err := fs.w.change(ctx, args, func(c *change) error {
+		in, err := fs.forkSides(f, c)
 		if err != nil {
 			return err
 		}
@@ -109,9 +109,9 @@ func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, err
 	}
 }
 
-// sides returns the base and the present state of a fork, and the actors of the changes between them. The change
-// c protects both states from gc.
-func (fs Forks) sides(f *Workspace, c *change) (in blame.States, err error) {
+// forkSides returns the base and the present state of a fork, and the actors of the changes between them. The
+// change c holds both states.
+func (fs Forks) forkSides(f *Workspace, c *change) (in blame.States, err error) {
 	s := fs.w.store
 	in.Source = s.src
 	var changed actors.Changes
@@ -160,9 +160,9 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	}
 
 	p := &threeway.Plan{
-		Source: c.w.store.src, Store: textStore(c.w.store), Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Source: c.w.store.src, Store: textStore(c.w.store), Ours: c.now, View: c.w.ws.View, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.ListCharge, ByPath: true,
 		Decided: o.Contents, Rule: rules, Git: o.Git,
-		GitRules: threeway.GitRules{Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Merge: o.Join, RefuseDiverged: o.RefuseDiverged},
+		GitRules: threeway.GitRules{Name: cmp.Or(o.Fork, "dir"), FromDirectory: o.FromDirectory, DryRun: o.DryRun, Merge: o.MergeBranch, RefuseDiverged: o.RefuseDiverged},
 	}
 	all, exact, err := p.TakeAll(ctx, threeway.Interval{Base: base, Theirs: c.graft.Source, View: c.graft.View})
 	if err != nil {
@@ -175,17 +175,17 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	all, kept := graft.DropKept(all, keep)
 	hidden := make(map[string]bool)
 	hides := func(name string) bool {
-		top, is := o.Hidden.Top(name)
-		if is {
+		top, found := o.Hidden.Top(name)
+		if found {
 			hidden[top] = true
 		}
-		return is
+		return found
 	}
 	p.Conflicts = slices.DeleteFunc(p.Conflicts, hides)
 	all = slices.DeleteFunc(all, func(s graft.Step) bool { return s.Path != nil && hides(s.Path.String()) })
 	c.hidden = slices.Sorted(maps.Keys(hidden))
 
-	left := len(kept)+len(c.hidden) > 0
-	c.graft.Exact, c.graft.KeepFull = exact && !left, left
+	partial := len(kept)+len(c.hidden) > 0
+	c.graft.Exact, c.graft.KeepFull = exact && !partial, partial
 	return c.usePlan(p, all)
 }

@@ -46,14 +46,14 @@ func elapsed(o Options) func() time.Duration {
 // store.
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
-	at, err := storedir.Open(dir, o.Lock)
+	storeDir, err := storedir.Open(dir, o.Lock)
 	if err != nil {
 		return nil, err
 	}
 
-	s := newStore(at, o)
+	s := newStore(storeDir, o)
 	if o.FS == nil {
-		s.opt.FS, s.parts.FS = at.Disk, at.Disk
+		s.opt.FS, s.parts.FS = storeDir.Disk, storeDir.Disk
 	}
 
 	if err := openStore(s); err != nil {
@@ -61,7 +61,7 @@ func Open(dir string, o Options) (*Store, error) {
 		if o.Takeover { // see GiveUp
 			return nil, err
 		}
-		return nil, errors.Join(err, s.closeParts(), at.Discard())
+		return nil, errors.Join(err, s.closeParts(), storeDir.Discard())
 	}
 
 	return s, nil
@@ -80,7 +80,7 @@ func (o Options) withDefaults() Options {
 	if o.Memory == 0 {
 		o.Memory = engine.DefaultMemory
 	}
-	if o.Frugal {
+	if o.LowMemory {
 		o.Memory /= 4
 	}
 	if o.ManyChanges == 0 {
@@ -112,9 +112,9 @@ func openStore(s *Store) error {
 
 // openParts opens packs and journal, recovers the workspaces and starts the background work.
 func openParts(s *Store) error {
-	err := s.at.Format(s.opt.Filling)
+	err := s.storeDir.Format(s.opt.FillSource)
 	if err == nil && !s.opt.ReadOnly {
-		err = s.at.ResumeFill(s.opt.Quiet)
+		err = s.storeDir.ResumeFill(s.opt.Quiet)
 	}
 	if err != nil {
 		return err
@@ -123,35 +123,35 @@ func openParts(s *Store) error {
 		return err
 	}
 
-	at, err := engine.LastCheckpoint(s.cas)
+	checkpoint, err := engine.LastCheckpoint(s.cas)
 	if err != nil {
 		return err
 	}
-	if err := openJournal(s, at.Position); err != nil {
+	if err := openJournal(s, checkpoint.Position); err != nil {
 		return err
 	}
-	if at.First && !isFirstOpening(s) {
+	if checkpoint.First && !isFirstOpening(s) {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, cas.ErrLost)
 	}
 
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		if s.objects.Elsewhere, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, at.First}); err != nil {
+		if s.objects.Elsewhere, s.start, err = s.opt.Connect(ConnectArgs{s.opt.FS, s.dir, checkpoint.First}); err != nil {
 			return err
 		}
 	}
 
 	s.src = tree.NewSource(s.objects, s.log, cacheBytes)
-	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
-	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.entries.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
+	s.sealer.Source, s.sealer.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
+	liveOptions := live.Options{Source: s.src, Log: s.log, ReadView: s.workspaces.readView, Admit: s.admit, Memory: s.mem, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
-		lo.Overlap = s.captureBetweenActors
+		liveOptions.Overlap = s.captureBetweenActors
 	}
 
-	s.forest = live.New(lo)
+	s.forest = live.New(liveOptions)
 	p := &s.parts
 	p.CAS, p.Objects, p.Source, p.Log, p.Forest = s.cas, s.objects, s.src, s.log, s.forest
-	if err := recoverState(s, at); err != nil {
+	if err := recoverState(s, checkpoint); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
 
@@ -159,10 +159,10 @@ func openParts(s *Store) error {
 	s.room.Stored.Store(s.cas.Stats().Stored)
 
 	if !s.opt.Quiet {
-		s.loops.Start("sealing", s.seal.Loop)
-		s.loops.Start("sealing forks", s.seal.ForkLoop)
+		s.loops.Start("sealing", s.sealer.Loop)
+		s.loops.Start("sealing forks", s.sealer.ForkLoop)
 		s.loops.Start("checkpoints", s.ckpt.Loop)
-		s.loops.Start("policies", s.keep.Loop)
+		s.loops.Start("policies", s.policies.Loop)
 		s.loops.Start("gc", s.gc.Loop)
 	}
 
@@ -200,16 +200,16 @@ func isFirstOpening(s *Store) bool {
 }
 
 // recoverState loads the state of the last checkpoint and replays the journal.
-func recoverState(s *Store, at catalogue.StoreRecord) error {
-	s.ckpt.Resume(at)
-	load := engine.Loader{Parts: &s.parts, Sealer: s.seal, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
+func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
+	s.ckpt.Resume(checkpoint)
+	load := engine.Loader{Parts: &s.parts, Sealer: s.sealer, Salvage: s.opt.Salvage, Empty: func(tx *live.Tx) *tree.State {
 		return emptyTree(s, tx, time.Now())
 	}}
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
-		tx.SetCounters(at.NextIno, at.NextView)
-		tx.SetRequests(at.Requests)
-		tx.SetStale(at.StaleNames())
-		if at.First {
+		tx.SetCounters(checkpoint.NextIno, checkpoint.NextView)
+		tx.SetRequests(checkpoint.Requests)
+		tx.SetStale(checkpoint.StaleNames())
+		if checkpoint.First {
 			return makeFirstTree(s, tx)
 		}
 
@@ -224,15 +224,15 @@ func recoverState(s *Store, at catalogue.StoreRecord) error {
 		return err
 	}
 
-	s.lost.Replaced = load.Replaced
+	s.lostData.Replaced = load.Replaced
 	var err error
-	if s.lost.Skipped, err = s.forest.Recovery.Replay(at.Position, len(s.lost.Replaced) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
+	if s.lostData.Skipped, err = s.forest.Recovery.Replay(checkpoint.Position, len(s.lostData.Replaced) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
 		return err
 	}
 
-	if view, heavy := s.mem.Heaviest(); heavy && s.opt.Frugal {
-		s.tooHeavy = s.cat.Workspaces.At(view).Name
-		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.tooHeavy)
+	if view, heavy := s.mem.Heaviest(); heavy && s.opt.LowMemory {
+		s.readOnlyWorkspace = s.cat.Workspaces.At(view).Name
+		s.logger.Warn("daemons were killed while they opened the store; the workspace that takes the most memory is read-only until the next mount", "workspace", s.readOnlyWorkspace)
 		s.forest.Recovery.SetReadOnly(view)
 	}
 
@@ -242,7 +242,7 @@ func recoverState(s *Store, at catalogue.StoreRecord) error {
 	}
 
 	s.refreshLimits()
-	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
+	if checkpoint.First && s.log.End() == 0 && !s.opt.ReadOnly {
 		return commitFirstCheckpoint(s)
 	}
 
@@ -268,7 +268,7 @@ func makeFirstTree(s *Store, tx *live.Tx) error {
 	base := catalogue.SnapshotRecord{Info: info.Info{Name: "base", Kind: info.KindImport, Created: now, Process: info.Process{UID: s.opt.UID}}}
 	var err error
 	if start := s.start; start != nil {
-		if st, err = beginWith(s, tx, start, w); err != nil {
+		if st, err = addStartSnapshot(s, tx, start, w); err != nil {
 			return err
 		}
 

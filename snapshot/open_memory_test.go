@@ -140,7 +140,7 @@ func TestOpeningIsBounded(t *testing.T) {
 func forkIsReadOnly(t *testing.T, dir string) {
 	t.Helper()
 	for _, frugal := range []bool{true, false} {
-		s, err := Open(dir, Options{Quiet: true, Frugal: frugal, Memory: 4 * littleMemory})
+		s, err := Open(dir, Options{Quiet: true, LowMemory: frugal, Memory: 4 * littleMemory})
 		must.OK(t, err)
 		createIn(t, s, live.MainView, fmt.Sprint("main", frugal))
 		f, err := s.Main().Forks().Named("f")

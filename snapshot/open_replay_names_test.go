@@ -51,7 +51,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 			case "import":
 				_, err = w.Snapshots().WaitSealed(ctx, "v1")
 				must.OK(t, err)
-				st, _, err := w.Held("v1")
+				st, _, err := w.HoldState("v1")
 				must.OK(t, err)
 				_, err = s.Forest().Create(d.ID, "in", live.Create{Mode: unix.S_IFDIR | 0o755})
 				must.OK(t, err)

@@ -80,7 +80,7 @@ func portrait(t *testing.T, s *snapshot.Store) map[string]string {
 		out[w.Name()] = dump(t, s, st)
 		out["changes of "+w.Name()] = whose(t, w)
 		for _, i := range append(w.List(), mustFind(t, w, "base")) {
-			st, _, err := w.Held(i.Name)
+			st, _, err := w.HoldState(i.Name)
 			must.OK(t, err)
 			out[fmt.Sprintf("%s@%s#%d", w.Name(), i.Name, i.Seq)] = dump(t, s, st)
 			if i.Files != st.Inodes-1 || i.Bytes != st.Bytes {
@@ -263,7 +263,7 @@ func (x *walker) history() error {
 		_, err := w.Capture(snapshot.CaptureOptions{})
 		return err
 	case k < 7:
-		before, _, err := w.Held(name)
+		before, _, err := w.HoldState(name)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (ops Ops) List() (out []catalogue.Op) {
 	return out
 }
 
-// Named returns an operation by its number. The error is catalogue.ErrNoOp.
+// Named returns an operation by its number. The error is catalogue.ErrNoOp if there is no such operation.
 func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
 	ops.w.withReadLock(func() {
 		var op *catalogue.Op
@@ -43,18 +43,19 @@ func (ops Ops) Named(number uint64) (out catalogue.Op, err error) {
 // maxOpText is the largest number of bytes of the names in an operation.
 const maxOpText = 500
 
-// newOp describes an operation. The caller holds the lock of the forest.
-func (ops Ops) newOp(name, of string, c actors.Caller) *catalogue.Op {
-	if len(of) > maxOpText {
-		of = strings.ToValidUTF8(of[:maxOpText], "") + "…"
+// newOp describes an operation of the caller c. object is the name of the snapshot, fork or directory of the
+// operation, or the names of several. The caller of newOp holds the lock of the forest.
+func (ops Ops) newOp(name, object string, c actors.Caller) *catalogue.Op {
+	if len(object) > maxOpText {
+		object = strings.ToValidUTF8(object[:maxOpText], "") + "…"
 	}
 
-	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Of: of, At: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
+	return &catalogue.Op{Number: ops.w.ws.NextOp(), Name: name, Of: object, At: ops.w.store.opt.Now(), Actor: c.Actor, Command: c.Command, UID: c.UID}
 }
 
 // keepRemoved sets op.Kept, so that the snapshots that the operation removes are kept for an undo, if the policy
-// and the limits allow this. It returns the end of the time in which they are kept, or zero. The caller holds the
-// lock of the forest.
+// and the limits allow this. It returns the time until which they are kept, or zero. The caller holds the lock of
+// the forest.
 func (ops Ops) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
 	cat := ops.w.store.cat
 	snaps := make([]*catalogue.Snapshot, len(views))
@@ -67,23 +68,24 @@ func (ops Ops) keepRemoved(op *catalogue.Op, views []uint32) (until time.Time) {
 
 	op.Kept = views
 
-	return ops.keptUntil(op)
+	return ops.undoDeadline(op)
 }
 
-// keptUntil returns the end of the time in which an operation with kept snapshots or forks can be undone. The
-// caller holds the lock of the forest.
-func (ops Ops) keptUntil(op *catalogue.Op) time.Time {
-	kept := ops.w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
-	return op.At.Add(time.Duration(kept) * time.Second)
+// undoDeadline returns the time until which an operation with kept snapshots or forks can be undone. The caller
+// holds the lock of the forest.
+func (ops Ops) undoDeadline(op *catalogue.Op) time.Time {
+	undoSeconds := ops.w.store.cat.Workspaces.At(live.MainView).Policy.UndoSeconds
+	return op.At.Add(time.Duration(undoSeconds) * time.Second)
 }
 
-// KeptUntil returns keptUntil of all operations with kept snapshots or forks, by their numbers.
-func (ops Ops) KeptUntil() map[uint64]time.Time {
+// UndoDeadlines returns, by the number of the operation, the times until which the operations with kept snapshots
+// or forks can be undone.
+func (ops Ops) UndoDeadlines() map[uint64]time.Time {
 	all := make(map[uint64]time.Time)
 	ops.w.withReadLock(func() {
 		for i := range ops.w.ws.Ops {
 			if op := &ops.w.ws.Ops[i]; len(op.Kept) > 0 {
-				all[op.Number] = ops.keptUntil(op)
+				all[op.Number] = ops.undoDeadline(op)
 			}
 		}
 	})
@@ -110,7 +112,7 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	}
 
 	res.DryRun = o.DryRun
-	var left *catalogue.Snapshot // the snapshot that the operation made, and that the undo removes
+	var made *catalogue.Snapshot // the snapshot that the operation made, and that the undo removes
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		undo := ops.newOp("", "", o.Caller)
 		undo.Undoes = number
@@ -119,10 +121,10 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 			return err
 		}
 
-		left = s.cat.Snapshots.At(op.Left)
+		made = s.cat.Snapshots.At(op.Left)
 		err = s.commit(tx, r, o.Caller)
-		if left != nil && s.cat.Snapshots.At(op.Left) == left {
-			left = nil
+		if made != nil && s.cat.Snapshots.At(op.Left) == made {
+			made = nil
 		}
 
 		return err
@@ -132,8 +134,8 @@ func (ops Ops) Undo(ctx context.Context, number uint64, o MergeOptions) (op cata
 	}
 
 	ops.reportUndo(op, o.Caller)
-	if left != nil {
-		s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: left.Name}, o.Caller)
+	if made != nil {
+		s.Hooks.emit(events.Event{Workspace: w.ws.View, Action: "removed", From: made.Name}, o.Caller)
 	}
 
 	return op, res, s.Sync()
@@ -158,7 +160,8 @@ func (ops Ops) reportUndo(op catalogue.Op, c actors.Caller) {
 	ops.w.store.Hooks.emit(e, c)
 }
 
-// undoEdit merges the change from the state after an edit to the state before into the workspace.
+// undoEdit undoes an edit: it merges the reversed change, from the state after the edit to the state before, into
+// the workspace.
 func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (MergeResult, error) {
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
@@ -166,8 +169,8 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 	}
 
 	s, w := ops.w.store, ops.w
-	order := change{name: catalogue.OpUndo, undoes: op.Number, caller: o.Caller, list: o.List, from: op.Name + " " + op.Of, Changes: Changes{DryRun: o.DryRun}}
-	c, err := w.change(ctx, order, func(c *change) error {
+	args := change{name: catalogue.OpUndo, undoes: op.Number, caller: o.Caller, listCharge: o.ListCharge, sourceName: op.Name + " " + op.Of, Changes: Changes{DryRun: o.DryRun}}
+	c, err := w.change(ctx, args, func(c *change) error {
 		var states [2]*tree.State
 		err := s.forest.Update(true, func(*live.Tx) (err error) {
 			if _, err := s.cat.ToUndo(w.ws, op.Number); err != nil {
@@ -198,9 +201,9 @@ func (ops Ops) undoEdit(ctx context.Context, op catalogue.Op, o MergeOptions) (M
 	return c.mergeResult(), err
 }
 
-// forget removes the snapshots and forks that operations before a time keep. It returns the time of the first
+// removeKept removes the snapshots and forks that operations before a time keep. It returns the time of the first
 // operation that still keeps a snapshot or fork, or zero.
-func (ops Ops) forget(before time.Time) (first time.Time, err error) {
+func (ops Ops) removeKept(before time.Time) (first time.Time, err error) {
 	s, w := ops.w.store, ops.w
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		var r *catalogue.ForgetOps
@@ -213,14 +216,14 @@ func (ops Ops) forget(before time.Time) (first time.Time, err error) {
 	return first, err
 }
 
-// ForgetAll removes the snapshots and forks that operations of all workspaces keep, so that a gc frees their
-// space.
-func (s *Store) ForgetAll() error {
+// RemoveKept removes the snapshots and forks that operations of all workspaces keep for their undo, so that a gc
+// frees their space.
+func (s *Store) RemoveKept() error {
 	var all []*Workspace
-	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.entries.workspaces)) })
+	s.withReadLock(func(*live.Tx) { all = slices.Collect(maps.Values(s.workspaces.byView)) })
 
 	for _, w := range all {
-		if _, err := w.Ops().forget(s.opt.Now().Add(time.Second)); err != nil {
+		if _, err := w.Ops().removeKept(s.opt.Now().Add(time.Second)); err != nil {
 			return err
 		}
 	}
@@ -228,8 +231,8 @@ func (s *Store) ForgetAll() error {
 	return nil
 }
 
-// BeginApply records an apply to a directory, and returns its number when the record is on disk.
-func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number uint64, err error) {
+// BeginApply records an apply to the directory dir, and returns its number when the record is on disk.
+func (ops Ops) BeginApply(dir string, a catalogue.Apply, c actors.Caller) (number uint64, err error) {
 	s := ops.w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		w := ops.w.ws
@@ -239,7 +242,7 @@ func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number
 
 		a.Dir = w.Dir
 		op := ops.newOp(catalogue.OpApply, "", c)
-		op.Of, op.Apply, number = to, &a, op.Number
+		op.Of, op.Apply, number = dir, &a, op.Number
 
 		return s.commit(tx, &catalogue.LogOp{WS: w.View, Op: *op}, c)
 	})
@@ -253,19 +256,19 @@ func (ops Ops) BeginApply(to string, a catalogue.Apply, c actors.Caller) (number
 // EndApply sets the state of the directory after an apply. It removes the record of an apply that changed
 // nothing.
 func (ops Ops) EndApply(number uint64, after string, c actors.Caller) error {
-	return ops.amend(number, c, func(r *catalogue.LogOp) {
+	return ops.amendApply(number, c, func(r *catalogue.LogOp) {
 		r.Op.Apply.After, r.Drop = after, after == r.Op.Apply.Before
 	})
 }
 
-// UndoneApply records that an apply was undone. If the store was filled from the directory, the changes of the
+// MarkApplyUndone records that an apply was undone. If the store was filled from the directory, the changes of the
 // workspace since the apply can be applied again.
-func (ops Ops) UndoneApply(number uint64, c actors.Caller) error {
-	return ops.amend(number, c, func(r *catalogue.LogOp) { r.Op.Undone, r.Back = true, r.Op.Apply.Own })
+func (ops Ops) MarkApplyUndone(number uint64, c actors.Caller) error {
+	return ops.amendApply(number, c, func(r *catalogue.LogOp) { r.Op.Undone, r.Back = true, r.Op.Apply.Own })
 }
 
-// amend changes the record of an apply.
-func (ops Ops) amend(number uint64, c actors.Caller, change func(*catalogue.LogOp)) error {
+// amendApply changes the record of an apply. It calls edit with a copy of the record.
+func (ops Ops) amendApply(number uint64, c actors.Caller, edit func(*catalogue.LogOp)) error {
 	s := ops.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		known, err := ops.w.ws.Op(number)
@@ -279,7 +282,7 @@ func (ops Ops) amend(number uint64, c actors.Caller, change func(*catalogue.LogO
 		r := &catalogue.LogOp{WS: ops.w.ws.View, Op: *known}
 		a := *known.Apply
 		r.Op.Apply = &a
-		change(r)
+		edit(r)
 
 		return s.commit(tx, r, c)
 	})

@@ -192,7 +192,7 @@ func TestKeptIsLimited(t *testing.T) {
 	if ops := w.Ops().List(); len(ops) != 200 || len(s.Workspaces()) != 202 {
 		t.Errorf("%d operations, %d workspaces", len(ops), len(s.Workspaces()))
 	}
-	if err := s.ForgetAll(); err != nil || len(s.Workspaces()) != 2 {
+	if err := s.RemoveKept(); err != nil || len(s.Workspaces()) != 2 {
 		t.Errorf("%d workspaces are left: %v", len(s.Workspaces()), err)
 	}
 	if _, err := s.Forest().GetAttr(live.Node(f.View(), live.RootIno)); err != nil {

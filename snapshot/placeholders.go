@@ -16,22 +16,22 @@ import (
 // placeholders returns the paths of mount points that the caller's sandbox made: empty files and
 // directories that are in neither the newest snapshot nor the base, and where the caller sees
 // another file system.
-func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err error) {
+func (w *Workspace) placeholders(c actors.Caller) (found []naming.BytePath, err error) {
 	covered := w.store.forest.Takeover.Covered(w.ws.View, c.PID)
 	if len(covered) == 0 {
 		return nil, nil
 	}
 
-	now, letGo, err := w.Held("")
+	now, releaseNow, err := w.HoldState("")
 	if err != nil {
 		return nil, err
 	}
-	defer letGo()
+	defer releaseNow()
 
 	var before []*tree.State
 
 	for _, name := range []string{"latest", "base"} {
-		switch st, release, err := w.Held(name); {
+		switch st, release, err := w.HoldState(name); {
 		case err == nil:
 			defer release()
 			before = append(before, st)
@@ -45,17 +45,17 @@ func (w *Workspace) placeholders(c actors.Caller) (left []naming.BytePath, err e
 			continue // the path stays in snapshots if it cannot be read
 		}
 		if !existsInAny(w.store.src, before, path) {
-			left = append(left, naming.BytePath(path))
+			found = append(found, naming.BytePath(path))
 		}
 	}
 
-	return left, nil
+	return found, nil
 }
 
 // existsInAny reports whether a path exists in one of the states. A state that cannot be read counts as a state
 // with the path.
-func existsInAny(src *tree.Source, in []*tree.State, path string) bool {
-	for _, st := range in {
+func existsInAny(src *tree.Source, states []*tree.State, path string) bool {
+	for _, st := range states {
 		if _, err := live.EmptyAt(src, st, path); !errors.Is(err, tree.ErrNotExist) {
 			return true
 		}

@@ -14,22 +14,22 @@ type Directory struct{ w *Workspace }
 
 func (w *Workspace) Directory() Directory { return Directory{w} }
 
-// Held returns the state of the directory when it was last read for this workspace. The state is sealed, and
+// Hold returns the state of the directory when it was last read for this workspace. The state is sealed, and
 // protected from gc until release is called. A new fork has the directory's state of its parent.
-func (d Directory) Held(ctx context.Context) (st *tree.State, release func(), err error) {
-	return d.w.store.directory(ctx, func() string { return d.w.ws.Dir })
+func (d Directory) Hold(ctx context.Context) (st *tree.State, release func(), err error) {
+	return d.w.store.holdDirectory(ctx, func() string { return d.w.ws.Dir })
 }
 
-// Refresh merges the changes of the directory since it was last read into the workspace. now is the
-// present state of the directory, a sealed state made from the state of Held. Conflicts are treated
-// as in Forks.Merge.
+// Refresh merges the changes of the directory since it was last read into the workspace. now is the present state
+// of the directory, a sealed state that was made from the state that Hold returned. Conflicts are treated as in
+// Forks.Merge.
 func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions) (res MergeResult, err error) {
 	rule, err := threeway.RuleOf(o.Ours, o.Theirs)
 	if err != nil {
 		return res, err
 	}
 
-	base, release, err := d.Held(ctx)
+	base, release, err := d.Hold(ctx)
 	if err != nil {
 		return res, err
 	}
@@ -38,8 +38,8 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 
 	rules := d.w.Policy()
 	o.Hidden = rules.Hidden()
-	order := change{name: "refresh", caller: o.Caller, list: o.List, from: "directory", Changes: Changes{DryRun: o.DryRun}}
-	c, err := d.w.change(ctx, order, func(c *change) error {
+	args := change{name: "refresh", caller: o.Caller, listCharge: o.ListCharge, sourceName: "directory", Changes: Changes{DryRun: o.DryRun}}
+	c, err := d.w.change(ctx, args, func(c *change) error {
 		id, _ := now.ID()
 		c.message, c.record.Dir = "before refresh", id.String()
 		c.graft.Options = graft.Options{Source: now, View: d.w.ws.View}

@@ -26,9 +26,9 @@ type RestoreOptions struct {
 	// snapshot. now is the present state.
 	Edit   func(now *tree.State) ([]byte, error) `json:"-"`
 	Caller actors.Caller                         `json:"-"`
-	// List is charged with the memory for the list of changes. If other callers use too much of
+	// ListCharge is charged with the memory for the list of changes. If other callers use too much of
 	// that memory, the restore waits until all of it is free and begins again.
-	List *budget.Charge `json:"-"`
+	ListCharge *budget.Charge `json:"-"`
 }
 
 // Changes lists the paths that a restore or a merge changed, or would change in a dry run.
@@ -40,8 +40,8 @@ type Changes struct {
 	DryRun  bool               `json:"dry_run,omitempty"`
 }
 
-// Shorten shortens the list to its first most paths. It does not change Changed.
-func (c *Changes) Shorten(most int) { c.Paths = c.Paths[:min(len(c.Paths), most)] }
+// Shorten shortens the list to its first n paths. It does not change Changed.
+func (c *Changes) Shorten(n int) { c.Paths = c.Paths[:min(len(c.Paths), n)] }
 
 type RestoreResult struct {
 	Snapshot string `json:"snapshot"`
@@ -60,14 +60,14 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	}
 	defer w.store.Hold(to.State)()
 
-	order := change{name: "restore", caller: o.Caller, list: o.List, from: to.Snapshot, Changes: Changes{DryRun: o.DryRun}}
-	c, err := w.change(ctx, order, func(c *change) (err error) {
+	args := change{name: "restore", caller: o.Caller, listCharge: o.ListCharge, sourceName: to.Snapshot, Changes: Changes{DryRun: o.DryRun}}
+	c, err := w.change(ctx, args, func(c *change) (err error) {
 		if o.Edit == nil {
-			c.steps, err = to.Steps(ctx, w.store.src, c.now, o.List)
+			c.steps, err = to.Steps(ctx, w.store.src, c.now, o.ListCharge)
 		} else {
 			e := graft.EditedFile{Objects: w.store.cas, Edit: o.Edit, DryRun: o.DryRun}
 			c.steps, err = e.Steps(ctx, w.store.src, c.now, to.Paths)
-			c.stored = e.Stored
+			c.newObjects = e.Stored
 		}
 
 		all := len(to.Paths) == 0
@@ -78,7 +78,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			c.record.Restored = sn.View
 		}
 
-		c.message, c.kept = "before restore of "+to.Snapshot, to.Kept
+		c.message, c.keptPaths = "before restore of "+to.Snapshot, to.Kept
 		c.check = func() error {
 			if w.store.cat.Snapshots.At(sn.View) != sn {
 				return catalogue.DeletedError(sn.Info)
@@ -101,7 +101,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	return res, nil
 }
 
-// findRestore checks the options and finds the snapshot with its state.
+// findRestore checks the options, finds the snapshot with its state, and returns the restore to plan.
 func (w *Workspace) findRestore(o RestoreOptions) (sn *catalogue.Snapshot, to *graft.Restore, err error) {
 	to = &graft.Restore{}
 	if to.Paths, err = naming.CleanPaths(o.Paths); err != nil {

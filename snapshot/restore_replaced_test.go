@@ -140,7 +140,7 @@ func TestRestoreOfVeryMany(t *testing.T) {
 		t.Helper()
 		now, err := s.Main().State()
 		must.OK(t, err)
-		then, _, err := s.Main().Held(name)
+		then, _, err := s.Main().HoldState(name)
 		must.OK(t, err)
 		if err := tree.Diff(ctx, s.Source(), now, then, tree.DiffOptions{}, func(c tree.Change) error {
 			return fmt.Errorf("%s differs: %x", c.Path, c.What)

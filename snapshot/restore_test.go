@@ -34,7 +34,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
 	write(t, s, s.Main().Root(), "mine", "mine")
-	_, err = s.Main().Remotes().Pulled(info, startOf(t, info).ID, actors.Caller{})
+	_, err = s.Main().Remotes().AddPulled(info, startOf(t, info).ID, actors.Caller{})
 	must.OK(t, err)
 	if res, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: "v1"}); err != nil || res.Changed != 302 {
 		t.Fatalf("%+v, %v", res, err)

@@ -71,7 +71,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	}
 
 	if s.opt.Salvage {
-		s.withReadLock(func(*live.Tx) { s.lost.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
+		s.withReadLock(func(*live.Tx) { s.lostData.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 

@@ -16,7 +16,7 @@ func (w *Workspace) Status() info.Status {
 	c := s.cas.Stats()
 	st := info.Status{
 		Store: s.dir, PackSizes: info.PackSizes{StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs},
-		JournalBytes: s.log.Size(), Records: s.log.Records(), NotStored: s.seal.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
+		JournalBytes: s.log.Size(), Records: s.log.Records(), NotStored: s.sealer.Len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Freezer.Frozen(),
 	}
 
@@ -51,8 +51,8 @@ func (w *Workspace) Status() info.Status {
 		}
 	}
 
-	if st.Health == "ok" && s.tooHeavy != "" && (s.tooHeavy == st.Workspace || !w.ws.Fork) {
-		st.Health = fmt.Sprintf("workspace %s is read-only: daemons were killed while they opened it, perhaps for want of memory; unmount, and mount again with more memory", s.tooHeavy)
+	if st.Health == "ok" && s.readOnlyWorkspace != "" && (s.readOnlyWorkspace == st.Workspace || !w.ws.Fork) {
+		st.Health = fmt.Sprintf("workspace %s is read-only: daemons were killed while they opened it, perhaps for want of memory; unmount, and mount again with more memory", s.readOnlyWorkspace)
 	}
 
 	if failing := s.ckpt.Failing(); st.Health == "ok" && failing != "" {

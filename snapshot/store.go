@@ -31,12 +31,12 @@ const (
 
 // Options are the arguments of Open. Zero values are defaults.
 type Options struct {
-	// Filling is the directory or image from which the caller will fill a new store, "" for none. Until the
+	// FillSource is the directory or image from which the caller will fill a new store, "" for none. Until the
 	// caller calls MarkFilled, Created is true each time the store is opened. With Quiet, filling does not sync
 	// the disk; after the next opening, Sync does.
-	Filling string
-	Logger  *slog.Logger
-	FS      vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
+	FillSource string
+	Logger     *slog.Logger
+	FS         vfs.FS // the file system of packs and journal; nil: the store's directory on the real disk
 	// UID, GID and Mode are the attributes of the root directory of a new store.
 	UID, GID uint32
 	Mode     uint32
@@ -55,10 +55,10 @@ type Options struct {
 	ManyChanges int
 	// Memory is the limit for unsealed changes in memory, in bytes; 0: engine.DefaultMemory.
 	Memory int64
-	// Frugal opens a store with less memory. It is set after daemons were killed while they opened the store,
+	// LowMemory opens a store with less memory. It is set after daemons were killed while they opened the store,
 	// perhaps because memory ran out. The limit is a quarter of Memory. If one workspace takes most of that after
 	// recovery, the workspace is read-only.
-	Frugal bool
+	LowMemory bool
 	// Now returns the time; nil: time.Now.
 	Now func() time.Time
 	// Elapsed is a monotonic clock that also counts while the machine sleeps. nil:
@@ -73,7 +73,7 @@ type Options struct {
 	// Connect, if not nil, is called when the store is locked and nothing is loaded yet. It
 	// returns the remote objects that the store reads, and the snapshot that an empty store
 	// begins with; each may be nil.
-	Connect func(ConnectArgs) (tree.Elsewhere, *Start, error)
+	Connect func(ConnectArgs) (tree.Elsewhere, *StartSnapshot, error)
 	// Lock is the lock of the store, if this process inherited it.
 	Lock *os.File
 }
@@ -81,52 +81,52 @@ type Options struct {
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
 	*core
-	at    *storedir.Dir
-	start *Start // from Options.Connect
+	storeDir *storedir.Dir
+	start    *StartSnapshot // from Options.Connect
 
-	seal  *engine.Sealer
-	ckpt  *engine.Checkpointer
-	gc    engine.Collector
-	room  engine.Room
-	meter *engine.Meter
-	mem   *engine.Memory
-	keep  policy.Keeper
+	sealer   *engine.Sealer
+	ckpt     *engine.Checkpointer
+	gc       engine.Collector
+	room     engine.Room
+	meter    *engine.Meter
+	mem      *engine.Memory
+	policies policy.Keeper
 
-	tooHeavy string // the name of the read-only workspace, see Options.Frugal
-	created  bool   // see Created
-	closed   atomic.Bool
+	readOnlyWorkspace string // the name of the read-only workspace, see Options.LowMemory
+	created           bool   // see Created
+	closed            atomic.Bool
 }
 
 // core has the fields of a store that its components share.
 type core struct {
-	parts   engine.Parts // for package engine: the same components as in the fields below
-	dir     string
-	opt     Options
-	logger  *slog.Logger
-	cas     *cas.Store
-	objects tree.Objects
-	log     *journal.Journal
-	src     *tree.Source
-	forest  *live.Forest
-	cat     *catalogue.Catalogue // guarded by the lock of forest
-	entries *entries
-	lost    repair.Lost // data that a salvage could not read
-	Hooks   Hooks
-	metrics *info.Recorder
-	loops   *loops.Group
-	actors  *actors.Registry
+	parts      engine.Parts // for package engine: the same components as in the fields below
+	dir        string
+	opt        Options
+	logger     *slog.Logger
+	cas        *cas.Store
+	objects    tree.Objects
+	log        *journal.Journal
+	src        *tree.Source
+	forest     *live.Forest
+	cat        *catalogue.Catalogue // guarded by the lock of forest
+	workspaces *workspaceTable
+	lostData   repair.Lost // data that a salvage could not read
+	Hooks      Hooks
+	metrics    *info.Recorder
+	loops      *loops.Group
+	actors     *actors.Registry
 }
 
 // newStore makes the components of a store and connects them. It opens no files.
-func newStore(at *storedir.Dir, o Options) *Store {
-	c := &core{dir: at.Path, opt: o, logger: o.Logger, cat: catalogue.New()}
+func newStore(storeDir *storedir.Dir, o Options) *Store {
+	c := &core{dir: storeDir.Path, opt: o, logger: o.Logger, cat: catalogue.New()}
 	p := &c.parts
-	c.entries = &entries{parts: p, hooks: &c.Hooks, workspaces: make(map[uint32]*Workspace)}
+	c.workspaces = &workspaceTable{parts: p, hooks: &c.Hooks, byView: make(map[uint32]*Workspace)}
 	p.Dir, p.FS, p.Catalogue, p.Logger, p.Loops = c.dir, o.FS, c.cat, c.logger, loops.New(o.Logger)
 	c.metrics, c.loops = &p.Metrics, &p.Loops
-	s := &Store{core: c, at: at, ckpt: engine.NewCheckpointer(p)}
-	s.seal = engine.New(engine.SealerParts{
-		Catalogue: c.entries, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
+	s := &Store{core: c, storeDir: storeDir, ckpt: engine.NewCheckpointer(p)}
+	s.sealer = engine.New(engine.SealerParts{
+		Catalogue: c.workspaces, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
 	s.gc = engine.Collector{Signal: loops.NewWake(), CollectorParts: engine.CollectorParts{
@@ -135,16 +135,16 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
 	}}
 
-	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.seal, &s.gc, &s.room
+	s.ckpt.Sealer, s.ckpt.Collector, s.ckpt.Room = s.sealer, &s.gc, &s.room
 	s.meter = engine.NewMeter(p, &s.room)
-	s.mem = engine.NewMemory(p, s.seal, o.Memory)
+	s.mem = engine.NewMemory(p, s.sealer, o.Memory)
 	s.mem.ReadOnly = o.ReadOnly
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
-	s.keep = policy.Keeper{
-		Workspaces: c.entries.workspacesForPolicies, Changed: c.entries.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+	s.policies = policy.Keeper{
+		Workspaces: c.workspaces.workspacesForPolicies, Changed: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
-	c.actors = actors.NewRegistry(c.entries.viewsAround, c.entries.forkName)
+	c.actors = actors.NewRegistry(c.workspaces.viewAndAncestors, c.workspaces.forkName)
 
 	return s
 }
@@ -154,7 +154,7 @@ func (s *Store) FS() vfs.FS { return s.opt.FS }
 
 func (s *Store) Dir() string { return s.dir }
 
-// Created reports whether Open made the store, or the store was never filled (see Options.Filling).
+// Created reports whether Open made the store, or the store was never filled (see Options.FillSource).
 func (s *Store) Created() bool { return s.created }
 
 func (s *Store) Forest() *live.Forest { return s.forest }
@@ -179,12 +179,12 @@ func (s *Store) Source() *tree.Source { return s.src }
 func (s *Store) CAS() *cas.Store { return s.cas }
 
 // LockFD returns the file descriptor that has the lock of the store's directory.
-func (s *Store) LockFD() int { return s.at.Lock() }
+func (s *Store) LockFD() int { return s.storeDir.Lock() }
 
 // SetMountpoint records the mount point in the store's directory, for processes that find the
 // store locked.
 func (s *Store) SetMountpoint(dir string) error {
-	return s.at.SetMountpoint(dir)
+	return s.storeDir.SetMountpoint(dir)
 }
 
 func (s *Store) Main() *Workspace {
@@ -194,7 +194,7 @@ func (s *Store) Main() *Workspace {
 
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	s.withReadLock(func(*live.Tx) {
-		if w, ok = s.entries.workspaces[view]; ok && w.ws.Ended != 0 {
+		if w, ok = s.workspaces.byView[view]; ok && w.ws.Ended != 0 {
 			w, ok = nil, false // the fork has ended, and is kept for undo
 		}
 	})
@@ -212,14 +212,14 @@ func (s *Store) SnapshotOf(view uint32) (info info.Info, ok bool) {
 	return info, ok
 }
 
-// WorkspaceOf returns the workspace of a view, which is the view of a workspace or of a snapshot.
-// It returns nil if neither exists.
+// WorkspaceOf returns the workspace with the given view, or the workspace of the snapshot with the view. It
+// returns nil if neither exists.
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	s.withReadLock(func(*live.Tx) {
 		if sn := s.cat.Snapshots.At(view); sn != nil {
 			view = sn.WS
 		}
-		if w = s.entries.workspaces[view]; w != nil && w.ws.Ended != 0 {
+		if w = s.workspaces.byView[view]; w != nil && w.ws.Ended != 0 {
 			w = nil // the fork has ended, and is kept for undo
 		}
 	})
@@ -229,17 +229,17 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 // Free returns the number of bytes that can still be written.
 func (s *Store) Free() (int64, error) { return s.room.Free() }
 
-// MarkFilled records that the caller has filled the store, see Options.Filling.
+// MarkFilled records that the caller has filled the store, see Options.FillSource.
 func MarkFilled(s *Store) error {
 	if err := s.Sync(); err != nil {
 		return err
 	}
-	return s.at.MarkFilled()
+	return s.storeDir.MarkFilled()
 }
 
 // Sync returns when all acknowledged changes would survive a power cut.
 func (s *Store) Sync() error {
-	if err := s.at.SyncFill(); err != nil {
+	if err := s.storeDir.SyncFill(); err != nil {
 		return err
 	}
 	return s.log.Sync()
@@ -254,8 +254,8 @@ func (s *core) withReadLock(fn func(tx *live.Tx)) { s.parts.WithReadLock(fn) }
 // withLock runs fn with the lock of the forest held, even while the forest is frozen.
 func (s *core) withLock(fn func(tx *live.Tx)) { s.parts.WithLock(fn) }
 
-// Hold protects the objects and journal bytes of a state from removal until release is called,
-// even if its snapshot is deleted in that time. Readers of a state hold it.
+// Hold protects the objects and journal bytes of a state from removal until release is called, even if its
+// snapshot is deleted in that time. A caller that reads a state holds it.
 func (s *core) Hold(st *tree.State) (release func()) { return s.parts.Pins.Hold(st) }
 
 // Checkpoint seals the present state of all workspaces, commits it with the catalogue,
@@ -267,7 +267,7 @@ func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.Checkpoint
 // undo are referenced, unless the disk is nearly full: then GC removes them first.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	if free, err := s.Free(); err == nil && free < fewBytes {
-		if err := s.ForgetAll(); err != nil {
+		if err := s.RemoveKept(); err != nil {
 			return cas.GCResult{}, err
 		}
 	}

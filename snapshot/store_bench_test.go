@@ -100,7 +100,7 @@ func BenchmarkForks(b *testing.B) {
 			})
 		}
 		work("checkpoint", func() { must.OK(b, s.Checkpoint(b.Context())) })
-		work("round", func() { s.keep.Round() })
+		work("round", func() { s.policies.Round() })
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *Store) SameAsStored(t *testing.T) {
 	})
 	id := func(view uint32, st *tree.State) cas.Hash {
 		new(tree.Unsealed).Each(st, true, func(*content.Content) { t.Errorf("workspace %d has files that are not sealed", view) })
-		h, err := s.seal.InTurn(t.Context(), view, st)
+		h, err := s.sealer.InTurn(t.Context(), view, st)
 		must.OK(t, err)
 		return h
 	}

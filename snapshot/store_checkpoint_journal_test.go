@@ -90,7 +90,7 @@ func TestJournalOfAHeldState(t *testing.T) {
 	}
 	_, err = w.Capture(CaptureOptions{Name: "v"})
 	must.OK(t, err)
-	st, release, err := w.Held("v")
+	st, release, err := w.HoldState("v")
 	must.OK(t, err)
 	must.OK(t, w.Snapshots().Delete("v", actors.Caller{}))
 	_, err = f.Unlink(w.Root(), "file")

@@ -20,9 +20,9 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-func openQuiet(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
+func openQuiet(t *testing.T, dir string, p *place, start *snapshot.StartSnapshot) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.Start, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Connect: func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
 		return p, start, nil
 	}})
 	must.OK(t, err)

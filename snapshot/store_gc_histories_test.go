@@ -86,7 +86,7 @@ func (w *gcWorld) change() {
 		if l := at.List(); len(l) > 0 {
 			i := l[w.r.IntN(len(l))]
 			var release func()
-			if st, release, err = at.Held(i.Name); err == nil {
+			if st, release, err = at.HoldState(i.Name); err == nil {
 				w.t.Cleanup(release)
 				w.pins = append(w.pins, pinned{i.Name, dump(w.t, w.s, st), st})
 				err = at.Snapshots().Delete(i.Name, actors.Caller{})

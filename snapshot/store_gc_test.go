@@ -32,7 +32,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	p.IntervalSeconds = 1
 	must.OK(t, w.SetPolicy(p, actors.Caller{}))
 
-	done := sync.OnceFunc(s.Importing())
+	done := sync.OnceFunc(s.BeginImport())
 	defer done()
 	locked, release := make(chan struct{}), make(chan struct{})
 	unlock := sync.OnceFunc(func() { close(release) })
@@ -63,7 +63,7 @@ func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
 	must.OK(t, err)
 	defer s.Close()
-	done := sync.OnceFunc(s.Importing())
+	done := sync.OnceFunc(s.BeginImport())
 	defer done()
 	orphan, err := s.CAS().Put(cas.KindData, []byte("what the import brings"))
 	must.OK(t, err)

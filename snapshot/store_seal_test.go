@@ -44,7 +44,7 @@ func TestSealTurns(t *testing.T) {
 	must.OK(t, err)
 	other, err := s.Main().Forks().New(ForkOptions{Name: "other"})
 	must.OK(t, err)
-	must.OK(t, busy.sealing.Acquire(t.Context(), 1))
+	must.OK(t, busy.sealTurn.Acquire(t.Context(), 1))
 	for _, test := range []struct {
 		w     *Workspace
 		waits bool
@@ -66,7 +66,7 @@ func TestSealTurns(t *testing.T) {
 		}
 		cancel()
 	}
-	busy.sealing.Release(1)
+	busy.sealTurn.Release(1)
 	if _, err := inside.Snapshots().WaitSealed(t.Context(), "v1"); err != nil {
 		t.Error(err)
 	}

@@ -105,7 +105,7 @@ func TestFullIsQuick(t *testing.T) {
 // instance, and that may wait for a program that writes to a nearly full disk.
 func TestWriterDoesNotWaitForGC(t *testing.T) {
 	s, disk, id := withJournal(t, snapshot.Options{})
-	done := s.Importing()
+	done := s.BeginImport()
 	gc := make(chan error, 1)
 	go func() {
 		_, err := s.GC(context.Background(), nil)
@@ -133,7 +133,7 @@ func TestWriterDoesNotWaitForGC(t *testing.T) {
 func TestSealDoesNotWaitForGC(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store"))
 	write(t, s, s.Main().Root(), "file", "content")
-	done := s.Importing()
+	done := s.BeginImport()
 	gc := make(chan error, 1)
 	go func() {
 		_, err := s.GC(context.Background(), nil)

@@ -19,7 +19,7 @@ import (
 )
 
 type UndoByOptions struct {
-	By     string            `json:"by" jsonschema:"the actor; names below it are included"`
+	Actor  string            `json:"by" jsonschema:"the actor; names below it are included"`
 	Since  string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
 	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
 	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"leave these paths as they are"`
@@ -27,11 +27,11 @@ type UndoByOptions struct {
 	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
 	// Contents has priority over Ours and Theirs. Decision.Of is the Digest of the present file.
-	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
-	After    time.Time                    `json:"-"` // undo only changes in intervals that ended later
-	Merge    threeway.Merger              `json:"-"` // see MergeOptions
-	Caller   actors.Caller                `json:"-"`
-	List     *budget.Charge               `json:"-"` // see RestoreOptions
+	Contents   map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
+	After      time.Time                    `json:"-"` // undo only changes in intervals that ended later
+	Merge      threeway.Merger              `json:"-"` // see MergeOptions
+	Caller     actors.Caller                `json:"-"`
+	ListCharge *budget.Charge               `json:"-"` // see RestoreOptions
 }
 
 // UndoByResult lists the undone changes, or the conflicts if the undo was refused.
@@ -51,17 +51,17 @@ type UndoByResult struct {
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
-		return UndoByResult{Actor: o.By}, err
+		return UndoByResult{Actor: o.Actor}, err
 	}
 
 	start := time.Now()
-	order := change{name: "undo-by", caller: o.Caller, list: o.List, from: o.By, Changes: Changes{DryRun: o.DryRun}}
-	c, err := ss.w.change(ctx, order, func(c *change) error { return planUndoBy(ctx, u, c) })
+	args := change{name: "undo-by", caller: o.Caller, listCharge: o.ListCharge, sourceName: o.Actor, Changes: Changes{DryRun: o.DryRun}}
+	c, err := ss.w.change(ctx, args, func(c *change) error { return planUndoBy(ctx, u, c) })
 	if c.Undo != "" {
 		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
 
-	return UndoByResult{o.By, c.mergeResult(), slices.Sorted(maps.Keys(u.Shared)), slices.Sorted(maps.Keys(u.Kept))}, err
+	return UndoByResult{o.Actor, c.mergeResult(), slices.Sorted(maps.Keys(u.Shared)), slices.Sorted(maps.Keys(u.Kept))}, err
 }
 
 // newUndoBy checks the options and finds the intervals to revert.
@@ -85,11 +85,11 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (*blame.Undo, error) {
 		keep = slices.Concat(keep, rules.RestoreKeeps, rules.ReadOnly)
 	}
 
-	u := blame.NewUndo(o.By, paths, keep)
-	u.Decided, u.View, u.Open = o.Contents, ss.w.ws.View, ss.Open
+	u := blame.NewUndo(o.Actor, paths, keep)
+	u.Decided, u.View, u.Open = o.Contents, ss.w.ws.View, ss.OpenInterval
 	u.NewPlan = func() *threeway.Plan {
 		return &threeway.Plan{
-			Source: s.src, Store: textStore(s), Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, Skip: u.Keep,
+			Source: s.src, Store: textStore(s), Now: time.Now().UnixNano(), Merge: o.Merge, List: o.ListCharge, Skip: u.Keep,
 			Rule: func(string) threeway.Rule { return rule },
 		}
 	}
@@ -108,7 +108,7 @@ func (ss Snapshots) newUndoBy(o UndoByOptions) (*blame.Undo, error) {
 	return u, nil
 }
 
-// planUndoBy is the plan of Workspace.change.
+// planUndoBy plans the undo u. It is the function plan of Workspace.change.
 func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	c.releases = append(c.releases, u.Close)
 	p, all, err := u.Plan(ctx, c.now)
@@ -146,9 +146,9 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 
 	c.graft.Options = graft.Options{Source: deepest, View: u.View, Touch: true}
 	c.message = "before undo of " + u.By
-	c.after = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.By}
+	c.snapshotAfter = &CaptureOptions{Kind: info.KindActor, Message: "after undo of " + u.By}
 	c.undone = &catalogue.Undone{By: u.By, Since: u.Since}
-	c.kept = slices.Sorted(maps.Keys(u.Kept))
+	c.keptPaths = slices.Sorted(maps.Keys(u.Kept))
 	c.check = func() error {
 		for _, i := range u.Intervals {
 			if used[i.From.View] && c.w.store.cat.Snapshots.At(i.From.View) == nil {
@@ -161,14 +161,14 @@ func planUndoBy(ctx context.Context, u *blame.Undo, c *change) error {
 	return c.usePlan(p, steps)
 }
 
-// SidesBy calls fn with two versions of the only path in o.Paths: the version that the actor left,
-// and the version without the actor's changes. A version is nil if the path does not exist in it.
-func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
+// VersionsBy calls fn with two versions of the only path in o.Paths: the version with the last change of the
+// actor, and the version without the actor's changes. A version is nil if the path does not exist in it.
+func (ss Snapshots) VersionsBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
 	u, err := ss.newUndoBy(o)
 	if err != nil {
 		return err
 	}
-	defer ss.w.store.Importing()() // the plan stores merged files
+	defer ss.w.store.BeginImport()() // the plan stores merged files
 	defer u.Close()
 
 	p, _, err := u.Plan(ctx, nil)

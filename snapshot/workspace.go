@@ -17,18 +17,18 @@ import (
 
 // A Workspace is a mutable file tree of a store with its snapshots.
 type Workspace struct {
-	store   *Store
-	ws      *catalogue.Workspace // guarded by the lock of the forest
-	sealing *semaphore.Weighted  // one seal at a time of main, or of a fork of main with the forks in it
+	store    *Store
+	ws       *catalogue.Workspace // guarded by the lock of the forest
+	sealTurn *semaphore.Weighted  // held by the one seal of main, or of a fork of main with the forks in it
 }
 
 // addWorkspace adds a workspace of the catalogue to the store. The caller holds the lock of the
 // forest.
 func (s *Store) addWorkspace(ws *catalogue.Workspace) *Workspace {
-	w := &Workspace{store: s, ws: ws, sealing: semaphore.NewWeighted(1)}
+	w := &Workspace{store: s, ws: ws, sealTurn: semaphore.NewWeighted(1)}
 	s.meter.Add(ws)
 	s.mem.Add(ws)
-	s.entries.workspaces[ws.View] = w
+	s.workspaces.byView[ws.View] = w
 	return w
 }
 
@@ -66,7 +66,7 @@ func (w *Workspace) IsFork() bool { return w.ws.Fork }
 func (w *Workspace) Parent() (p *Workspace) {
 	w.withReadLock(func() {
 		if up := w.store.cat.Parent(w.ws); up != nil {
-			p = w.store.entries.workspaces[up.View]
+			p = w.store.workspaces.byView[up.View]
 		}
 	})
 	return p
@@ -94,7 +94,7 @@ func (w *Workspace) Find(name string) (info info.Info, err error) {
 
 // List returns the snapshots, newest first, without the base.
 func (w *Workspace) List() []info.Info {
-	return slices.Collect(w.Snapshots().Newest())
+	return slices.Collect(w.Snapshots().NewestFirst())
 }
 
 // Changes returns a count that grows with each change of the workspace's record or of the records of its
@@ -104,9 +104,9 @@ func (w *Workspace) Changes() (n uint64) {
 	return n
 }
 
-// Newest yields the snapshots, newest first. It releases the lock between two snapshots, and leaves out snapshots
-// that are made or removed during the iteration.
-func (ss Snapshots) Newest() iter.Seq[info.Info] {
+// NewestFirst yields the snapshots, newest first. It releases the lock between two snapshots, and leaves out
+// snapshots that are made or removed during the iteration.
+func (ss Snapshots) NewestFirst() iter.Seq[info.Info] {
 	return func(yield func(info.Info) bool) {
 		var all []*catalogue.Snapshot
 		ss.w.withReadLock(func() { all = slices.Clone(ss.w.ws.Snapshots.All()) })
@@ -133,13 +133,13 @@ func (ss Snapshots) Head() (name string) {
 type ListEntry struct {
 	Name string
 	Root live.NodeID
-	// At is the sequence number of a snapshot or the view of a fork. It never changes, and
-	// later entries have larger ones.
-	At uint64
+	// Position is the sequence number of a snapshot or the view of a fork. It never changes, and later entries
+	// have larger ones.
+	Position uint64
 }
 
-// From returns at most n snapshots with a sequence number of at least from, in their order.
-func (ss Snapshots) From(from uint64, n int) (out []ListEntry) {
+// Page returns at most n snapshots with a sequence number of at least from, in the order of these numbers.
+func (ss Snapshots) Page(from uint64, n int) (out []ListEntry) {
 	ss.w.withReadLock(func() {
 		for _, sn := range ss.w.ws.Snapshots.From(from, n) {
 			out = append(out, ListEntry{sn.Name, live.Node(sn.View, live.RootIno), sn.Seq})
@@ -148,9 +148,9 @@ func (ss Snapshots) From(from uint64, n int) (out []ListEntry) {
 	return out
 }
 
-// From returns at most n forks with a view of at least from, in the order of views. Its cost grows
-// with the number of all forks.
-func (fs Forks) From(from uint64, n int) (out []ListEntry) {
+// Page returns at most n forks with a view of at least from, in the order of views. Its cost grows with the number
+// of all forks.
+func (fs Forks) Page(from uint64, n int) (out []ListEntry) {
 	fs.w.withReadLock(func() {
 		for _, f := range fs.w.ws.Forks {
 			if uint64(f.View) >= from {
@@ -159,37 +159,37 @@ func (fs Forks) From(from uint64, n int) (out []ListEntry) {
 		}
 	})
 
-	slices.SortFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(out, func(a, b ListEntry) int { return cmp.Compare(a.Position, b.Position) })
 	return out[:min(n, len(out))]
 }
 
-// Held returns the state of a snapshot, or the present state for "". The state is held: gc keeps its objects (see
-// Store.Hold) until release is called. No gc can run between finding and holding the state. After an error,
+// HoldState returns the state of a snapshot, or the present state for "". The state is held: gc keeps its objects
+// (see Store.Hold) until release is called. No gc can run between finding and holding the state. After an error,
 // release does nothing.
-func (w *Workspace) Held(name string) (st *tree.State, release func(), err error) {
-	return w.held(name, nil)
+func (w *Workspace) HoldState(name string) (st *tree.State, release func(), err error) {
+	return w.holdState(name, nil)
 }
 
-// Seen returns the present state as Held does, without the files that the caller's sandbox created as mount
-// points, which the caller does not see.
-func (w *Workspace) Seen(c actors.Caller) (st *tree.State, release func(), err error) {
-	left, err := w.placeholders(c)
+// HoldVisible returns the present state as HoldState does, without the files that the caller's sandbox created as
+// mount points, which the caller does not see.
+func (w *Workspace) HoldVisible(c actors.Caller) (st *tree.State, release func(), err error) {
+	placeholders, err := w.placeholders(c)
 	if err != nil {
 		return nil, func() {}, err
 	}
-	return w.held("", left)
+	return w.holdState("", placeholders)
 }
 
-// held does the work of Held. It removes the paths in without from the present state, but not from
+// holdState does the work of HoldState. It removes the omitted paths from the present state, but not from
 // snapshots.
-func (w *Workspace) held(name string, without []naming.BytePath) (st *tree.State, release func(), err error) {
+func (w *Workspace) holdState(name string, omitted []naming.BytePath) (st *tree.State, release func(), err error) {
 	release = func() {}
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
-		if st, err = w.find(tx, name); err != nil {
+		if st, err = w.stateOf(tx, name); err != nil {
 			return err
 		}
-		if name == "" && len(without) > 0 {
-			st = tx.Without(st, catalogue.Paths(without))
+		if name == "" && len(omitted) > 0 {
+			st = tx.Without(st, catalogue.Paths(omitted))
 		}
 
 		release = w.store.Hold(st)
@@ -199,8 +199,8 @@ func (w *Workspace) held(name string, without []naming.BytePath) (st *tree.State
 	return st, release, err
 }
 
-// find returns the state of a snapshot, or the present state for "".
-func (w *Workspace) find(tx *live.Tx, name string) (*tree.State, error) {
+// stateOf returns the state of a snapshot, or the present state for "".
+func (w *Workspace) stateOf(tx *live.Tx, name string) (*tree.State, error) {
 	if name == "" {
 		return tx.Capture(w.ws.View)
 	}
@@ -212,8 +212,8 @@ func (w *Workspace) find(tx *live.Tx, name string) (*tree.State, error) {
 	return sn.Tree(w.store.src)
 }
 
-// State returns the present state, which later changes of the workspace do not affect. gc may remove its objects:
-// see Held.
+// State returns the present state, which later changes of the workspace do not affect. The state is not held, so
+// gc may remove its objects; see HoldState.
 func (w *Workspace) State() (st *tree.State, err error) {
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
 		st, err = tx.Capture(w.ws.View)
@@ -229,10 +229,10 @@ func (w *Workspace) Tenant() (t *Workspace) {
 	return t
 }
 
-// tenant implements Tenant. The caller holds the lock of the forest.
+// tenant does the work of Tenant. The caller holds the lock of the forest.
 func (w *Workspace) tenant() *Workspace {
 	ws := w.store.cat.Uppermost(w.ws)
-	if up := w.store.entries.workspaces[ws.View]; up != nil && up.ws == ws {
+	if up := w.store.workspaces.byView[ws.View]; up != nil && up.ws == ws {
 		return up
 	}
 	return w // the fork has ended
@@ -243,14 +243,14 @@ type Quota struct{ w *Workspace }
 
 func (w *Workspace) Quota() Quota { return Quota{w} }
 
-// Admit returns an error if the disk has no space for n bytes or they exceed the limit of the
-// fork. Otherwise they count against the limit until the bytes of the fork are counted again.
+// Admit returns an error if the disk has no space for n bytes or they exceed the limit of the fork. Otherwise the
+// n bytes count against the limit until the bytes of the fork are counted again.
 func (q Quota) Admit(n int64) error { return q.w.store.admit(q.w.ws.View, n) }
 
-// ChargeExport calls engine.Meter.ChargeExport.
+// ChargeExport charges an export of n bytes to the limit, see engine.Meter.ChargeExport.
 func (q Quota) ChargeExport(n int64) error { return q.w.store.meter.ChargeExport(q.w.ws.View, n) }
 
-// Usage calls engine.Meter.Usage.
+// Usage returns the bytes that the workspace uses and its limit, see engine.Meter.Usage.
 func (q Quota) Usage() (used, limit int64) { return q.w.store.meter.Usage(q.w.ws.View) }
 
 func (s *Store) admit(view uint32, n int64) error {

@@ -23,20 +23,20 @@ func TestListedFrom(t *testing.T) {
 	for _, i := range slices.Backward(w.List()) {
 		names = append(names, i.Name)
 	}
-	inParts(t, names, w.Snapshots().From)
-	if n := testing.AllocsPerRun(10, func() { w.Snapshots().From(2, 1) }); n > 5 {
+	inParts(t, names, w.Snapshots().Page)
+	if n := testing.AllocsPerRun(10, func() { w.Snapshots().Page(2, 1) }); n > 5 {
 		t.Errorf("%v allocations for one name", n)
 	}
 	slices.Reverse(names)
 	var newest []string
-	for i := range w.Snapshots().Newest() {
+	for i := range w.Snapshots().NewestFirst() {
 		newest = append(newest, i.Name)
 	}
 	if !slices.Equal(newest, names) {
 		t.Errorf("newest first: %q, want %q", newest, names)
 	}
 	if n := testing.AllocsPerRun(10, func() {
-		for range w.Snapshots().Newest() {
+		for range w.Snapshots().NewestFirst() {
 			break
 		}
 	}); n > 10 {
@@ -48,7 +48,7 @@ func TestListedFrom(t *testing.T) {
 		_, err := w.Forks().New(snapshot.ForkOptions{Name: names[i]})
 		must.OK(t, err)
 	}
-	inParts(t, names, w.Forks().From)
+	inParts(t, names, w.Forks().Page)
 }
 
 func inParts(t *testing.T, want []string, next func(from uint64, n int) []snapshot.ListEntry) {
@@ -59,7 +59,7 @@ func inParts(t *testing.T, want []string, next func(from uint64, n int) []snapsh
 		all := next(from, part)
 		for _, e := range all {
 			got = append(got, e.Name)
-			from = e.At + 1
+			from = e.Position + 1
 		}
 		if len(all) < part {
 			break

@@ -35,9 +35,9 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 	}
 
 	if forks {
-		listNamed(after, ws.Forks().From, emit)
+		listNamed(after, ws.Forks().Page, emit)
 	} else if listFiles(ws, emit) {
-		listNamed(after, ws.Snapshots().From, emit)
+		listNamed(after, ws.Snapshots().Page, emit)
 	}
 
 	return nil
@@ -72,10 +72,10 @@ func listNamed(after uint64, next func(from uint64, n int) []snapshot.ListEntry,
 	for {
 		all := next(from, listAtOnce)
 		for _, e := range all {
-			if !emit(e.Name, e.Root, typeDir, offNamed+e.At) {
+			if !emit(e.Name, e.Root, typeDir, offNamed+e.Position) {
 				return
 			}
-			from = e.At + 1
+			from = e.Position + 1
 		}
 		if len(all) < listAtOnce {
 			return

@@ -36,7 +36,7 @@ func (g *renderer) list(ws *snapshot.Workspace, f file, r Request) (Entry, error
 func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error {
 	b, empty := bufio.NewWriter(w), true
 
-	for i := range ws.Snapshots().Newest() {
+	for i := range ws.Snapshots().NewestFirst() {
 		empty = false
 		if _, err := b.WriteString(strings.Join(service.Row(i), "\t") + "\n"); err != nil {
 			return err

@@ -61,11 +61,11 @@ func (r Request) carriedFile(data []byte) string {
 	}
 
 	switch c := r.Carried; {
-	case c.Captured.Name != "":
+	case c.NewSnapshot.Name != "":
 		return createName
-	case c.Edit != nil:
+	case c.EditAnswer != nil:
 		return restoreName
-	case c.Forked != "":
+	case c.NewFork != "":
 		return forkName
 	}
 

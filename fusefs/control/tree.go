@@ -47,7 +47,7 @@ type Request struct {
 	// Resent is set if the previous daemon may have carried out the request. Carried, if set, is the
 	// effect that the request had.
 	Resent  bool
-	Carried *snapshot.Carried
+	Carried *snapshot.RequestResult
 
 	mayRender bool // set for a lookup in renderingDir, where a lookup renders a file
 }

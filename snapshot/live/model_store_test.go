@@ -145,7 +145,7 @@ func (y *system) graft(workspace, name, dir string) error {
 	if _, err := w.Snapshots().WaitSealed(context.Background(), name); err != nil {
 		return err
 	}
-	st, _, err := w.Held(name)
+	st, _, err := w.HoldState(name)
 	if err == nil {
 		_, err = w.Graft(context.Background(), snapshot.GraftOptions{Tree: st, Path: dir})
 	}

@@ -24,7 +24,7 @@ func open(t *testing.T, dir string, o snapshot.Options) *snapshot.Store {
 // A store that was not filled to the end is a new one, and says what from.
 func TestFilling(t *testing.T) {
 	dir := t.TempDir()
-	for _, o := range []snapshot.Options{{Filling: "/src"}, {}, {Filling: "/src"}} {
+	for _, o := range []snapshot.Options{{FillSource: "/src"}, {}, {FillSource: "/src"}} {
 		s := open(t, dir, o)
 		if from, err := storedir.Unfilled(dir); from != "/src" || err != nil || !s.Created() {
 			t.Errorf("it is to be filled from %q, %v, and is new: %v", from, err, s.Created())
@@ -63,7 +63,7 @@ func TestFillTornByAPowerCut(t *testing.T) {
 		},
 	} {
 		dir := t.TempDir()
-		s := open(t, dir, snapshot.Options{Filling: "/src"})
+		s := open(t, dir, snapshot.Options{FillSource: "/src"})
 		h, err := s.CAS().Put(cas.KindData, []byte("torn"))
 		must.OK(t, err)
 		steps(s, dir)

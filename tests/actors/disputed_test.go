@@ -74,7 +74,7 @@ func TestUndoByOfFastActors(t *testing.T) {
 				}
 			}
 		}
-		o := snapshot.UndoByOptions{By: "alice", Merge: diff.Merger{}.Merge}
+		o := snapshot.UndoByOptions{Actor: "alice", Merge: diff.Merger{}.Merge}
 		done, err := e.w.Snapshots().UndoBy(t.Context(), o)
 		switch {
 		case errors.Is(err, threeway.ErrConflict):

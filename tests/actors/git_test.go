@@ -335,7 +335,7 @@ func TestUndoByAgainstGit(t *testing.T) {
 				r.git(t, "commit", "--allow-empty", "-qm", "nothing to revert")
 			}
 		}
-		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: diff.Merger{}.Merge})
+		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "a", Merge: diff.Merger{}.Merge})
 		what := fmt.Sprintf("history %d, %d commits from %.10s on, %v by a", n, len(h.commits), h.commits[0], mine)
 		switch {
 		case errors.Is(err, threeway.ErrConflict):

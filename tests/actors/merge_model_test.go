@@ -379,7 +379,7 @@ func TestMergesAgainstModel(t *testing.T) {
 				t.Errorf("history %d: the model does not take back what one actor alone changed", seed)
 			}
 			merge = func(rule threeway.Rule) ([]string, error) {
-				done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
+				done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{Actor: "a", Merge: mergeLines, Ours: rule == threeway.KeepOurs, Theirs: rule == threeway.TakeTheirs})
 				return done.Conflicts, err
 			}
 		}

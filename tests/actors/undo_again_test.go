@@ -40,7 +40,7 @@ func TestUndoByAgain(t *testing.T) {
 		eds[1].fork(t, "without", "start")
 		older := seed%4 == 3 // histories with such restores
 		undo := func() snapshot.UndoByResult {
-			o := snapshot.UndoByOptions{By: "a", Merge: mergeLines, Caller: actors.Caller{Actor: []string{"lead", "a"}[seed/4%2]}}
+			o := snapshot.UndoByOptions{Actor: "a", Merge: mergeLines, Caller: actors.Caller{Actor: []string{"lead", "a"}[seed/4%2]}}
 			done, err := eds[0].w.Snapshots().UndoBy(context.Background(), o)
 			if older && errors.Is(err, threeway.ErrConflict) {
 				return done

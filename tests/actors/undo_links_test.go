@@ -91,7 +91,7 @@ func TestUndoByKeepsLinks(t *testing.T) {
 				}
 			}
 			before := e.lines(t, e.state(t))
-			o := snapshot.UndoByOptions{By: by, Merge: diff.Merger{}.Merge}
+			o := snapshot.UndoByOptions{Actor: by, Merge: diff.Merger{}.Merge}
 			if c.theirs {
 				done, err := e.w.Snapshots().UndoBy(t.Context(), o)
 				if !errors.Is(err, threeway.ErrConflict) || !slices.Equal(done.Conflicts, c.conflicts) {

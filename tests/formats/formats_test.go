@@ -260,7 +260,7 @@ func listing(t *testing.T, s *snapshot.Store, w *snapshot.Workspace, name string
 	t.Helper()
 	st, err := w.State()
 	if name != "" {
-		st, _, err = w.Held(name)
+		st, _, err = w.HoldState(name)
 	}
 	must.OK(t, err)
 	var b strings.Builder

@@ -137,7 +137,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := store(t)
-			defer s.Importing()()
+			defer s.BeginImport()()
 			r, w := io.Pipe()
 			go func() {
 				z := gzip.NewWriter(w)

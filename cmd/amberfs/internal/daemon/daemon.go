@@ -131,7 +131,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 
 	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
-		Filling: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Memory: memoryShare(), Frugal: before != nil && cfg.Keeper.Frugal,
+		FillSource: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Memory: memoryShare(), LowMemory: before != nil && cfg.Keeper.Frugal,
 		Connect: d.connection.Connect(ctx),
 	})
 	if err != nil {

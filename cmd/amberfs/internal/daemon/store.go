@@ -42,7 +42,7 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 		defer c.Close()
 
 		store, err := openStore(cfg.Store, snapshot.Options{
-			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
+			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, FillSource: cfg.From, Connect: c.Connect(ctx),
 		})
 		if err != nil {
 			return openError(cfg.Store, err)

@@ -29,7 +29,7 @@ func caller(h *fuse.InHeader) actors.Caller {
 func (c *callers) changer(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who := caller(h)
 	who.Actor = c.store.Actors().Of(who.PID, who.UID, live.NodeID(h.NodeId).View())
-	return who, c.forest.As(who.Actor)
+	return who, c.forest.WithActor(who.Actor)
 }
 
 // changerOnce is changer for a change that must not be made twice: its record has the number of the
@@ -37,7 +37,7 @@ func (c *callers) changer(h *fuse.InHeader) (actors.Caller, live.Writer) {
 func (c *callers) changerOnce(h *fuse.InHeader) (actors.Caller, live.Writer) {
 	who, forest := c.changer(h)
 	if c.kept {
-		forest = c.forest.For(who.Actor, h.Unique&^wire.ResentBit)
+		forest = c.forest.ForRequest(who.Actor, h.Unique&^wire.ResentBit)
 	}
 	return who, forest
 }

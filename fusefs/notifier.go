@@ -187,8 +187,8 @@ func (n *notifier) drop(inv live.Invalidation) {
 	}
 
 	for _, e := range inv.Entries {
-		if e.Gone != 0 && n.onUnnamed != nil {
-			n.onUnnamed(e.Gone)
+		if e.HeldNode != 0 && n.onUnnamed != nil {
+			n.onUnnamed(e.HeldNode)
 		}
 	}
 
@@ -214,8 +214,8 @@ func (n *notifier) dropNames(entries []live.Entry) {
 		switch {
 		case !n.mayHold(e.Parent):
 			// The kernel has no names of a directory that it does not hold.
-		case e.Gone != 0 && !e.WasDir:
-			n.send(wire.DeleteEntry(e.Parent, e.Name, e.Gone))
+		case e.HeldNode != 0 && !e.WasDir:
+			n.send(wire.DeleteEntry(e.Parent, e.Name, e.HeldNode))
 		default:
 			// The removal of a directory is not reported to inotify: the library @parcel/watcher would crash.
 			n.send(wire.InvalEntry(e.Parent, e.Name))

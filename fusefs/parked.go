@@ -37,7 +37,7 @@ func heldBack(freezer live.Freezer, request []byte) <-chan struct{} {
 		return nil // a request of the control tree, which is never held back
 	}
 
-	return freezer.HeldBack(id.View())
+	return freezer.Blocker(id.View())
 }
 
 // maxChangeAnswer is an upper bound of the length of an answer to a change, in bytes.

@@ -97,9 +97,9 @@ func serve(o Options, fd int, before *takeover.Connection) (*Server, error) {
 	}
 
 	fs.forest.Takeover.SetMount(live.Mount{
-		Held:    lookups.Held,
-		Points:  func(view uint32) []string { return n.mountPoints()(view) },
-		Covered: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
+		Held:         lookups.Held,
+		MountPoints:  func(view uint32) []string { return n.mountPoints()(view) },
+		CoveredPaths: func(view, pid uint32) []string { return coveredPaths(o.Store, o.Mountpoint, view, pid) },
 	})
 	fs.opts.Store.Hooks.OnReplaced(n.replaced)
 	fs.opts.Store.Hooks.OnInvalidate(func(inv live.Invalidation, told func()) {

@@ -16,7 +16,7 @@ func TestActorsAfterAFailedCheckpoint(t *testing.T) {
 	must.OK(t, err)
 	defer s.Close()
 	file := fill(t, s, "file", 1, 'a')
-	_, err = s.Forest().As("somebody").Write(file, []byte("x"), 0, false)
+	_, err = s.Forest().WithActor("somebody").Write(file, []byte("x"), 0, false)
 	must.OK(t, err)
 	_, err = s.Main().Capture(CaptureOptions{Name: "one"})
 	must.OK(t, err)
@@ -26,7 +26,7 @@ func TestActorsAfterAFailedCheckpoint(t *testing.T) {
 	if s.ckpt.Grown() == 0 {
 		t.Fatal("the checkpoint did not fail")
 	}
-	_, err = s.Forest().As(actors.Unknown).Write(file, []byte("y"), 0, false)
+	_, err = s.Forest().WithActor(actors.Unknown).Write(file, []byte("y"), 0, false)
 	must.OK(t, err)
 	for _, s := range []*Store{s, killed(t, s)} {
 		i, err := s.Main().Capture(CaptureOptions{})

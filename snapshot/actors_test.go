@@ -46,7 +46,7 @@ type actor struct {
 }
 
 func as(t *testing.T, w *snapshot.Workspace, name string) actor {
-	return actor{t, w.Store().Forest().As(name), w.Root()}
+	return actor{t, w.Store().Forest().WithActor(name), w.Root()}
 }
 
 func (a actor) at(path string) (dir live.NodeID, name string) {

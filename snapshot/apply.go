@@ -59,7 +59,7 @@ func (t *applier) commit(r catalogue.Record, c actors.Caller) error {
 	// Sync such records soon, although the caller does not wait for the sync.
 	t.s.log.SyncSoon()
 	if c.Request != 0 {
-		t.tx.CarriedOut(c.Request, nil)
+		t.tx.MarkCarriedOut(c.Request, nil)
 	}
 
 	return t.apply(r)
@@ -79,7 +79,7 @@ func replay(s *Store, tx *live.Tx, t journal.Type, payload []byte) error {
 		return err
 	}
 	if cause.Request != 0 {
-		tx.CarriedOut(cause.Request, r)
+		tx.MarkCarriedOut(cause.Request, r)
 	}
 
 	return newApplier(s, tx).apply(r)
@@ -183,12 +183,12 @@ func (t *applier) loadEdited(e *live.Edit, r *catalogue.Edit) error {
 		return err
 	}
 
-	return e.Sealed(st, r.NextIno)
+	return e.SetResult(st, r.NextIno)
 }
 
 // PutEdited implements catalogue.Trees.
 func (t *applier) PutEdited(r *catalogue.Edit) {
 	e := t.edits[r.WS]
-	t.s.ckpt.Edited(e.Changes)
+	t.s.ckpt.Edited(e.StepCount)
 	t.invs = append(t.invs, t.tx.Apply(e))
 }

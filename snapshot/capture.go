@@ -128,7 +128,7 @@ func (ss Snapshots) newestIfUnchanged(placeholders []naming.BytePath) (info.Info
 	defer releaseNow()
 
 	if len(placeholders) > 0 {
-		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.Without(now, catalogue.Paths(placeholders)); return nil }); err != nil {
+		if err := s.forest.Update(true, func(tx *live.Tx) error { now = tx.WithoutEmpty(now, catalogue.Paths(placeholders)); return nil }); err != nil {
 			return info.Info{}, err
 		}
 	}

@@ -237,7 +237,7 @@ func (c *change) journal(ctx context.Context) (err error) {
 		return nil
 	}
 
-	c.record.NextIno = c.edit.Next()
+	c.record.NextIno = c.edit.NextIno()
 	return c.w.store.cas.Commit()
 }
 

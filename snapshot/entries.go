@@ -94,7 +94,7 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 		for _, w := range all {
 			var out policy.Workspace
 			e.parts.WithReadLock(func(tx *live.Tx) {
-				n := tx.Changed(w.ws.View)
+				n := tx.LastChange(w.ws.View)
 				out = policy.Workspace{
 					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Records: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
 					Newest: w.Snapshots().NewestFirst(), Remove: w.Snapshots().removeOld, EndForks: w.expire,

@@ -377,7 +377,7 @@ func (f *forgetRun) invalidation(view uint32, before *tree.State, t *rewrittenTr
 		if _, err := t.state.Get(f.w.store.src, n.Ino); err != nil {
 			parentNode := live.Node(view, parent.Ino)
 			inv.Inodes = append(inv.Inodes, parentNode)
-			inv.Entries = append(inv.Entries, live.Entry{Parent: parentNode, Name: name, Was: node, WasDir: n.IsDir(), Gone: node})
+			inv.Entries = append(inv.Entries, live.Entry{Parent: parentNode, Name: name, OldNode: node, WasDir: n.IsDir(), HeldNode: node})
 		}
 	}
 	return inv

@@ -107,7 +107,7 @@ func (fs Forks) startState(p *forkPlan, from string) (st *tree.State, dir string
 		case r.Now:
 			dir = fs.w.ws.Dir
 			if st, err = tx.Capture(fs.w.ws.View); err == nil {
-				st = tx.Without(st, catalogue.Paths(p.placeholders))
+				st = tx.WithoutEmpty(st, catalogue.Paths(p.placeholders))
 			}
 		case r.Of != 0:
 			dir = s.cat.Workspaces.At(r.Of).Dir

@@ -44,7 +44,7 @@ func (h *Hooks) notifyKernel(forest *live.Forest, inv live.Invalidation) {
 	if inv.Empty() {
 		return
 	}
-	notified := func() { forest.Takeover.Noticed(inv) }
+	notified := func() { forest.Takeover.MarkNoticed(inv) }
 	if fn := h.invalidate.Load(); fn != nil {
 		(*fn)(inv, notified)
 	} else {

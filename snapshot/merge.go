@@ -88,7 +88,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		rules := f.Policy()
 		o.Hidden = rules.Hidden()
 		c.message, c.check = "before merge of "+f.ws.Name, f.ws.Alive
-		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, By: in.ActorsOf}
+		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
 	})
 	if c.Undo != "" {

@@ -180,7 +180,7 @@ func openJournal(s *Store, begin int64) error {
 	s.room.FS = s.opt.FS
 	s.room.SetTotal(total)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.Bytes,
+		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.DamagesOnlyBytes,
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
 		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, GiveUp: s.cas.GiveUpReserve,
 	})
@@ -208,7 +208,7 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(checkpoint.NextIno, checkpoint.NextView)
 		tx.SetRequests(checkpoint.Requests)
-		tx.SetStale(checkpoint.StaleNames())
+		tx.SetStaleNames(checkpoint.StaleNames())
 		if checkpoint.First {
 			return makeFirstTree(s, tx)
 		}

@@ -184,7 +184,7 @@ func (x *walker) node(w *snapshot.Workspace, dir bool) (live.NodeID, live.NodeID
 
 func (x *walker) step(w *snapshot.Workspace) error {
 	r := x.r
-	f := x.s.Forest().As([]string{"a", "b", "c/1", ""}[r.IntN(4)])
+	f := x.s.Forest().WithActor([]string{"a", "b", "c/1", ""}[r.IntN(4)])
 	x.n++
 	name := fmt.Sprintf("n%d", r.IntN(12))
 	_, dir, _, _ := x.node(w, true)

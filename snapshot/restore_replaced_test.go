@@ -168,8 +168,8 @@ func TestRestoreOfVeryMany(t *testing.T) {
 // goneOf lists what has no name any more and the kernel may know.
 func goneOf(inv live.Invalidation) (ids []live.NodeID) {
 	for _, e := range inv.Entries {
-		if e.Gone != 0 {
-			ids = append(ids, e.Gone)
+		if e.HeldNode != 0 {
+			ids = append(ids, e.HeldNode)
 		}
 	}
 	return ids

@@ -189,7 +189,7 @@ func (w *Workspace) holdState(name string, omitted []naming.BytePath) (st *tree.
 			return err
 		}
 		if name == "" && len(omitted) > 0 {
-			st = tx.Without(st, catalogue.Paths(omitted))
+			st = tx.WithoutEmpty(st, catalogue.Paths(omitted))
 		}
 
 		release = w.store.Hold(st)

@@ -107,8 +107,8 @@ func sourceOf(ws *snapshot.Workspace, q query, views [2]uint32) (source, error) 
 		s.changes = ws.Changes()
 	case len(q.names) == 1:
 		s.b = ws.View()
-		return s, ws.Store().Forest().View(func(tx *live.Tx) error {
-			s.changes = tx.Changed(ws.View())
+		return s, ws.Store().Forest().WithReadLock(func(tx *live.Tx) error {
+			s.changes = tx.LastChange(ws.View())
 			return nil
 		})
 	}

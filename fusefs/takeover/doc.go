@@ -55,7 +55,7 @@
 //
 // Resends.Read returns one request after the other until the first one that is not resent. All requests for
 // which the kernel still waits are known then, so the kernel has the answers to all other requests of the
-// dead daemon (Forest.Settled).
+// dead daemon (Takeover.SettleRequests).
 //
 // # The order
 //

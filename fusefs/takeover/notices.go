@@ -56,7 +56,7 @@ func (n *Notices) Repeat(in live.Inheritance) {
 		n.dropAllNames(view, drop)
 	}
 
-	n.Store.Forest().Takeover.Told()
+	n.Store.Forest().Takeover.MarkInheritedNoticed()
 }
 
 // dropAllNames calls drop for each directory of a workspace, in its present state and in the state

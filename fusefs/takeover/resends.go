@@ -24,7 +24,7 @@ type Resends struct {
 // NewResends returns the requests that are sent again. Requests in poison are not carried out. report, which
 // may be nil, is called with answered false before a request is carried out. settled is called when all
 // resent requests were read. Its argument known has the nodes in the answers to all other inherited requests:
-// the kernel has these answers, see live.Takeover.Settled.
+// the kernel has these answers, see live.Takeover.SettleRequests.
 func NewResends(forest live.Takeover, poison []uint64, report func(unique uint64, answered bool), settled func(known []live.NodeID)) *Resends {
 	s := &Resends{forest: forest, report: report, settled: settled, poison: make(map[uint64]bool)}
 	for _, unique := range poison {
@@ -53,7 +53,7 @@ func (s *Resends) Read(fd int, b []byte) (int, error) {
 		s.forest.Done(unique &^ wire.ResentBit)
 	default:
 		s.over.Store(true)
-		s.settled(s.forest.Settled())
+		s.settled(s.forest.SettleRequests())
 	}
 
 	return n, nil
@@ -86,7 +86,7 @@ func Answered(forest live.Takeover, report func(unique uint64, answered bool), r
 		report(unique&^wire.ResentBit, true)
 	}
 	if onceOps[op] && (op != wire.OpWrite || control.IsNode(live.NodeID(binary.NativeEndian.Uint64(request[wire.NodeAt:])))) {
-		forest.Answered(unique &^ wire.ResentBit)
+		forest.MarkAnswered(unique &^ wire.ResentBit)
 	}
 }
 

@@ -73,10 +73,10 @@ func Decode(t Type, payload []byte) (Record, error) {
 // workspace and snapshot have the same number.
 type Views interface {
 	State(view uint32) (*tree.State, bool)
-	Capture(view uint32) (*tree.State, error)           // freezes the present state
-	Without(st *tree.State, paths []string) *tree.State // returns st without the empty files and directories at paths
-	Changed(view uint32) uint64                         // returns the number of changes of a view
-	NewView() (uint32, error)                           // returns an unused view number
+	Capture(view uint32) (*tree.State, error)                // freezes the present state
+	WithoutEmpty(st *tree.State, paths []string) *tree.State // returns st without the empty files and directories at paths
+	LastChange(view uint32) uint64                           // returns a number that is higher after every change of a view
+	NewView() (uint32, error)                                // returns an unused view number
 	AddView(view uint32, st *tree.State)
 	DropView(view uint32)
 	EndView(view uint32, ended bool)              // makes the nodes of a view stale if ended, else valid again

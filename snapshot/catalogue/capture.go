@@ -89,12 +89,12 @@ func (r *Capture) apply(a *applyRun) error {
 
 	st := w.Freeze(a.trees)
 	if len(r.Placeholders) > 0 {
-		st = a.trees.Without(st, Paths(r.Placeholders))
+		st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
 		r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	}
 
 	w.Head = r.Name
-	w.ChangedAtCapture = a.trees.Changed(w.View)
+	w.ChangedAtCapture = a.trees.LastChange(w.View)
 	return a.addState(r.SnapshotRecord, st, w.endInterval(a.trees))
 }
 

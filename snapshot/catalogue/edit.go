@@ -193,7 +193,7 @@ func (r *Begin) apply(a *applyRun) error {
 	a.remove(a.cat.WithBase(w)...)
 	w.NextSeq, w.Undo, w.Head = 1, 0, ""
 	w.endInterval(a.trees)
-	w.ChangedAtCapture = a.trees.Changed(w.View)
+	w.ChangedAtCapture = a.trees.LastChange(w.View)
 	return a.setBase(w, st, r.SnapshotRecord)
 }
 

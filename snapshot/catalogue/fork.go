@@ -143,7 +143,7 @@ func (r *Fork) apply(a *applyRun) error {
 	parent.Forks[r.Name] = w
 	a.touchForks(w)
 	a.trees.AddView(r.View, st)
-	w.ChangedAtCapture = a.trees.Changed(w.View)
+	w.ChangedAtCapture = a.trees.LastChange(w.View)
 	r.Base.Dir = dir
 	return a.setBase(w, st, r.Base)
 }
@@ -158,7 +158,7 @@ func (r *Fork) start(a *applyRun, parent *Workspace) (st *tree.State, dir string
 	if r.Now {
 		st = parent.Freeze(a.trees)
 		if len(r.Placeholders) > 0 {
-			st = a.trees.Without(st, Paths(r.Placeholders))
+			st = a.trees.WithoutEmpty(st, Paths(r.Placeholders))
 		}
 
 		return st, parent.Dir, nil

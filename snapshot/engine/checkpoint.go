@@ -217,14 +217,14 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 	c := &Checkpoint{
 		maker: p,
 		at: catalogue.StoreRecord{
-			Position: tx.End(), Records: p.Log.Records(), NextIno: ino, NextView: view,
-			Collected: p.Collector.Base.Load(), Garbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.Stale(),
+			Position: tx.JournalEnd(), Records: p.Log.Records(), NextIno: ino, NextView: view,
+			Collected: p.Collector.Base.Load(), Garbage: p.Collector.HasGarbage(), Requests: tx.Requests(), Stale: tx.StaleNames(),
 		},
 		workspaces: make(map[uint32]*frozenWorkspace),
 		snaps:      make(map[uint32]*catalogue.Snapshot),
 		changes:    p.Changes.Load(),
 		redo:       p.Memory.Redo(),
-		floor:      tx.Unjournaled(),
+		floor:      tx.LowestUnreferenced(),
 		partly:     make(map[uint32]*catalogue.Partly),
 	}
 

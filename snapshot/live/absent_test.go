@@ -36,8 +36,8 @@ func (o objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 func TestCloneOfWhatWentAway(t *testing.T) {
 	f := testForest(t, vfstest.NewMem())
 	store := objects{all: make(map[cas.Hash][]byte)}
-	f.trees.waiting = tree.NewSource(store, f.trees.log, 0)
-	f.trees.src = f.trees.waiting
+	f.trees.waitingSrc = tree.NewSource(store, f.trees.log, 0)
+	f.trees.residentSrc = f.trees.waitingSrc
 	root := Node(MainView, RootIno)
 	a, err := f.Create(root, "from", Create{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
@@ -53,8 +53,8 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	z := &content.Sealer{Src: f.trees.waiting.Files, Objects: store, Workers: 1}
-	id, err := tree.Seal(context.Background(), f.trees.waiting, z, st)
+	z := &content.Sealer{Src: f.trees.waitingSrc.Files, Objects: store, Workers: 1}
+	id, err := tree.Seal(context.Background(), f.trees.waitingSrc, z, st)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestCloneOfWhatWentAway(t *testing.T) {
 	f.Recovery.SetSource(tree.NewSource(objects{store.all, &away}, f.trees.log, 0))
 	f.trees.readView = func(*tree.Source, uint32) (*tree.State, error) {
 		away = f.trees.mu.inApply
-		return tree.Load(f.trees.waiting, id)
+		return tree.Load(f.trees.waitingSrc, id)
 	}
 	if n, err := f.CopyRange(Node(MainView+7, a.ID.Ino()), 0, to.ID, 0, 10_000); n != 10_000 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)

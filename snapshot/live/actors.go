@@ -8,82 +8,82 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// As returns the writer for changes by an actor. A change by the actor "" is attributed to the last
-// known writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
-func (w Writer) As(actor string) Writer { return w.For(actor, 0) }
+// WithActor returns the writer for changes by an actor. A change by the actor "" is attributed to the last known
+// writer of the inode: when the kernel writes back pages of a shared mapping, it names no process.
+func (w Writer) WithActor(actor string) Writer { return w.ForRequest(actor, 0) }
 
 // An attribution records the actors of the changes of a view since its newest snapshot.
 type attribution struct {
 	actors.Recent
-	// vacated maps each removed name to the actors that removed it or had changed its inode. It has at
-	// most maxVacated names.
-	vacated map[tree.Link][]string
-	// fresh are the names, at most maxVacated, that did not exist at the newest snapshot and were
-	// created since. If a fresh name is removed again, its actors are not recorded in vacated. So
-	// programs that use the same names for temporary files do not conflict.
-	fresh map[tree.Link]bool
-	split int64 // the time of the last snapshot between two actors, in ns since 1970
+	// removedNames maps each removed name to the actors that removed it or had changed its inode. It has at most
+	// maxNames names.
+	removedNames map[tree.Link][]string
+	// newNames are the names, at most maxNames, that did not exist at the newest snapshot and were created since.
+	// If such a name is removed again, its actors are not recorded in removedNames. So programs that use the same
+	// names for temporary files do not conflict.
+	newNames     map[tree.Link]bool
+	lastSnapshot int64 // the time of the last snapshot between two actors, in ns since 1970
 }
 
 const (
-	maxVacated = 4096
-	// splitInterval is the shortest time between two snapshots that attribute takes.
-	splitInterval = time.Second
+	maxNames = 4096
+	// minSnapshotInterval is the shortest time between two snapshots that attribute takes.
+	minSnapshotInterval = time.Second
 )
 
-// markChanged attributes the change of an inode to the actor of the present change, trees.mu.by.
+// markChanged attributes the change of an inode to trees.mu.actor, the actor of the present change.
 func (v *view) markChanged(ino uint64) {
-	if by := v.trees.mu.by; by != "" { // "" for an orphan without a known writer
+	if by := v.trees.mu.actor; by != "" { // "" for an orphan without a known writer
 		v.attribution.Add(ino, by)
 	}
 }
 
 // markChanged attributes the change of an inode to the actors of the edit.
 func (e *Edit) markChanged(ino uint64) {
-	for _, by := range e.by {
+	for _, by := range e.stepActors {
 		e.attribution.Add(ino, by)
 	}
 }
 
-// recordRemoval records that a name was removed. before are the actors that had changed its inode.
+// recordRemoval records that a name was removed. before are the actors that had changed the inode of the name.
 func (v *view) recordRemoval(name tree.Link, before []string) {
 	a := &v.attribution
-	if a.fresh[name] {
-		delete(a.fresh, name)
+	if a.newNames[name] {
+		delete(a.newNames, name)
 		return
 	}
-	if len(a.vacated) >= maxVacated {
+	if len(a.removedNames) >= maxNames {
 		return
 	}
-	if a.vacated == nil {
-		a.vacated = make(map[tree.Link][]string)
+	if a.removedNames == nil {
+		a.removedNames = make(map[tree.Link][]string)
 	}
 
-	a.vacated[name] = append(before, v.trees.mu.by)
+	a.removedNames[name] = append(before, v.trees.mu.actor)
 }
 
-// recordNew records the creation of a name, which is fresh unless the name is vacated.
-func (v *view) recordNew(name tree.Link) {
+// recordCreation adds a created name to newNames, unless the name is in removedNames.
+func (v *view) recordCreation(name tree.Link) {
 	a := &v.attribution
-	if _, was := a.vacated[name]; was || len(a.fresh) >= maxVacated {
+	if _, was := a.removedNames[name]; was || len(a.newNames) >= maxNames {
 		return
 	}
-	if a.fresh == nil {
-		a.fresh = make(map[tree.Link]bool)
+	if a.newNames == nil {
+		a.newNames = make(map[tree.Link]bool)
 	}
 
-	a.fresh[name] = true
+	a.newNames[name] = true
 }
 
-// actorsAt returns the actors that, since the newest snapshot, removed a name, or changed its present or
-// an earlier inode. It returns none if only the present actor has changed the view.
+// actorsAt returns the actors that, since the newest snapshot, removed a name, or changed its present or an
+// earlier inode. If only the present actor has changed the view, it returns none.
 func (v *view) actorsAt(name tree.Link) []string {
 	a := &v.attribution
-	if a.OnlyBy(v.trees.mu.by) {
+	if a.OnlyBy(v.trees.mu.actor) {
 		return nil
 	}
 
-	by := slices.Clone(a.vacated[name])
+	by := slices.Clone(a.removedNames[name])
 	if ino := v.inoAt(name); ino != 0 {
 		by = append(by, a.Of(ino)...)
 	}
@@ -103,9 +103,9 @@ func (v *view) inoAt(name tree.Link) uint64 {
 	return e.Ino
 }
 
-// inheritActors also attributes the new inode of a name to before, the actors of its old inode. Text
-// editors write a new file and rename it over the old file. Without inheritActors, an undo would not
-// find out that two actors have changed one path.
+// inheritActors also attributes the new inode of a name to before, the actors of the name's old inode. Text
+// editors write a new file and rename it over the old file. Without inheritActors, an undo would not find out that
+// two actors have changed one path.
 func (v *view) inheritActors(name tree.Link, before []string) {
 	if len(before) == 0 {
 		return
@@ -123,43 +123,43 @@ func (v *view) inheritActors(name tree.Link, before []string) {
 // snapshot, attribute first takes a snapshot (Options.Overlap). The caller holds the forest's lock.
 func (v *view) attribute(r *record) error {
 	t := v.trees
-	if t.mu.by == "" {
-		t.mu.by = v.attribution.LastWriter(r.ino)
+	if t.mu.actor == "" {
+		t.mu.actor = v.attribution.LastWriter(r.ino)
 	}
 
-	if t.overlap != nil && r.time-v.attribution.split >= int64(splitInterval) && v.overlaps(r, t.mu.by) {
-		v.attribution.split = r.time
-		t.overlap(v.id, t.mu.by)
+	if t.overlap != nil && r.time-v.attribution.lastSnapshot >= int64(minSnapshotInterval) && v.overlaps(r, t.mu.actor) {
+		v.attribution.lastSnapshot = r.time
+		t.overlap(v.id, t.mu.actor)
 	}
 	if t.mu.failed != nil {
 		return t.mu.failed
 	}
-	if t.mu.by == t.mu.journaled {
+	if t.mu.actor == t.mu.journaled {
 		return nil
 	}
-	if _, err := t.log.AppendUrgent(recActor, []byte(t.mu.by), nil); err != nil {
+	if _, err := t.log.AppendUrgent(recActor, []byte(t.mu.actor), nil); err != nil {
 		return err
 	}
 
-	t.mu.journaled = t.mu.by
+	t.mu.journaled = t.mu.actor
 
 	return nil
 }
 
-// overlaps reports whether a record changes an inode or a name that an actor other than by has changed
+// overlaps reports whether a record changes an inode or a name that an actor other than the given one has changed
 // since the newest snapshot.
-func (v *view) overlaps(r *record, by string) bool {
+func (v *view) overlaps(r *record, actor string) bool {
 	a := &v.attribution
-	if a.OnlyBy(by) {
+	if a.OnlyBy(actor) {
 		return false
 	}
 	if n, err := v.inode(r.ino); err == nil && n.Nlink == 0 && r.kind != recLink {
 		return false // an orphan, which no snapshot contains
 	}
 
-	entry := func(parent uint64, name string) bool {
-		others := a.vacated[tree.Link{Parent: parent, Name: name}]
-		if slices.ContainsFunc(others, func(other string) bool { return other != by }) {
+	entryOverlaps := func(parent uint64, name string) bool {
+		others := a.removedNames[tree.Link{Parent: parent, Name: name}]
+		if slices.ContainsFunc(others, func(other string) bool { return other != actor }) {
 			return true
 		}
 
@@ -169,21 +169,21 @@ func (v *view) overlaps(r *record, by string) bool {
 		}
 
 		e, found, err := dir.Dir.Lookup(v.source(), name)
-		return err == nil && found && a.Others(e.Ino, by)
+		return err == nil && found && a.Others(e.Ino, actor)
 	}
 
 	switch r.kind {
 	case recCreate, recUnlink:
-		return entry(r.parent, r.name)
+		return entryOverlaps(r.parent, r.name)
 	case recLink:
-		return a.Others(r.ino, by) || entry(r.parent, r.name)
+		return a.Others(r.ino, actor) || entryOverlaps(r.parent, r.name)
 	case recRename:
-		return entry(r.parent, r.name) || entry(r.to.Parent, r.to.Name)
+		return entryOverlaps(r.parent, r.name) || entryOverlaps(r.to.Parent, r.to.Name)
 	case recSetAttr:
-		return r.set.Marks() && a.Others(r.ino, by)
+		return r.setAttr.Marks() && a.Others(r.ino, actor)
 	}
 
-	return a.Others(r.ino, by)
+	return a.Others(r.ino, actor)
 }
 
 // viewActors are the methods of Tx for the actors of the changes of each view.
@@ -204,11 +204,12 @@ func (tx viewActors) attribution(view uint32) *attribution {
 // ActorNames returns the names of the actors in the sets of a view, sorted.
 func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(view).Names() }
 
-// NextInterval returns the result of Actors, for a snapshot that is taken now, and begins a new interval.
+// NextInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
+// interval that ends.
 func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 	tx.trees.changed.Change(view)
 	a := tx.attribution(view)
-	a.vacated, a.fresh = nil, nil
+	a.removedNames, a.newNames = nil, nil
 	return a.Next()
 }
 
@@ -219,25 +220,25 @@ func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
 	tx.attribution(view).Return(sets)
 }
 
-// JoinActors replaces sets, which an earlier call of Actors has returned, by one set, or by none if with
-// is nil. See actors.Recent.Join.
-func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
-	return tx.attribution(view).Join(sets, with)
+// JoinActors replaces sets, which an earlier call of Actors has returned, by the set joined, or by none if joined
+// is nil. See actors.RecentSets.Join.
+func (tx viewActors) JoinActors(view uint32, sets []*actors.Set, joined *actors.Set) bool {
+	return tx.attribution(view).Join(sets, joined)
 }
 
 // Actors returns the inodes that the edit has changed so far, and the actors of each.
 func (e *Edit) Actors() *actors.Set { return e.attribution.Growing() }
 
-// SetActors replaces the inodes and actors that Actors returns. It is for recovery.
+// SetActors replaces the result of Actors by a set that recovery has read.
 func (e *Edit) SetActors(s *actors.Set) {
 	e.attribution = actors.Recent{}
 	e.attribution.Return([]*actors.Set{s})
 }
 
-// ForgetActor makes the next change append a record of its actor. A checkpoint calls it, because a
-// recovery that begins at the checkpoint attributes the changes before the first record of an actor to
-// actors.Unknown. The next change appends a record even for actors.Unknown: if the checkpoint fails,
-// recovery begins earlier and has read records of other actors.
+// ForgetActor makes the next change append a record of its actor. A checkpoint calls it: a recovery that begins at
+// the checkpoint attributes the changes before the first record of an actor to actors.Unknown. The next change
+// appends a record even for actors.Unknown: if the checkpoint fails, recovery begins earlier and has read records
+// of other actors.
 func (tx viewActors) ForgetActor() { tx.trees.mu.journaled = noActor }
 
 // noActor is a text that is not the name of an actor.

@@ -11,13 +11,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// commit journals a change and applies it. data are the bytes of a recWrite. The caller holds the
-// forest's lock for writing.
+// commit appends the record of a change to the journal and applies it. data are the bytes of a recWrite. The
+// caller holds the forest's lock for writing.
 func (v *view) commit(r *record, data []byte) error {
-	v.touched.Change()
+	v.changeMark.Change()
 
 	// Before Append the change is neither visible nor journaled, so it can still fail.
-	if err := v.mayChange(r); err != nil {
+	if err := v.checkUnprotected(r); err != nil {
 		return err
 	}
 	if err := v.attribute(r); err != nil {
@@ -36,7 +36,7 @@ func (v *view) commit(r *record, data []byte) error {
 
 	r.encode(v.trees.mu.enc)
 	write := v.trees.log.Append
-	if r.frees() {
+	if r.mayFree() {
 		write = v.trees.log.AppendUrgent
 	}
 
@@ -45,7 +45,7 @@ func (v *view) commit(r *record, data []byte) error {
 		return err
 	}
 	if r.kind == recWrite {
-		r.pos, r.payload = pos, pos-int64(v.trees.mu.enc.Len())
+		r.dataPos, r.payloadPos = pos, pos-int64(v.trees.mu.enc.Len())
 	}
 	if r.request != 0 {
 		v.trees.requests.add(r.request, r.answer())
@@ -84,12 +84,12 @@ func (v *view) prepare(r *record) error {
 		return v.ownSlot(r.ino)
 	}
 
-	n, err := v.own(r.ino)
+	n, err := v.ownInode(r.ino)
 	switch {
 	case err != nil:
 		return err
-	case r.kind == recSetAttr && r.set.Size != nil:
-		return tree.LoadError(n.Content.Preload(v.source().Files, *r.set.Size, math.MaxInt64-*r.set.Size))
+	case r.kind == recSetAttr && r.setAttr.Size != nil:
+		return tree.LoadError(n.Content.Preload(v.source().Files, *r.setAttr.Size, math.MaxInt64-*r.setAttr.Size))
 	case r.kind == recSetAttr || r.kind == recSetXattr || r.kind == recRemoveXattr:
 		return nil
 	}
@@ -107,15 +107,15 @@ func (v *view) prepare(r *record) error {
 	return tree.LoadError(from.Content.Preload(v.source().Files, r.from.off, r.n))
 }
 
-// ownSlot prepares the addition of an inode to the view's table.
+// ownSlot prepares the addition of an inode to the view's table, see tree.State.OwnSlot.
 func (v *view) ownSlot(ino uint64) error {
 	return tree.LoadError(v.state.OwnSlot(v.source(), v.trees.mu.epoch, ino))
 }
 
-// ownEntry prepares a change that adds or removes a name or gives the name another inode. It also
-// prepares the present inode of the name, which may lose its last name and become an orphan.
+// ownEntry prepares a change that adds or removes a name, or gives the name another inode. It also prepares the
+// present inode of the name, which may lose its last name and become an orphan.
 func (v *view) ownEntry(parent uint64, name string) error {
-	dir, err := v.own(parent)
+	dir, err := v.ownInode(parent)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (v *view) ownEntry(parent uint64, name string) error {
 		return tree.LoadError(err)
 	}
 
-	_, err = v.own(e.Ino)
+	_, err = v.ownInode(e.Ino)
 	return tree.LoadError(errors.Join(err, v.ownOrphanSlot(e.Ino)))
 }
 
@@ -148,24 +148,24 @@ func (f *Forest) Failed() error {
 	return f.trees.mu.failed
 }
 
-// frees reports whether a change may free space. The forest accepts such changes on a full disk, too.
-func (r *record) frees() bool {
+// mayFree reports whether a change may free space. The forest accepts such changes on a full disk, too.
+func (r *record) mayFree() bool {
 	switch r.kind {
 	case recUnlink, recRename, recRemoveXattr:
 		return true
 	case recSetAttr:
-		return r.set.Size != nil
+		return r.setAttr.Size != nil
 	case recFallocate:
 		return r.flags&unix.FALLOC_FL_PUNCH_HOLE != 0
 	}
 	return false
 }
 
-// apply makes the change of a record. Only apply and Tx.Apply, for edits, change views.
+// apply changes the view by a record. Views are changed only here and, for edits, in Tx.Apply.
 func (v *view) apply(r *record) error {
-	v.touched.Change()
+	v.changeMark.Change()
 	v.trees.mu.changes++
-	v.changed = v.trees.mu.changes
+	v.lastChange = v.trees.mu.changes
 	v.trees.mu.inApply = true
 	v.state.Depth = max(v.state.Depth, r.depth)
 	defer func() { v.trees.mu.inApply = false }()
@@ -174,38 +174,38 @@ func (v *view) apply(r *record) error {
 
 	switch r.kind {
 	case recCreate:
-		v.trees.sawIno(r.ino)
+		v.trees.raiseNextIno(r.ino)
 		n := newInode(r.ino, &r.create, r.time)
 		if r.name == "" {
 			v.orphans.put(v.source(), v.trees.mu.epoch, n)
 			return nil
 		}
 
-		before := v.actorsAt(r.link())
-		v.recordNew(r.link())
+		before := v.actorsAt(r.changedName())
+		v.recordCreation(r.changedName())
 		e.Add(r.parent, r.name, n)
-		v.inheritActors(r.link(), before)
+		v.inheritActors(r.changedName(), before)
 
 	case recLink:
-		before := v.actorsAt(r.link())
-		v.recordNew(r.link())
+		before := v.actorsAt(r.changedName())
+		v.recordCreation(r.changedName())
 		v.link(e, r)
-		v.inheritActors(r.link(), before)
+		v.inheritActors(r.changedName(), before)
 
 	case recUnlink:
-		before := v.actorsAt(r.link())
+		before := v.actorsAt(r.changedName())
 		e.Remove(r.parent, r.name)
-		v.recordRemoval(r.link(), before)
+		v.recordRemoval(r.changedName(), before)
 	case recRename:
 		v.rename(e, r)
 	default:
-		return v.applyTo(r)
+		return v.applyToInode(r)
 	}
 
 	return e.Err()
 }
 
-// newEditor returns the editor of the view for changes at a time. The caller holds the forest's lock.
+// newEditor returns the editor of the view for changes at the time now. The caller holds the forest's lock.
 func (v *view) newEditor(now int64) *tree.Editor {
 	v.editor = tree.Editor{
 		State: v.state, Source: v.source(), Epoch: v.trees.mu.epoch, Time: now,
@@ -230,10 +230,10 @@ func (v *view) link(e *tree.Editor, r *record) {
 
 // rename applies a recRename.
 func (v *view) rename(e *tree.Editor, r *record) {
-	from, to := r.link(), r.to
+	from, to := r.changedName(), r.to
 	fromBy, toBy := v.actorsAt(from), v.actorsAt(to)
 	if v.inoAt(to) == 0 {
-		v.recordNew(to)
+		v.recordCreation(to)
 	}
 	defer v.inheritActors(to, toBy)
 
@@ -242,7 +242,7 @@ func (v *view) rename(e *tree.Editor, r *record) {
 		e.Exchange(from, to)
 		v.inheritActors(from, fromBy)
 	case r.flags&unix.RENAME_WHITEOUT != 0:
-		v.trees.sawIno(r.ino)
+		v.trees.raiseNextIno(r.ino)
 		e.Whiteout(from, to, newInode(r.ino, &r.create, r.time))
 		v.inheritActors(from, fromBy)
 	default:
@@ -251,12 +251,12 @@ func (v *view) rename(e *tree.Editor, r *record) {
 	}
 }
 
-// link returns the name that a record changes.
-func (r *record) link() tree.Link { return tree.Link{Parent: r.parent, Name: r.name} }
+// changedName returns the name that a record changes.
+func (r *record) changedName() tree.Link { return tree.Link{Parent: r.parent, Name: r.name} }
 
-// applyTo applies a change of one inode.
-func (v *view) applyTo(r *record) error {
-	n, err := v.own(r.ino)
+// applyToInodeInode applies a change of one inode.
+func (v *view) applyToInode(r *record) error {
+	n, err := v.ownInode(r.ino)
 	if errors.Is(err, errs.Stale) {
 		return nil // a salvage has skipped the record that created the inode
 	}
@@ -265,7 +265,7 @@ func (v *view) applyTo(r *record) error {
 	}
 
 	before := n.FileSize()
-	if r.kind != recSetAttr || r.set.Marks() {
+	if r.kind != recSetAttr || r.setAttr.Marks() {
 		v.markChanged(r.ino)
 	}
 
@@ -273,10 +273,10 @@ func (v *view) applyTo(r *record) error {
 
 	switch r.kind {
 	case recSetAttr:
-		err = r.set.Apply(v.source(), v.trees.mu.epoch, n, r.time)
+		err = r.setAttr.Apply(v.source(), v.trees.mu.epoch, n, r.time)
 	case recSetXattr:
 		n.SetXattr(r.name, r.value)
-		if r.kill {
+		if r.clearPriv {
 			n.Mode &^= unix.S_ISGID
 		}
 

@@ -20,7 +20,7 @@ func (r Reader) GetAttr(id NodeID) (Attr, error) {
 // readInode calls fn with the inode of a node while it holds the forest's lock for reading. It returns
 // the result of fn.
 func readInode[T any](t *trees, id NodeID, fn func(n *tree.Inode) (T, error)) (result T, err error) {
-	err = t.reading(func() error {
+	err = t.withReadLock(func() error {
 		n, err := t.inode(id)
 		if err != nil {
 			return err
@@ -61,14 +61,14 @@ func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 		if s.Size != nil {
 			end = n.Content.ReachBack(*s.Size, maxRuns)
 			if *s.Size > 0 && end > *s.Size {
-				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: SetAttr{Size: &end}}
+				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, setAttr: SetAttr{Size: &end}}
 				return v.commit(&r, nil)
 			}
 
 			end = 0
 		}
 
-		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
+		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, setAttr: s}
 		a, err = v.attrAfter(&r)
 		return err
 	})
@@ -78,7 +78,7 @@ func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 // changeInode calls fn, which changes the inode of a node, while it holds the forest's lock.
 func (w Writer) changeInode(id NodeID, fn func(v *view, n *tree.Inode) error) error {
 	return w.change(id, func() error {
-		v, n, err := w.trees.changeable(id)
+		v, n, err := w.trees.changeableInode(id)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (w Writer) SetXattr(id NodeID, name string, value []byte, flags int, killSg
 			return errs.NoSpace
 		}
 
-		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
+		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), clearPriv: killSgid}
 		return v.commit(&r, nil)
 	})
 }

@@ -37,7 +37,7 @@ func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 			return 0, err
 		}
 
-		got, err := runs.Read(r.trees.near.Files, p[n:])
+		got, err := runs.Read(r.trees.localSrc.Files, p[n:])
 		n += got
 		if err == nil && len(runs) < maxRuns {
 			return n, nil
@@ -51,10 +51,10 @@ func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 	}
 }
 
-// file returns the view and the inode of a regular file for a change of its bytes. The caller holds the
+// changeableFile returns the view and the inode of a regular file, for a change of its bytes. The caller holds the
 // forest's lock.
-func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
-	v, n, err := t.changeable(id)
+func (t *trees) changeableFile(id NodeID) (*view, *tree.Inode, error) {
+	v, n, err := t.changeableInode(id)
 	switch {
 	case err != nil:
 	case n.IsDir():
@@ -76,7 +76,7 @@ func (w Writer) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error
 		return 0, err
 	}
 
-	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
+	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), clearPriv: killPriv}
 	data := p
 	if len(p) >= blobSize {
 		pos, done, err := w.trees.blobs.Write(recBlob, p, false)
@@ -85,11 +85,11 @@ func (w Writer) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error
 		}
 		defer done()
 
-		r.kind, r.pos, r.payload, data = recWriteAt, pos, pos, nil
+		r.kind, r.dataPos, r.payloadPos, data = recWriteAt, pos, pos, nil
 	}
 
 	if err := w.change(id, func() error {
-		v, _, err := w.trees.file(id)
+		v, _, err := w.trees.changeableFile(id)
 		if err != nil {
 			return err
 		}
@@ -136,8 +136,8 @@ func (w Writer) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	return nil
 }
 
-// fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part. It
-// calls Options.Admit with reserved plus the memory of the new extents, in bytes.
+// fallocate changes the first maxRuns runs of [off, end), and returns the end of the changed part. It calls
+// Options.Admit with the number of bytes reserved plus the memory of the new extents.
 func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64) (to int64, err error) {
 	// The extents at both ends of the part may be split.
 	if err := w.trees.admit(id.View(), reserved+2*content.ExtentBytes); err != nil {
@@ -145,7 +145,7 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 	}
 
 	err = w.change(id, func() error {
-		v, node, err := w.trees.file(id)
+		v, node, err := w.trees.changeableFile(id)
 		if err != nil {
 			return err
 		}
@@ -179,9 +179,9 @@ func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 		case off < 0:
 			return 0, errs.NoData
 		case whence == unix.SEEK_DATA:
-			pos, err = n.Content.SeekData(r.trees.src.Files, off, content.SeekBlock)
+			pos, err = n.Content.SeekData(r.trees.residentSrc.Files, off, content.SeekBlock)
 		case whence == unix.SEEK_HOLE:
-			pos, err = n.Content.SeekHole(r.trees.src.Files, off, content.SeekBlock)
+			pos, err = n.Content.SeekHole(r.trees.residentSrc.Files, off, content.SeekBlock)
 		default:
 			return 0, errs.Invalid
 		}
@@ -189,10 +189,9 @@ func (r Reader) Seek(id NodeID, off int64, whence int) (int64, error) {
 	})
 }
 
-// CopyRange copies bytes between files, also of different views: afterwards both files reference the same
-// stored bytes. It returns the number of copied bytes, which is less than n if the range has many extents.
-// The error is errs.CrossDevice if the target has too many extents: the caller can then read and write
-// the bytes instead.
+// CopyRange copies bytes between files, also of different views: afterwards both files reference the same stored
+// bytes. It returns the number of copied bytes, which is less than n if the range has many extents. If the target
+// has too many extents, the error is errs.CrossDevice, and the caller can read and write the bytes instead.
 func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, errs.Invalid
@@ -211,7 +210,7 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 			return err
 		}
 
-		v, to, err := w.trees.file(dst)
+		v, to, err := w.trees.changeableFile(dst)
 		if err != nil {
 			return err
 		}
@@ -237,10 +236,10 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 	return n, err
 }
 
-// copyStep returns the number of bytes that the next step of CopyRange copies. cost is the memory in bytes
-// of all extents of the step except the first.
+// copyStep returns the number of bytes that the next step of CopyRange copies. cost is the memory in bytes of the
+// new extents, without the first.
 func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (bytes, cost int64, err error) {
-	err = t.reading(func() error {
+	err = t.withReadLock(func() error {
 		from, err := t.inode(src)
 		if err != nil {
 			return err
@@ -278,7 +277,7 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 
 	switch r.kind {
 	case recWrite, recWriteAt:
-		err = c.Write(files, r.off, r.n, r.pos, r.payload)
+		err = c.Write(files, r.off, r.n, r.dataPos, r.payloadPos)
 	case recFallocate:
 		err = fallocate(files, c, r)
 	case recClone:
@@ -294,14 +293,14 @@ func (v *view) setData(n *tree.Inode, r *record) (err error) {
 
 	n.Content = c
 	n.Mtime = r.time
-	if r.kill {
+	if r.clearPriv {
 		n.ClearPriv()
 	}
 
 	return nil
 }
 
-// fallocate applies a recFallocate to a content.
+// fallocate applies a recFallocate to the content c.
 func fallocate(src *content.Source, c *content.Content, r *record) error {
 	keep := r.flags&unix.FALLOC_FL_KEEP_SIZE != 0
 	switch {

@@ -51,7 +51,7 @@
 //	Forest.mu              the forest's lock (trees.mu): every view, the epoch, the counters, and the catalogue
 //	  journal              taken under it for an append
 //	  tree.Source          taken under it for cached objects
-//	  orphans.mu           taken under it, for one view
+//	  orphanSet.mu         taken under it, for one view
 //	journal.Unreferenced   positions of bytes to which no record refers yet; no other lock is held with it
 //
 // A request does not read from disk under the forest's lock. To read a file, it takes the places of the

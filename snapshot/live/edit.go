@@ -17,44 +17,44 @@ import (
 // without the forest's lock. The change becomes visible when Tx.Apply replaces the view by the copy. An edit
 // that is not applied has no effect.
 //
-// The changes are attributed to the actor that began the edit, unless Graft.By returns other actors.
+// The changes are attributed to the actor that began the edit, unless Graft.ActorsOf returns other actors.
 type Edit struct {
-	trees    *trees
-	base     *view
-	to       graft.Target  // a copy of the view's state
-	heldBack []*view       // views whose changes wait for End
-	done     chan struct{} // closed by End
-	inv      Invalidation
-	sealed   bool               // in recovery: the edit is a sealed state without steps, so inv is unknown
-	removed  []*tree.Inode      // in recovery: the inodes that the edit removes
-	mounted  map[tree.Link]bool // see isMountPoint; nil before loadMountPoints
+	trees       *trees
+	base        *view
+	target      graft.Target  // a copy of the view's state
+	heldBack    []*view       // views whose changes wait for End
+	done        chan struct{} // closed by End
+	inv         Invalidation
+	sealed      bool               // in recovery: SetResult has set a sealed state without steps, so inv is unknown
+	removed     []*tree.Inode      // in recovery: the inodes that the edit removes
+	mountPoints map[tree.Link]bool // names on which or below which file systems are mounted; nil before loadMountPoints
 
-	by          []string // the actors of the present step
+	stepActors  []string // the actors of the present step
 	attribution actors.Recent
 
-	steps    Blobs
-	enc      *wire.Encoder // encoded steps that are not in the journal yet
-	replaced *tree.State   // the view's old state, from Tx.Apply until keepHeldInodes
+	steps         Blobs
+	enc           *wire.Encoder // encoded steps that are not in the journal yet
+	replacedState *tree.State   // the view's state before the edit, from Tx.Apply until keepHeldInodes
 
-	// Changes is the number of recorded steps. Recovery takes about as long for a step as for a record.
-	Changes  int
-	unsealed int // steps since the edited state was last sealed
+	// StepCount is the number of recorded steps. Recovery takes about as long for a step as for a record.
+	StepCount     int
+	unsealedSteps int // steps that were made since the edited state was last sealed
 }
 
-// Edit begins an edit of a view by an actor, "" if the actor is unknown. Changes of this view and of the
-// views in reads wait until End.
-func (f *Forest) Edit(ctx context.Context, by string, id uint32, reads ...uint32) (*Edit, error) {
-	views := append(reads, id)
+// Edit begins an edit of the view id by an actor, "" if the actor is unknown. Changes of this view and of
+// readViews wait until End.
+func (f *Forest) Edit(ctx context.Context, actor string, id uint32, readViews ...uint32) (*Edit, error) {
+	views := append(readViews, id)
 	if !f.trees.lockUnless(ctx.Done(), views) {
 		return nil, ctx.Err()
 	}
 	defer f.trees.mu.Unlock()
-	return f.trees.beginEdit(id, views, by)
+	return f.trees.beginEdit(id, views, actor)
 }
 
-// beginEdit begins an edit of a view by an actor. Changes of the views in hold wait until End. The caller
+// beginEdit begins an edit of the view id by an actor. Changes of the views in holdBack wait until End. The caller
 // holds the forest's lock, and no other edit of the view is running.
-func (t *trees) beginEdit(id uint32, hold []uint32, by string) (*Edit, error) {
+func (t *trees) beginEdit(id uint32, holdBack []uint32, actor string) (*Edit, error) {
 	v, ok := t.mu.views[id]
 	switch {
 	case !ok || v.ended:
@@ -64,18 +64,18 @@ func (t *trees) beginEdit(id uint32, hold []uint32, by string) (*Edit, error) {
 	}
 
 	e := &Edit{
-		trees: t, base: v, done: make(chan struct{}), by: []string{cmp.Or(by, actors.Unknown)},
-		steps: Blobs{to: t.blobs, urgent: true}, enc: wire.NewEncoder(nil),
+		trees: t, base: v, done: make(chan struct{}), stepActors: []string{cmp.Or(actor, actors.Unknown)},
+		steps: Blobs{log: t.blobs, urgent: true}, enc: wire.NewEncoder(nil),
 	}
-	e.to = graft.Target{
-		Editor:  tree.Editor{State: v.state.Clone(), Source: t.waiting, Epoch: t.newEpoch(), Changed: e.markChanged},
+	e.target = graft.Target{
+		Editor:  tree.Editor{State: v.state.Clone(), Source: t.waitingSrc, Epoch: t.newEpoch(), Changed: e.markChanged},
 		Base:    v.state,
 		Numbers: Counters{t}.Numbers, Next: t.mu.nextIno,
-		Replaced: e.addReplaced, Mounted: e.isMountPoint, Beneath: e.beneath,
+		Replaced: e.addReplaced, Mounted: e.isMountPoint, Beneath: e.orphanBeneathMount,
 	}
-	for _, id := range hold {
+	for _, id := range holdBack {
 		if h, ok := t.mu.views[id]; ok {
-			h.edited = e.done
+			h.editDone = e.done
 			e.heldBack = append(e.heldBack, h)
 		}
 	}
@@ -93,7 +93,7 @@ func (e *Edit) Base() *tree.State { return e.base.state }
 // twice.
 func (e *Edit) End() {
 	e.keepHeldInodes()
-	e.steps.Done()
+	e.steps.Release()
 	e.trees.mu.Lock()
 	defer e.trees.mu.Unlock()
 
@@ -101,55 +101,55 @@ func (e *Edit) End() {
 		return
 	}
 	for _, v := range e.heldBack {
-		v.edited = nil
+		v.editDone = nil
 	}
 
 	e.heldBack = nil
 	close(e.done)
 }
 
-// Steps returns the places of the recorded steps in the journal. Before End the journal does not drop the
-// steps. After End it keeps them as long as recovery needs a record after them.
+// Steps returns the places of the recorded steps in the journal. Until End the journal keeps the steps. After End
+// it keeps them as long as recovery needs a record after them.
 func (e *Edit) Steps() []graft.Span { return e.steps.Spans }
 
-// Next returns a number that is higher than the inode numbers of the edited state.
-func (e *Edit) Next() uint64 { return e.to.Next }
+// NextIno returns a number that is higher than the inode numbers of the edited state.
+func (e *Edit) NextIno() uint64 { return e.target.Next }
 
-// Sealed makes st, a sealed state with inode numbers below next, the result of the edit. Recovery calls it
-// for an edit without steps.
-func (e *Edit) Sealed(st *tree.State, next uint64) error {
-	e.to.State, e.to.Next, e.sealed = st, next, true
-	return e.findRemoved()
+// SetResult makes st, a sealed state with inode numbers below next, the result of the edit. Recovery calls it for
+// an edit without steps.
+func (e *Edit) SetResult(st *tree.State, next uint64) error {
+	e.target.State, e.target.Next, e.sealed = st, next, true
+	return e.findRemovedInodes()
 }
 
 // Depth returns State.Depth of the edited state.
-func (e *Edit) Depth() int { return e.to.State.Depth }
+func (e *Edit) Depth() int { return e.target.State.Depth }
 
-// Apply replaces the view by the edited state. It returns the changed names and inodes; their Entry.Gone is
-// set only by End. It cannot fail. If the result is not empty, the caller notifies the kernel and then
-// calls Noticed.
+// Apply replaces the view by the edited state. It returns the changed names and inodes; End sets their
+// Entry.HeldNode. Apply cannot fail. If the result is not empty, the caller notifies the kernel and then calls
+// MarkNoticed.
 //
-// Until End, inodes to which the kernel has references are read from the old state, so the caller
-// protects the old state from gc (snapshot.Store.Hold).
+// Until End, inodes to which the kernel has references are read from the old state, so the caller protects the old
+// state from gc (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	t, v := tx.trees, e.base
-	v.touched.Change()
+	v.changeMark.Change()
 	t.mu.changes++
-	v.changed = t.mu.changes
+	v.lastChange = t.mu.changes
 	if t.mu.replaying {
 		e.inherit()
 	} else if t.mount.Load() != nil {
-		e.replaced = v.state
-		v.before = append(v.before, e.replaced)
+		e.replacedState = v.state
+		v.replacedStates = append(v.replacedStates, e.replacedState)
 	}
 
-	v.state = e.to.State
-	v.protection.forget()
-	t.memory.Take(v.id, int64(e.unsealed)*InodeBytes, 0, true)
+	v.state = e.target.State
+	v.protection.clearCache()
+	t.memory.Take(v.id, int64(e.unsealedSteps)*InodeBytes, 0, true)
 	v.attribution.Append(&e.attribution)
-	t.sawIno(e.to.Next - 1)
+	t.raiseNextIno(e.target.Next - 1)
 	if !t.mu.replaying && !e.inv.Empty() {
-		t.mu.untold[v.id] = append(t.mu.untold[v.id], e.inv.rootNames())
+		t.mu.unnoticed[v.id] = append(t.mu.unnoticed[v.id], e.inv.rootNames())
 	}
 
 	return e.inv
@@ -158,21 +158,21 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 // keepHeldInodes makes orphans of the inodes that an applied edit has removed and to which the kernel has
 // references. The kernel cannot get new references to these inodes.
 func (e *Edit) keepHeldInodes() {
-	if e.replaced == nil {
+	if e.replacedState == nil {
 		return
 	}
 
-	// Drop the orphans in beneath to which the kernel has no reference any more.
-	maps.DeleteFunc(e.base.beneath, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.base.id, ino)) })
+	// Drop the mountOrphans to which the kernel has no reference any more.
+	maps.DeleteFunc(e.base.mountOrphans, func(_ tree.Link, ino uint64) bool { return !e.trees.held(Node(e.base.id, ino)) })
 
 	for i := range e.inv.Entries {
-		if entry := &e.inv.Entries[i]; entry.Was != 0 && e.keepHeld(entry.Was) {
-			entry.Gone = entry.Was
+		if entry := &e.inv.Entries[i]; entry.OldNode != 0 && e.keepHeld(entry.OldNode) {
+			entry.HeldNode = entry.OldNode
 			if entry.MountPoint {
-				if e.base.beneath == nil {
-					e.base.beneath = make(map[tree.Link]uint64)
+				if e.base.mountOrphans == nil {
+					e.base.mountOrphans = make(map[tree.Link]uint64)
 				}
-				e.base.beneath[tree.Link{Parent: entry.Parent.Ino(), Name: entry.Name}] = entry.Was.Ino()
+				e.base.mountOrphans[tree.Link{Parent: entry.Parent.Ino(), Name: entry.Name}] = entry.OldNode.Ino()
 			}
 		}
 	}
@@ -180,21 +180,21 @@ func (e *Edit) keepHeldInodes() {
 	e.trees.mu.Lock()
 	defer e.trees.mu.Unlock()
 
-	e.base.before = slices.DeleteFunc(e.base.before, func(st *tree.State) bool { return st == e.replaced })
-	e.replaced = nil
+	e.base.replacedStates = slices.DeleteFunc(e.base.replacedStates, func(st *tree.State) bool { return st == e.replacedState })
+	e.replacedState = nil
 }
 
 // keepHeld makes an inode of the replaced state an orphan if the kernel has a reference to the inode. It
 // reports whether the inode is an orphan now.
 func (e *Edit) keepHeld(id NodeID) (kept bool) {
-	_ = e.trees.reading(func() error {
+	_ = e.trees.withReadLock(func() error {
 		if !e.trees.held(id) {
 			return nil
 		}
 		n, err := e.base.inode(id.Ino()) // makes the inode an orphan, see view.orphan
 		kept = err == nil && n.Nlink == 0
 		if kept && !e.trees.held(id) { // the kernel has dropped its last reference after the check above
-			e.base.orphans.remove(e.trees.waiting, e.trees.mu.epoch, id.Ino())
+			e.base.orphans.remove(e.trees.waitingSrc, e.trees.mu.epoch, id.Ino())
 			kept = false
 		}
 

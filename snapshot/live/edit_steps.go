@@ -13,9 +13,9 @@ import (
 // Graft are the options for making the steps of an edit.
 type Graft struct {
 	graft.Options
-	// By, if set, returns the actors of a step. If it returns none, they are the actors of the edit.
-	By func(*graft.Step) ([]string, error)
-	// Record makes the edit write its steps to the journal, see Edit.Steps.
+	// ActorsOf, if set, returns the actors of a step. If it returns none, the step has the actors of the edit.
+	ActorsOf func(*graft.Step) ([]string, error)
+	// If Record is set, the edit writes its steps to the journal, see Edit.Steps.
 	Record bool
 	// Seal, if set, seals the edited state, see graft.Target.
 	Seal func(*tree.State) error
@@ -24,23 +24,23 @@ type Graft struct {
 // Graft makes steps in the edited view.
 func (e *Edit) Graft(ctx context.Context, steps []graft.Step, g Graft) error {
 	e.beginGraft(&g)
-	return e.endGraft(e.to.Graft(ctx, steps, g.Options))
+	return e.endGraft(e.target.Graft(ctx, steps, g.Options))
 }
 
 // Overlay makes the steps of an overlay in the edited view.
 func (e *Edit) Overlay(ctx context.Context, o *graft.Overlay, g Graft) error {
 	e.beginGraft(&g)
-	return e.endGraft(e.to.Overlay(ctx, o, g.Options))
+	return e.endGraft(e.target.Overlay(ctx, o, g.Options))
 }
 
 // beginGraft sets up the target for the options g.
 func (e *Edit) beginGraft(g *Graft) {
 	if g.Record {
-		e.to.Record = e.record
+		e.target.Record = e.record
 	}
 
 	if seal := g.Seal; seal != nil {
-		e.to.Seal = func(st *tree.State) (uint64, error) {
+		e.target.Seal = func(st *tree.State) (uint64, error) {
 			if err := seal(st); err != nil {
 				return 0, err
 			}
@@ -48,19 +48,19 @@ func (e *Edit) beginGraft(g *Graft) {
 		}
 	}
 
-	if by := g.By; by != nil {
-		defaultBy := e.by
+	if by := g.ActorsOf; by != nil {
+		defaultBy := e.stepActors
 		g.Before = func(s *graft.Step) (err error) {
-			if e.by, err = by(s); len(e.by) == 0 {
-				e.by = defaultBy
+			if e.stepActors, err = by(s); len(e.stepActors) == 0 {
+				e.stepActors = defaultBy
 			}
 			return err
 		}
 	}
 }
 
-// endGraft writes the last steps of a graft, and adds the changed inodes to the invalidation. err is the
-// error of the graft.
+// endGraft writes the last steps of a graft, and adds the changed inodes to the invalidation. It takes the results
+// of graft.Target.Graft.
 func (e *Edit) endGraft(changed []uint64, err error) error {
 	for _, ino := range changed {
 		e.addChanged(ino)
@@ -78,7 +78,7 @@ func (e *Edit) addChanged(ino uint64) { e.inv.Inodes = append(e.inv.Inodes, Node
 func (e *Edit) addReplaced(r graft.Replaced) {
 	entry := Entry{Parent: Node(e.base.id, r.Parent), Name: r.Name, WasDir: r.WasDir, MountPoint: r.MountPoint}
 	if r.Was != 0 {
-		entry.Was = Node(e.base.id, r.Was)
+		entry.OldNode = Node(e.base.id, r.Was)
 	}
 	e.inv.Entries = append(e.inv.Entries, entry)
 }
@@ -121,8 +121,8 @@ const stepsBlob = 1 << 20
 // record encodes a step, and writes the encoded steps if they have at least stepsBlob bytes.
 func (e *Edit) record(c *graft.Op) error {
 	c.Encode(e.enc)
-	e.Changes++
-	e.unsealed++
+	e.StepCount++
+	e.unsealedSteps++
 	if e.enc.Len() < stepsBlob {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (e *Edit) write() error {
 // Redo reads the steps from the journal and makes them again, in recovery. The caller holds the forest's
 // lock.
 func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
-	e.to.State.Depth, e.to.Time, e.to.Redone = depth, now, e.addChanged
+	e.target.State.Depth, e.target.Time, e.target.Redone = depth, now, e.addChanged
 
 	for _, s := range steps {
 		if s.Len < 0 || s.Len > journal.MaxPayload {
@@ -151,9 +151,9 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 			return err
 		}
 
-		n, err := e.to.Redo(b, e.contentOf)
-		e.Changes += n
-		e.unsealed += n
+		n, err := e.target.Redo(b, e.contentOf)
+		e.StepCount += n
+		e.unsealedSteps += n
 		if err != nil {
 			return err
 		}
@@ -162,14 +162,14 @@ func (e *Edit) Redo(steps []graft.Span, now int64, depth int) error {
 		}
 	}
 
-	return e.findRemoved()
+	return e.findRemovedInodes()
 }
 
-// relieve seals the edited state if it takes too much memory, see Memory.SealEdit.
+// relieve seals the edited state if the state takes too much memory, see Memory.SealEdit.
 func (e *Edit) relieve() error {
-	sealed, err := e.trees.memory.SealEdit(e.base.id, e.to.State, int64(e.unsealed)*InodeBytes+e.trees.pages.Load())
+	sealed, err := e.trees.memory.SealEdit(e.base.id, e.target.State, int64(e.unsealedSteps)*InodeBytes+e.trees.pages.Load())
 	if sealed {
-		e.unsealed, e.to.Epoch = 0, e.trees.newEpoch()
+		e.unsealedSteps, e.target.Epoch = 0, e.trees.newEpoch()
 		e.trees.pages.Store(0)
 	}
 	return err
@@ -184,29 +184,29 @@ func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
 	return n.Content, nil
 }
 
-// Blobs writes blobs to the journal, to which a later record will refer. Before Done the journal does not
-// drop the blobs. After Done it keeps them as long as recovery needs the record.
+// Blobs writes blobs to the journal, to which a later record will refer. Until Release the journal keeps the
+// blobs. After Release it keeps them as long as recovery needs the record.
 type Blobs struct {
-	Spans  []graft.Span // the places of the blobs
-	to     *journal.Unreferenced
-	urgent bool
-	unpin  []func()
+	Spans    []graft.Span // the places of the blobs
+	log      *journal.Unreferenced
+	urgent   bool
+	releases []func()
 }
 
 // Write implements io.Writer.
 func (b *Blobs) Write(p []byte) (int, error) {
-	pos, unpin, err := b.to.Write(recBlob, p, b.urgent)
+	pos, unpin, err := b.log.Write(recBlob, p, b.urgent)
 	if err != nil {
 		return 0, err
 	}
-	b.Spans, b.unpin = append(b.Spans, graft.Span{Pos: pos, Len: len(p)}), append(b.unpin, unpin)
+	b.Spans, b.releases = append(b.Spans, graft.Span{Pos: pos, Len: len(p)}), append(b.releases, unpin)
 	return len(p), nil
 }
 
-// Done is called after the record was appended, or when the caller has decided not to append it.
-func (b *Blobs) Done() {
-	for _, unpin := range b.unpin {
+// Release is called after the record was appended, or when the caller has decided not to append it.
+func (b *Blobs) Release() {
+	for _, unpin := range b.releases {
 		unpin()
 	}
-	b.unpin = nil
+	b.releases = nil
 }

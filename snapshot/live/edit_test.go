@@ -57,7 +57,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 		e, err := f.Edit(t.Context(), "", MainView)
 		must.OK(t, err)
 		var steps []graft.Step
-		must.OK(t, tree.Diff(t.Context(), f.trees.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+		must.OK(t, tree.Diff(t.Context(), f.trees.residentSrc, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 			if c.After != nil && !c.After.IsDir() {
 				s := graft.StepOf(c)
 				s.What = tree.Data // so that a new inode comes
@@ -65,7 +65,7 @@ func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
 			}
 			return nil
 		}))
-		link, err := then.Resolve(f.trees.src, "link")
+		link, err := then.Resolve(f.trees.residentSrc, "link")
 		must.OK(t, err)
 		steps = append(steps, graft.StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), Before: link, After: link, What: tree.Target}))
 		if len(steps) != len(order) {

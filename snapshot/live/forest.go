@@ -36,9 +36,8 @@ type Options struct {
 	Admit func(view uint32, n int64) error
 	// Memory is charged for every change.
 	Memory Memory
-	// Overlap, if set, takes a snapshot. It is called with the forest's lock held before an actor changes
-	// a file that another actor has changed since the newest snapshot of the view, at most once a
-	// second for a view.
+	// Overlap, if set, takes a snapshot of the view before the actor changes a file that another actor has changed
+	// since the newest snapshot. It is called with the forest's lock held, at most once a second for a view.
 	Overlap func(tx *Tx, view uint32, by string) error
 	// Salvage makes Replay skip records that cannot be applied.
 	Salvage bool
@@ -61,27 +60,27 @@ type Reader struct{ trees *trees }
 // A Writer has the operations of a file system. Its changes are attributed to an actor, see As.
 type Writer struct {
 	Reader
-	by      string
+	actor   string
 	request uint64 // see For
 }
 
 // trees contains the views, the lock that guards them, the journal to which changes are appended, and the
 // sources from which pages are read. Comments call the lock trees.mu "the forest's lock".
 type trees struct {
-	src      *tree.Source // reads only memory, else fails with Unread errors; for use under the lock, see source
-	near     *tree.Source // reads memory and disk, else fails with Absent errors
-	waiting  *tree.Source // reads memory, disk and network, and waits for them
-	log      *journal.Journal
-	memory   Memory
-	pages    *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.Counting
-	requests requests
-	readView func(src *tree.Source, view uint32) (*tree.State, error)
-	admit    func(view uint32, n int64) error
-	blobs    *journal.Unreferenced
-	mount    atomic.Pointer[Mount]        // see Takeover.SetMount
-	changed  *changed.Set[uint32]         // see Tx.Changes
-	overlap  func(view uint32, by string) // calls Options.Overlap; may be nil
-	logger   *slog.Logger
+	residentSrc *tree.Source // reads only memory, else fails with Unread errors; for use under the lock, see source
+	localSrc    *tree.Source // reads memory and disk, else fails with Absent errors
+	waitingSrc  *tree.Source // reads memory, disk and network, and waits for them
+	log         *journal.Journal
+	memory      Memory
+	pages       *atomic.Int64 // bytes of pages that were copied under the lock, see tree.Source.Counting
+	requests    doneRequests
+	readView    func(src *tree.Source, view uint32) (*tree.State, error)
+	admit       func(view uint32, n int64) error
+	blobs       *journal.Unreferenced
+	mount       atomic.Pointer[Mount]        // see Takeover.SetMount
+	changed     *changed.Set[uint32]         // see Tx.Changes
+	overlap     func(view uint32, by string) // calls Options.Overlap; may be nil
+	logger      *slog.Logger
 
 	mu struct {
 		sync.RWMutex
@@ -94,13 +93,13 @@ type trees struct {
 
 		inApply bool // a journaled record is being applied
 
-		by        string // the actor of the present change, while the lock is held
+		actor     string // the actor of the present change, while the lock is held
 		journaled string // the actor in the last recActor record
 		request   uint64 // the request of the present change, while the lock is held; 0 for none
 
 		replaying bool // a recovery is running: the nodes to which the kernel has references are unknown
 		inherited inheritedEdits
-		untold    map[uint32][][]string // by view, for each edit without Noticed: names in the root, see Inheritance.Stale
+		unnoticed map[uint32][][]string // by view, for each edit without MarkNoticed: names in the root, see Inheritance.Stale
 
 		failed error // the error that stopped all changes, see fail
 		enc    *wire.Encoder
@@ -109,23 +108,23 @@ type trees struct {
 
 // A view is one writable tree.
 type view struct {
-	trees    *trees
-	id       uint32
-	state    *tree.State
-	editor   tree.Editor // see newEditor
-	orphans  orphans
-	changed  uint64        // trees.mu.changes at the last change
-	touched  *changed.Mark // of trees.changed
-	edited   chan struct{} // closed at the end of the running edit, for which changes wait; nil without an edit
-	readOnly bool          // read-only, see SetReadOnly
-	ended    bool          // its nodes are stale, see Tx.EndView
-	before   []*tree.State // old states of edits between Tx.Apply and End, see Edit.keepHeldInodes
+	trees          *trees
+	id             uint32
+	state          *tree.State
+	editor         tree.Editor // see newEditor
+	orphans        orphanSet
+	lastChange     uint64        // value of trees.mu.changes after the last change of the view
+	changeMark     *changed.Mark // the mark of the view in trees.changed
+	editDone       chan struct{} // closed at the end of the running edit, for which changes wait; nil without an edit
+	readOnly       bool          // see SetReadOnly
+	ended          bool          // its nodes are stale, see Tx.EndView
+	replacedStates []*tree.State // states before edits, between Tx.Apply and End, see Edit.keepHeldInodes
 
 	attribution attribution
 	protection  protection
 
-	// beneath maps the former names of orphans on which a file system is mounted to their inode numbers.
-	beneath map[tree.Link]uint64
+	// mountOrphans has the inode numbers of orphans on which a file system is mounted, by their former names.
+	mountOrphans map[tree.Link]uint64
 }
 
 // New returns a forest without views.
@@ -133,14 +132,14 @@ func New(o Options) *Forest {
 	pages := new(atomic.Int64)
 	src := o.Source.Counting(pages)
 	t := &trees{
-		src: src, near: src, waiting: src, pages: pages,
+		residentSrc: src, localSrc: src, waitingSrc: src, pages: pages,
 		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferenced(o.Log),
 		changed: changed.New[uint32](changedReaders), logger: o.Logger,
 	}
 
 	t.mu.views = make(map[uint32]*view)
 	t.requests.clear()
-	t.mu.inherited, t.mu.untold = newInherited(), make(map[uint32][][]string)
+	t.mu.inherited, t.mu.unnoticed = newInherited(), make(map[uint32][][]string)
 	t.mu.epoch = 1
 	t.mu.nextIno = RootIno + 1
 	t.mu.nextView = MainView + 1
@@ -162,9 +161,9 @@ func New(o Options) *Forest {
 
 // newView returns a view that owns the state s.
 func (t *trees) newView(id uint32, s *tree.State) *view {
-	v := &view{trees: t, id: id, state: s, orphans: orphans{state: &tree.State{}}, touched: t.changed.Add(id)}
+	v := &view{trees: t, id: id, state: s, orphans: orphanSet{state: &tree.State{}}, changeMark: t.changed.Add(id)}
 	v.editor.Changed, v.editor.Unnamed = v.markChanged, v.keepUnnamed
-	v.orphans.touch = v.touched.Change
+	v.orphans.onChange = v.changeMark.Change
 	return v
 }
 
@@ -172,12 +171,12 @@ func (t *trees) newView(id uint32, s *tree.State) *view {
 // changes.
 func (t *trees) lock(views ...uint32) { t.lockUnless(nil, views) }
 
-// lockUnless takes the forest's lock as trees.lock does, and returns true. If done is closed before that,
-// it returns false without the lock.
+// lockUnless takes the forest's lock as trees.lock does, and returns true. If done is closed before the lock is
+// free, it returns false without the lock.
 func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	for {
 		t.mu.Lock()
-		wait := t.blocked(views)
+		wait := t.blocker(views)
 		if wait == nil {
 			return true
 		}
@@ -192,21 +191,21 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 	}
 }
 
-// change calls fn with the forest's lock held for a change of a node's view. If fn fails because
-// an object is not in memory, change reads the object without the lock and calls fn again. If fn needs
+// change calls fn with the forest's lock held for a change of a node's view. If fn fails because an object is not
+// in memory, change reads the object without the lock and calls fn again. If fn fails because the change needs
 // more memory, the error is a cas.Delay.
 func (w Writer) change(id NodeID, fn func() error) error {
 	return tree.Again(func() error {
 		w.trees.lock(id.View())
 		defer w.trees.mu.Unlock()
-		w.trees.mu.by, w.trees.mu.request = w.by, w.request
+		w.trees.mu.actor, w.trees.mu.request = w.actor, w.request
 		return fn()
 	})
 }
 
-// reading calls fn with the forest's lock held for reading. If an object is not in memory, reading reads
-// it without the lock and calls fn again.
-func (t *trees) reading(fn func() error) error {
+// withReadLock calls fn with the forest's lock held for reading. If an object is not in memory, it reads the
+// object without the lock and calls fn again.
+func (t *trees) withReadLock(fn func() error) error {
 	return tree.Again(func() error {
 		t.mu.RLock()
 		defer t.mu.RUnlock()
@@ -214,32 +213,32 @@ func (t *trees) reading(fn func() error) error {
 	})
 }
 
-// served returns the writable view of a node, unless the view has ended. The caller holds the forest's
-// lock, at least for reading.
-func (t *trees) served(id NodeID) (v *view, ok bool) {
+// servedView returns the writable view of a node. ok is false if there is no such view, or it has ended. The
+// caller holds the forest's lock, at least for reading.
+func (t *trees) servedView(id NodeID) (v *view, ok bool) {
 	v, ok = t.mu.views[id.View()]
 	return v, ok && !v.ended
 }
 
-// writable returns the view of a node for a change. The caller holds the forest's lock.
-func (t *trees) writable(id NodeID) (*view, error) {
-	v, ok := t.served(id)
+// writableView returns the view of a node for a change. The caller holds the forest's lock.
+func (t *trees) writableView(id NodeID) (*view, error) {
+	v, ok := t.servedView(id)
 	if ok && v.readOnly {
 		return nil, ErrTooHeavy
 	}
 	if ok {
 		return v, nil
 	}
-	if _, err := t.readView(t.src, id.View()); err != nil {
+	if _, err := t.readView(t.residentSrc, id.View()); err != nil {
 		return nil, err
 	}
 
 	return nil, ErrReadOnly
 }
 
-// changeable returns the view and the inode of a node for a change. The caller holds the forest's lock.
-func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
-	v, err := t.writable(id)
+// changeableInode returns the view and the inode of a node for a change. The caller holds the forest's lock.
+func (t *trees) changeableInode(id NodeID) (*view, *tree.Inode, error) {
+	v, err := t.writableView(id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,7 +248,7 @@ func (t *trees) changeable(id NodeID) (*view, *tree.Inode, error) {
 
 // inode returns the inode of a node for reading. The caller holds the forest's lock, at least for reading.
 func (t *trees) inode(id NodeID) (*tree.Inode, error) {
-	if v, ok := t.served(id); ok {
+	if v, ok := t.servedView(id); ok {
 		return v.inode(id.Ino())
 	}
 
@@ -273,14 +272,14 @@ func (v *view) inode(ino uint64) (*tree.Inode, error) {
 
 // stateOf returns the state of a node's view. The caller holds the forest's lock.
 func (t *trees) stateOf(id NodeID) (*tree.State, error) {
-	if v, ok := t.served(id); ok {
+	if v, ok := t.servedView(id); ok {
 		return v.state, nil
 	}
-	return t.readView(t.src, id.View())
+	return t.readView(t.residentSrc, id.View())
 }
 
-// own returns an inode of the view, or an orphan, that may be changed in the present epoch.
-func (v *view) own(ino uint64) (*tree.Inode, error) {
+// ownInode returns an inode of the view, or an orphan, that may be changed in the present epoch.
+func (v *view) ownInode(ino uint64) (*tree.Inode, error) {
 	n, err := v.state.Own(v.source(), v.trees.mu.epoch, ino)
 	if !errors.Is(err, tree.ErrNoInode) {
 		return n, tree.LoadError(err)
@@ -320,20 +319,20 @@ func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	return first, nil
 }
 
-// sawIno raises the next inode number, so that it is higher than ino.
-func (t *trees) sawIno(ino uint64) {
+// raiseNextIno raises the next inode number to at least ino+1.
+func (t *trees) raiseNextIno(ino uint64) {
 	if ino >= t.mu.nextIno {
 		t.mu.nextIno = ino + 1
 	}
 }
 
-// source returns the source for reading a view under the forest's lock. While a journaled record is
-// applied, which must not fail, this is the source that waits.
+// source returns the source from which a view is read under the forest's lock. While a journaled record is
+// applied, which must not fail, this is waitingSrc.
 func (t *trees) source() *tree.Source {
 	if t.mu.inApply {
-		return t.waiting
+		return t.waitingSrc
 	}
-	return t.src
+	return t.residentSrc
 }
 
 func (v *view) source() *tree.Source { return v.trees.source() }

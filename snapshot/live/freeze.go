@@ -5,28 +5,28 @@ import "time"
 // A Freezer blocks all changes of a forest until Thaw or a time limit.
 type Freezer struct{ trees *trees }
 
-// blocked returns a channel that is closed at the end of the edit or freeze that blocks changes of the
-// views, or nil if changes are not blocked. The caller holds the forest's lock.
-func (t *trees) blocked(views []uint32) <-chan struct{} {
+// blocker returns the channel that is closed at the end of the edit or freeze that blocks changes of the views, or
+// nil if changes are not blocked. The caller holds the forest's lock.
+func (t *trees) blocker(views []uint32) <-chan struct{} {
 	if t.mu.frozen != nil {
 		return t.mu.frozen
 	}
 
 	for _, id := range views {
-		if v, ok := t.mu.views[id]; ok && v.edited != nil {
-			return v.edited
+		if v, ok := t.mu.views[id]; ok && v.editDone != nil {
+			return v.editDone
 		}
 	}
 
 	return nil
 }
 
-// HeldBack returns a channel that is closed at the end of the edit or freeze that blocks changes of a view,
-// or nil if changes are not blocked. A caller can wait for the channel in a select statement.
-func (f Freezer) HeldBack(view uint32) <-chan struct{} {
+// Blocker returns the channel that is closed at the end of the edit or freeze that blocks changes of a view, or
+// nil if changes are not blocked. A caller can wait for the channel in a select statement.
+func (f Freezer) Blocker(view uint32) <-chan struct{} {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
-	return f.trees.blocked([]uint32{view})
+	return f.trees.blocker([]uint32{view})
 }
 
 // Freeze blocks every change until Thaw is called or the time d has passed. It

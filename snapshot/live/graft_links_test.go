@@ -42,7 +42,7 @@ func TestGraftJoinsTheUnchangedName(t *testing.T) {
 	must.OK(t, err)
 	defer e.End()
 	var steps []graft.Step
-	must.OK(t, tree.Diff(t.Context(), f.trees.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+	must.OK(t, tree.Diff(t.Context(), f.trees.residentSrc, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
 		steps = append(steps, graft.StepOf(c))
 		return nil
 	}))

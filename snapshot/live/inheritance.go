@@ -21,7 +21,7 @@ type Inheritance struct {
 	// Forget for each node to which the kernel has no reference.
 	Orphans []NodeID
 	// Unanswered are the nodes in answers that the kernel may not have received. The kernel has no
-	// reference to a node whose answer it has not received. Settled returns the nodes whose answers it
+	// reference to a node whose answer it has not received. SettleRequests returns the nodes whose answers it
 	// has received.
 	Unanswered map[NodeID]bool
 	// Notices are the changes of edits of which the kernel may not have been notified.
@@ -32,8 +32,8 @@ type Inheritance struct {
 	Stale map[uint32][]string
 }
 
-// Inherit returns the inheritance. The caller notifies the kernel of Inheritance.Notices and
-// Inheritance.Stale, and then calls Told.
+// Inherit returns the inheritance. The caller notifies the kernel of Inheritance.Notices and Inheritance.Stale,
+// and then calls MarkInheritedNoticed.
 func (t Takeover) Inherit() (Inheritance, error) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()
@@ -41,7 +41,7 @@ func (t Takeover) Inherit() (Inheritance, error) {
 	in := Inheritance{Notices: t.trees.mu.inherited.notices, Stale: maps.Clone(t.trees.mu.inherited.stale), Unanswered: t.trees.requests.nodes()}
 
 	for id, v := range t.trees.mu.views {
-		inos, err := v.orphans.all(t.trees.waiting)
+		inos, err := v.orphans.numbers(t.trees.waitingSrc)
 		if err != nil {
 			return in, tree.LoadError(err)
 		}
@@ -53,8 +53,8 @@ func (t Takeover) Inherit() (Inheritance, error) {
 	return in, nil
 }
 
-// Told records that the kernel was notified of Inheritance.Notices and Inheritance.Stale.
-func (t Takeover) Told() {
+// MarkInheritedNoticed records that the kernel was notified of Inheritance.Notices and Inheritance.Stale.
+func (t Takeover) MarkInheritedNoticed() {
 	t.trees.mu.Lock()
 	defer t.trees.mu.Unlock()
 	t.trees.mu.inherited = newInherited()
@@ -104,20 +104,20 @@ func newInherited() inheritedEdits {
 	return inheritedEdits{stale: make(map[uint32][]string)}
 }
 
-// findRemoved finds the inodes that an edit removes. Recovery calls it after the edit's last step, because
+// findRemovedInodesInodes finds the inodes that an edit removes. Recovery calls it after the edit's last step, because
 // the kernel may have references to these inodes.
-func (e *Edit) findRemoved() error {
-	return e.base.state.Beyond(e.to.Source, e.to.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
+func (e *Edit) findRemovedInodes() error {
+	return e.base.state.Beyond(e.target.Source, e.target.State, func(n *tree.Inode) { e.removed = append(e.removed, n) })
 }
 
 // inherit adds an edit that recovery applies to the inheritance: its removed inodes become orphans, and its
 // changes become notices or stale names. The caller holds the forest's lock.
 func (e *Edit) inherit() {
 	for _, n := range e.removed {
-		e.base.orphans.put(e.trees.waiting, e.trees.mu.epoch, n)
+		e.base.orphans.put(e.trees.waitingSrc, e.trees.mu.epoch, n)
 	}
 	for i := range e.inv.Entries {
-		e.inv.Entries[i].Gone = e.inv.Entries[i].Was
+		e.inv.Entries[i].HeldNode = e.inv.Entries[i].OldNode
 	}
 
 	in := &e.trees.mu.inherited
@@ -128,8 +128,8 @@ func (e *Edit) inherit() {
 	}
 }
 
-// SetStale sets Inheritance.Stale to the views and names of the last checkpoint.
-func (tx *Tx) SetStale(views map[uint32][][]byte) {
+// SetStaleNames sets Inheritance.Stale to the views and names that the last checkpoint stored.
+func (tx *Tx) SetStaleNames(views map[uint32][][]byte) {
 	for id, names := range views {
 		all := make([]string, 0, len(names))
 		for _, name := range names {
@@ -140,9 +140,9 @@ func (tx *Tx) SetStale(views map[uint32][][]byte) {
 	}
 }
 
-// Stale returns, for a checkpoint, the views with edits of which the kernel may not have been notified, and
+// StaleNames returns, for a checkpoint, the views with edits of which the kernel may not have been notified, and
 // for each view the names in its root directory that these edits changed.
-func (tx *Tx) Stale() map[uint32][][]byte {
+func (tx *Tx) StaleNames() map[uint32][][]byte {
 	in, all := &tx.trees.mu.inherited, make(map[uint32][][]byte)
 	add := func(view uint32, names []string) {
 		list := all[view]
@@ -152,7 +152,7 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 
 		all[view] = list
 	}
-	for view, edits := range tx.trees.mu.untold {
+	for view, edits := range tx.trees.mu.unnoticed {
 		add(view, slices.Concat(edits...))
 	}
 	for view, names := range in.stale {
@@ -172,10 +172,10 @@ func (tx *Tx) Stale() map[uint32][][]byte {
 
 // rootNames returns the names in the root directory before the edit and after it.
 func (e *Edit) rootNames() (names []string) {
-	for _, st := range []*tree.State{e.base.state, e.to.State} {
-		root, err := st.Get(e.to.Source, tree.RootIno)
+	for _, st := range []*tree.State{e.base.state, e.target.State} {
+		root, err := st.Get(e.target.Source, tree.RootIno)
 		if err == nil {
-			err = root.Dir.List(e.to.Source, 0, func(d tree.Dirent, _ uint64) bool {
+			err = root.Dir.List(e.target.Source, 0, func(d tree.Dirent, _ uint64) bool {
 				names = append(names, d.Name)
 				return true
 			})
@@ -188,13 +188,13 @@ func (e *Edit) rootNames() (names []string) {
 	return names
 }
 
-// Noticed records that the kernel was notified of an edit. inv is the result of Tx.Apply. The edits of a
+// MarkNoticed records that the kernel was notified of an edit. inv is the result of Tx.Apply. The edits of a
 // view must be passed in the order in which they were applied.
-func (t Takeover) Noticed(inv Invalidation) {
+func (t Takeover) MarkNoticed(inv Invalidation) {
 	t.trees.mu.Lock()
 	defer t.trees.mu.Unlock()
 	view := inv.view()
-	if t.trees.mu.untold[view] = t.trees.mu.untold[view][min(1, len(t.trees.mu.untold[view])):]; len(t.trees.mu.untold[view]) == 0 {
-		delete(t.trees.mu.untold, view)
+	if t.trees.mu.unnoticed[view] = t.trees.mu.unnoticed[view][min(1, len(t.trees.mu.unnoticed[view])):]; len(t.trees.mu.unnoticed[view]) == 0 {
+		delete(t.trees.mu.unnoticed, view)
 	}
 }

@@ -37,7 +37,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 	ok(err)
 	defer e.End()
 	var steps []graft.Step
-	ok(tree.Diff(t.Context(), f.trees.src, e.Base(), empty, tree.DiffOptions{}, func(c tree.Change) error {
+	ok(tree.Diff(t.Context(), f.trees.residentSrc, e.Base(), empty, tree.DiffOptions{}, func(c tree.Change) error {
 		if c.Before != nil && !c.Before.IsDir() {
 			steps = append(steps, graft.StepOf(c))
 		}
@@ -57,7 +57,7 @@ func TestOrphansOfAnEdit(t *testing.T) {
 		if st == nil || st.Inodes != 1 {
 			t.Fatalf("the orphans are %+v", all)
 		}
-		n, err := st.Get(f.trees.src, held.ID.Ino())
+		n, err := st.Get(f.trees.residentSrc, held.ID.Ino())
 		if err == nil && (n.Nlink != 0 || n.Size() != int64(len("content")) || n.Mode != unix.S_IFREG|0o644) {
 			t.Errorf("the orphan is %+v", n)
 		}

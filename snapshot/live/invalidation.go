@@ -37,11 +37,11 @@ func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes)
 type Entry struct {
 	Parent NodeID
 	Name   string
-	// Was is the old node of the name if the node now has no name at all, else 0.
-	Was    NodeID
-	WasDir bool // the old node was a directory
-	// Gone is Was if the kernel may have a reference to it, else 0.
-	Gone NodeID
+	// OldNode is the old node of the name if that node now has no name at all, else 0.
+	OldNode NodeID
+	WasDir  bool // OldNode is a directory
+	// HeldNode is OldNode if the kernel may have a reference to it, else 0.
+	HeldNode NodeID
 	// MountPoint is set if a file system is mounted on the old node, or below it.
 	MountPoint bool
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ReadDir calls fn for the entries of a directory without `.` and `..`, from the entry after the
-// given cookie on (0: from the start), until fn returns false. Entries that exist during the whole
-// listing are listed once, even if other entries are added or removed.
+// ReadDir calls fn for the entries of a directory without `.` and `..`, until fn returns false. It begins with the
+// entry after the cookie after; 0 is the start. Entries that exist during the whole listing are listed once, even
+// if other entries are added or removed.
 func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
 	return list(r.trees, id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) (bool, error) { return fn(e, cookie), nil })
 }
@@ -23,8 +23,8 @@ func (r Reader) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie u
 func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	var a Attr
 	return list(r.trees, id, after, func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error) {
-		n, err := s.Get(r.trees.src, e.Ino)
-		if _, lacks := errors.AsType[*tree.Unread](err); lacks {
+		n, err := s.Get(r.trees.residentSrc, e.Ino)
+		if _, unread := errors.AsType[*tree.Unread](err); unread {
 			return false, err
 		}
 		if err != nil {
@@ -36,14 +36,14 @@ func (r Reader) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *A
 	})
 }
 
-// list lists a directory for ReadDir and ReadDirPlus. It passes the state of the view to fn. If fn returns
-// an Unread error, list calls fn again for this entry when the object is in memory.
+// list lists a directory for ReadDir and ReadDirPlus. It passes the state of the view to fn. If fn returns an
+// Unread error, list calls fn again for this entry when the object is in memory.
 func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) (bool, error)) (err error) {
 	begin := after
 
 	for more := true; more; {
 		from, tries := after, 0
-		err = t.reading(func() error {
+		err = t.withReadLock(func() error {
 			tries++
 			if more = tries > tree.MaxFetched && after > from; more {
 				return nil // drop the objects that were read so far, and continue after the last entry
@@ -62,15 +62,15 @@ func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Diren
 				return err
 			}
 
-			var lacks error
-			err = dir.Dir.List(t.src, after, func(e tree.Dirent, cookie uint64) (more bool) {
-				if more, lacks = fn(s, e, cookie); lacks == nil {
+			var unread error
+			err = dir.Dir.List(t.residentSrc, after, func(e tree.Dirent, cookie uint64) (more bool) {
+				if more, unread = fn(s, e, cookie); unread == nil {
 					after = cookie
 				}
 				return more
 			})
 
-			return cmp.Or(err, lacks)
+			return cmp.Or(err, unread)
 		})
 	}
 	if after > begin && errs.Of(err) == errs.Away {
@@ -90,15 +90,15 @@ func (r Reader) Parent(id NodeID) (NodeID, error) {
 	})
 }
 
-// Path returns a path of a node relative to the root of its view, "" for the root. If the path is longer
-// than most bytes, it returns only the end of the path: no program can use a path of PATH_MAX bytes. The
-// error is errs.NotExist if the node has no name any more.
-func (r Reader) Path(id NodeID, most int) (string, error) {
+// Path returns a path of a node relative to the root of its view, "" for the root. If the path is longer than
+// maxBytes, it returns only the end of the path: no program can use a path of PATH_MAX bytes. The error is
+// errs.NotExist if the node has no name any more.
+func (r Reader) Path(id NodeID, maxBytes int) (string, error) {
 	var names []string
-	if err := r.trees.reading(func() error {
+	if err := r.trees.withReadLock(func() error {
 		names = nil
 
-		for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
+		for ino, length := id.Ino(), 0; ino != RootIno && length <= maxBytes; {
 			n, err := r.trees.inode(Node(id.View(), ino))
 			if err != nil {
 				return err
@@ -118,15 +118,15 @@ func (r Reader) Path(id NodeID, most int) (string, error) {
 
 	slices.Reverse(names)
 	p := strings.Join(names, "/")
-	return p[max(0, len(p)-most):], nil
+	return p[max(0, len(p)-maxBytes):], nil
 }
 
-// Forget is called when the kernel has dropped its last reference to a node. If the node is an orphan,
-// Forget removes it.
+// Forget removes a node if it is an orphan. It is called when the kernel has dropped its last reference to the
+// node.
 func (t Takeover) Forget(id NodeID) {
 	t.trees.mu.RLock()
 	defer t.trees.mu.RUnlock()
 	if v, ok := t.trees.mu.views[id.View()]; ok && !t.trees.held(id) {
-		v.orphans.remove(t.trees.waiting, t.trees.mu.epoch, id.Ino())
+		v.orphans.remove(t.trees.waitingSrc, t.trees.mu.epoch, id.Ino())
 	}
 }

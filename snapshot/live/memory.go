@@ -26,18 +26,18 @@ type Memory interface {
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
 }
 
-// A shortError is a cas.Delay for a change that needs more memory than is free.
-type shortError struct {
+// A memoryShortage is the error of a change that needs more memory than is free. It is a cas.Delay.
+type memoryShortage struct {
 	memory Memory
 	view   uint32
-	more   int64
+	bytes  int64
 	urgent bool
 }
 
-func (s *shortError) Error() string { return "not enough memory for the change" }
+func (s *memoryShortage) Error() string { return "not enough memory for the change" }
 
-func (s *shortError) Await(ctx context.Context) error {
-	return s.memory.Await(ctx, s.view, s.more, s.urgent)
+func (s *memoryShortage) Await(ctx context.Context) error {
+	return s.memory.Await(ctx, s.view, s.bytes, s.urgent)
 }
 
 const (
@@ -50,7 +50,7 @@ const (
 )
 
 // charge charges the view for the pages that prepare has copied, and for the memory that a change will
-// add. The error is a shortError if the change would exceed the view's limit. The caller holds the
+// add. The error is a memoryShortage if the change would exceed the view's limit. The caller holds the
 // forest's lock.
 func (v *view) charge(r *record) error {
 	more, urgent, err := v.growth(r)
@@ -58,7 +58,7 @@ func (v *view) charge(r *record) error {
 		return err
 	}
 	if !v.trees.memory.Take(v.id, v.trees.pages.Swap(0), more, urgent) {
-		return &shortError{v.trees.memory, v.id, more, urgent}
+		return &memoryShortage{v.trees.memory, v.id, more, urgent}
 	}
 
 	return nil
@@ -88,9 +88,9 @@ func (v *view) growth(r *record) (bytes int64, urgent bool, err error) {
 		return 0, true, nil
 	case recSetAttr:
 		switch {
-		case r.set.Size == nil:
+		case r.setAttr.Size == nil:
 			urgent = true // the change may be the second one of a request whose first change is already made
-		case *r.set.Size == 0:
+		case *r.setAttr.Size == 0:
 			return contentBytes, true, nil
 		default:
 			bytes, err = v.growthOfContent(r, 1)
@@ -151,8 +151,8 @@ func (c *Create) bytes() int64 {
 	return int64(n)
 }
 
-// recharge charges the view for a record that recovery replays, without a limit.
-func (v *view) recharge(r *record) {
+// chargeReplayed charges the view, without a limit, for a record that recovery replays.
+func (v *view) chargeReplayed(r *record) {
 	more, _, err := v.growth(r)
 	if err != nil {
 		more = 0 // apply fails with the same error

@@ -335,13 +335,13 @@ type outcome struct {
 func (w *world) asking() live.Writer {
 	for _, sent := range slices.Sorted(maps.Keys(w.sent)) {
 		if w.intn(2) == 0 {
-			w.y.f.Takeover.Answered(sent)
+			w.y.f.Takeover.MarkAnswered(sent)
 			delete(w.sent, sent)
 		}
 	}
 	w.request++
 	w.sent[w.request] = outcome{}
-	return w.y.f.For("", w.request)
+	return w.y.f.ForRequest("", w.request)
 }
 
 // carriedOut notes that the last request was carried out.
@@ -369,7 +369,7 @@ func (w *world) checkTakeover(k *system) {
 			w.t.Fatalf("request %d: done %v with %x, want %v with %x", request, done, answer, want.done, want.answer)
 		}
 	}
-	k.f.Takeover.Settled()
+	k.f.Takeover.SettleRequests()
 	for request, want := range w.sent {
 		if _, done := k.f.Takeover.Done(request); done != want.done {
 			w.t.Fatalf("request %d is forgotten before it was answered", request)

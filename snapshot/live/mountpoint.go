@@ -8,14 +8,15 @@ import (
 
 // A Mount answers questions of the forest about the mount. Its functions must not call the forest.
 type Mount struct {
-	// Held reports whether the kernel has a reference to a node: the node is open, in use otherwise, or
-	// only in the kernel's cache.
+	// Held reports whether the kernel has a reference to a node: the node is open, otherwise in use, or only in
+	// the kernel's cache.
 	Held func(NodeID) bool
-	// Points, if set, returns the paths in a view on which file systems are mounted, relative to its root.
-	Points func(view uint32) []string
-	// Covered, if set, returns the paths in a view, relative to its root, at which the process pid does not
+	// MountPoints, if set, returns the paths in a view on which file systems are mounted, relative to the view's
+	// root.
+	MountPoints func(view uint32) []string
+	// CoveredPaths, if set, returns the paths in a view, relative to its root, at which the process pid does not
 	// see the view's files, because its mount namespace has other mounts there.
-	Covered func(view, pid uint32) []string
+	CoveredPaths func(view, pid uint32) []string
 }
 
 // SetMount sets the mount of the forest. From then on the forest keeps files without a name to which the
@@ -32,8 +33,8 @@ func (t *trees) held(id NodeID) bool {
 
 // Covered returns the paths in a view at which a process does not see the view's files, see Mount.
 func (t Takeover) Covered(view, pid uint32) []string {
-	if m := t.trees.mount.Load(); m != nil && m.Covered != nil && pid != 0 {
-		return m.Covered(view, pid)
+	if m := t.trees.mount.Load(); m != nil && m.CoveredPaths != nil && pid != 0 {
+		return m.CoveredPaths(view, pid)
 	}
 	return nil
 }
@@ -41,49 +42,48 @@ func (t Takeover) Covered(view, pid uint32) []string {
 // When the kernel drops a name, it unmounts the file systems that are mounted on the name. So if a name has
 // such a mount, an edit keeps the inode of the name if possible, and else sets Entry.MountPoint.
 
-// isMountPoint reports whether a file system is mounted on the name at, whose inode is ino, or
-// below it. The kernel has a reference to every inode above a mount, so for most names the mounts need
-// not be read.
-func (e *Edit) isMountPoint(at tree.Link, ino uint64) bool {
+// isMountPoint reports whether a file system is mounted on a name with the inode ino, or below it. The kernel has
+// a reference to every inode above a mount, so for most names the mounts need not be read.
+func (e *Edit) isMountPoint(name tree.Link, ino uint64) bool {
 	if !e.trees.held(Node(e.base.id, ino)) {
 		return false
 	}
 	e.loadMountPoints()
-	return e.mounted[at]
+	return e.mountPoints[name]
 }
 
 // loadMountPoints sets e.mounted to all names on the paths to mounts. It reads the mounts once in an edit.
 func (e *Edit) loadMountPoints() {
 	m := e.trees.mount.Load()
-	if m == nil || m.Points == nil || e.mounted != nil {
+	if m == nil || m.MountPoints == nil || e.mountPoints != nil {
 		return
 	}
 
-	e.mounted = make(map[tree.Link]bool)
-	for _, path := range m.Points(e.base.id) {
-		n, err := e.base.state.Get(e.trees.waiting, tree.RootIno)
+	e.mountPoints = make(map[tree.Link]bool)
+	for _, path := range m.MountPoints(e.base.id) {
+		n, err := e.base.state.Get(e.trees.waitingSrc, tree.RootIno)
 		for _, name := range strings.Split(path, "/") {
 			if err != nil || !n.IsDir() {
 				break
 			}
-			e.mounted[tree.Link{Parent: n.Ino, Name: name}] = true
-			n, err = e.base.state.Lookup(e.trees.waiting, n, name)
+			e.mountPoints[tree.Link{Parent: n.Ino, Name: name}] = true
+			n, err = e.base.state.Lookup(e.trees.waitingSrc, n, name)
 		}
 	}
 }
 
-// beneath returns the orphan that an earlier edit removed from the name at, if a file system is still
-// mounted on the orphan and the orphan has the type of like; else 0. The edit gives this inode to the name
+// orphanBeneathMount returns the orphan that an earlier edit removed from a name, if a file system is still
+// mounted on the orphan and the orphan has the file type of like; else 0. The edit gives this inode to the name
 // again, so that the mount is visible.
-func (e *Edit) beneath(at tree.Link, like *tree.Inode) uint64 {
-	ino, ok := e.base.beneath[at]
+func (e *Edit) orphanBeneathMount(name tree.Link, like *tree.Inode) uint64 {
+	ino, ok := e.base.mountOrphans[name]
 	if !ok || !e.trees.held(Node(e.base.id, ino)) {
 		return 0
 	}
-	if e.loadMountPoints(); len(e.mounted) == 0 {
+	if e.loadMountPoints(); len(e.mountPoints) == 0 {
 		return 0
 	}
-	if n, err := e.base.orphans.get(e.trees.waiting, ino); err != nil || n.Type() != like.Type() {
+	if n, err := e.base.orphans.get(e.trees.waitingSrc, ino); err != nil || n.Type() != like.Type() {
 		return 0
 	}
 

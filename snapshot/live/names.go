@@ -37,7 +37,7 @@ func (r Reader) Lookup(parent NodeID, name string) (Attr, error) {
 			return Attr{}, err
 		}
 
-		n, err := s.Lookup(r.trees.src, dir, name)
+		n, err := s.Lookup(r.trees.residentSrc, dir, name)
 		if err != nil {
 			return Attr{}, tree.LoadError(err)
 		}
@@ -46,10 +46,10 @@ func (r Reader) Lookup(parent NodeID, name string) (Attr, error) {
 	})
 }
 
-// directory returns the view and the inode of a directory for a change of its entries. The caller holds the
+// changeableDir returns the view and the inode of a directory, for a change of its entries. The caller holds the
 // forest's lock.
-func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
-	v, n, err := t.changeable(id)
+func (t *trees) changeableDir(id NodeID) (*view, *tree.Inode, error) {
+	v, n, err := t.changeableInode(id)
 	switch {
 	case err != nil:
 	case n.Nlink == 0:
@@ -61,19 +61,19 @@ func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	return v, n, err
 }
 
-// vacant returns a directory as directory does, after a check that the directory has no entry with the given
-// name.
-func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
+// dirWithout returns a directory as changeableDir does. The error is errs.Exist if the directory has an entry with
+// the given name.
+func (t *trees) dirWithout(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
 	}
 
-	v, dir, err := t.directory(parent)
+	v, dir, err := t.changeableDir(parent)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	_, found, err := dir.Dir.Lookup(t.src, name)
+	_, found, err := dir.Dir.Lookup(t.residentSrc, name)
 	if err != nil {
 		return nil, nil, tree.LoadError(err)
 	}
@@ -84,19 +84,19 @@ func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	return v, dir, nil
 }
 
-// occupied returns a directory as directory does, and the inode of the entry with the given name, which must
-// exist.
-func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
+// dirWith returns a directory as changeableDir does, and the inode of its entry with the given name. The error is
+// errs.NotExist if there is no such entry.
+func (t *trees) dirWith(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
 	}
 
-	v, dir, err := t.directory(parent)
+	v, dir, err := t.changeableDir(parent)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 
-	n, err := v.state.Lookup(t.src, dir, name)
+	n, err := v.state.Lookup(t.residentSrc, dir, name)
 	if err != nil {
 		return nil, nil, nil, tree.LoadError(err)
 	}
@@ -118,15 +118,15 @@ func inheritGroup(dir *tree.Inode, c *Create) {
 
 // Create creates a file, directory, symbolic link or special node.
 func (w Writer) Create(parent NodeID, name string, c Create) (Attr, error) {
-	return w.create(parent, name, c, w.trees.vacant)
+	return w.create(parent, name, c, w.trees.dirWithout)
 }
 
 // Tmpfile creates a file without a name. Link may give it a name later.
 func (w Writer) Tmpfile(parent NodeID, c Create) (Attr, error) {
-	return w.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return w.trees.directory(id) })
+	return w.create(parent, "", c, func(id NodeID, _ string) (*view, *tree.Inode, error) { return w.trees.changeableDir(id) })
 }
 
-// create creates a node in the directory that find returns.
+// create creates a node in the directory that find returns. With an empty name, the node has no name.
 func (w Writer) create(parent NodeID, name string, c Create, find func(NodeID, string) (*view, *tree.Inode, error)) (a Attr, err error) {
 	if err := w.trees.admit(parent.View(), 0); err != nil {
 		return Attr{}, err
@@ -148,7 +148,7 @@ func (w Writer) create(parent NodeID, name string, c Create, find func(NodeID, s
 			if dir.Nlink >= maxLinks {
 				return errs.TooManyLinks
 			}
-			if depth, err = v.state.DepthWith(w.trees.src, parent.Ino(), 0); err != nil {
+			if depth, err = v.state.DepthWith(w.trees.residentSrc, parent.Ino(), 0); err != nil {
 				return err
 			}
 		}
@@ -190,7 +190,7 @@ func (w Writer) Link(id, newParent NodeID, name string) (a Attr, err error) {
 	}
 
 	err = w.change(id, func() error {
-		v, _, err := w.trees.vacant(newParent, name)
+		v, _, err := w.trees.dirWithout(newParent, name)
 		if err != nil {
 			return err
 		}
@@ -241,20 +241,20 @@ func (w Writer) Rmdir(parent NodeID, name string) (NodeID, error) {
 	return w.remove(parent, name, true)
 }
 
-// remove removes a name. If dir is set, the name must be a directory, else it must not be one.
-func (w Writer) remove(parent NodeID, name string, dir bool) (removed NodeID, err error) {
+// remove removes a name. If isDir is set, the name must be a directory, else it must not be one.
+func (w Writer) remove(parent NodeID, name string, isDir bool) (removed NodeID, err error) {
 	err = w.change(parent, func() error {
-		v, _, n, err := w.trees.occupied(parent, name)
+		v, _, n, err := w.trees.dirWith(parent, name)
 		if err != nil {
 			return err
 		}
 
 		switch {
-		case !dir && n.IsDir():
+		case !isDir && n.IsDir():
 			return errs.IsDir
-		case dir && !n.IsDir():
+		case isDir && !n.IsDir():
 			return errs.NotDir
-		case dir && n.Dir.Len() > 0:
+		case isDir && n.Dir.Len() > 0:
 			return errs.NotEmpty
 		}
 
@@ -265,51 +265,51 @@ func (w Writer) remove(parent NodeID, name string, dir bool) (removed NodeID, er
 	return removed, err
 }
 
-// Rename moves the name on in the directory op to the name nn in the directory np. flags are the flags of
-// renameat2(2). With RENAME_WHITEOUT the old name becomes a character device 0:0 that the caller c owns,
-// which overlayfs reads as a deleted name. Rename returns the node that was replaced, or 0.
-func (w Writer) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
+// Rename moves oldName in the directory oldParent to newName in the directory newParent. flags are the flags of
+// renameat2(2). With RENAME_WHITEOUT the old name becomes a character device 0:0 that the caller c owns, which
+// overlayfs reads as a deleted name. Rename returns the node that was replaced, or 0.
+func (w Writer) Rename(oldParent NodeID, oldName string, newParent NodeID, newName string, flags uint32, c actors.Caller) (replaced NodeID, err error) {
 	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
 	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
 		return 0, errs.Invalid
 	}
-	if op.View() != np.View() {
+	if oldParent.View() != newParent.View() {
 		return 0, errs.CrossDevice
 	}
 
 	if flags&whiteout != 0 {
-		if err := w.trees.admit(op.View(), 0); err != nil {
+		if err := w.trees.admit(oldParent.View(), 0); err != nil {
 			return 0, err
 		}
 	}
 
-	err = w.change(op, func() error {
-		v, oldDir, n, err := w.trees.occupied(op, on)
+	err = w.change(oldParent, func() error {
+		v, oldDir, n, err := w.trees.dirWith(oldParent, oldName)
 		if err != nil {
 			return err
 		}
-		if err := tree.CheckName(nn); err != nil {
+		if err := tree.CheckName(newName); err != nil {
 			return err
 		}
 
-		_, newDir, err := w.trees.directory(np)
+		_, newDir, err := w.trees.changeableDir(newParent)
 		if err != nil {
 			return err
 		}
 
-		old, err := v.state.Lookup(w.trees.src, newDir, nn)
+		old, err := v.state.Lookup(w.trees.residentSrc, newDir, newName)
 		if err = tree.LoadError(err); errors.Is(err, errs.NotExist) {
 			old = nil
 		} else if err != nil {
 			return err
 		}
 
-		same, depth, err := v.state.CheckRename(w.trees.src, n, old, op.Ino(), np.Ino(), flags)
+		same, depth, err := v.state.CheckRename(w.trees.residentSrc, n, old, oldParent.Ino(), newParent.Ino(), flags)
 		if err != nil || same {
 			return err
 		}
 
-		r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, to: tree.Link{Parent: np.Ino(), Name: nn}, flags: flags, depth: depth}
+		r := record{kind: recRename, view: v.id, time: now(), parent: oldParent.Ino(), name: oldName, to: tree.Link{Parent: newParent.Ino(), Name: newName}, flags: flags, depth: depth}
 		if flags&whiteout != 0 {
 			r.create = Create{Mode: unix.S_IFCHR, Caller: c}
 			inheritGroup(oldDir, &r.create)

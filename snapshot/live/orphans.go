@@ -8,59 +8,59 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// orphans are the inodes of a view that have no name and to which the kernel has references, or after a
+// An orphanSet has the inodes of a view that have no name and to which the kernel has references, or after a
 // recovery may have references. A caller of put holds the forest's lock for writing or, after a restore, for
 // reading. A caller of remove holds the forest's lock for reading.
-type orphans struct {
-	mu    sync.RWMutex
-	state *tree.State // without a root
-	touch func()      // called after each change
+type orphanSet struct {
+	mu       sync.RWMutex
+	state    *tree.State // without a root
+	onChange func()      // called after each change
 }
 
 // get returns an orphan. The error is tree.ErrNoInode if no orphan has this number.
-func (o *orphans) get(src *tree.Source, ino uint64) (*tree.Inode, error) {
+func (o *orphanSet) get(src *tree.Source, ino uint64) (*tree.Inode, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.state.Get(src, ino)
 }
 
 // own returns an orphan that epoch may change.
-func (o *orphans) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) {
+func (o *orphanSet) own(src *tree.Source, epoch, ino uint64) (*tree.Inode, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.touch()
+	o.onChange()
 	return o.state.Own(src, epoch, ino)
 }
 
 // put adds an inode without its names. It cannot fail if the caller has called ownSlot.
-func (o *orphans) put(src *tree.Source, epoch uint64, n *tree.Inode) {
+func (o *orphanSet) put(src *tree.Source, epoch uint64, n *tree.Inode) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := *n
 	c.Nlink, c.Links = 0, nil
 	_ = o.state.Put(src, epoch, &c)
-	o.touch()
+	o.onChange()
 }
 
 // ownSlot prepares put of an inode number, see tree.State.OwnSlot.
-func (o *orphans) ownSlot(src *tree.Source, epoch, ino uint64) error {
+func (o *orphanSet) ownSlot(src *tree.Source, epoch, ino uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.state.OwnSlot(src, epoch, ino)
 }
 
 // set replaces all orphans. The state belongs to o afterwards.
-func (o *orphans) set(s *tree.State) {
+func (o *orphanSet) set(s *tree.State) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state.Inodes > 0 || s.Inodes > 0 {
-		o.touch()
+		o.onChange()
 	}
 	o.state = s
 }
 
-// all returns the inode numbers of the orphans.
-func (o *orphans) all(src *tree.Source) (inos []uint64, err error) {
+// numbers returns the inode numbers of the orphans.
+func (o *orphanSet) numbers(src *tree.Source) (inos []uint64, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	err = o.state.Beyond(src, &tree.State{}, func(n *tree.Inode) { inos = append(inos, n.Ino) })
@@ -68,30 +68,30 @@ func (o *orphans) all(src *tree.Source) (inos []uint64, err error) {
 }
 
 // remove removes an inode if it is an orphan.
-func (o *orphans) remove(src *tree.Source, epoch, ino uint64) {
+func (o *orphanSet) remove(src *tree.Source, epoch, ino uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state.Delete(src, epoch, ino) == nil {
-		o.touch()
+		o.onChange()
 	}
 }
 
 // clone returns a copy of the present state. The caller then ends the epoch, which freezes the copy.
-func (o *orphans) clone() *tree.State {
+func (o *orphanSet) clone() *tree.State {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.state.Clone()
 }
 
 // eachContent calls fn for the content of every orphan that is in memory and not sealed.
-func (o *orphans) eachContent(fn func(*content.Content)) {
+func (o *orphanSet) eachContent(fn func(*content.Content)) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	new(tree.Unsealed).Each(o.state, false, fn)
 }
 
-// keepUnnamed makes an inode that lost its last name an orphan, if the kernel has a reference to the inode, or
-// in recovery may have one.
+// keepUnnamed makes an inode that lost its last name an orphan, if the kernel has a reference to the inode or, in
+// a recovery, may have one.
 func (v *view) keepUnnamed(n *tree.Inode) {
 	if !v.trees.mu.replaying && !v.trees.held(Node(v.id, n.Ino)) {
 		return
@@ -107,11 +107,11 @@ func (v *view) ownOrphanSlot(ino uint64) error {
 }
 
 // orphan returns an orphan of a view. If the inode is not an orphan, but is in a state that an edit has just
-// replaced, orphan makes it one. The caller holds the forest's lock, at least for reading.
+// replaced, orphan makes the inode an orphan. The caller holds the forest's lock, at least for reading.
 func (v *view) orphan(ino uint64) (*tree.Inode, error) {
 	n, err := v.orphans.get(v.source(), ino)
-	for i := 0; errors.Is(err, tree.ErrNoInode) && i < len(v.before); i++ {
-		if n, err = v.before[i].Get(v.source(), ino); err == nil {
+	for i := 0; errors.Is(err, tree.ErrNoInode) && i < len(v.replacedStates); i++ {
+		if n, err = v.replacedStates[i].Get(v.source(), ino); err == nil {
 			n, err = v.keepReplaced(n)
 		}
 	}
@@ -134,7 +134,7 @@ func (v *view) keepAllReplaced() error {
 	v.trees.mu.inApply = true // read from disk under the lock
 	defer func() { v.trees.mu.inApply = false }()
 
-	for _, st := range v.before {
+	for _, st := range v.replacedStates {
 		if err := st.Beyond(v.source(), v.state, func(n *tree.Inode) {
 			if v.trees.held(Node(v.id, n.Ino)) {
 				_, _ = v.orphan(n.Ino)

@@ -197,10 +197,10 @@ func TestNoticesAfterACrash(t *testing.T) {
 	for _, e := range in.Notices[0].Entries {
 		found[e.Name] = e
 	}
-	if e := found["gone"]; e.Parent != root || e.Gone != gone || e.Was != gone {
+	if e := found["gone"]; e.Parent != root || e.HeldNode != gone || e.OldNode != gone {
 		t.Errorf("the notice of what was removed is %+v", e)
 	}
-	if e, ok := found["back"]; !ok || e.Gone != 0 || e.Parent != root {
+	if e, ok := found["back"]; !ok || e.HeldNode != 0 || e.Parent != root {
 		t.Errorf("the notice of what came back is %+v", e)
 	}
 	if !slices.Contains(in.Notices[0].Inodes, root) {
@@ -212,7 +212,7 @@ func TestNoticesAfterACrash(t *testing.T) {
 	must.OK(t, k.checkpoint())
 	again := k.takenOver(t)
 	inherited(again, "killed again before them, after a checkpoint", 0, 1)
-	again.f.Takeover.Told()
+	again.f.Takeover.MarkInheritedNoticed()
 	must.OK(t, again.checkpoint())
 	inherited(again.takenOver(t), "killed after them", 0, 0)
 

@@ -28,7 +28,7 @@ func BenchmarkRequests(b *testing.B) {
 		"getattr": func() error { _, err := f.GetAttr(last.ID); return err },
 		"lookup":  func() error { _, err := f.Lookup(root, "777"); return err },
 		"read":    func() error { _, err := f.ReadAt(last.ID, p, 0); return err },
-		"write":   func() error { _, err := f.As("someone").Write(last.ID, p, 0, true); return err },
+		"write":   func() error { _, err := f.WithActor("someone").Write(last.ID, p, 0, true); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

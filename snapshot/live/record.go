@@ -44,25 +44,25 @@ const (
 
 // A record is one change. Its kind determines which fields are used.
 type record struct {
-	kind    journal.Type
-	view    uint32
-	time    int64
-	request uint64 // see hasRequest
-	ino     uint64
-	parent  uint64
-	name    string
-	to      tree.Link // the new name of a rename
-	flags   uint32    // rename flags, fallocate mode, or the bits of set
-	create  Create    // the new inode; of a rename the whiteout
-	set     SetAttr
-	off     int64
-	n       int64
-	pos     int64 // journal position of the bytes of a write
-	payload int64 // journal position of the payload that contains the bytes of the write
-	from    cloneSource
-	value   []byte // the value of an extended attribute
-	kill    bool   // clear set-user-ID, set-group-ID and capabilities; with an extended attribute only set-group-ID
-	depth   int    // State.Depth of the view after a directory was created or moved
+	kind       journal.Type
+	view       uint32
+	time       int64
+	request    uint64 // see hasRequest
+	ino        uint64
+	parent     uint64
+	name       string
+	to         tree.Link // the new name of a rename
+	flags      uint32    // rename flags, fallocate mode, or the bits of set
+	create     Create    // the new inode; of a rename the whiteout
+	setAttr    SetAttr
+	off        int64
+	n          int64
+	dataPos    int64 // journal position of the bytes of a write
+	payloadPos int64 // journal position of the payload that contains the bytes of the write
+	from       cloneSource
+	value      []byte // the value of an extended attribute
+	clearPriv  bool   // clear set-user-ID, set-group-ID and capabilities; with an extended attribute only set-group-ID
+	depth      int    // State.Depth of the view after a directory was created or moved
 }
 
 // A cloneSource is the file and the range from which a recClone copies bytes.
@@ -130,14 +130,14 @@ func (r *record) encodeBody(e *wire.Encoder) {
 
 	case recSetAttr:
 		e.Uvarint(r.ino)
-		r.set.Encode(e)
+		r.setAttr.Encode(e)
 	case recWrite, recWriteAt:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
-		e.Bool(r.kill)
+		e.Bool(r.clearPriv)
 		if r.kind == recWriteAt {
 			e.Uvarint(uint64(r.n))
-			e.Uvarint(uint64(r.pos))
+			e.Uvarint(uint64(r.dataPos))
 		}
 
 	case recFallocate:
@@ -157,7 +157,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recSetXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
-		e.Bool(r.kill)
+		e.Bool(r.clearPriv)
 		e.Blob(r.value)
 
 	case recRemoveXattr:
@@ -168,10 +168,10 @@ func (r *record) encodeBody(e *wire.Encoder) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Bytes reports whether the damage of a record's payload affects only bytes of one file, see
-// journal.Options.Bytes: the record is a blob, or it is a write and its payload before the bytes has
-// the right checksum.
-func Bytes(t journal.Type, payload []byte) bool {
+// DamagesOnlyBytes reports whether damage of a record's payload affects only the bytes of one file, see
+// journal.Options.Bytes. It does if the record is a blob, or a write whose checksum of the payload before the
+// bytes is right.
+func DamagesOnlyBytes(t journal.Type, payload []byte) bool {
 	if t == recBlob {
 		return true
 	}
@@ -252,15 +252,15 @@ func (r *record) decodeBody(d *wire.Decoder) {
 
 	case recSetAttr:
 		r.ino = ino()
-		r.set.Decode(d)
+		r.setAttr.Decode(d)
 	case recWrite, recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
-		r.kill = d.Bool()
+		r.clearPriv = d.Bool()
 		if r.kind == recWriteAt {
 			r.n = d.Length()
-			r.pos = d.Length()
-			r.payload = r.pos // the payload of a blob consists of the bytes
+			r.dataPos = d.Length()
+			r.payloadPos = r.dataPos // the payload of a blob consists of the bytes
 		}
 
 	case recFallocate:
@@ -280,7 +280,7 @@ func (r *record) decodeBody(d *wire.Decoder) {
 	case recSetXattr:
 		r.ino = ino()
 		r.name = d.String()
-		r.kill = d.Bool()
+		r.clearPriv = d.Bool()
 		r.value = bytes.Clone(d.Blob())
 
 	case recRemoveXattr:

@@ -23,11 +23,11 @@ func samples() []*record {
 		{kind: recUnlink, parent: 9, name: "u"},
 		{kind: recRename, parent: 9, name: "o", to: tree.Link{Parent: 10, Name: "n"}, flags: unix.RENAME_EXCHANGE},
 		{kind: recRename, parent: 9, name: "o", to: tree.Link{Parent: 10, Name: "n"}, flags: unix.RENAME_WHITEOUT, ino: 78, create: Create{Caller: actors.Caller{UID: 7, GID: 8}}},
-		{kind: recSetAttr, ino: 5, set: SetAttr{Mode: &mode, Size: &size, Mtime: &mtime, KillPriv: true}},
-		{kind: recWriteAt, ino: 5, off: 1 << 33, n: 1 << 20, pos: 12345, kill: true},
+		{kind: recSetAttr, ino: 5, setAttr: SetAttr{Mode: &mode, Size: &size, Mtime: &mtime, KillPriv: true}},
+		{kind: recWriteAt, ino: 5, off: 1 << 33, n: 1 << 20, dataPos: 12345, clearPriv: true},
 		{kind: recFallocate, ino: 5, off: 3, n: 4, flags: unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE},
 		{kind: recClone, ino: 5, off: 3, from: cloneSource{9, 11, 8}, n: 4096},
-		{kind: recSetXattr, ino: 5, name: "user.x", value: []byte("v"), kill: true},
+		{kind: recSetXattr, ino: 5, name: "user.x", value: []byte("v"), clearPriv: true},
 		{kind: recRemoveXattr, ino: 5, name: "user.x"},
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Skipped are the records that a salvage did not apply.
-type Skipped struct {
+// SkippedRecords are the records that a salvage did not apply.
+type SkippedRecords struct {
 	Changes int64            // the number of these records
 	Views   map[uint32]int64 // the number of changes by view
-	Foreign []Foreign        // records of the caller's own types, at most maxForeign
+	Foreign []ForeignRecord  // records of the caller's own types, at most maxForeign
 }
 
-// A Foreign is a record of the caller's own types.
-type Foreign struct {
+// A ForeignRecord is a record of a type that belongs to the caller of Replay.
+type ForeignRecord struct {
 	Type    journal.Type
 	Payload []byte
 }
@@ -35,8 +35,8 @@ type Recovery struct {
 // Absent errors. From then on the forest reads from disk only without the lock. SetSource is called before
 // other goroutines use the forest.
 func (r Recovery) SetSource(near *tree.Source) {
-	r.trees.near = near
-	r.trees.src = near.Resident().Counting(r.trees.pages)
+	r.trees.localSrc = near
+	r.trees.residentSrc = near.Resident().Counting(r.trees.pages)
 }
 
 // SetReadOnly makes all changes of a view fail with ErrTooHeavy.
@@ -46,20 +46,19 @@ func (r Recovery) SetReadOnly(view uint32) {
 	r.trees.mu.views[view].readOnly = true
 }
 
-// Replay applies the records of the journal from a position on. If none is set, it applies no records, but
-// counts all as skipped. It passes records of the caller's own types to foreign, with the forest's lock
-// held.
+// Replay applies the records of the journal from a position on. If skipAll is set, it applies no records, but
+// counts all as skipped. It passes records of the caller's own types to foreign, with the forest's lock held.
 //
-// A salvage skips all records after damage in the journal: they may depend on lost records, and a part
-// of a file's history would lead to contents that the file never had.
-func (r Recovery) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
+// A salvage skips all records after damage in the journal: they may depend on lost records, and a part of a file's
+// history would lead to contents that the file never had.
+func (r Recovery) Replay(from int64, skipAll bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (SkippedRecords, error) {
 	r.trees.mu.Lock()
 	defer r.trees.mu.Unlock()
 
-	r.trees.mu.by, r.trees.mu.replaying = actors.Unknown, true
+	r.trees.mu.actor, r.trees.mu.replaying = actors.Unknown, true
 	defer func() { r.trees.mu.replaying = false }()
 
-	p := &replay{Recovery: r, foreign: foreign, from: from, skipAll: none, skipped: Skipped{Views: make(map[uint32]int64)}}
+	p := &replay{Recovery: r, foreign: foreign, from: from, skipAll: skipAll, skipped: SkippedRecords{Views: make(map[uint32]int64)}}
 	err := r.trees.log.Replay(from, p.replayRecord)
 	return p.skipped, err
 }
@@ -70,7 +69,7 @@ type replay struct {
 	foreign func(tx *Tx, t journal.Type, payload []byte) error
 	from    int64
 	skipAll bool // all further records are skipped
-	skipped Skipped
+	skipped SkippedRecords
 }
 
 // replayRecord applies or skips the next record of the journal.
@@ -79,7 +78,7 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 	case t == recBlob:
 		return nil
 	case t == recActor:
-		p.trees.mu.by, p.trees.mu.journaled = string(payload), string(payload)
+		p.trees.mu.actor, p.trees.mu.journaled = string(payload), string(payload)
 		return nil
 	case t == recMount:
 		p.trees.disinherit()
@@ -114,7 +113,7 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		return err
 	}
 	if r.kind == recWrite {
-		r.pos, r.payload = payloadPos+int64(data), payloadPos
+		r.dataPos, r.payloadPos = payloadPos+int64(data), payloadPos
 	}
 	if r.request != 0 {
 		p.trees.requests.inherit(r.request, requestResult{node: r.answer()})
@@ -125,7 +124,7 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		return nil
 	}
 
-	v.recharge(r)
+	v.chargeReplayed(r)
 
 	return v.apply(r)
 }
@@ -144,11 +143,11 @@ func (p *replay) skipFailed(pos int64, t journal.Type, payload []byte, err error
 }
 
 // add adds a skipped record.
-func (l *Skipped) add(t journal.Type, payload []byte) {
+func (l *SkippedRecords) add(t journal.Type, payload []byte) {
 	l.Changes++
 	if t >= FirstForeign {
 		if len(l.Foreign) < maxForeign {
-			l.Foreign = append(l.Foreign, Foreign{t, bytes.Clone(payload)})
+			l.Foreign = append(l.Foreign, ForeignRecord{t, bytes.Clone(payload)})
 		}
 		return
 	}

@@ -28,8 +28,8 @@ func (r *record) answer() NodeID {
 	return 0
 }
 
-// requests are the requests that have taken effect, by number.
-type requests struct {
+// doneRequests are the requests that have taken effect, by number.
+type doneRequests struct {
 	mu         sync.Mutex
 	unanswered map[uint64]requestResult // requests of this daemon that the kernel may wait for
 	inherited  map[uint64]requestResult // requests that recovery found; the previous daemon has answered most of them
@@ -41,37 +41,39 @@ type requestResult struct {
 	record any    // the record of the catalogue, if recovery found one in the journal; else nil
 }
 
-// For returns the writer for the changes by an actor, as As does, and records that they belong to a request
-// of the kernel. The caller calls Answered after it has sent the answer. For may only be used for requests
-// that append one record: to create, link, rename or remove a name, or to set or remove an extended
+// ForRequest returns the writer for the changes by an actor, as WithActor does, and records that they belong to a
+// request of the kernel. The caller calls MarkAnswered after it has sent the answer. ForRequest may only be used
+// for requests that append one record: to create, link, rename or remove a name, or to set or remove an extended
 // attribute.
-func (w Writer) For(actor string, request uint64) Writer { return Writer{w.Reader, actor, request} }
+func (w Writer) ForRequest(actor string, request uint64) Writer {
+	return Writer{w.Reader, actor, request}
+}
 
 // add adds a request that has taken effect. answer is the node that the answer to it describes, or 0.
-func (r *requests) add(request uint64, answer NodeID) {
+func (r *doneRequests) add(request uint64, answer NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unanswered[request] = requestResult{node: answer}
 }
 
 // inherit adds a request that recovery found.
-func (r *requests) inherit(request uint64, c requestResult) {
+func (r *doneRequests) inherit(request uint64, c requestResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inherited[request] = c
 }
 
-// Answered records that the kernel has received the answer to a request, or does not wait for an answer.
-func (t Takeover) Answered(request uint64) {
+// MarkAnswered records that the kernel has received the answer to a request, or does not wait for an answer.
+func (t Takeover) MarkAnswered(request uint64) {
 	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.unanswered, request)
 }
 
-// Done reports whether the previous daemon has made the change of a request that the kernel sent again.
-// answer is the created or linked node that the answer describes, or 0. Done may be called several times
-// before Answered.
+// Done reports whether the previous daemon has made the change of a request that the kernel sent again. answer is
+// the created or linked node that the answer describes, or 0. Done may be called several times before
+// MarkAnswered.
 func (t Takeover) Done(request uint64) (answer NodeID, done bool) {
 	r := &t.trees.requests
 	r.mu.Lock()
@@ -98,10 +100,10 @@ func (t Takeover) Record(request uint64) any {
 	return r.unanswered[request].record
 }
 
-// Settled is called after Done was called for every request that the kernel sent again. The kernel has
-// received the answers to all other inherited requests. Settled returns the nodes that these answers
+// SettleRequests is called after Done was called for every request that the kernel sent again. The kernel has
+// received the answers to all other inherited requests. SettleRequests returns the nodes that these answers
 // describe.
-func (t Takeover) Settled() (known []NodeID) {
+func (t Takeover) SettleRequests() (known []NodeID) {
 	r := &t.trees.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +120,7 @@ func (t Takeover) Settled() (known []NodeID) {
 }
 
 // nodes returns the nodes that the answers to inherited requests describe.
-func (r *requests) nodes() map[NodeID]bool {
+func (r *doneRequests) nodes() map[NodeID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -130,7 +132,7 @@ func (r *requests) nodes() map[NodeID]bool {
 	return all
 }
 
-func (r *requests) clear() {
+func (r *doneRequests) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unanswered, r.inherited = make(map[uint64]requestResult), make(map[uint64]requestResult)
@@ -160,8 +162,9 @@ func (tx *Tx) Requests() map[uint64]uint64 {
 	return all
 }
 
-// CarriedOut records that a request has taken effect by record, a record of the caller's own type.
-func (tx *Tx) CarriedOut(request uint64, record any) {
+// MarkCarriedOut records that a request has taken effect. record is the record of its change, which is of the
+// caller's own type.
+func (tx *Tx) MarkCarriedOut(request uint64, record any) {
 	if tx.trees.mu.replaying {
 		tx.trees.requests.inherit(request, requestResult{record: record})
 	} else {

@@ -157,7 +157,7 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	if _, done := y.f.Takeover.Done(resent); done {
 		t.Fatal("done before it was asked for")
 	}
-	want, err := c.do(y.s, y.f.For("", resent), actors.Caller{Request: resent})
+	want, err := c.do(y.s, y.f.ForRequest("", resent), actors.Caller{Request: resent})
 	must.OK(t, err)
 	after := everything(t, y)
 	check := func(when string, y *system) {
@@ -177,12 +177,12 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	if in, err := answered.f.Takeover.Inherit(); err != nil || want != 0 && !in.Unanswered[want] {
 		t.Errorf("the kernel may wait for %v (%v), not only for %x", in.Unanswered, err, want)
 	}
-	if known := answered.f.Takeover.Settled(); want != 0 && !slices.Contains(known, want) {
+	if known := answered.f.Takeover.SettleRequests(); want != 0 && !slices.Contains(known, want) {
 		t.Errorf("the kernel has the answers about %v, and not about %x", known, want)
 	}
 	once := y.takenOver(t)
 	check("killed", once)
-	if known := once.f.Takeover.Settled(); want != 0 && slices.Contains(known, want) {
+	if known := once.f.Takeover.SettleRequests(); want != 0 && slices.Contains(known, want) {
 		t.Errorf("the kernel waits for the answer about %x", want)
 	}
 	check("killed and settled", once)
@@ -195,8 +195,8 @@ func carriedOutOnce(t *testing.T, y *system, c changing) {
 	last := twice.takenOver(t)
 	check("after more checkpoints", last)
 
-	last.f.Takeover.Answered(resent)
-	last.f.Takeover.Settled()
+	last.f.Takeover.MarkAnswered(resent)
+	last.f.Takeover.SettleRequests()
 	must.OK(t, last.checkpoint())
 	if _, done := last.takenOver(t).f.Takeover.Done(resent); done {
 		t.Error("an answered request is kept")

@@ -51,8 +51,8 @@ func (t *trees) update(fn func(tx *Tx) error) error {
 	return err
 }
 
-// View calls fn with the forest's lock held for reading.
-func (f *Forest) View(fn func(tx *Tx) error) error {
+// WithReadLock calls fn with the forest's lock held for reading.
+func (f *Forest) WithReadLock(fn func(tx *Tx) error) error {
 	f.trees.mu.RLock()
 	defer f.trees.mu.RUnlock()
 	return fn(newTx(f.trees))
@@ -98,10 +98,10 @@ func (tx *Tx) Capture(view uint32) (*tree.State, error) {
 	return v.state.Clone(), nil
 }
 
-// Changed returns a number that is higher after every change of a view.
-func (tx *Tx) Changed(view uint32) uint64 {
+// LastChange returns a number that is higher after every change of a view.
+func (tx *Tx) LastChange(view uint32) uint64 {
 	if v, ok := tx.trees.mu.views[view]; ok {
-		return v.changed
+		return v.lastChange
 	}
 	return 0
 }
@@ -125,8 +125,7 @@ func (tx *Tx) DropView(id uint32) {
 	tx.trees.changed.Remove(id)
 }
 
-// EndView makes operations on the nodes of a writable view fail with errs.Stale if ended is set, else makes
-// them possible again.
+// EndView sets whether operations on the nodes of a writable view fail with errs.Stale.
 func (tx *Tx) EndView(id uint32, ended bool) { tx.trees.mu.views[id].ended = ended }
 
 // Readers of Changes.
@@ -166,7 +165,7 @@ func (tx *Tx) isFree(id uint32) bool {
 	if _, ok := tx.trees.mu.views[id]; ok || tx.trees.held(Node(id, RootIno)) {
 		return false
 	}
-	_, err := tx.trees.readView(tx.trees.waiting, id)
+	_, err := tx.trees.readView(tx.trees.waitingSrc, id)
 	return errors.Is(err, errs.Stale)
 }
 
@@ -182,13 +181,13 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 	tx.trees.mu.nextView = max(tx.trees.mu.nextView, view)
 }
 
-// End returns the position of the journal after the last record.
-func (tx *Tx) End() int64 { return tx.trees.log.End() }
+// JournalEnd returns the position of the journal after the last record.
+func (tx *Tx) JournalEnd() int64 { return tx.trees.log.End() }
 
-// Unjournaled returns the lowest journal position of bytes to which no record refers yet: the bytes of
-// running writes. Recovery will need these bytes for the records of the writes, even if later writes replace
-// the bytes in the file.
-func (tx *Tx) Unjournaled() int64 { return tx.trees.blobs.Lowest() }
+// LowestUnreferenced returns the lowest journal position of bytes to which no record refers yet: the bytes of
+// running writes. Recovery will need these bytes for the records of the writes, even if later writes replace the
+// bytes in the file.
+func (tx *Tx) LowestUnreferenced() int64 { return tx.trees.blobs.Lowest() }
 
 // EachContent calls fn for the contents in memory of all views and orphans that are not sealed. It skips
 // pages that seen has visited.

@@ -53,8 +53,8 @@ func slowForest(t *testing.T) (f *Forest, d *slowDisk, file NodeID) {
 	t.Helper()
 	f = testForest(t, vfstest.NewMem())
 	d = &slowDisk{Log: f.trees.log, begun: make(chan struct{}), may: make(chan struct{})}
-	f.trees.waiting = tree.NewSource(nil, d, 1<<20)
-	f.Recovery.SetSource(f.trees.waiting)
+	f.trees.waitingSrc = tree.NewSource(nil, d, 1<<20)
+	f.Recovery.SetSource(f.trees.waitingSrc)
 	made, err := f.Create(Node(MainView, RootIno), "f", Create{Mode: unix.S_IFREG | 0o644})
 	if err != nil {
 		t.Fatal(err)
@@ -183,8 +183,8 @@ func (d *idleDisk) ReadAt(p []byte, pos, payload int64) error {
 // coldState returns the id of a sealed state with directories, files and long records.
 func coldState(t *testing.T, f *Forest, store objects) cas.Hash {
 	t.Helper()
-	f.trees.waiting = tree.NewSource(store, f.trees.log, 1<<20)
-	f.Recovery.SetSource(f.trees.waiting)
+	f.trees.waitingSrc = tree.NewSource(store, f.trees.log, 1<<20)
+	f.Recovery.SetSource(f.trees.waitingSrc)
 	must := func(a Attr, err error) NodeID {
 		t.Helper()
 		if err != nil {
@@ -219,7 +219,7 @@ func coldState(t *testing.T, f *Forest, store objects) cas.Hash {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	id, err := tree.Seal(context.Background(), f.trees.waiting, &content.Sealer{Src: f.trees.waiting.Files, Objects: store, Workers: 1}, st)
+	id, err := tree.Seal(context.Background(), f.trees.waitingSrc, &content.Sealer{Src: f.trees.waitingSrc.Files, Objects: store, Workers: 1}, st)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,8 +341,8 @@ func TestNoReadWithTheLock(t *testing.T) {
 			if _, ok := requests[name]; ok {
 				views, cache = append(views, 1<<20), 0 // a snapshot
 			}
-			f.trees.waiting = tree.NewSource(d, d, cache)
-			f.Recovery.SetSource(f.trees.waiting)
+			f.trees.waitingSrc = tree.NewSource(d, d, cache)
+			f.Recovery.SetSource(f.trees.waitingSrc)
 			for _, in := range views {
 				d.doing, d.reads = name, map[cas.Hash]int{}
 				before := f.trees.mu.changes

@@ -9,13 +9,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Without returns a copy of a frozen state in which empty files and empty directories at the given paths
-// are removed. The times of the directories above do not change. If st cannot be read, it returns st.
-func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
-	e := tree.Editor{State: st.Clone(), Source: tx.trees.waiting, Epoch: tx.trees.newEpoch()}
+// WithoutEmpty returns a copy of a frozen state in which empty files and empty directories at the given paths are
+// removed. The times of the directories above do not change. If st cannot be read, it returns st.
+func (tx *Tx) WithoutEmpty(st *tree.State, paths []string) *tree.State {
+	e := tree.Editor{State: st.Clone(), Source: tx.trees.waitingSrc, Epoch: tx.trees.newEpoch()}
 
 	for _, p := range paths {
-		dir, n, err := emptyAt(e.Source, e.State, p)
+		dir, n, err := findEmpty(e.Source, e.State, p)
 		if errors.Is(err, errs.NotExist) || err == nil && n == nil {
 			continue
 		}
@@ -35,19 +35,18 @@ func (tx *Tx) Without(st *tree.State, paths []string) *tree.State {
 	return e.State
 }
 
-// EmptyAt reports whether a state has, at the path at, an empty directory or an empty file that has no other
-// name.
-func EmptyAt(src *tree.Source, st *tree.State, at string) (bool, error) {
-	_, n, err := emptyAt(src, st, at)
+// EmptyAt reports whether a state has, at a path, an empty directory or an empty file that has no other name.
+func EmptyAt(src *tree.Source, st *tree.State, path string) (bool, error) {
+	_, n, err := findEmpty(src, st, path)
 	return n != nil, err
 }
 
-// emptyAt returns the directory of a path, and the inode at the path if EmptyAt reports true for it, else
-// nil. The error is errs.NotExist if the path does not exist.
-func emptyAt(src *tree.Source, st *tree.State, at string) (dir, n *tree.Inode, err error) {
+// findEmpty returns the directory of a path, and the inode at the path if EmptyAt reports true for it, else nil.
+// The error is errs.NotExist if the path does not exist.
+func findEmpty(src *tree.Source, st *tree.State, path string) (dir, n *tree.Inode, err error) {
 	n, err = st.Get(src, tree.RootIno)
 
-	for name := range strings.SplitSeq(at, "/") {
+	for name := range strings.SplitSeq(path, "/") {
 		if err == nil && !n.IsDir() {
 			err = errs.NotExist
 		}

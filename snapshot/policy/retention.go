@@ -37,7 +37,7 @@ type Workspace struct {
 	Name    string
 	Policy  Policy
 	Undo    uint32              // view of the snapshot of the last restore, see catalogue.Workspace.Undo
-	Changes uint64              // result of live.Tx.Changed
+	Changes uint64              // result of live.Tx.LastChange
 	Records uint64              // grows when Policy, Undo, the snapshots or the forks change
 	Changed bool                // the workspace has changes since the last snapshot
 	Newest  iter.Seq[info.Info] // the snapshots, newest first

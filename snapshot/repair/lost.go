@@ -12,8 +12,8 @@ import (
 
 // Lost has the data that a salvage could not read.
 type Lost struct {
-	Skipped  live.Skipped // records of the journal
-	Replaced []string     // names of workspaces whose last state was lost
+	Skipped  live.SkippedRecords // records of the journal
+	Replaced []string            // names of workspaces whose last state was lost
 }
 
 // Report adds the data that a salvage could not read to a report. from is the position from which the
@@ -48,7 +48,7 @@ func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat 
 }
 
 // snapshotsIn returns the snapshots that a skipped record would have made.
-func snapshotsIn(f live.Foreign) []catalogue.SnapshotRecord {
+func snapshotsIn(f live.ForeignRecord) []catalogue.SnapshotRecord {
 	var r struct {
 		catalogue.SnapshotRecord
 		Pre, Post, Snapshot, Last, Full catalogue.SnapshotRecord

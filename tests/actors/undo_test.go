@@ -42,7 +42,7 @@ type editor struct {
 	dirs  bool // change has directories
 }
 
-func (e editor) forest() live.Writer { return e.s.Forest().As(e.actor) }
+func (e editor) forest() live.Writer { return e.s.Forest().WithActor(e.actor) }
 
 // dir returns the directory of a path and the name in it.
 func (e editor) dir(p string) (live.NodeID, string, error) {

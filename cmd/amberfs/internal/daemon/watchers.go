@@ -161,7 +161,7 @@ func (w *watchers) paths(entries []live.Entry) (paths []string) {
 		}
 
 		_, err := forest.Lookup(e.Parent, e.Name)
-		if err != nil || e.Was == 0 || len(paths) >= maxNudged {
+		if err != nil || e.OldNode == 0 || len(paths) >= maxNudged {
 			touch(dir)
 		}
 		if err == nil && len(paths) < maxNudged {

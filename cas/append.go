@@ -14,23 +14,23 @@ type appender struct {
 	mu              sync.Mutex
 	pack            *pack // the newest pack, nil until the first write
 	bytesSinceCheck int64 // bytes appended since the last check of the free space
-	mustCheckSpace  bool  // the last check found too little space
+	mustCheckSpace  bool  // the next append checks the free space: the last check failed, or there was none
 }
 
 // appendObject appends a built record to the newest pack and adds its place to the index.
 //
-// If from is not nil, gc moves the object from the place from: the index is changed only if the object
-// is still at this place. If damaged is not nil, the record replaces the damaged one at this place.
-func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
+// If movedFrom is not nil, gc moves the object from this place: the index is changed only if the object is
+// still there. If damaged is not nil, it is the place of a damaged record, which the new record replaces.
+func (s *Store) appendObject(h *header, rec []byte, movedFrom, damaged *loc) error {
 	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if err := s.failed.err(); err != nil {
+	if err := s.failure.err(); err != nil {
 		return err
 	}
 
-	if from == nil {
+	if movedFrom == nil {
 		if err := s.packs.checkRoom(int64(len(rec))); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	p := a.pack
 	off := p.end
 	h.encode(rec, p.id, off)
-	if err := s.packs.write(p, rec, off); err != nil {
+	if err := s.packs.writeRecord(p, rec, off); err != nil {
 		return err
 	}
 
@@ -52,10 +52,10 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	defer s.index.mu.Unlock()
 
 	p.end += int64(len(rec))
-	if from != nil {
+	if movedFrom != nil {
 		now, ok, err := s.index.findLocked(h.hash)
-		if err != nil || !ok || !now.samePlace(*from) {
-			p.garbage = true // no place refers to the appended record
+		if err != nil || !ok || !now.samePlace(*movedFrom) {
+			p.hasGarbage = true // no place refers to the appended record
 			return err
 		}
 
@@ -65,7 +65,7 @@ func (s *Store) appendObject(h *header, rec []byte, from, damaged *loc) error {
 	if damaged != nil {
 		s.index.subtract(*damaged)
 		s.index.unmarkDamaged(h.hash)
-		s.index.replaced.Store(true)
+		s.index.placesChanged.Store(true)
 	}
 
 	s.index.add(h.hash, l)
@@ -82,7 +82,7 @@ func (ps *packSet) checkRoom(n int64) error {
 		return nil
 	}
 
-	if err := ps.space.forObjects(n); err != nil {
+	if err := ps.space.checkForObjects(n); err != nil {
 		a.mustCheckSpace = true
 		return err
 	}
@@ -111,8 +111,8 @@ func (ps *packSet) rotate(n int64) error {
 	return nil
 }
 
-// write writes a record at the end of a pack. After an error the pack is unchanged.
-func (ps *packSet) write(p *pack, rec []byte, off int64) error {
+// writeRecord writes a record at the end of a pack. After an error the pack is unchanged.
+func (ps *packSet) writeRecord(p *pack, rec []byte, off int64) error {
 	f, err := ps.acquireFile(p)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
 		if terr := f.Truncate(off); terr != nil {
 			// The store must not append after an incomplete record that could not be cut off.
-			return ps.failed.set(errors.Join(err, terr))
+			return ps.failure.set(errors.Join(err, terr))
 		}
 
 		return err
@@ -134,7 +134,7 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 
 // sync makes all objects durable that were put before the call. The caller need not hold a lock.
 func (ps *packSet) sync() error {
-	if err := ps.failed.err(); err != nil {
+	if err := ps.failure.err(); err != nil {
 		return err
 	}
 
@@ -143,7 +143,7 @@ func (ps *packSet) sync() error {
 	ps.locatorMu.Lock()
 
 	for _, p := range packs {
-		if p.synced < p.end {
+		if p.syncedEnd < p.end {
 			ends[p] = p.end
 		}
 	}
@@ -175,11 +175,11 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 		if ps.get(p.id) == nil {
 			return nil
 		}
-		return ps.failed.set(fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err)))
+		return ps.failure.set(fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err)))
 	}
 
 	ps.locatorMu.Lock()
-	p.synced = max(p.synced, end)
+	p.syncedEnd = max(p.syncedEnd, end)
 	ps.locatorMu.Unlock()
 	ps.releaseFull(p)
 

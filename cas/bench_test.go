@@ -95,7 +95,7 @@ func BenchmarkLookup(b *testing.B) {
 	for _, n := range decades(100_000) {
 		for ; made < n; made++ {
 			s.index.mu.Lock()
-			s.index.add(named(made), loc{pack: 1, off: int64(made%(1<<20)+1) * recordAlign, plain: 1, stored: 1, kind: KindData})
+			s.index.add(named(made), loc{pack: 1, off: int64(made%(1<<20)+1) * recordAlign, plainLen: 1, storedLen: 1, kind: KindData})
 			s.index.mu.Unlock()
 			must.OK(b, s.index.flushIfDue())
 		}

@@ -71,7 +71,7 @@ func (d *Damage) Error() string {
 // Unwrap makes the error one of kind errs.Damaged.
 func (d *Damage) Unwrap() error { return errs.Damaged }
 
-// Options are the ways to open a store. The zero value is fine.
+// Options are parameters of Open and Repair. The zero value has the defaults.
 type Options struct {
 	FS       vfs.FS       // the disk for all files except the index; default: the store's directory
 	Logger   *slog.Logger // default: discard

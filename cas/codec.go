@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	minCompress = 128         // bytes; in shorter objects a zstd frame costs more than it saves
-	partSize    = 4 << 10 / 3 // bytes of each part of a sample, see looksRandom
-	minEstimate = 16 << 10    // bytes; shorter objects are compressed without sampling
-	// maxRandom separates random from compressible bytes by the result of compress.Estimate: 98 % of
+	minCompressLen = 128         // bytes; in shorter objects a zstd frame costs more than it saves
+	samplePartLen  = 4 << 10 / 3 // bytes of each part of a sample, see looksRandom
+	minSampledLen  = 16 << 10    // bytes; shorter objects are compressed without sampling
+	// maxRandomEstimate separates random from compressible bytes by the result of compress.Estimate: 98 % of
 	// random samples have a smaller result, and hardly any sample of compressible bytes has one.
-	maxRandom = 0.05
+	maxRandomEstimate = 0.05
 )
 
 // compressionLevel was chosen by measurement: see "Why one level of compression" in docs/dev/RATIONALE.md.
@@ -46,10 +46,10 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-// build lays out a record in a pooled buffer: room for the header, the bytes (compressed if that
+// buildRecord lays out a record in a pooled buffer: room for the header, the bytes (compressed if that
 // saves 5 %), the padding. header.encode writes the header when the record's place is known. The
 // caller gives the buffer back with release.
-func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
+func (c *codec) buildRecord(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	bp := c.bufs.Get().(*[]byte)
 	b := (*bp)[:0]
 	if cap(b) < headerSize {
@@ -57,8 +57,8 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	}
 
 	b = b[:headerSize]
-	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash}
-	if len(plain) >= minCompress && !looksRandom(plain) {
+	h := &header{kind: kind, plainLen: uint32(len(plain)), hash: hash}
+	if len(plain) >= minCompressLen && !looksRandom(plain) {
 		b = c.enc.EncodeAll(plain, b)
 		if len(b)-headerSize <= len(plain)-len(plain)/20 {
 			h.flags |= flagZstd
@@ -69,7 +69,7 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 		b = append(b[:headerSize], plain...)
 	}
 
-	h.stored = uint32(len(b) - headerSize)
+	h.storedLen = uint32(len(b) - headerSize)
 	var zero [recordAlign]byte
 	b = append(b, zero[:h.size()-int64(len(b))]...)
 	h.crc = crc32.Checksum(b[headerSize:], crcTable)
@@ -77,19 +77,19 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	return h, bp
 }
 
-// looksRandom reports whether b need not be compressed: b has at least minEstimate bytes, and a sample
+// looksRandom reports whether b need not be compressed: b has at least minSampledLen bytes, and a sample
 // of three parts of b looks random, as in files that are compressed already.
 func looksRandom(b []byte) bool {
-	if len(b) < minEstimate {
+	if len(b) < minSampledLen {
 		return false
 	}
 
-	var sample [3 * partSize]byte
-	for i, at := range []int{0, (len(b) - partSize) / 2, len(b) - partSize} {
-		copy(sample[i*partSize:], b[at:at+partSize])
+	var sample [3 * samplePartLen]byte
+	for i, at := range []int{0, (len(b) - samplePartLen) / 2, len(b) - samplePartLen} {
+		copy(sample[i*samplePartLen:], b[at:at+samplePartLen])
 	}
 
-	return compress.Estimate(sample[:]) <= maxRandom
+	return compress.Estimate(sample[:]) <= maxRandomEstimate
 }
 
 // release gives a buffer back to the pool, unless it is too large to be kept.
@@ -99,13 +99,13 @@ func (c *codec) release(bp *[]byte) {
 	}
 }
 
-// expand appends the uncompressed bytes of a record to dst[:0]. It fails if their number is not plain.
-func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
+// expand appends the uncompressed bytes of a record to dst[:0]. It fails if there are not plainLen of them.
+func (c *codec) expand(flags uint8, plainLen uint32, stored, dst []byte) ([]byte, error) {
 	if flags&flagZstd == 0 {
 		dst = append(dst[:0], stored...)
 	} else {
-		if cap(dst) < int(plain) {
-			dst = make([]byte, 0, plain)
+		if cap(dst) < int(plainLen) {
+			dst = make([]byte, 0, plainLen)
 		}
 
 		var err error
@@ -114,7 +114,7 @@ func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, e
 			return dst, err
 		}
 	}
-	if len(dst) != int(plain) {
+	if len(dst) != int(plainLen) {
 		return dst, errors.New("length does not match the header")
 	}
 	return dst, nil

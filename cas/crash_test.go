@@ -45,7 +45,7 @@ func copyDir(t testing.TB, from string) string {
 		must.OK(t, out.Truncate(size))
 		buf := make([]byte, 1<<20)
 		for off := int64(0); off < size; off += int64(len(buf)) {
-			n, err := readFull(in, buf, off)
+			n, err := readUpTo(in, buf, off)
 			must.OK(t, err)
 			for _, c := range buf[:n] {
 				if c != 0 { // keep it sparse

@@ -110,7 +110,7 @@ func recordRanges(t testing.TB, fsys vfs.FS, path string) (ranges [][2]int64) {
 	size, err := f.Size()
 	must.OK(t, err)
 	ranges = append(ranges, [2]int64{0, packHeaderSize})
-	sc := &scan{r: f, id: id, from: packHeaderSize, to: size}
+	sc := &scan{r: f, id: id, start: packHeaderSize, end: size}
 	must.OK(t, sc.run(context.Background(), func(it *item) error {
 		end := it.off + it.length
 		if it.kind == kindFree {

@@ -37,10 +37,10 @@
 // new and are kept. gc keeps an older record if the caller's mark function names it, or if a Put
 // or Has finds it during the Recording. All other records are dead. Then, pack by pack, gc
 // deletes the dead records from the index while no Put runs, turns runs of dead records into free
-// records, syncs, punches holes under the free records, and overwrites what lies beside the holes. A pack
-// with few live records, or whose dead records lie in pieces too small for holes, is emptied by appending
-// its live records to the newest pack, overwriting them, and removed. After each step a kill or a power cut
-// leaves a working store. With Recording.Wipe, dead records are overwritten on the disk before.
+// records, syncs, punches holes under the free records, and overwrites the bytes of free records that no
+// hole covers. A pack with few live records, or with dead records in pieces too small for holes, is emptied:
+// gc appends its live records to the newest pack and removes the file. After each step a kill or a power cut
+// leaves a working store. With Recording.Wipe, gc overwrites removed records before it frees their space.
 //
 // The mark function remembers roots (Keeper.Remember), because the objects below a root never change:
 // the places of these objects are stored in the index, and later collections need not mark them
@@ -74,19 +74,19 @@
 //
 // # Locks
 //
-// Outermost first. Store.life is taken, shared, before all of these locks.
+// Outermost first. Store.lifeMu is taken, shared, before all of these locks.
 //
-//	gcState.recording              one Recording at a time
-//	  gcState.running              one collection or verification at a time
-//	    gcState.gate               shared by each Put and Has, exclusively by gc in dropDead
+//	gcState.collectionLock         one Recording at a time
+//	  gcState.runLock              one collection or verification at a time
+//	    gcState.gate               shared by each Put and Has, exclusively by gc in dropDeadRecords
 //	      Store.puts               one Put of an object at a time
-//	      Store.commits            one Commit at a time
-//	        Manifest.writing       the files of the manifest
-//	          Manifest.data        its entries
-//	        locator.writing        the database
+//	      Store.commitMu           one Commit at a time
+//	        Manifest.writeMu       the files of the manifest
+//	          Manifest.dataMu      its entries
+//	        locator.writeMu        the database
 //	          appender.mu          the end of the newest pack
-//	            locator.mu         places in memory, figures of packs
+//	            locator.mu         places in memory, numbers of objects and bytes of packs
 //	              packSet.mu       open files
-//	              collector.mu     places of the records that gc keeps
+//	              keepSet.mu       places of the records that gc keeps
 //	              space.mu         the reserve
 package cas

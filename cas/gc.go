@@ -16,39 +16,39 @@ import (
 
 // A gcState contains the locks of collections and the running collection.
 type gcState struct {
-	recording *semaphore.Weighted // one Recording at a time
-	running   *semaphore.Weighted // one collection or verification at a time
-	waiting   atomic.Int32        // number of callers that wait for recording or running
-	gate      sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDead
-	current   *collector          // guarded by gate; nil when there is no Recording
+	collectionLock *semaphore.Weighted // one Recording at a time
+	runLock        *semaphore.Weighted // one collection or verification at a time
+	waiters        atomic.Int32        // number of callers that wait for collectionLock or runLock
+	gate           sync.RWMutex        // held shared by each Put and Has, exclusively by gc in dropDeadRecords
+	keepSet        *keepSet            // guarded by gate; nil when there is no Recording
 }
 
-// acquire takes lock, which is recording or running.
+// acquire takes collectionLock or runLock. It fails when ctx ends.
 func (g *gcState) acquire(ctx context.Context, lock *semaphore.Weighted) error {
-	g.waiting.Add(1)
-	defer g.waiting.Add(-1)
+	g.waiters.Add(1)
+	defer g.waiters.Add(-1)
 	return lock.Acquire(ctx, 1)
 }
 
-// A collector records which records the running collection must not remove.
-type collector struct {
-	limits map[uint64]int64    // ends of the packs when the collection began; later records are new
-	infos  map[uint64]packInfo // numbers of objects and bytes in the packs at that time
+// A keepSet has the records that the running collection must not remove.
+type keepSet struct {
+	packEnds  map[uint64]int64    // ends of the packs when the collection began; later records are new
+	packInfos map[uint64]packInfo // numbers of objects and bytes in the packs at that time
 
 	mu     sync.Mutex
 	places placeSet // places of the records that mark has named, or a Put or Has has found
 }
 
 // keepMarked keeps a record that mark names. It reports whether mark names it for the first time.
-func (c *collector) keepMarked(l loc) bool {
+func (c *keepSet) keepMarked(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.places.add(l.place())
 }
 
 // keepFound keeps a record that a Put or Has found.
-func (c *collector) keepFound(l loc) {
-	if l.off >= c.limits[l.pack] {
+func (c *keepSet) keepFound(l loc) {
+	if l.off >= c.packEnds[l.pack] {
 		return // new records are kept anyway
 	}
 	c.mu.Lock()
@@ -57,7 +57,7 @@ func (c *collector) keepFound(l loc) {
 }
 
 // keepSlots keeps records that an earlier collection marked.
-func (c *collector) keepSlots(pack uint64, slots []uint32) {
+func (c *keepSet) keepSlots(pack uint64, slots []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -71,14 +71,14 @@ func (c *collector) keepSlots(pack uint64, slots []uint32) {
 
 // isKept reports whether mark, a Put or a Has kept the record at a place. It returns false for new
 // records, which are not in the set.
-func (c *collector) isKept(p place) bool {
+func (c *keepSet) isKept(p place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.places.has(p)
 }
 
 // countKept returns the number of records kept in a pack.
-func (c *collector) countKept(id uint64) int64 {
+func (c *keepSet) countKept(id uint64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.places.count(id)
@@ -135,7 +135,7 @@ func (s placeSet) count(pack uint64) (n int64) {
 	return n
 }
 
-// slot is the offset in the pack in units of recordAlign, at which all records begin.
+// slot returns the offset in the pack in units of recordAlign. All records begin at whole units.
 func (p place) slot() uint32 { return uint32(p.off / recordAlign) }
 
 // A Recording is a collection that has begun: from Record until Close, all objects that a Put or Has
@@ -148,8 +148,8 @@ type Recording struct {
 	// this collection.
 	Yield func()
 
-	s *Store
-	c *collector
+	s       *Store
+	keepSet *keepSet
 }
 
 // Record begins a collection. It waits for the end of another collection, begins the Recording, calls
@@ -164,21 +164,21 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 
 	r := &Recording{s: s}
 
-	if err := s.gc.acquire(ctx, s.gc.recording); err != nil {
-		s.life.RUnlock()
+	if err := s.gc.acquire(ctx, s.gc.collectionLock); err != nil {
+		s.lifeMu.RUnlock()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 
-	if s.index.replaced.Load() {
+	if s.index.placesChanged.Load() {
 		if err := s.index.dropGenerations(); err != nil {
-			s.gc.recording.Release(1)
-			s.life.RUnlock()
+			s.gc.collectionLock.Release(1)
+			s.lifeMu.RUnlock()
 			return nil, fmt.Errorf("gc: %w", err)
 		}
-		s.index.replaced.Store(false)
+		s.index.placesChanged.Store(false)
 	}
 
-	r.c = s.startRecording()
+	r.keepSet = s.startRecording()
 
 	if before != nil {
 		if err := guard.Do(func() error { return before(ctx) }); err != nil {
@@ -187,7 +187,7 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 		}
 	}
 
-	if err := s.gc.acquire(ctx, s.gc.running); err != nil {
+	if err := s.gc.acquire(ctx, s.gc.runLock); err != nil {
 		r.stop()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
@@ -197,17 +197,17 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 
 // Close ends the collection. The caller calls it once.
 func (r *Recording) Close() {
-	r.s.gc.running.Release(1)
+	r.s.gc.runLock.Release(1)
 	r.stop()
 }
 
-// stop ends the recording and releases its locks, except gcState.running.
+// stop ends the recording and releases its locks, except gcState.runLock.
 func (r *Recording) stop() {
 	r.s.gc.gate.Lock()
-	r.s.gc.current = nil
+	r.s.gc.keepSet = nil
 	r.s.gc.gate.Unlock()
-	r.s.gc.recording.Release(1)
-	r.s.life.RUnlock()
+	r.s.gc.collectionLock.Release(1)
+	r.s.lifeMu.RUnlock()
 }
 
 // Collect removes every object that is neither kept nor new. The caller calls it once.
@@ -227,34 +227,34 @@ func (r *Recording) stop() {
 // error of the disk.
 func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) (GCResult, error) {
-	s := &sweeper{Recording: r, store: r.s, c: r.c, wipe: r.Wipe}
+	s := &sweeper{Recording: r, store: r.s, keepSet: r.keepSet, wipe: r.Wipe}
 	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
 		return s.res, fmt.Errorf("gc: %w", err)
 	}
 	return s.res, nil
 }
 
-// A sweeper removes the objects that a collector did not keep.
+// A sweeper removes the objects that are not in a keepSet.
 type sweeper struct {
 	*Recording
-	store *Store
-	c     *collector
-	wipe  bool // see Recording.Wipe
-	res   GCResult
+	store   *Store
+	keepSet *keepSet
+	wipe    bool // see Recording.Wipe
+	res     GCResult
 
-	keeper  *Keeper
-	counted bool // countCollection was called
+	keeper            *Keeper
+	collectionCounted bool // countCollection was called
 }
 
 func (s *sweeper) yield() {
-	if s.Yield != nil && s.store.gc.waiting.Load() == 0 {
+	if s.Yield != nil && s.store.gc.waiters.Load() == 0 {
 		s.Yield()
 	}
 }
 
 // objects returns the number of objects when the collection began.
 func (s *sweeper) objects() (n int64) {
-	for _, i := range s.c.infos {
+	for _, i := range s.keepSet.packInfos {
 		n += i.objects
 	}
 	return n
@@ -262,9 +262,9 @@ func (s *sweeper) objects() (n int64) {
 
 func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keeper) error,
 	progress func(done, total int64)) error {
-	defer s.store.space.startDraining()()
+	defer s.store.space.beginGC()()
 
-	if err := s.store.failed.err(); err != nil {
+	if err := s.store.failure.err(); err != nil {
 		return err
 	}
 
@@ -302,10 +302,10 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 	}
 
 	// After an error the collection is complete: without the generations the next one takes longer.
-	if err := keeper.save(s.counted); err != nil {
+	if err := keeper.saveGenerations(s.collectionCounted); err != nil {
 		s.store.log.Warn("cannot save what gc has marked", "err", err)
 	}
-	if s.counted || keeper.changed {
+	if s.collectionCounted || keeper.changed {
 		s.store.index.compact()
 	}
 
@@ -315,8 +315,8 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(*Keepe
 // startRecording begins a Recording, and records the ends of the packs. It takes gcState.gate to wait
 // for running Puts: a Put that looked for its object before the Recording does not keep the object, so
 // the Put must have returned before the Recording begins.
-func (s *Store) startRecording() *collector {
-	c := &collector{limits: map[uint64]int64{}, infos: map[uint64]packInfo{}, places: placeSet{}}
+func (s *Store) startRecording() *keepSet {
+	c := &keepSet{packEnds: map[uint64]int64{}, packInfos: map[uint64]packInfo{}, places: placeSet{}}
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
 
@@ -325,11 +325,11 @@ func (s *Store) startRecording() *collector {
 	defer s.index.mu.Unlock()
 
 	for _, p := range packs {
-		c.limits[p.id] = p.end
-		c.infos[p.id] = p.info
+		c.packEnds[p.id] = p.end
+		c.packInfos[p.id] = p.info
 	}
 
-	s.gc.current = c
+	s.gc.keepSet = c
 
 	return c
 }
@@ -342,7 +342,7 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 	slices.Reverse(packs)
 	var done, total int64
 	for _, p := range packs {
-		total += s.c.limits[p.id]
+		total += s.keepSet.packEnds[p.id]
 	}
 
 	for _, p := range packs {
@@ -350,17 +350,17 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 			return err
 		}
 
-		end, old := s.c.limits[p.id]
+		end, old := s.keepSet.packEnds[p.id]
 		s.store.index.mu.Lock()
-		clean := !p.garbage && !p.sweeping && s.c.countKept(p.id) == s.c.infos[p.id].objects
+		clean := !p.hasGarbage && !p.sweeping && s.keepSet.countKept(p.id) == s.keepSet.packInfos[p.id].objects
 		s.store.index.mu.Unlock()
 
 		if old && !clean {
-			if !s.counted {
+			if !s.collectionCounted {
 				if err := s.countCollection(); err != nil {
 					return err
 				}
-				s.counted = true
+				s.collectionCounted = true
 			}
 
 			if err := s.sweepPack(ctx, p, end); err != nil {
@@ -383,10 +383,10 @@ func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) e
 // a good index look old.
 func (s *sweeper) countCollection() error {
 	n := collectionCount(s.store.manifest) + 1
-	s.store.index.writing.Lock() // a flush would write the number of the manifest
-	defer s.store.index.writing.Unlock()
+	s.store.index.writeMu.Lock() // a flush would write the number of the manifest
+	defer s.store.index.writeMu.Unlock()
 
-	b := s.store.index.db.Batch(s.store.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.checkForIndex)
 	b.Put([]byte{keyHead}, indexHead(n))
 	if err := b.Commit(); err != nil {
 		return err

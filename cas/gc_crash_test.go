@@ -59,11 +59,11 @@ func TestInterruptedGC(t *testing.T) {
 				wantObjectRetry(t, s, b, faulty)
 			}
 		}
-		if err != nil && s != nil && s.failed.err() == nil && again {
+		if err != nil && s != nil && s.failure.err() == nil && again {
 			// Another one in the same life of the store ends the work.
 			collectAllBut(t, s, keep)
 			for _, p := range s.packs.all() {
-				if p.garbage || p.sweeping {
+				if p.hasGarbage || p.sweeping {
 					t.Errorf("operation %d: pack %s is still to be swept", i, p.name())
 				}
 			}

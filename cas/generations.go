@@ -55,7 +55,7 @@ func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 			marked[h] = true
 		}
 		for pack, slots := range g.slots {
-			k.s.c.keepSlots(pack, slots)
+			k.s.keepSet.keepSlots(pack, slots)
 		}
 	}
 
@@ -68,8 +68,8 @@ func (k *Keeper) Resume(roots []Hash) (marked map[Hash]bool, err error) {
 // passed all objects below roots to Keep or KeepLeaf.
 func (k *Keeper) Remember(roots []Hash) {
 	k.keepLeaves()
-	g := generation{roots, k.named}
-	k.named, k.changed = nil, true
+	g := generation{roots, k.newSlots}
+	k.newSlots, k.changed = nil, true
 
 	// Join generations so that each has more roots than the next: then their number stays small.
 	for last := len(k.generations) - 1; last >= 0 && len(k.generations[last].roots) <= len(g.roots); last-- {
@@ -84,19 +84,19 @@ func (k *Keeper) Remember(roots []Hash) {
 	k.generations = append(k.generations, g)
 }
 
-// note adds a place to the next generation.
-func (k *Keeper) note(p place) {
+// rememberPlace adds a place to the next generation.
+func (k *Keeper) rememberPlace(p place) {
 	if !k.remembers {
 		return
 	}
-	if k.named == nil {
-		k.named = map[uint64][]uint32{}
+	if k.newSlots == nil {
+		k.newSlots = map[uint64][]uint32{}
 	}
-	k.named[p.pack] = append(k.named[p.pack], p.slot())
+	k.newSlots[p.pack] = append(k.newSlots[p.pack], p.slot())
 }
 
-// move replaces the slots of a removed pack by the places to which its objects were moved.
-func (k *Keeper) move(pack uint64, to map[uint32]place) {
+// moveSlots replaces the slots of a removed pack by the places to which its objects were moved.
+func (k *Keeper) moveSlots(pack uint64, to map[uint32]place) {
 	for _, g := range k.generations {
 		for _, slot := range g.slots[pack] {
 			if p, ok := to[slot]; ok {
@@ -107,23 +107,23 @@ func (k *Keeper) move(pack uint64, to map[uint32]place) {
 	}
 }
 
-// save writes the generations to the index, or deletes the stored ones if they are no longer right.
-// counted is set if the collection called countCollection.
-func (k *Keeper) save(counted bool) error {
+// saveGenerations writes the generations to the index, or deletes the stored ones if they are no longer right.
+// collectionCounted is set if the collection called countCollection.
+func (k *Keeper) saveGenerations(collectionCounted bool) error {
 	x := k.s.store.index
-	if x.replaced.Load() || k.err != nil || !k.remembers {
+	if x.placesChanged.Load() || k.err != nil || !k.remembers {
 		return x.dropGenerations()
 	}
-	if !counted && !k.changed {
+	if !collectionCounted && !k.changed {
 		return nil
 	}
 
 	text := encodeGenerations(k.generations)
 	sum := Sum(text)
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
 
-	b := x.db.Batch(x.space.forIndex)
+	b := x.db.Batch(x.space.checkForIndex)
 	n := 0
 	for piece := range slices.Chunk(text, generationPiece) {
 		b.Put(generationKey(n), piece)
@@ -140,8 +140,8 @@ func (x *locator) dropGenerations() error {
 	if err != nil || !ok {
 		return err
 	}
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
 
 	b := x.db.Batch(nil)
 	b.Delete([]byte{keyGenerations})
@@ -152,7 +152,7 @@ func (x *locator) dropGenerations() error {
 // loadGenerations reads the generations. It returns none if a place in them may have changed.
 func (x *locator) loadGenerations() ([]generation, error) {
 	head, ok, err := x.db.Get([]byte{keyGenerations})
-	if err != nil || !ok || x.replaced.Load() {
+	if err != nil || !ok || x.placesChanged.Load() {
 		return nil, err
 	}
 

@@ -25,36 +25,36 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// A Place is the place of an object that is stored without compression.
-type Place struct{ loc }
+// A PlainPlace is the place of an object that is stored without compression.
+type PlainPlace struct{ loc }
 
-// Place returns the place of an object; false if the object is compressed, or not in the store.
-func (s *Store) Place(h Hash) (Place, bool) {
+// PlainPlace returns the place of an object. It returns false if the object is compressed, or not in the store.
+func (s *Store) PlainPlace(h Hash) (PlainPlace, bool) {
 	if s.beginCall(false) != nil {
-		return Place{}, false
+		return PlainPlace{}, false
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
 	l, ok, err := s.index.find(h)
-	return Place{l}, ok && err == nil && l.flags&flagZstd == 0
+	return PlainPlace{l}, ok && err == nil && l.flags&flagZstd == 0
 }
 
-// Part fills p with the bytes of the object at a place, beginning at the object's byte at. It reports
+// ReadPlain fills p with the bytes of the object at a place, from the offset off in the object on. It reports
 // whether it has filled p. It does not compare the bytes with the hash: after a gc they may be the
 // bytes of another object.
-func (s *Store) Part(from Place, p []byte, at int64) bool {
-	if at+int64(len(p)) > int64(from.plain) || s.beginCall(false) != nil {
+func (s *Store) ReadPlain(place PlainPlace, p []byte, off int64) bool {
+	if off+int64(len(p)) > int64(place.plainLen) || s.beginCall(false) != nil {
 		return false
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
-	pack, f, err := s.packs.acquirePack(from.loc)
+	pack, f, err := s.packs.acquirePack(place.loc)
 	if err != nil {
 		return false
 	}
 	defer s.packs.releaseFile(pack)
 
-	return readExactly(f, p, from.off+headerSize+at) == nil
+	return readExactly(f, p, place.off+headerSize+off) == nil
 }
 
 // withPlace calls read with the place of an object. If read fails, withPlace looks the place up again
@@ -64,7 +64,7 @@ func (s *Store) withPlace(h Hash, read func(l loc) error) error {
 	if err := s.beginCall(false); err != nil {
 		return err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
 	var last loc
 
@@ -112,14 +112,14 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 	defer ps.releaseFile(p)
 
 	if l.flags&flagZstd == 0 {
-		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
+		dst = slices.Grow(dst[:0], int(l.plainLen))[:l.plainLen]
 		err = readExactly(f, dst, l.off+headerSize)
 	} else {
 		bp := c.bufs.Get().(*[]byte)
-		stored := slices.Grow((*bp)[:0], int(l.stored))[:l.stored]
+		stored := slices.Grow((*bp)[:0], int(l.storedLen))[:l.storedLen]
 		*bp = stored
 		if err = readExactly(f, stored, l.off+headerSize); err == nil {
-			dst, err = c.expand(l.flags, l.plain, stored, dst)
+			dst, err = c.expand(l.flags, l.plainLen, stored, dst)
 		}
 
 		c.release(bp)
@@ -129,13 +129,13 @@ func (ps *packSet) read(c *codec, h Hash, l loc, dst []byte) ([]byte, error) {
 	}
 
 	if Sum(dst) != h {
-		return nil, errHash
+		return nil, errHashMismatch
 	}
 
 	return dst, nil
 }
 
-var errHash = errors.New("the bytes do not have the object's hash")
+var errHashMismatch = errors.New("the bytes do not have the object's hash")
 
 // clearMark removes the mark of an object that was read without error from the marked place.
 func (x *locator) clearMark(h Hash, l loc) {
@@ -165,18 +165,18 @@ func (x *locator) reportDamage(h Hash, l loc, cause error) error {
 	return e
 }
 
-// A Stored is an object in the form in which a pack stores it: compressed, if that saves space. Push
+// A StoredObject is an object in the form in which a pack stores it: compressed, if that saves space. Push
 // sends this form to a remote, and an Expander turns it into the object's bytes.
-type Stored struct {
-	Kind  Kind
-	Flags uint8 // how the bytes are compressed, bit 0: FORMAT.md, "Record"
-	Plain int   // number of uncompressed bytes
-	Bytes []byte
+type StoredObject struct {
+	Kind      Kind
+	Flags     uint8 // how the bytes are compressed, bit 0: FORMAT.md, "Record"
+	PlainSize int   // number of uncompressed bytes
+	Bytes     []byte
 }
 
-// Stored returns an object without expanding it. It checks the record's checksum, not the hash. It
+// GetStored returns an object without expanding it. It checks the record's checksum, but not the hash. It
 // returns the same errors as Get.
-func (s *Store) Stored(h Hash) (rec Stored, err error) {
+func (s *Store) GetStored(h Hash) (rec StoredObject, err error) {
 	err = s.withPlace(h, func(l loc) (err error) {
 		rec, err = s.packs.readStored(h, l)
 		return err
@@ -185,27 +185,27 @@ func (s *Store) Stored(h Hash) (rec Stored, err error) {
 }
 
 // readStored reads the record at a place and checks its checksum.
-func (ps *packSet) readStored(h Hash, l loc) (Stored, error) {
+func (ps *packSet) readStored(h Hash, l loc) (StoredObject, error) {
 	p, f, err := ps.acquirePack(l)
 	if err != nil {
-		return Stored{}, err
+		return StoredObject{}, err
 	}
 	defer ps.releaseFile(p)
 
 	raw := make([]byte, l.size())
 	if err := readExactly(f, raw, l.off); err != nil {
-		return Stored{}, err
+		return StoredObject{}, err
 	}
 
 	hdr, err := decodeHeader(raw, l.pack, l.off)
 	if err != nil {
-		return Stored{}, err
+		return StoredObject{}, err
 	}
 	if hdr.hash != h || hdr.size() != l.size() || crc32.Checksum(raw[headerSize:], crcTable) != hdr.crc {
-		return Stored{}, errors.New("the record's checksum does not match")
+		return StoredObject{}, errors.New("the record's checksum does not match")
 	}
 
-	return Stored{hdr.kind, hdr.flags, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
+	return StoredObject{hdr.kind, hdr.flags, int(hdr.plainLen), raw[headerSize:][:hdr.storedLen:hdr.storedLen]}, nil
 }
 
 // An Expander expands objects that were copied from a store. It is safe for
@@ -220,7 +220,7 @@ func (e *Expander) Close() { e.codec.close() }
 
 // Expand appends the plain bytes of the object h to dst[:0]. It returns ErrDamaged if rec is not that
 // object.
-func (e *Expander) Expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
+func (e *Expander) Expand(h Hash, rec StoredObject, dst []byte) ([]byte, error) {
 	plain, err := e.expand(h, rec, dst)
 	if err != nil {
 		return dst[:0], fmt.Errorf("object %s: %w: %w", h, ErrDamaged, err)
@@ -228,21 +228,21 @@ func (e *Expander) Expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
 	return plain, nil
 }
 
-func (e *Expander) expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
-	plain, err := e.Plain(rec, dst)
+func (e *Expander) expand(h Hash, rec StoredObject, dst []byte) ([]byte, error) {
+	plain, err := e.ExpandUnchecked(rec, dst)
 	if err != nil {
 		return nil, err
 	}
 	if Sum(plain) != h {
-		return nil, errHash
+		return nil, errHashMismatch
 	}
 	return plain, nil
 }
 
-// Plain appends the plain bytes of an object to dst[:0]. It does not compare them with a hash.
-func (e *Expander) Plain(rec Stored, dst []byte) ([]byte, error) {
-	if rec.Plain > MaxObject || rec.Flags&^flagZstd != 0 {
+// ExpandUnchecked appends the plain bytes of an object to dst[:0]. It does not compare them with a hash.
+func (e *Expander) ExpandUnchecked(rec StoredObject, dst []byte) ([]byte, error) {
+	if rec.PlainSize > MaxObject || rec.Flags&^flagZstd != 0 {
 		return nil, errors.New("impossible length or compression")
 	}
-	return e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)
+	return e.codec.expand(rec.Flags, uint32(rec.PlainSize), rec.Bytes, dst)
 }

@@ -101,11 +101,11 @@ func contents(t *testing.T, name string) string {
 // TestIndexEntriesAreClaims: an index that another party made can say nothing that
 // takes memory or serves other bytes, and is rebuilt.
 func TestIndexEntriesAreClaims(t *testing.T) {
-	good := loc{pack: 1 << 32, off: packHeaderSize, plain: 5000, stored: 5000, kind: KindData}
+	good := loc{pack: 1 << 32, off: packHeaderSize, plainLen: 5000, storedLen: 5000, kind: KindData}
 	for name, change := range map[string]func(l *loc){
-		"plain":      func(l *loc) { l.plain = 1<<32 - 1; l.flags = flagZstd },
-		"stored":     func(l *loc) { l.stored = 1<<32 - 1; l.flags = flagZstd },
-		"both":       func(l *loc) { l.plain, l.stored = 1<<32-1, 1<<32-1 },
+		"plain":      func(l *loc) { l.plainLen = 1<<32 - 1; l.flags = flagZstd },
+		"stored":     func(l *loc) { l.storedLen = 1<<32 - 1; l.flags = flagZstd },
+		"both":       func(l *loc) { l.plainLen, l.storedLen = 1<<32-1, 1<<32-1 },
 		"beyond":     func(l *loc) { l.off = 1 << 40 },
 		"before":     func(l *loc) { l.off = -64 },
 		"kind":       func(l *loc) { l.kind = 77 },

@@ -21,24 +21,24 @@ type Keeper struct {
 	leaves     []Hash // passed to KeepLeaf and not looked up yet
 	err        error  // the first error
 
-	remembers   bool                // Resume was called
+	remembers   bool                // Resume was called, and gc has not lost the place of a record
 	generations []generation        // generations of earlier collections and of Remember
 	changed     bool                // generations differ from the ones in the index
-	named       map[uint64][]uint32 // by pack: slots that were named since the last Remember
+	newSlots    map[uint64][]uint32 // by pack: slots that Keep and KeepLeaf have kept since the last Remember
 
-	last  Hash // the object that Keep found last
-	place loc  // its place
+	lastHash Hash // the object that Keep found last
+	lastLoc  loc  // its place
 }
 
-// Keep keeps an object. It reports whether this is its first call for the object, so that mark visits
-// the objects that it refers to once. For an object that is not in the store it always reports
-// true. Unless the store is incomplete, Collect then fails before it removes an object: perhaps the
-// index is damaged.
+// Keep keeps an object. It reports whether this is its first call for the object, so that the caller visits
+// the objects to which the object refers only once. For an object that is not in the store it always reports
+// true. Unless Collect was called with incomplete, Collect then fails before it removes an object: the index
+// may be damaged.
 func (k *Keeper) Keep(h Hash) (first bool) {
 	k.s.yield()
 	l, ok, err := k.s.store.index.find(h)
 	if err == nil && ok {
-		k.last, k.place = h, l
+		k.lastHash, k.lastLoc = h, l
 	}
 	return k.keepPlace(h, l, ok, err)
 }
@@ -52,11 +52,11 @@ func (k *Keeper) keepPlace(h Hash, l loc, ok bool, err error) (first bool) {
 		k.err = fmt.Errorf("look for object %s: %w", h, err)
 	}
 
-	if err != nil || ok && !k.s.c.keepMarked(l) {
+	if err != nil || ok && !k.s.keepSet.keepMarked(l) {
 		return false
 	}
 	if ok {
-		k.note(l.place())
+		k.rememberPlace(l.place())
 	}
 
 	return true
@@ -72,16 +72,16 @@ func (k *Keeper) KeepLeaf(h Hash) {
 	}
 }
 
-// keepLeaves looks the gathered hashes up, in one walk through the sorted index, and keeps them.
+// keepLeaves keeps the gathered hashes. If they are many, it looks them up in one walk through the sorted index.
 func (k *Keeper) keepLeaves() {
 	slices.SortFunc(k.leaves, func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
-	left := slices.Compact(k.leaves)
+	remaining := slices.Compact(k.leaves)
 
 	// Memory is read before the database: so a place that a flush writes to the database in between is
 	// not missed.
-	fresh := k.s.store.index.unwritten()
-	left = slices.DeleteFunc(left, func(h Hash) bool {
-		l, ok := fresh[h]
+	unwritten := k.s.store.index.unwrittenPlaces()
+	remaining = slices.DeleteFunc(remaining, func(h Hash) bool {
+		l, ok := unwritten[h]
 		if ok {
 			k.keepPlace(h, l, true, nil)
 		}
@@ -89,24 +89,24 @@ func (k *Keeper) keepLeaves() {
 		return ok
 	})
 
-	if int64(len(left))*walkFactor < k.s.objects() {
-		for _, h := range left {
+	if int64(len(remaining))*walkFactor < k.s.objects() {
+		for _, h := range remaining {
 			k.Keep(h)
 		}
-	} else if len(left) > 0 {
-		err := k.s.store.index.storedObjects(func(h Hash, l loc) {
+	} else if len(remaining) > 0 {
+		err := k.s.store.index.eachStoredObject(func(h Hash, l loc) {
 			k.s.yield()
-			for len(left) > 0 && bytes.Compare(left[0][:], h[:]) < 0 {
-				k.keepPlace(left[0], loc{}, false, nil)
-				left = left[1:]
+			for len(remaining) > 0 && bytes.Compare(remaining[0][:], h[:]) < 0 {
+				k.keepPlace(remaining[0], loc{}, false, nil)
+				remaining = remaining[1:]
 			}
 
-			if len(left) > 0 && left[0] == h {
+			if len(remaining) > 0 && remaining[0] == h {
 				k.keepPlace(h, l, true, nil)
-				left = left[1:]
+				remaining = remaining[1:]
 			}
 		})
-		for _, h := range left {
+		for _, h := range remaining {
 			k.keepPlace(h, loc{}, false, err)
 		}
 	}
@@ -117,8 +117,8 @@ func (k *Keeper) keepLeaves() {
 // Read works as Store.Get. For the object that the last call of Keep found, it reads at the place that Keep found,
 // without another look-up in the index.
 func (k *Keeper) Read(h Hash, dst []byte) ([]byte, error) {
-	if h == k.last {
-		if b, err := k.s.store.packs.read(k.s.store.codec, h, k.place, dst); err == nil {
+	if h == k.lastHash {
+		if b, err := k.s.store.packs.read(k.s.store.codec, h, k.lastLoc, dst); err == nil {
 			return b, nil
 		}
 	}

@@ -37,8 +37,8 @@ func encodeLoc(l loc) []byte {
 	b := make([]byte, locSize)
 	binary.LittleEndian.PutUint64(b[0:], l.pack)
 	binary.LittleEndian.PutUint64(b[8:], uint64(l.off))
-	binary.LittleEndian.PutUint32(b[16:], l.plain)
-	binary.LittleEndian.PutUint32(b[20:], l.stored)
+	binary.LittleEndian.PutUint32(b[16:], l.plainLen)
+	binary.LittleEndian.PutUint32(b[20:], l.storedLen)
 	b[24] = byte(l.kind)
 	b[25] = l.flags
 	return b
@@ -50,16 +50,16 @@ func decodeLoc(b []byte) (loc, bool) {
 		return loc{}, false
 	}
 	l := loc{
-		pack:   binary.LittleEndian.Uint64(b[0:]),
-		off:    int64(binary.LittleEndian.Uint64(b[8:])),
-		plain:  binary.LittleEndian.Uint32(b[16:]),
-		stored: binary.LittleEndian.Uint32(b[20:]),
-		kind:   Kind(b[24]),
-		flags:  b[25],
+		pack:      binary.LittleEndian.Uint64(b[0:]),
+		off:       int64(binary.LittleEndian.Uint64(b[8:])),
+		plainLen:  binary.LittleEndian.Uint32(b[16:]),
+		storedLen: binary.LittleEndian.Uint32(b[20:]),
+		kind:      Kind(b[24]),
+		flags:     b[25],
 	}
 
 	aligned := l.off >= packHeaderSize && l.off <= maxPackSize && l.off%recordAlign == 0
-	return l, aligned && checkLengths(l.kind, l.flags, l.plain, l.stored) == nil
+	return l, aligned && checkLengths(l.kind, l.flags, l.plainLen, l.storedLen) == nil
 }
 
 // States of a pack in the index.
@@ -70,11 +70,11 @@ const (
 
 // A packInfo is the index's entry of a pack.
 type packInfo struct {
-	covered int64 // the index has all records before this offset
-	objects int64 // number of objects that the index has in this pack
-	plain   int64 // their bytes before compression
-	stored  int64 // their bytes in the pack, with headers and padding
-	state   uint8 // packNormal or packSweeping
+	indexedEnd  int64 // the index has all records before this offset
+	objects     int64 // number of objects that the index has in this pack
+	plainBytes  int64 // their bytes before compression
+	storedBytes int64 // their bytes in the pack, with headers and padding
+	state       uint8 // packNormal or packSweeping
 }
 
 const packInfoSize = 33
@@ -85,7 +85,7 @@ func packKey(id uint64) []byte {
 
 func (i packInfo) encode() []byte {
 	b := make([]byte, 0, packInfoSize)
-	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored} {
+	for _, v := range []int64{i.indexedEnd, i.objects, i.plainBytes, i.storedBytes} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return append(b, i.state)
@@ -96,28 +96,28 @@ func decodePackInfo(b []byte) (packInfo, bool) {
 		return packInfo{}, false
 	}
 	v := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), state: b[32]}, true
+	return packInfo{indexedEnd: v(0), objects: v(1), plainBytes: v(2), storedBytes: v(3), state: b[32]}, true
 }
 
 // add adds an object to the counts.
 func (i *packInfo) add(l loc) {
 	i.objects++
-	i.plain += int64(l.plain)
-	i.stored += l.size()
+	i.plainBytes += int64(l.plainLen)
+	i.storedBytes += l.size()
 }
 
 // remove subtracts an object from the counts.
 func (i *packInfo) remove(l loc) {
 	i.objects--
-	i.plain -= int64(l.plain)
-	i.stored -= l.size()
+	i.plainBytes -= int64(l.plainLen)
+	i.storedBytes -= l.size()
 }
 
 // subtract subtracts the counts of o.
 func (i *packInfo) subtract(o packInfo) {
 	i.objects -= o.objects
-	i.plain -= o.plain
-	i.stored -= o.stored
+	i.plainBytes -= o.plainBytes
+	i.storedBytes -= o.storedBytes
 }
 
 // storedPacks reads the entries of all packs, by pack id.
@@ -140,7 +140,7 @@ func (x *locator) storedPacks() (map[uint64]packInfo, error) {
 func (x *locator) storedPack(id uint64) (packInfo, error) {
 	v, ok, err := x.db.Get(packKey(id))
 	if !ok {
-		return packInfo{covered: packHeaderSize}, err
+		return packInfo{indexedEnd: packHeaderSize}, err
 	}
 
 	i, ok := decodePackInfo(v)
@@ -151,8 +151,8 @@ func (x *locator) storedPack(id uint64) (packInfo, error) {
 	return i, nil
 }
 
-// storedObjects calls fn with every object of the database and its place, in the order of the hashes.
-func (x *locator) storedObjects(fn func(Hash, loc)) error {
+// eachStoredObject calls fn with every object of the database and its place, in the order of the hashes.
+func (x *locator) eachStoredObject(fn func(Hash, loc)) error {
 	return x.db.Each([]byte{keyObject}, func(k, v []byte) error {
 		l, ok := decodeLoc(v)
 		if !ok || len(k) != 1+len(Hash{}) {

@@ -6,8 +6,8 @@ import (
 )
 
 func FuzzIndexValues(f *testing.F) {
-	f.Add(encodeLoc(loc{pack: 1, off: 64, plain: 10, stored: 9, kind: KindData, flags: flagZstd}))
-	f.Add(packInfo{covered: 64, objects: 2, plain: 3, stored: 4, state: packSweeping}.encode())
+	f.Add(encodeLoc(loc{pack: 1, off: 64, plainLen: 10, storedLen: 9, kind: KindData, flags: flagZstd}))
+	f.Add(packInfo{indexedEnd: 64, objects: 2, plainBytes: 3, storedBytes: 4, state: packSweeping}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if l, ok := decodeLoc(b); ok && !bytes.Equal(encodeLoc(l), b) {
 			t.Fatalf("%x is %+v, which is %x", b, l, encodeLoc(l))

@@ -24,14 +24,14 @@ type locator struct {
 
 	db *index.DB
 
-	writing  sync.Mutex  // held while the database is written
-	replaced atomic.Bool // since the last collection began, a Put or a recovery has changed the place of an object
+	writeMu       sync.Mutex  // held while the database is written
+	placesChanged atomic.Bool // since the last collection began, a Put or a recovery has changed the place of an object
 
-	mu          sync.Mutex    // guards the fields below, and most fields of all packs
-	fresh       overlay       // places that are not in the database yet
-	flushing    overlay       // places that a flush is writing to the database
-	damageMarks map[Hash]loc  // damaged objects, see marks.go
-	unsaved     map[Hash]bool // objects whose mark in the database is outdated
+	mu             sync.Mutex    // guards the fields below, and most fields of all packs
+	newPlaces      overlay       // places that are not in the database yet
+	flushingPlaces overlay       // places that a flush is writing to the database
+	damageMarks    map[Hash]loc  // damaged objects, see marks.go
+	unsavedMarks   map[Hash]bool // objects whose mark in the database is outdated
 }
 
 // An overlay contains places that are not in the database yet.
@@ -43,21 +43,21 @@ type overlay struct {
 func newOverlay() overlay { return overlay{objects: map[Hash]loc{}} }
 
 func newLocator() *locator {
-	return &locator{fresh: newOverlay(), damageMarks: map[Hash]loc{}, unsaved: map[Hash]bool{}}
+	return &locator{newPlaces: newOverlay(), damageMarks: map[Hash]loc{}, unsavedMarks: map[Hash]bool{}}
 }
 
 // reset drops the places in memory.
 func (x *locator) reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.fresh, x.flushing = newOverlay(), overlay{}
+	x.newPlaces, x.flushingPlaces = newOverlay(), overlay{}
 }
 
 // findInMemory looks an object up in the overlays. The caller holds locator.mu.
 func (x *locator) findInMemory(h Hash) (loc, bool) {
-	l, ok := x.fresh.objects[h]
+	l, ok := x.newPlaces.objects[h]
 	if !ok {
-		l, ok = x.flushing.objects[h]
+		l, ok = x.flushingPlaces.objects[h]
 	}
 	return l, ok
 }
@@ -83,20 +83,20 @@ func (x *locator) find(h Hash) (loc, bool, error) {
 	return x.findStored(h)
 }
 
-// unwritten returns a copy of the places that are not in the database yet.
-func (x *locator) unwritten() map[Hash]loc {
+// unwrittenPlaces returns a copy of the places that are not in the database yet.
+func (x *locator) unwrittenPlaces() map[Hash]loc {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := map[Hash]loc{}
-	maps.Copy(all, x.flushing.objects)
-	maps.Copy(all, x.fresh.objects)
+	maps.Copy(all, x.flushingPlaces.objects)
+	maps.Copy(all, x.newPlaces.objects)
 	return all
 }
 
 // add adds the place of an object. The caller holds locator.mu.
 func (x *locator) add(hash Hash, l loc) {
-	x.fresh.objects[hash] = l
-	x.fresh.bytes += l.size()
+	x.newPlaces.objects[hash] = l
+	x.newPlaces.bytes += l.size()
 	if p := x.packs.get(l.pack); p != nil {
 		p.info.add(l)
 		p.dirty = true
@@ -108,15 +108,15 @@ func (x *locator) add(hash Hash, l loc) {
 func (x *locator) subtract(l loc) {
 	if p := x.packs.get(l.pack); p != nil {
 		p.info.remove(l)
-		p.dirty, p.garbage = true, true
+		p.dirty, p.hasGarbage = true, true
 	}
 }
 
-// mustFlush reports whether the fresh overlay has reached the size at which it is flushed.
+// mustFlush reports whether newPlaces has reached the size at which it is flushed.
 func (x *locator) mustFlush() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.fresh.objects) >= flushObjects || x.fresh.bytes >= flushBytes
+	return len(x.newPlaces.objects) >= flushObjects || x.newPlaces.bytes >= flushBytes
 }
 
 // flushIfDue flushes if mustFlush returns true. It ignores ErrNoSpace while fewer than maxUnflushed
@@ -125,29 +125,29 @@ func (x *locator) flushIfDue() error {
 	if !x.mustFlush() {
 		return nil
 	}
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
 
 	if !x.mustFlush() {
 		return nil // another goroutine has flushed
 	}
 
 	err := x.flushLocked()
-	if errors.Is(err, ErrNoSpace) && len(x.unwritten()) < maxUnflushed {
+	if errors.Is(err, ErrNoSpace) && len(x.unwrittenPlaces()) < maxUnflushed {
 		return nil
 	}
 
 	return err
 }
 
-// flush syncs the packs, then writes the fresh overlay and the changed marks to the database.
+// flush syncs the packs, then writes newPlaces and the changed marks to the database.
 func (x *locator) flush() error {
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
 	return x.flushLocked()
 }
 
-// flushLocked does the work of flush. The caller holds locator.writing.
+// flushLocked does the work of flush. The caller holds locator.writeMu.
 func (x *locator) flushLocked() error {
 	if x.readOnly {
 		return nil
@@ -156,8 +156,8 @@ func (x *locator) flushLocked() error {
 		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
 
-	over, infos, dirty := x.beginFlush()
-	if len(over.objects) == 0 && len(infos) == 0 {
+	places, infos, dirty := x.beginFlush()
+	if len(places.objects) == 0 && len(infos) == 0 {
 		x.endFlush(overlay{}, nil)
 		return nil
 	}
@@ -167,10 +167,10 @@ func (x *locator) flushLocked() error {
 		if err := x.packs.sync(); err != nil {
 			return err
 		}
-		return x.writeBatch(over, infos)
+		return x.writeBatch(places, infos)
 	})
 	if err != nil {
-		x.endFlush(over, dirty)
+		x.endFlush(places, dirty)
 		return fmt.Errorf("write index: %w", errs.Full(err))
 	}
 
@@ -182,31 +182,31 @@ func (x *locator) flushLocked() error {
 
 // compact merges all tables of the index.
 func (x *locator) compact() {
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
 	x.compactLocked(true)
 }
 
 // compactLocked merges the levels of the index that exceed their sizes, or all levels. It needs disk
 // space for a second copy of the index. Without this space it does not compact, and look-ups take
-// longer. The caller holds locator.writing.
+// longer. The caller holds locator.writeMu.
 func (x *locator) compactLocked(all bool) {
-	err := x.db.Flush(all, func(bytes int64) error { return x.space.check(bytes, headroom) })
+	err := x.db.Compact(all, func(bytes int64) error { return x.space.checkFree(bytes, headroom) })
 	if err != nil {
 		x.log.Warn("cannot merge the tables of the index", "err", err)
 	}
 }
 
-// beginFlush returns the fresh overlay, the packs whose entry in the database is outdated, and their
-// new entries. The overlay and the entries are of one instant: the place of every record before a
-// pack's end is in the overlay or in the database.
+// beginFlush moves newPlaces to flushingPlaces. It returns these places, the new entries of the packs whose
+// entries in the database are outdated, by pack id, and these packs. Places and entries are of one instant:
+// the place of every record before a pack's end is in the returned overlay or in the database.
 func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 	packs := x.packs.all()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 
-	over := x.fresh
-	x.flushing, x.fresh = over, newOverlay()
+	places := x.newPlaces
+	x.flushingPlaces, x.newPlaces = places, newOverlay()
 
 	infos := map[uint64]packInfo{}
 	var dirty []*pack
@@ -216,9 +216,9 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 			continue
 		}
 		p.dirty = false
-		p.info.covered = max(p.info.covered, p.end)
+		p.info.indexedEnd = max(p.info.indexedEnd, p.end)
 		p.info.state = packNormal
-		if p.garbage || p.sweeping {
+		if p.hasGarbage || p.sweeping {
 			p.info.state = packSweeping
 		}
 
@@ -226,40 +226,40 @@ func (x *locator) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 		dirty = append(dirty, p)
 	}
 
-	return over, infos, dirty
+	return places, infos, dirty
 }
 
-// endFlush ends a flush. After a failed flush, back is the overlay that was not written, and dirty are
-// the packs whose entries were not written. The next flush writes them, with the newer places.
-func (x *locator) endFlush(back overlay, dirty []*pack) {
+// endFlush ends a flush. After a failed flush, unwritten has the places that were not written, and dirty the
+// packs whose entries were not written. The next flush writes them, with the newer places.
+func (x *locator) endFlush(unwritten overlay, dirty []*pack) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 
-	x.flushing = overlay{}
+	x.flushingPlaces = overlay{}
 	for _, p := range dirty {
 		p.dirty = true
 	}
-	if back.objects == nil {
+	if unwritten.objects == nil {
 		return
 	}
 
-	maps.Copy(back.objects, x.fresh.objects)
-	back.bytes += x.fresh.bytes
-	x.fresh = back
+	maps.Copy(unwritten.objects, x.newPlaces.objects)
+	unwritten.bytes += x.newPlaces.bytes
+	x.newPlaces = unwritten
 }
 
 // writeBatch writes places and entries of packs to the database.
-func (x *locator) writeBatch(over overlay, infos map[uint64]packInfo) error {
-	b := x.db.Batch(x.space.forIndex)
+func (x *locator) writeBatch(places overlay, infos map[uint64]packInfo) error {
+	b := x.db.Batch(x.space.checkForIndex)
 	b.Put([]byte{keyHead}, indexHead(x.collectionCount()))
-	if x.replaced.Load() {
+	if x.placesChanged.Load() {
 		b.Delete([]byte{keyGenerations}) // before the changed place is written
 	}
-	for h, l := range over.objects {
+	for h, l := range places.objects {
 		b.Put(objectKey(h), encodeLoc(l))
 	}
 	// The entries of packs come last: a batch may be cut into several transactions, and an entry
-	// promises that the database has all records before the offset covered.
+	// promises that the database has all records before the offset indexedEnd.
 	for id, i := range infos {
 		b.Put(packKey(id), i.encode())
 	}
@@ -281,8 +281,8 @@ func (s *Store) Stats() Stats {
 
 	for _, p := range packs {
 		st.Objects += p.info.objects
-		st.Bytes += p.info.plain
-		st.Stored += p.info.stored
+		st.Bytes += p.info.plainBytes
+		st.Stored += p.info.storedBytes
 	}
 
 	return st
@@ -294,15 +294,15 @@ func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
 	if err := s.beginCall(false); err != nil {
 		return err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
-	fresh := s.index.unwritten()
-	for h, l := range fresh {
+	unwritten := s.index.unwrittenPlaces()
+	for h, l := range unwritten {
 		fn(h, l.size())
 	}
 
-	err := s.index.storedObjects(func(h Hash, l loc) {
-		if _, ok := fresh[h]; !ok {
+	err := s.index.eachStoredObject(func(h Hash, l loc) {
+		if _, ok := unwritten[h]; !ok {
 			fn(h, l.size())
 		}
 	})

@@ -4,7 +4,7 @@ import "maps"
 
 // A mark records that an object was found damaged at a place. Because of the mark, the next Put of the
 // object stores it again. Marks are saved in the database, because this Put may come after a restart.
-// (The marks of a collection are different: see collector.)
+// (The marks of a collection are different: see keepSet.)
 
 func markKey(h Hash) []byte {
 	k := objectKey(h)
@@ -19,7 +19,7 @@ func (x *locator) markDamaged(h Hash, l loc) bool {
 		return false
 	}
 	x.damageMarks[h] = l
-	x.unsaved[h] = true
+	x.unsavedMarks[h] = true
 	return true
 }
 
@@ -27,25 +27,25 @@ func (x *locator) markDamaged(h Hash, l loc) bool {
 func (x *locator) unmarkDamaged(h Hash) {
 	if _, ok := x.damageMarks[h]; ok {
 		delete(x.damageMarks, h)
-		x.unsaved[h] = true
+		x.unsavedMarks[h] = true
 	}
 }
 
 // saveMarks writes the changed marks to the database.
 func (x *locator) saveMarks() error {
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
 	return x.saveMarksLocked()
 }
 
-// saveMarksLocked does the work of saveMarks. The caller holds locator.writing.
+// saveMarksLocked does the work of saveMarks. The caller holds locator.writeMu.
 func (x *locator) saveMarksLocked() error {
 	if x.readOnly {
 		return nil
 	}
 	x.mu.Lock()
-	changed := x.unsaved
-	x.unsaved = map[Hash]bool{}
+	changed := x.unsavedMarks
+	x.unsavedMarks = map[Hash]bool{}
 	set := map[Hash]loc{}
 	for h := range changed {
 		if l, ok := x.damageMarks[h]; ok {
@@ -58,7 +58,7 @@ func (x *locator) saveMarksLocked() error {
 		return nil
 	}
 
-	b := x.db.Batch(x.space.forIndex)
+	b := x.db.Batch(x.space.checkForIndex)
 	for h := range changed {
 		if l, ok := set[h]; ok {
 			b.Put(markKey(h), encodeLoc(l))
@@ -71,7 +71,7 @@ func (x *locator) saveMarksLocked() error {
 	if err != nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		maps.Copy(x.unsaved, changed)
+		maps.Copy(x.unsavedMarks, changed)
 	}
 
 	return err
@@ -114,7 +114,7 @@ func (x *locator) loadMarks() error {
 	defer x.mu.Unlock()
 
 	maps.Copy(x.damageMarks, found)
-	maps.Copy(x.unsaved, stale)
+	maps.Copy(x.unsavedMarks, stale)
 
 	return nil
 }

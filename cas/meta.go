@@ -11,7 +11,7 @@ import (
 
 // Keys of the store's own metadata. Keys of callers do not begin with a zero byte.
 const (
-	keyDurable     = "\x00durable"     // see syncedUpTo
+	keyDurable     = "\x00durable"     // see syncedPlace
 	keyCollections = "\x00collections" // number of collections that have removed objects
 )
 
@@ -34,7 +34,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 	if err := s.beginCall(true); err != nil {
 		return err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
 	if err := s.commit(ops); err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -61,14 +61,14 @@ func checkMeta(op MetaOp) error {
 // commit syncs the packs, then commits ops and the place up to which the packs are synced. It does not
 // check ops.
 func (s *Store) commit(ops []MetaOp) error {
-	s.commits.Lock()
-	defer s.commits.Unlock()
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
 
 	if err := s.packs.sync(); err != nil || len(ops) == 0 {
 		return err
 	}
 
-	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.syncedUpTo().encode()})
+	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.syncedPlace().encode()})
 	err := s.manifest.Commit(ops...)
 	if errors.Is(errs.Full(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
 		// Manifest.Commit has found free space on the disk, so the error may be of a quota. The reserve
@@ -77,27 +77,27 @@ func (s *Store) commit(ops []MetaOp) error {
 		err = s.manifest.Commit(ops...)
 	}
 	if errors.Is(err, errs.Failed) {
-		return s.failed.set(err)
+		return s.failure.set(err)
 	}
 
 	return errs.Full(err)
 }
 
-// syncedUpTo returns the place in the oldest pack that is not fully synced, or in the newest pack, before
-// which all records are on disk.
-func (ps *packSet) syncedUpTo() (at place) {
+// syncedPlace returns the place before which all records are on disk: in the oldest pack that is not fully
+// synced, or, if all packs are, in the newest one.
+func (ps *packSet) syncedPlace() (synced place) {
 	packs := ps.all()
 	ps.locatorMu.Lock()
 	defer ps.locatorMu.Unlock()
 
 	for _, p := range packs {
-		at = place{p.id, p.synced}
-		if p.synced < p.end {
+		synced = place{p.id, p.syncedEnd}
+		if p.syncedEnd < p.end {
 			break
 		}
 	}
 
-	return at
+	return synced
 }
 
 // encode returns the value of keyDurable for a place.
@@ -106,8 +106,8 @@ func (p place) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(p.off))
 }
 
-// committedPlace returns the place that the last commit wrote: all records before it are on disk.
-func committedPlace(m *manifest.Manifest) place {
+// readCommittedEnd returns the place that the last commit wrote: all records before it are on disk.
+func readCommittedEnd(m *manifest.Manifest) place {
 	b, _ := m.Get(keyDurable)
 	if len(b) != 16 {
 		return place{}
@@ -129,7 +129,7 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 	if err := s.beginCall(false); err != nil {
 		return nil, err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
 	v, ok := s.manifest.Get(key)
 	if !ok {
@@ -146,7 +146,7 @@ func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error)
 	if err := s.beginCall(false); err != nil {
 		return err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 	return s.manifest.Scan(prefix, func(key string, value []byte) error {
 		if key[0] == 0 {
 			return nil // the store's own

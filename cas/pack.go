@@ -37,15 +37,15 @@ type pack struct {
 	id   uint64
 	path string
 
-	size   int64 // bytes of the file when the store was opened
-	end    int64 // offset after the last record
-	synced int64 // offset before which all bytes are on disk
-	sealed bool  // the pack is damaged: no record is appended
-	info   packInfo
-	dirty  bool // info differs from the index
+	size      int64 // bytes of the file when the store was opened
+	end       int64 // offset after the last record
+	syncedEnd int64 // offset before which all bytes are on disk
+	noAppend  bool  // the pack is damaged: no record is appended
+	info      packInfo
+	dirty     bool // info differs from the index
 
-	garbage  bool // a record became dead after the last sweep
-	sweeping bool // a sweep has deleted keys from the index, but not yet freed their records
+	hasGarbage bool // a record became dead after the last sweep
+	sweeping   bool // a sweep has deleted keys from the index, but not yet freed their records
 
 	full bool // the appender writes to a newer pack, but remains a user of this file until its bytes are on disk
 
@@ -106,7 +106,7 @@ type packSet struct {
 	readOnly  bool
 	packSize  int64
 	space     *space
-	failed    *failure
+	failure   *failure
 	locatorMu *sync.Mutex // locator.mu
 
 	mu     sync.Mutex // guards the fields below
@@ -139,7 +139,7 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 		switch err := ps.checkHeader(p); {
 		case errors.Is(err, errPackHeader):
 			damaged = append(damaged, p)
-			p.sealed = true
+			p.noAppend = true
 		case err != nil:
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (ps *packSet) checkHeader(p *pack) error {
 	defer f.Close()
 
 	b := make([]byte, packHeaderSize)
-	n, err := readFull(f, b, 0)
+	n, err := readUpTo(f, b, 0)
 	if err != nil {
 		return fmt.Errorf("read pack %s: %w", p.name(), err)
 	}
@@ -248,7 +248,7 @@ func (ps *packSet) markFull(p *pack) {
 // releaseFull ends the appender's use of a full pack if its bytes are on disk.
 func (ps *packSet) releaseFull(p *pack) {
 	ps.locatorMu.Lock()
-	stored := p.full && p.synced == p.end
+	stored := p.full && p.syncedEnd == p.end
 	if stored {
 		p.full = false
 	}
@@ -300,8 +300,8 @@ func (ps *packSet) create() (*pack, error) {
 		return nil, fmt.Errorf("create pack %s: %w", p.name(), err)
 	}
 
-	p.end, p.synced = packHeaderSize, packHeaderSize
-	p.info.covered = packHeaderSize
+	p.end, p.syncedEnd = packHeaderSize, packHeaderSize
+	p.info.indexedEnd = packHeaderSize
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 

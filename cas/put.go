@@ -46,13 +46,13 @@ func (s *Store) put(k Kind, b []byte, alwaysBuild bool) (h Hash, n int64, err er
 	if err := s.beginCall(true); err != nil {
 		return h, 0, err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
 	h = Sum(b)
 	var hdr *header
 	var rec *[]byte
 	build := func() {
-		hdr, rec = s.codec.build(k, h, b)
+		hdr, rec = s.codec.buildRecord(k, h, b)
 		n = int64(len(*rec))
 	}
 	if alwaysBuild {
@@ -105,8 +105,8 @@ func (s *Store) findUsable(h Hash) (usable bool, damaged *loc, err error) {
 	defer s.index.mu.Unlock()
 
 	if s.isUsable(h, l) {
-		if s.gc.current != nil {
-			s.gc.current.keepFound(l)
+		if s.gc.keepSet != nil {
+			s.gc.keepSet.keepFound(l)
 		}
 		return true, nil, nil
 	}
@@ -131,7 +131,7 @@ func (s *Store) Has(h Hash) (bool, error) {
 	if err := s.beginCall(false); err != nil {
 		return false, err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()

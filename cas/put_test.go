@@ -22,7 +22,7 @@ func records(t *testing.T, s *Store) map[Hash]int {
 		f, err := s.packs.acquireFile(p)
 		must.OK(t, err)
 		defer s.packs.releaseFile(p)
-		sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.end, bodies: true}
+		sc := &scan{r: f, id: p.id, start: packHeaderSize, end: p.end, readBodies: true}
 		err = sc.run(context.Background(), func(it *item) error {
 			if it.damage != "" {
 				t.Errorf("pack %s at %d: %s", p.name(), it.off, it.damage)

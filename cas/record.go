@@ -21,12 +21,12 @@ var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
 // A header describes the record whose bytes follow it. See FORMAT.md.
 type header struct {
-	kind   Kind
-	flags  uint8
-	plain  uint32 // bytes before compression
-	stored uint32 // bytes in the pack; in a free record: its whole length in units of recordAlign
-	hash   Hash
-	crc    uint32 // CRC-32C of the stored bytes and their padding
+	kind      Kind
+	flags     uint8
+	plainLen  uint32 // bytes before compression
+	storedLen uint32 // bytes in the pack; in a free record: its whole length in units of recordAlign
+	hash      Hash
+	crc       uint32 // CRC-32C of the stored bytes and their padding
 }
 
 // padded rounds up to the alignment of records.
@@ -35,9 +35,9 @@ func padded(n int64) int64 { return (n + recordAlign - 1) &^ (recordAlign - 1) }
 // size returns the length of the whole record in bytes: header, stored bytes and padding.
 func (h *header) size() int64 {
 	if h.kind == kindFree {
-		return int64(h.stored) * recordAlign
+		return int64(h.storedLen) * recordAlign
 	}
-	return headerSize + padded(int64(h.stored))
+	return headerSize + padded(int64(h.storedLen))
 }
 
 // isObject reports whether the record is an object, not free space.
@@ -52,8 +52,8 @@ func (h *header) encode(b []byte, id uint64, off int64) {
 	b[4] = byte(h.kind)
 	b[5] = h.flags
 	b[6], b[7] = 0, 0
-	binary.LittleEndian.PutUint32(b[8:], h.plain)
-	binary.LittleEndian.PutUint32(b[12:], h.stored)
+	binary.LittleEndian.PutUint32(b[8:], h.plainLen)
+	binary.LittleEndian.PutUint32(b[12:], h.storedLen)
 	copy(b[16:48], h.hash[:])
 	binary.LittleEndian.PutUint32(b[48:], h.crc)
 	clear(b[52:60])
@@ -82,14 +82,14 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 
 	h.kind = Kind(b[4])
 	h.flags = b[5]
-	h.plain = binary.LittleEndian.Uint32(b[8:])
-	h.stored = binary.LittleEndian.Uint32(b[12:])
+	h.plainLen = binary.LittleEndian.Uint32(b[8:])
+	h.storedLen = binary.LittleEndian.Uint32(b[12:])
 	copy(h.hash[:], b[16:48])
 	h.crc = binary.LittleEndian.Uint32(b[48:])
 	if h.kind != kindFree {
-		return h, checkLengths(h.kind, h.flags, h.plain, h.stored)
+		return h, checkLengths(h.kind, h.flags, h.plainLen, h.storedLen)
 	}
-	if h.stored == 0 {
+	if h.storedLen == 0 {
 		return h, errors.New("free record of no length")
 	}
 
@@ -97,32 +97,32 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 }
 
 // checkLengths returns an error for lengths that no object can have.
-func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
+func checkLengths(kind Kind, flags uint8, plainLen, storedLen uint32) error {
 	if kind != KindData && kind != KindTree {
 		return fmt.Errorf("unknown record kind %d", kind)
 	}
-	if stored > MaxObject || plain > MaxObject || flags&^flagZstd != 0 || flags == 0 && plain != stored {
-		return fmt.Errorf("impossible lengths %d and %d, flags %#x", plain, stored, flags)
+	if storedLen > MaxObject || plainLen > MaxObject || flags&^flagZstd != 0 || flags == 0 && plainLen != storedLen {
+		return fmt.Errorf("impossible lengths %d and %d, flags %#x", plainLen, storedLen, flags)
 	}
 	return nil
 }
 
 // A loc is the place of an object, and the fields of the record's header that are needed to read it.
 type loc struct {
-	pack   uint64
-	off    int64 // of the header
-	plain  uint32
-	stored uint32
-	kind   Kind
-	flags  uint8
+	pack      uint64
+	off       int64 // of the header
+	plainLen  uint32
+	storedLen uint32
+	kind      Kind
+	flags     uint8
 }
 
 func (h *header) loc(id uint64, off int64) loc {
-	return loc{pack: id, off: off, plain: h.plain, stored: h.stored, kind: h.kind, flags: h.flags}
+	return loc{pack: id, off: off, plainLen: h.plainLen, storedLen: h.storedLen, kind: h.kind, flags: h.flags}
 }
 
 // size returns the length of the record in bytes: header, stored bytes and padding.
-func (l loc) size() int64 { return headerSize + padded(int64(l.stored)) }
+func (l loc) size() int64 { return headerSize + padded(int64(l.storedLen)) }
 
 // A place identifies a record.
 type place struct {

@@ -19,13 +19,13 @@ func FuzzScan(f *testing.F) {
 	const id = 1<<32 | 5
 	var pack []byte
 	add := func(kind Kind, plain []byte) {
-		h, bp := c.build(kind, Sum(plain), plain)
+		h, bp := c.buildRecord(kind, Sum(plain), plain)
 		h.encode(*bp, id, int64(len(pack)))
 		pack = append(pack, *bp...)
 	}
 	add(KindData, blob(0, 100))
 	add(KindTree, blob(1, 500))
-	free := header{kind: kindFree, stored: 2}
+	free := header{kind: kindFree, storedLen: 2}
 	b := make([]byte, 2*recordAlign)
 	free.encode(b, id, int64(len(pack)))
 	pack = append(pack, b...)
@@ -40,7 +40,7 @@ func FuzzScan(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		at := int64(0)
-		sc := &scan{r: bytes.NewReader(b), id: id, to: int64(len(b)), bodies: true}
+		sc := &scan{r: bytes.NewReader(b), id: id, end: int64(len(b)), readBodies: true}
 		err := sc.run(context.Background(), func(it *item) error {
 			if it.off != at || it.length <= 0 || it.off+it.length > int64(len(b)) {
 				t.Fatalf("item at %d of %d bytes, want one at %d", it.off, it.length, at)
@@ -50,7 +50,7 @@ func FuzzScan(f *testing.F) {
 				return nil
 			}
 			if err := s.codec.checkBody(it); err == nil {
-				plain, err := c.expand(it.flags, it.plain, it.body(), nil)
+				plain, err := c.expand(it.flags, it.plainLen, it.body(), nil)
 				if err != nil || Sum(plain) != it.hash {
 					t.Fatalf("an intact record has other bytes: %v", err)
 				}
@@ -65,7 +65,7 @@ func FuzzScan(f *testing.F) {
 
 // TestRecordsOfAnotherPlaceAreNoRecords: an object may hold the bytes of a pack.
 func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
-	h := header{kind: KindData, plain: 5, stored: 5}
+	h := header{kind: KindData, plainLen: 5, storedLen: 5}
 	b := make([]byte, headerSize)
 	h.encode(b, 7, 640)
 	_, err := decodeHeader(b, 7, 640)

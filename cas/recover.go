@@ -14,8 +14,8 @@ import (
 // A recovery completes the index when a store is opened: it adds the records of the packs that the index
 // does not have.
 type recovery struct {
-	store     *Store
-	committed place // all records before it are durable, by the last commit
+	store        *Store
+	committedEnd place // all records before this place were durable at the last commit
 }
 
 // recover reads the records of the packs that the index does not cover, and adds them to the index.
@@ -43,7 +43,7 @@ func (s *recovery) recover() error {
 		return err
 	}
 
-	s.committed = committedPlace(s.store.manifest)
+	s.committedEnd = readCommittedEnd(s.store.manifest)
 	for _, p := range s.store.packs.all() {
 		if err := s.recoverPack(p); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (s *recovery) compareHead(head []byte) error {
 func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.store.packs.all() {
 		i, known := infos[p.id]
-		incomplete := !known && p.size <= packHeaderSize && p.sealed // packSet.create was interrupted
+		incomplete := !known && p.size <= packHeaderSize && p.noAppend // packSet.create was interrupted
 		if incomplete && !s.store.o.ReadOnly {
 			if err := s.store.packs.remove(p); err != nil {
 				return err
@@ -101,20 +101,20 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 		}
 
 		p.info = i
-		p.garbage = i.state == packSweeping
-		p.info.covered = max(i.covered, packHeaderSize)
-		if p.info.covered > p.size && known {
-			s.sealShort(p, p.info.covered)
+		p.hasGarbage = i.state == packSweeping
+		p.info.indexedEnd = max(i.indexedEnd, packHeaderSize)
+		if p.info.indexedEnd > p.size && known {
+			s.markShort(p, p.info.indexedEnd)
 		}
 
-		p.end = min(p.info.covered, max(p.size, packHeaderSize))
-		p.synced = p.end
+		p.end = min(p.info.indexedEnd, max(p.size, packHeaderSize))
+		p.syncedEnd = p.end
 	}
 	if s.store.o.ReadOnly {
 		return nil
 	}
 
-	b := s.store.index.db.Batch(s.store.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.checkForIndex)
 
 	for id, i := range infos {
 		switch {
@@ -133,10 +133,10 @@ func (s *recovery) comparePacks(infos map[uint64]packInfo) error {
 	return nil
 }
 
-// sealShort logs that a pack has lost its end, and seals it.
-func (s *recovery) sealShort(p *pack, want int64) {
+// markShort logs that a pack has lost its end, and sets noAppend.
+func (s *recovery) markShort(p *pack, want int64) {
 	s.store.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(), "bytes", p.size, "expected", want)
-	p.sealed = true
+	p.noAppend = true
 }
 
 // recoverPack adds the records of a pack that the index does not cover. For records that were durable at
@@ -151,22 +151,22 @@ func (s *recovery) recoverPack(p *pack) error {
 
 	durable := p.end // offset before which all records are durable
 	switch {
-	case p.id < s.committed.pack:
+	case p.id < s.committedEnd.pack:
 		durable = p.size
-	case p.id == s.committed.pack:
-		durable = s.committed.off
+	case p.id == s.committedEnd.pack:
+		durable = s.committedEnd.off
 	}
 
 	if durable > p.size {
-		s.sealShort(p, durable)
+		s.markShort(p, durable)
 		durable = p.size
 	}
 
-	sc := &scan{r: f, id: p.id, from: p.end, to: durable}
+	sc := &scan{r: f, id: p.id, start: p.end, end: durable}
 	err = sc.run(context.Background(), func(it *item) error {
 		if it.damage != "" {
 			s.store.log.Error("pack is damaged; verify tells more", "pack", p.name(), "offset", it.off, "reason", it.damage)
-			p.sealed = true
+			p.noAppend = true
 		}
 		return s.adopt(p, it)
 	})
@@ -175,7 +175,7 @@ func (s *recovery) recoverPack(p *pack) error {
 	}
 
 	err = s.recoverTail(p, f, max(durable, p.end))
-	if err != nil || s.store.o.ReadOnly || p.end <= p.synced {
+	if err != nil || s.store.o.ReadOnly || p.end <= p.syncedEnd {
 		return err
 	}
 
@@ -186,7 +186,7 @@ func (s *recovery) recoverPack(p *pack) error {
 // failed sync they may be only in the kernel's page cache, and the kernel would not write them again.
 func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	torn := int64(-1) // offset of the torn range before the item, -1 if there is none
-	sc := &scan{r: f, id: p.id, from: from, to: p.size, bodies: true}
+	sc := &scan{r: f, id: p.id, start: from, end: p.size, readBodies: true}
 	err := sc.run(context.Background(), func(it *item) error {
 		if it.damage != "" {
 			if torn < 0 {
@@ -241,7 +241,7 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 // writeFree turns a range into a free record. The header lies within one sector,
 // so a power cut leaves the old header or the new one.
 func writeFree(f vfs.File, id uint64, off, n int64) error {
-	h := header{kind: kindFree, stored: uint32(n / recordAlign)}
+	h := header{kind: kindFree, storedLen: uint32(n / recordAlign)}
 	b := make([]byte, headerSize)
 	h.encode(b, id, off)
 	if _, err := f.WriteAt(b, off); err != nil {
@@ -281,9 +281,9 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 		// An interrupted flush may have added the old place, but not counted it in the entry of its pack.
 		q := s.store.packs.get(old.pack)
 		if old.pack != p.id || old.off != it.off {
-			s.store.index.replaced.Store(true)
+			s.store.index.placesChanged.Store(true)
 		}
-		if counted || q != nil && old.off < q.info.covered {
+		if counted || q != nil && old.off < q.info.indexedEnd {
 			s.store.index.subtract(old)
 		}
 	}
@@ -300,7 +300,7 @@ func (s *recovery) chooseTail() {
 		return
 	}
 
-	if p := packs[len(packs)-1]; !p.sealed && p.end%recordAlign == 0 && p.end < s.store.o.PackSize {
+	if p := packs[len(packs)-1]; !p.noAppend && p.end%recordAlign == 0 && p.end < s.store.o.PackSize {
 		s.store.packs.tail.pack = p
 		p.users++ // the appender is a user
 	}
@@ -319,7 +319,7 @@ func (s *recovery) rebuild() error {
 
 	for _, p := range s.store.packs.all() {
 		p.info, p.dirty = packInfo{}, false
-		p.end, p.synced = 0, 0
+		p.end, p.syncedEnd = 0, 0
 	}
 
 	s.store.index.reset()

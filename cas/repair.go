@@ -46,7 +46,7 @@ func (r *repairer) repairPacks(dir string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.s.space.forOpening(); err != nil {
+	if err := r.s.space.checkForOpening(); err != nil {
 		return err
 	}
 	if err := r.s.openManifest(); err != nil {
@@ -100,8 +100,8 @@ func (r *repairer) scrub(p *pack) error {
 	defer r.s.packs.releaseFile(p)
 
 	changed := false
-	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
-	for off := sc.from; off < sc.to; {
+	sc := &scan{r: f, id: p.id, start: packHeaderSize, end: p.size, readBodies: true}
+	for off := sc.start; off < sc.end; {
 		it := sc.readItem(off)
 		off += it.length
 
@@ -159,7 +159,7 @@ func (r *repairer) quarantine(p *pack, f vfs.File, it *item) error {
 	b := make([]byte, min(it.length, headerSize+MaxObject))
 
 	for off := it.off; off < it.off+it.length; off += int64(len(b)) {
-		n, err := readFull(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
+		n, err := readUpTo(f, b[:min(int64(len(b)), it.off+it.length-off)], off)
 		if err != nil {
 			// Skip the rest of this piece, which cannot be read.
 			r.s.log.Error("damaged bytes cannot be read", "pack", p.name(), "offset", off, "err", err)

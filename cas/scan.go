@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// readFull reads until p is full or the file ends. The end of the file is no error.
-func readFull(r io.ReaderAt, p []byte, off int64) (int, error) {
+// readUpTo reads until p is full or the file ends. The end of the file is no error.
+func readUpTo(r io.ReaderAt, p []byte, off int64) (int, error) {
 	n, err := r.ReadAt(p, off)
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -18,7 +18,7 @@ func readFull(r io.ReaderAt, p []byte, off int64) (int, error) {
 
 // readExactly fills p. It fails if the file ends before.
 func readExactly(r io.ReaderAt, p []byte, off int64) error {
-	n, err := readFull(r, p, off)
+	n, err := readUpTo(r, p, off)
 	if err != nil {
 		return err
 	}
@@ -33,47 +33,47 @@ type item struct {
 	header
 	off       int64
 	length    int64  // bytes up to the next item
-	raw       []byte // the whole record if scan.bodies is set; overwritten by the next readItem
+	raw       []byte // the whole record if scan.readBodies is set; overwritten by the next readItem
 	damage    string // why the record is damaged; empty if it is good
 	headerBad bool   // the header is damaged: the embedded one is zero
 }
 
 // body returns the stored bytes of a record whose raw bytes were read.
-func (it *item) body() []byte { return it.raw[headerSize : headerSize+int64(it.stored)] }
+func (it *item) body() []byte { return it.raw[headerSize : headerSize+int64(it.storedLen)] }
 
 // A scan reads the records of a pack from one offset to another.
 type scan struct {
-	r        io.ReaderAt
-	id       uint64
-	from, to int64
-	bodies   bool // read the bytes and check their checksum
+	r          io.ReaderAt
+	id         uint64
+	start, end int64
+	readBodies bool // read the bytes and check their checksum
 
-	buf   []byte
-	start int64 // offset of buf[0]
+	buf      []byte
+	bufStart int64 // offset of buf[0]
 }
 
 // scanBytes is the number of bytes that a scan reads at once, also if it needs only the headers: a
 // long read costs less than one read for each header.
 const scanBytes = 1 << 20
 
-// window returns n bytes of the pack from off on, or fewer at scan.to or at the end of the file. The
+// window returns n bytes of the pack from off on, or fewer at scan.end or at the end of the file. The
 // next call overwrites the bytes.
 func (s *scan) window(off, n int64) ([]byte, error) {
-	n = min(n, s.to-off)
+	n = min(n, s.end-off)
 	if n <= 0 {
 		return nil, nil
 	}
-	if off >= s.start && off+n <= s.start+int64(len(s.buf)) {
-		return s.buf[off-s.start:][:n], nil
+	if off >= s.bufStart && off+n <= s.bufStart+int64(len(s.buf)) {
+		return s.buf[off-s.bufStart:][:n], nil
 	}
 
-	want := min(max(n, scanBytes), s.to-off)
+	want := min(max(n, scanBytes), s.end-off)
 	if int64(cap(s.buf)) < want {
 		s.buf = make([]byte, want)
 	}
 
-	s.buf, s.start = s.buf[:want], off
-	got, err := readFull(s.r, s.buf, off)
+	s.buf, s.bufStart = s.buf[:want], off
+	got, err := readUpTo(s.r, s.buf, off)
 	s.buf = s.buf[:got]
 	if int64(got) >= n {
 		return s.buf[:n], nil
@@ -85,7 +85,7 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 // run calls fn for every item, in the order of their offsets. There are no gaps between the items: a
 // range of damaged bytes extends to the next intact header.
 func (s *scan) run(ctx context.Context, fn func(it *item) error) error {
-	for off := s.from; off < s.to; {
+	for off := s.start; off < s.end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -119,8 +119,8 @@ func (s *scan) readItem(off int64) item {
 	}
 
 	it.length = it.size()
-	if off+it.length > s.to {
-		it.length = s.to - off
+	if off+it.length > s.end {
+		it.length = s.end - off
 		if it.kind == kindFree {
 			return it // the pack was cut within free space: no record is missing
 		}
@@ -128,7 +128,7 @@ func (s *scan) readItem(off int64) item {
 		it.damage = "the pack ends within the record"
 		return it
 	}
-	if it.kind == kindFree || !s.bodies {
+	if it.kind == kindFree || !s.readBodies {
 		return it
 	}
 
@@ -145,10 +145,10 @@ func (s *scan) readItem(off int64) item {
 	return it
 }
 
-// resync returns the offset of the next intact header after off, or scan.to.
+// resync returns the offset of the next intact header after off, or scan.end.
 func (s *scan) resync(off int64) int64 {
 	const sector = 4096
-	for off += recordAlign; off < s.to; {
+	for off += recordAlign; off < s.end; {
 		b, err := s.window(off, headerSize)
 		if err != nil { // the disk cannot read this sector
 			off = (off/sector + 1) * sector
@@ -162,5 +162,5 @@ func (s *scan) resync(off int64) int64 {
 		off += recordAlign
 	}
 
-	return s.to
+	return s.end
 }

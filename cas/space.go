@@ -20,7 +20,7 @@ const (
 	metaRoom       = 2 * index.Memtable // free bytes below which a commit deletes the reserve
 	openingRoom    = 8 * index.Memtable // free bytes below which opening deletes the reserve: Badger turns old logs into tables
 	indexRoom      = 4 * index.Memtable // free bytes that a change of the index needs: for a log and tables
-	drainingRoom   = 2 * index.Memtable // free bytes that a change of the index needs during gc
+	gcIndexRoom    = 2 * index.Memtable // free bytes that a change of the index needs during gc
 	leastRoom      = 64 << 10           // free bytes that commits and opening need without the reserve
 	appendInterval = 1 << 20            // bytes appended to packs between two checks of the free space
 
@@ -34,83 +34,82 @@ type space struct {
 	log     *slog.Logger
 	reserve string // path of the reserve file
 
-	mu       sync.Mutex // held while the reserve is changed, and guards the fields below
-	draining bool       // gc is running: see forIndex
-	borrowed int64      // bytes that gc has written to the index since the last time when drainingRoom was free
+	mu            sync.Mutex // held while the reserve is changed, and guards the fields below
+	gcRunning     bool       // gc is running: see checkForIndex
+	borrowedBytes int64      // bytes that gc has written to the index since gcIndexRoom bytes were last free
 }
 
-// forObjects returns ErrNoSpace unless n bytes of objects can be written and headroom is left free.
-func (s *space) forObjects(n int64) error { return s.check(n, headroom) }
+// checkForObjects returns ErrNoSpace unless n bytes of objects can be written and headroom is left free.
+func (s *space) checkForObjects(n int64) error { return s.checkFree(n, headroom) }
 
-// forIndex returns ErrNoSpace unless n bytes can be written to the index. During gc, which frees space
+// checkForIndex returns ErrNoSpace unless n bytes can be written to the index. During gc, which frees space
 // at its end, it allows up to index.Memtable bytes without free space: they fit into the log that
 // Badger has already allocated.
-func (s *space) forIndex(n int64) error {
+func (s *space) checkForIndex(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if !s.draining {
-		return s.check(n, indexRoom)
+	if !s.gcRunning {
+		return s.checkFree(n, indexRoom)
 	}
 
-	if err := s.check(n, drainingRoom); err != nil {
-		if s.borrowed+n > index.Memtable {
+	if err := s.checkFree(n, gcIndexRoom); err != nil {
+		if s.borrowedBytes+n > index.Memtable {
 			return err
 		}
-		s.borrowed += n
+		s.borrowedBytes += n
 		return nil
 	}
 
-	s.borrowed = 0
+	s.borrowedBytes = 0
 
 	return nil
 }
 
-// forMeta returns ErrNoSpace unless n bytes of metadata can be written. It may delete the reserve:
+// checkForMeta returns ErrNoSpace unless n bytes of metadata can be written. It may delete the reserve:
 // deleting a snapshot writes metadata, and must work with a full disk.
-func (s *space) forMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
+func (s *space) checkForMeta(n int64) error { return s.checkOrRelease(n, metaRoom) }
 
-// forOpening returns ErrNoSpace unless the disk has space to open the index. It may delete the reserve.
-func (s *space) forOpening() error { return s.checkOrRelease(0, openingRoom) }
+// checkForOpening returns ErrNoSpace unless the disk has space to open the index. It may delete the reserve.
+func (s *space) checkForOpening() error { return s.checkOrRelease(0, openingRoom) }
 
-// checkOrRelease calls check. If fewer than keep bytes would be left free, it deletes the reserve and
-// calls check again with leastRoom in place of keep.
-func (s *space) checkOrRelease(n, keep int64) error {
-	err := s.check(n, keep)
+// checkOrRelease calls checkFree. If fewer than keepFree bytes would be left free, it deletes the reserve and
+// calls checkFree again with leastRoom in place of keepFree.
+func (s *space) checkOrRelease(n, keepFree int64) error {
+	err := s.checkFree(n, keepFree)
 	if !errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	s.releaseReserve()
-	return s.check(n, leastRoom)
+	return s.checkFree(n, leastRoom)
 }
 
-// check returns ErrNoSpace unless n bytes can be written and keep bytes are left free.
-func (s *space) check(n, keep int64) error {
+// checkFree returns ErrNoSpace unless n bytes can be written and keepFree bytes are left free.
+func (s *space) checkFree(n, keepFree int64) error {
 	free, err := s.fs.Free(s.dir)
 	if err != nil {
 		return fmt.Errorf("look for free space: %w", err)
 	}
-	if free < keep+n {
-		return fmt.Errorf("%w: %d KiB free, %d KiB must stay free", ErrNoSpace, free>>10, keep>>10)
+	if free < keepFree+n {
+		return fmt.Errorf("%w: %d KiB free, %d KiB must stay free", ErrNoSpace, free>>10, keepFree>>10)
 	}
 
 	return nil
 }
 
-// startDraining deletes the reserve if the disk is nearly full, and lets forIndex allow more until the
-// returned function is called.
-func (s *space) startDraining() (stop func()) {
-	if s.check(0, headroom) != nil {
+// beginGC deletes the reserve if the disk is nearly full. Until stop is called, checkForIndex allows more.
+func (s *space) beginGC() (stop func()) {
+	if s.checkFree(0, headroom) != nil {
 		s.releaseReserve()
 	}
 
 	s.mu.Lock()
-	s.draining, s.borrowed = true, 0
+	s.gcRunning, s.borrowedBytes = true, 0
 	s.mu.Unlock()
 
 	return func() {
 		s.mu.Lock()
-		s.draining = false
+		s.gcRunning = false
 		s.mu.Unlock()
 		s.refillReserve()
 	}
@@ -137,7 +136,7 @@ func (s *space) refillReserve() {
 
 	i, err := s.fs.Stat(s.reserve)
 	full := err == nil && i.Size == reserveSize && i.Allocated >= reserveSize
-	if s.draining || full || s.check(reserveSize, headroom) != nil {
+	if s.gcRunning || full || s.checkFree(reserveSize, headroom) != nil {
 		return
 	}
 	if err := s.allocateReserve(); err != nil {

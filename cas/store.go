@@ -23,24 +23,24 @@ import (
 // A Store keeps objects and metadata in a directory. It is safe for concurrent
 // use. See the package comment for how it works, and for the order of the locks.
 type Store struct {
-	o      Options
-	log    *slog.Logger
-	dir    string
-	fs     vfs.FS
-	root   *vfs.Beneath // fs, which the store closes; nil if fs came with the options
-	life   sync.RWMutex // taken shared by each call (beginCall); taken exclusively by Close, which never releases it
-	closed atomic.Bool
-	failed failure // after a failed sync, see failure
-	space  *space
-	codec  *codec
+	o       Options
+	log     *slog.Logger
+	dir     string
+	fs      vfs.FS
+	root    *vfs.Beneath // fs, which the store closes; nil if fs came with the options
+	lifeMu  sync.RWMutex // taken shared by each call (beginCall); taken exclusively by Close, which never releases it
+	closed  atomic.Bool
+	failure failure // after a failed sync, see failure
+	space   *space
+	codec   *codec
 
-	packs    *packSet
-	puts     singleflight.Group // merges concurrent Puts of one object, by hash
-	index    *locator
-	badIndex string     // why the index was rebuilt, for Verify
-	commits  sync.Mutex // one Commit at a time
-	manifest *manifest.Manifest
-	gc       gcState
+	packs          *packSet
+	puts           singleflight.Group // merges concurrent Puts of one object, by hash
+	index          *locator
+	badIndexReason string     // why the index was rebuilt, for Verify
+	commitMu       sync.Mutex // one Commit at a time
+	manifest       *manifest.Manifest
+	gc             gcState
 }
 
 // Open opens the store in dir, and creates it if it does not exist. It rebuilds an index that is
@@ -75,7 +75,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	o.PackSize = min(max(o.PackSize, minPackSize), maxPackSize)
 	s := &Store{
 		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: newCodec(), index: newLocator(),
-		gc: gcState{recording: semaphore.NewWeighted(1), running: semaphore.NewWeighted(1)},
+		gc: gcState{collectionLock: semaphore.NewWeighted(1), runLock: semaphore.NewWeighted(1)},
 	}
 	if o.FS == nil || o.FS == vfs.OS {
 		if err := s.openRoot(); err != nil {
@@ -86,7 +86,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	packDir := filepath.Join(dir, "packs")
 	s.space = &space{fs: s.fs, dir: packDir, log: o.Logger, reserve: filepath.Join(packDir, "reserve")}
 	s.packs = &packSet{
-		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failed: &s.failed,
+		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failure: &s.failure,
 		locatorMu: &s.index.mu, byID: map[uint64]*pack{}, tail: appender{mustCheckSpace: true},
 	}
 	s.index.packs, s.index.space, s.index.log, s.index.readOnly = s.packs, s.space, o.Logger, o.ReadOnly
@@ -129,7 +129,7 @@ func (s *Store) withUserPath(err error) error {
 	return &userPathError{err, strings.NewReplacer(s.indexDir(), filepath.Join(s.dir, "index"))}
 }
 
-// A userPathError is an error in whose text names replaces paths.
+// A userPathError is an error with paths in its text that users do not know. names replaces them.
 type userPathError struct {
 	error
 	names *strings.Replacer
@@ -145,7 +145,7 @@ func (s *Store) open() error {
 	}
 
 	if !s.o.ReadOnly {
-		if err := s.space.forOpening(); err != nil {
+		if err := s.space.checkForOpening(); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (s *Store) loadPacks() error {
 // openManifest opens the manifest. It creates one if the packs have no records.
 func (s *Store) openManifest() (err error) {
 	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
-		Logger: s.log, New: !s.packs.hasRecords(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, Room: s.space.forMeta,
+		Logger: s.log, AllowNew: !s.packs.hasRecords(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, CheckRoom: s.space.checkForMeta,
 	})
 	return errs.Full(err)
 }
@@ -210,7 +210,7 @@ func (s *Store) openIndex() (err error) {
 
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
 	if s.o.NoCommit && errors.Is(err, index.ErrTable) {
-		s.badIndex = err.Error() // the store was opened to be verified
+		s.badIndexReason = err.Error() // the store was opened to be verified
 	}
 
 	return (&recovery{store: s}).rebuild()
@@ -248,9 +248,9 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return errs.Closed
 	}
-	s.life.Lock()
+	s.lifeMu.Lock()
 	var err error
-	if !s.o.ReadOnly && s.failed.err() == nil {
+	if !s.o.ReadOnly && s.failure.err() == nil {
 		err = s.index.flush()
 		if errors.Is(err, ErrNoSpace) {
 			// The next Open reads the objects that the index lacks from the packs.
@@ -267,29 +267,29 @@ func (s *Store) Close() error {
 
 // A failure contains the error of the first failed sync. After this error the store refuses all writes:
 // it is unknown which bytes are on disk, and the kernel reports the error only once.
-type failure struct{ first atomic.Pointer[error] }
+type failure struct{ firstErr atomic.Pointer[error] }
 
 // set records an error, so that every later write fails with it. It returns the error for the caller.
 func (f *failure) set(err error) error {
 	err = fmt.Errorf("the disk failed, the store takes no more writes until it is opened again: %w", err)
-	f.first.CompareAndSwap(nil, &err)
+	f.firstErr.CompareAndSwap(nil, &err)
 	return err
 }
 
 func (f *failure) err() error {
-	if p := f.first.Load(); p != nil {
+	if p := f.firstErr.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// beginCall takes Store.life, shared, at the beginning of a call; the call ends with s.life.RUnlock. Errors:
+// beginCall takes Store.lifeMu, shared, at the beginning of a call; the call ends with s.lifeMu.RUnlock. Errors:
 // errs.Closed; errs.ReadOnly if the call writes and the store is read-only.
 func (s *Store) beginCall(write bool) error {
 	if write && s.o.ReadOnly {
 		return errs.ReadOnly
 	}
-	if !s.life.TryRLock() {
+	if !s.lifeMu.TryRLock() {
 		return errs.Closed
 	}
 	return nil

@@ -23,7 +23,7 @@ func TestStored(t *testing.T) {
 	for _, body := range [][]byte{text, []byte("short")} {
 		h, err := s.Put(KindTree, body)
 		must.OK(t, err)
-		rec, err := s.Stored(h)
+		rec, err := s.GetStored(h)
 		must.OK(t, err)
 		got, err := e.Expand(h, rec, nil)
 		if err != nil || !bytes.Equal(got, body) || rec.Kind != KindTree {
@@ -36,7 +36,7 @@ func TestStored(t *testing.T) {
 			t.Errorf("taken for another object: %v", err)
 		}
 	}
-	if _, err := s.Stored(Sum([]byte("absent"))); !errors.Is(err, ErrNotFound) {
+	if _, err := s.GetStored(Sum([]byte("absent"))); !errors.Is(err, ErrNotFound) {
 		t.Errorf("an absent object: %v", err)
 	}
 }
@@ -48,20 +48,20 @@ func TestPart(t *testing.T) {
 	defer s.Close()
 	h, err := s.Put(KindData, []byte("0123456789"))
 	must.OK(t, err)
-	at, ok := s.Place(h)
+	at, ok := s.PlainPlace(h)
 	p := make([]byte, 4)
-	if !ok || !s.Part(at, p, 3) || string(p) != "3456" {
+	if !ok || !s.ReadPlain(at, p, 3) || string(p) != "3456" {
 		t.Errorf("the part is %q, %v", p, ok)
 	}
-	if s.Part(at, p, 7) {
+	if s.ReadPlain(at, p, 7) {
 		t.Error("a part ends behind the object")
 	}
-	if _, ok := s.Place(Sum([]byte("absent"))); ok {
+	if _, ok := s.PlainPlace(Sum([]byte("absent"))); ok {
 		t.Error("an absent object has a place")
 	}
 	h, err = s.Put(KindData, []byte(strings.Repeat("compresses well\n", 1000)))
 	must.OK(t, err)
-	if _, ok := s.Place(h); ok {
+	if _, ok := s.PlainPlace(h); ok {
 		t.Error("a compressed object has a place")
 	}
 }
@@ -86,7 +86,7 @@ func TestStoredDamaged(t *testing.T) {
 	at := bytes.LastIndexByte(b, 'x')
 	_, err = f.WriteAt([]byte{'y'}, int64(at))
 	must.OK(t, err)
-	if _, err := s.Stored(h); !errors.Is(err, ErrDamaged) {
+	if _, err := s.GetStored(h); !errors.Is(err, ErrDamaged) {
 		t.Errorf("%v", err)
 	}
 }

@@ -27,19 +27,19 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 		return err
 	}
 
-	w := &sweepPlan{p: p, f: f, end: end, wipe: s.wipe, places: map[uint32]place{}}
+	w := &sweepPlan{p: p, f: f, end: end, wipe: s.wipe, movedTo: map[uint32]place{}}
 	s.store.index.mu.Lock()
-	p.garbage, p.sweeping = false, true
+	p.hasGarbage, p.sweeping = false, true
 	s.store.index.mu.Unlock()
 	if err := s.listRecords(ctx, w); err != nil {
 		return err
 	}
-	if err := s.dropDead(w); err != nil {
+	if err := s.dropDeadRecords(w); err != nil {
 		return err
 	}
 
 	w.deadRuns() // sets waste, which emptyPack needs
-	s.res.Removed += w.dead
+	s.res.Removed += w.deadCount
 
 	removed, err := s.emptyPack(ctx, w)
 	if err != nil {
@@ -47,11 +47,11 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 	}
 
 	if removed {
-		s.res.FreedBytes += max(before.Allocated-w.moved, 0)
+		s.res.FreedBytes += max(before.Allocated-w.movedBytes, 0)
 		return nil
 	}
 
-	if err := s.freeDead(w); err != nil {
+	if err := s.freeDeadRecords(w); err != nil {
 		return err
 	}
 
@@ -70,10 +70,10 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, end int64) error {
 
 // listRecords lists the records of the pack. Ranges without a readable header are not listed.
 func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
-	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.end}
+	sc := &scan{r: w.f, id: w.p.id, start: packHeaderSize, end: w.end}
 	return sc.run(ctx, func(it *item) error {
 		s.yield()
-		r := sweepRecord{hash: it.hash, off: it.off, length: it.length, plain: int64(it.plain), free: it.kind == kindFree}
+		r := sweepRecord{hash: it.hash, off: it.off, length: it.length, plainLen: int64(it.plainLen), free: it.kind == kindFree}
 
 		if it.damage != "" {
 			w.damaged = true
@@ -87,27 +87,27 @@ func (s *sweeper) listRecords(ctx context.Context, w *sweepPlan) error {
 	})
 }
 
-// dropDead decides which records are dead, and deletes them from the index, durably. No Put runs while
+// dropDeadRecords decides which records are dead, and deletes them from the index, durably. No Put runs while
 // it holds gcState.gate; later Puts do not find the dead objects.
-func (s *sweeper) dropDead(w *sweepPlan) error {
+func (s *sweeper) dropDeadRecords(w *sweepPlan) error {
 	s.store.gc.gate.Lock()
 	defer s.store.gc.gate.Unlock()
 
-	s.store.index.writing.Lock()
-	defer s.store.index.writing.Unlock()
+	s.store.index.writeMu.Lock()
+	defer s.store.index.writeMu.Unlock()
 
 	info, err := s.store.index.storedPack(w.p.id)
 	if err != nil {
 		return err
 	}
 
-	b := s.store.index.db.Batch(s.store.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.checkForIndex)
 	defer b.Discard()
 
 	// excess begins as the counts of the pack's entry. Each object that the index has in this pack is
-	// subtracted below. A kill during an earlier dropDead can leave a remainder, by which the entry is
+	// subtracted below. A kill during an earlier dropDeadRecords can leave a remainder, by which the entry is
 	// then corrected.
-	excess := s.c.infos[w.p.id]
+	excess := s.keepSet.packInfos[w.p.id]
 	var removed []loc
 
 	for i := range w.records {
@@ -116,9 +116,9 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 			continue
 		}
 
-		if s.c.isKept(place{w.p.id, r.off}) { // then the index has the object in this pack
-			excess.subtract(packInfo{objects: 1, plain: r.plain, stored: r.length})
-			w.live += r.length
+		if s.keepSet.isKept(place{w.p.id, r.off}) { // then the index has the object in this pack
+			excess.subtract(packInfo{objects: 1, plainBytes: r.plainLen, storedBytes: r.length})
+			w.liveBytes += r.length
 			continue
 		}
 
@@ -128,7 +128,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 		}
 
 		r.dead = true
-		w.dead++
+		w.deadCount++
 		if ok && l.pack == w.p.id && l.off == r.off { // otherwise the record is a second copy
 			excess.remove(l)
 			b.Delete(objectKey(r.hash))
@@ -140,7 +140,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	if w.damaged { // the remainder may be objects in damaged ranges, which are not listed
 		excess = packInfo{}
 	}
-	if w.dead == 0 && excess.objects == 0 {
+	if w.deadCount == 0 && excess.objects == 0 {
 		return nil
 	}
 
@@ -161,7 +161,7 @@ func (s *sweeper) dropDead(w *sweepPlan) error {
 	w.p.info.subtract(excess)
 
 	for h := range s.store.index.damageMarks {
-		if l := s.store.index.damageMarks[h]; l.pack == w.p.id && !s.c.isKept(l.place()) && l.off < w.end {
+		if l := s.store.index.damageMarks[h]; l.pack == w.p.id && !s.keepSet.isKept(l.place()) && l.off < w.end {
 			s.store.index.unmarkDamaged(h)
 		}
 	}
@@ -176,8 +176,8 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 		return false, nil
 	}
 
-	if w.live > 0 {
-		if err := s.moveLive(ctx, w); err != nil {
+	if w.liveBytes > 0 {
+		if err := s.moveLiveRecords(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
 				s.keeper.remembers = false // some records may have been moved
 				return false, nil          // the caller punches holes, which needs no space
@@ -190,7 +190,7 @@ func (s *sweeper) emptyPack(ctx context.Context, w *sweepPlan) (removed bool, er
 		return false, err
 	}
 
-	s.keeper.move(w.p.id, w.places)
+	s.keeper.moveSlots(w.p.id, w.movedTo)
 
 	return true, s.removePack(w.p)
 }
@@ -204,7 +204,7 @@ func (s *sweeper) wipePack(w *sweepPlan) error {
 	for i := range w.records {
 		w.records[i].dead = true
 	}
-	if err := s.freeDead(w); !errors.Is(err, ErrNoSpace) { // on a filesystem that copies on write
+	if err := s.freeDeadRecords(w); !errors.Is(err, ErrNoSpace) { // on a filesystem that copies on write
 		return err
 	}
 
@@ -226,16 +226,16 @@ func (s *sweeper) stopAppends(w *sweepPlan) bool {
 	defer s.store.index.mu.Unlock()
 
 	if w.p.end > w.end {
-		w.p.garbage = true
+		w.p.hasGarbage = true
 		return false
 	}
 
 	return true
 }
 
-// moveLive copies the live records to the newest pack and changes their places in the index.
-func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
-	if err := s.store.space.forIndex(w.live); err != nil {
+// moveLiveRecords copies the live records to the newest pack and changes their places in the index.
+func (s *sweeper) moveLiveRecords(ctx context.Context, w *sweepPlan) error {
+	if err := s.store.space.checkForIndex(w.liveBytes); err != nil {
 		return err
 	}
 
@@ -268,13 +268,13 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 			return err
 		}
 
-		w.moved += h.size()
+		w.movedBytes += h.size()
 		now, ok, err := s.store.index.find(r.hash)
 		if err != nil {
 			return err
 		}
 		if ok && s.keeper.remembers {
-			w.places[from.place().slot()] = now.place()
+			w.movedTo[from.place().slot()] = now.place()
 		}
 
 		s.yield()
@@ -283,11 +283,11 @@ func (s *sweeper) moveLive(ctx context.Context, w *sweepPlan) error {
 	return s.store.index.flush()
 }
 
-// freeDead makes each run of dead records a free record, and punches holes into their blocks.
-func (s *sweeper) freeDead(w *sweepPlan) error {
+// freeDeadRecords makes each run of dead records a free record, and punches holes into their blocks.
+func (s *sweeper) freeDeadRecords(w *sweepPlan) error {
 	runs := w.deadRuns()
 	for _, r := range runs {
-		if err := writeFree(w.f, w.p.id, r.from, r.to-r.from); err != nil {
+		if err := writeFree(w.f, w.p.id, r.start, r.end-r.start); err != nil {
 			return err
 		}
 	}
@@ -298,17 +298,17 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 	// The headers of the free records must be on disk before the holes: a dead record's header before a
 	// hole would look like damage.
 	if err := w.f.Sync(); err != nil {
-		return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+		return s.store.failure.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 
 	if w.wipe { // the blocks that holes free keep their bytes
 		for _, r := range runs {
-			if err := vfs.Overwrite(w.f, min(r.from+headerSize, r.to), r.to); err != nil {
+			if err := vfs.Overwrite(w.f, min(r.start+headerSize, r.end), r.end); err != nil {
 				return errs.Full(err)
 			}
 		}
 		if err := w.f.Sync(); err != nil {
-			return s.store.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+			return s.store.failure.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 		}
 	}
 
@@ -325,33 +325,33 @@ func (s *sweeper) freeDead(w *sweepPlan) error {
 // the hole. If the filesystem does not support holes, it overwrites the whole run, whose space is freed
 // when the pack is emptied.
 func (r deadRun) erase(f vfs.File) error {
-	if r.holeTo > r.holeFrom {
-		err := f.Punch(r.holeFrom, r.holeTo-r.holeFrom)
+	if r.holeEnd > r.holeStart {
+		err := f.Punch(r.holeStart, r.holeEnd-r.holeStart)
 		if errors.Is(err, vfs.ErrNotSupported) {
-			r.holeTo = r.holeFrom
+			r.holeEnd = r.holeStart
 		} else if err != nil {
 			return fmt.Errorf("punch hole: %w", err)
 		}
 	}
 
-	from := min(r.from+headerSize, r.to)
-	if err := vfs.Overwrite(f, from, min(r.holeFrom, r.to)); err != nil {
+	from := min(r.start+headerSize, r.end)
+	if err := vfs.Overwrite(f, from, min(r.holeStart, r.end)); err != nil {
 		return errs.Full(err)
 	}
 
-	return errs.Full(vfs.Overwrite(f, max(r.holeTo, from), r.to))
+	return errs.Full(vfs.Overwrite(f, max(r.holeEnd, from), r.end))
 }
 
 // removePack deletes a pack in which the index has no object.
 func (s *sweeper) removePack(p *pack) error {
-	s.store.index.writing.Lock()
-	defer s.store.index.writing.Unlock()
+	s.store.index.writeMu.Lock()
+	defer s.store.index.writeMu.Unlock()
 
 	if err := s.store.packs.remove(p); err != nil {
 		return err
 	}
 
-	b := s.store.index.db.Batch(s.store.space.forIndex)
+	b := s.store.index.db.Batch(s.store.space.checkForIndex)
 	b.Delete(packKey(p.id))
 
 	return b.Commit()
@@ -359,55 +359,55 @@ func (s *sweeper) removePack(p *pack) error {
 
 // A sweepRecord is a record of the pack that is swept.
 type sweepRecord struct {
-	hash   Hash
-	off    int64
-	length int64
-	plain  int64 // bytes before compression
-	dead   bool  // removed by this sweep
-	free   bool  // free space already
+	hash     Hash
+	off      int64
+	length   int64
+	plainLen int64 // bytes before compression
+	dead     bool  // removed by this sweep
+	free     bool  // free space already
 }
 
 // A sweepPlan lists the records of a pack, and counts the dead ones.
 type sweepPlan struct {
-	p       *pack
-	f       vfs.File
-	end     int64 // records from this offset on are new
-	records []sweepRecord
-	live    int64            // bytes of live records
-	moved   int64            // bytes of live records that were moved to another pack
-	dead    int64            // number of dead records
-	waste   int64            // bytes of dead and free records that no hole can free
-	places  map[uint32]place // by old slot: the new place of a live record that was moved
-	damaged bool             // the pack has damaged bytes, which a sweep does not change
-	wipe    bool             // free space is overwritten before it is freed
+	p          *pack
+	f          vfs.File
+	end        int64 // records from this offset on are new
+	records    []sweepRecord
+	liveBytes  int64            // bytes of live records
+	movedBytes int64            // bytes of live records that were moved to another pack
+	deadCount  int64            // number of dead records
+	wasteBytes int64            // bytes of dead and free records that no hole can free
+	movedTo    map[uint32]place // by old slot: the new place of a live record that was moved
+	damaged    bool             // the pack has damaged bytes, which a sweep does not change
+	wipe       bool             // free space is overwritten before it is freed
 }
 
-// A deadRun is a range [from, to) of neighbouring dead and free records, and the range [holeFrom,
-// holeTo) of the whole blocks in it, which a hole can free. At least one record is dead, unless all
+// A deadRun is a range [start, end) of neighbouring dead and free records, and the range [holeStart,
+// holeEnd) of the whole blocks in it, which a hole can free. At least one record is dead, unless all
 // free space is wiped.
 type deadRun struct {
-	from, to         int64
-	holeFrom, holeTo int64
+	start, end         int64
+	holeStart, holeEnd int64
 }
 
-// deadRuns joins neighbouring dead and free records, and sets waste.
+// deadRuns returns the runs of neighbouring dead and free records, and sets wasteBytes.
 func (w *sweepPlan) deadRuns() (list []deadRun) {
-	w.waste = 0
+	w.wasteBytes = 0
 	for i := 0; i < len(w.records); {
-		r, hasDead := deadRun{from: w.records[i].off, to: w.records[i].off}, false
-		for ; i < len(w.records) && (w.records[i].dead || w.records[i].free) && w.records[i].off == r.to; i++ {
+		r, hasDead := deadRun{start: w.records[i].off, end: w.records[i].off}, false
+		for ; i < len(w.records) && (w.records[i].dead || w.records[i].free) && w.records[i].off == r.end; i++ {
 			hasDead = hasDead || w.records[i].dead
-			r.to += w.records[i].length
+			r.end += w.records[i].length
 		}
 
-		if r.from == r.to {
+		if r.start == r.end {
 			i++ // a live record
 			continue
 		}
 
-		r.holeFrom = (r.from + headerSize + punchBlock - 1) / punchBlock * punchBlock
-		r.holeTo = max(r.to/punchBlock*punchBlock, r.holeFrom)
-		w.waste += r.to - r.from - (r.holeTo - r.holeFrom)
+		r.holeStart = (r.start + headerSize + punchBlock - 1) / punchBlock * punchBlock
+		r.holeEnd = max(r.end/punchBlock*punchBlock, r.holeStart)
+		w.wasteBytes += r.end - r.start - (r.holeEnd - r.holeStart)
 		if hasDead || w.wipe {
 			list = append(list, r)
 		}
@@ -419,5 +419,5 @@ func (w *sweepPlan) deadRuns() (list []deadRun) {
 // worthMoving reports whether the live records should be moved to another pack: because they are few,
 // or because many of the dead bytes lie in pieces that are too small for holes.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
-	return w.live <= w.end/4 || w.waste >= packSize/128 && w.waste >= w.live/12
+	return w.liveBytes <= w.end/4 || w.wasteBytes >= packSize/128 && w.wasteBytes >= w.liveBytes/12
 }

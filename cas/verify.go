@@ -9,24 +9,24 @@ import (
 )
 
 // Verify reads every record of every pack, compares it with its hash, and checks that the index and the
-// packs contain the same objects. It calls bad for all damage that it finds, and progress with numbers
-// of bytes of packs. Both functions run in the caller's goroutine. bad may read from the store, but not
+// packs contain the same objects. It calls onDamage for all damage that it finds, and progress with numbers
+// of bytes of packs. Both functions run in the caller's goroutine. onDamage may read from the store, but not
 // change it. progress may be nil. Puts and Commits work while Verify runs; collections wait.
 //
 // Damage is no error of Verify. Its errors: the error of the context, errs.Closed, or an error of a
 // disk that cannot be read at all.
-func (s *Store) Verify(ctx context.Context, progress func(done, total int64), bad func(Damage)) (VerifyResult, error) {
+func (s *Store) Verify(ctx context.Context, progress func(done, total int64), onDamage func(Damage)) (VerifyResult, error) {
 	if err := s.beginCall(false); err != nil {
 		return VerifyResult{}, err
 	}
-	defer s.life.RUnlock()
+	defer s.lifeMu.RUnlock()
 
-	if err := s.gc.acquire(ctx, s.gc.running); err != nil {
+	if err := s.gc.acquire(ctx, s.gc.runLock); err != nil {
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
-	defer s.gc.running.Release(1)
+	defer s.gc.runLock.Release(1)
 
-	v := &verifier{s: s, progress: progress, bad: bad, intact: map[uint64][]uint32{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
+	v := &verifier{s: s, progress: progress, onDamage: onDamage, intactSlots: map[uint64][]uint32{}, reported: map[Hash]struct{}{}, packEnds: map[uint64]int64{}}
 	err := v.run(ctx)
 	if merr := s.index.saveMarks(); merr != nil { // the next flush tries again
 		s.log.Warn("cannot write down which objects are damaged", "err", merr)
@@ -40,14 +40,14 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64), ba
 
 // A verifier is one run of Verify.
 type verifier struct {
-	s        *Store
-	progress func(done, total int64)
-	bad      func(Damage)
-	res      VerifyResult
-	intact   map[uint64][]uint32 // by pack: slots of the intact records, in order
-	reported map[Hash]struct{}   // objects that were reported as damaged
-	limits   map[uint64]int64    // by pack: the offset up to which it is read
-	total    int64               // bytes of packs to read
+	s           *Store
+	progress    func(done, total int64)
+	onDamage    func(Damage)
+	res         VerifyResult
+	intactSlots map[uint64][]uint32 // by pack: slots of the intact records, in order
+	reported    map[Hash]struct{}   // objects that were reported as damaged
+	packEnds    map[uint64]int64    // by pack: the offset up to which it is read
+	totalBytes  int64               // bytes of packs to read
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -60,18 +60,18 @@ func (v *verifier) run(ctx context.Context) error {
 	v.s.index.mu.Lock()
 
 	for _, p := range packs {
-		v.limits[p.id] = p.end
-		v.total += p.end
+		v.packEnds[p.id] = p.end
+		v.totalBytes += p.end
 	}
 
 	v.s.index.mu.Unlock()
 
 	for _, p := range packs {
-		if err := v.verifyPack(ctx, p, v.limits[p.id]); err != nil {
+		if err := v.verifyPack(ctx, p, v.packEnds[p.id]); err != nil {
 			return err
 		}
 
-		v.intact[p.id] = slices.Clone(v.intact[p.id]) // drops the spare capacity
+		v.intactSlots[p.id] = slices.Clone(v.intactSlots[p.id]) // drops the spare capacity
 		v.res.Packs++
 	}
 
@@ -83,7 +83,7 @@ func (v *verifier) report(d Damage) {
 	if !d.Hash.IsZero() {
 		v.reported[d.Hash] = struct{}{}
 	}
-	v.bad(d)
+	v.onDamage(d)
 }
 
 // verifyPack reads and checks the records of one pack before limit.
@@ -102,11 +102,11 @@ func (v *verifier) verifyPack(ctx context.Context, p *pack, limit int64) error {
 		v.report(Damage{Pack: p.name(), Length: packHeaderSize, Reason: err.Error()})
 	}
 
-	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: limit, bodies: true}
+	sc := &scan{r: f, id: p.id, start: packHeaderSize, end: limit, readBodies: true}
 	return sc.run(ctx, func(it *item) error {
 		v.res.Bytes += it.length
 		if v.progress != nil {
-			v.progress(v.res.Bytes, max(v.total, v.res.Bytes))
+			v.progress(v.res.Bytes, max(v.totalBytes, v.res.Bytes))
 		}
 
 		if it.damage != "" {
@@ -162,12 +162,12 @@ func (v *verifier) verifyObject(p *pack, it *item) {
 	}
 
 	here := it.loc(p.id, it.off)
-	v.intact[p.id] = append(v.intact[p.id], here.place().slot())
+	v.intactSlots[p.id] = append(v.intactSlots[p.id], here.place().slot())
 	v.res.Objects++
 	v.s.index.clearMark(it.hash, here)
 	l, ok, err := v.s.index.find(it.hash)
 	v.s.index.mu.Lock()
-	unswept := p.garbage || p.sweeping
+	unswept := p.hasGarbage || p.sweeping
 	v.s.index.mu.Unlock()
 
 	switch {
@@ -191,14 +191,14 @@ func (c *codec) checkBody(it *item) error {
 	bp := c.bufs.Get().(*[]byte)
 	defer c.release(bp)
 
-	b, err := c.expand(it.flags, it.plain, it.body(), *bp)
+	b, err := c.expand(it.flags, it.plainLen, it.body(), *bp)
 	if err != nil {
 		return err
 	}
 
 	*bp = b
 	if Sum(b) != it.hash {
-		return errHash
+		return errHashMismatch
 	}
 
 	return nil
@@ -206,13 +206,13 @@ func (c *codec) checkBody(it *item) error {
 
 // verifyIndex reports places in the index at which no pack has an intact record.
 func (v *verifier) verifyIndex(ctx context.Context) error {
-	if v.s.badIndex != "" {
-		v.report(Damage{Pack: "index", Reason: v.s.badIndex + " (it was made again from the packs)"})
+	if v.s.badIndexReason != "" {
+		v.report(Damage{Pack: "index", Reason: v.s.badIndexReason + " (it was made again from the packs)"})
 	}
-	for h, l := range v.s.index.unwritten() {
+	for h, l := range v.s.index.unwrittenPlaces() {
 		v.verifyPlace(h, l)
 	}
-	if err := v.s.index.storedObjects(v.verifyPlace); err != nil {
+	if err := v.s.index.eachStoredObject(v.verifyPlace); err != nil {
 		v.report(Damage{Pack: "index", Reason: err.Error()})
 	}
 
@@ -222,12 +222,12 @@ func (v *verifier) verifyIndex(ctx context.Context) error {
 // verifyPlace reports an object whose place in the index has no intact record. It does not report the
 // object twice.
 func (v *verifier) verifyPlace(h Hash, l loc) {
-	if _, ok := slices.BinarySearch(v.intact[l.pack], l.place().slot()); ok {
+	if _, ok := slices.BinarySearch(v.intactSlots[l.pack], l.place().slot()); ok {
 		return
 	}
 
 	p := v.s.packs.get(l.pack)
-	if limit, ok := v.limits[l.pack]; l.off >= limit && p != nil && (!ok || !p.sealed) {
+	if limit, ok := v.packEnds[l.pack]; l.off >= limit && p != nil && (!ok || !p.noAppend) {
 		return // the object was put after the pack was read
 	}
 	if _, ok := v.reported[h]; ok {

@@ -12,16 +12,16 @@ import (
 	"github.com/amberfs/amberfs/fusefs/wire"
 )
 
-// parkingLot has the requests that wait for an object on a remote, or for memory (cas.Delay), and
+// parkingLot has the requests that wait for an object on a remote, or for memory (cas.DelayError), and
 // the requests that were interrupted. A request that waits has changed nothing yet: it is parked
 // until the object or the memory is available, and then handled again from the beginning.
 //
 // The handler of such a request returns a status of at least delayStatus, which is above all errnos.
-// takeDelay returns the cas.Delay of such a status.
+// takeDelay returns the cas.DelayError of such a status.
 type parkingLot struct {
 	mu     sync.Mutex // guards the fields below
 	next   int32      // the number of the last delay
-	delays map[int32]cas.Delay
+	delays map[int32]cas.DelayError
 	// waiting has a channel for each parked request, by the request's number. An INTERRUPT closes the
 	// channel.
 	waiting map[uint64]chan struct{}
@@ -33,14 +33,14 @@ type parkingLot struct {
 }
 
 func newParkingLot() *parkingLot {
-	return &parkingLot{delays: make(map[int32]cas.Delay), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
+	return &parkingLot{delays: make(map[int32]cas.DelayError), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
 }
 
-// delayStatus is the lowest status that stands for a cas.Delay.
+// delayStatus is the lowest status that stands for a cas.DelayError.
 const delayStatus = 1 << 20
 
 // addDelay stores a delay, and returns the status that stands for the delay.
-func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
+func (a *parkingLot) addDelay(err cas.DelayError) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.next = (a.next + 1) & (delayStatus - 1)
@@ -50,7 +50,7 @@ func (a *parkingLot) addDelay(err cas.Delay) fuse.Status {
 
 // takeDelay returns the delay whose status is in the header of an answer, and removes it from delays. It
 // returns nil for an answer with another status.
-func (a *parkingLot) takeDelay(answer []byte) cas.Delay {
+func (a *parkingLot) takeDelay(answer []byte) cas.DelayError {
 	if len(answer) < wire.OutHeader {
 		return nil
 	}

@@ -39,13 +39,13 @@ func errno(err error) syscall.Errno {
 }
 
 // status returns the errno of an error as the status of an answer to the kernel. An error of the store,
-// rather than of the request, is logged, because EIO alone does not name the damaged chunk. A cas.Delay
+// rather than of the request, is logged, because EIO alone does not name the damaged chunk. A cas.DelayError
 // becomes the status with which the reader parks the request.
 func (r *replies) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
 	}
-	if delay, ok := errors.AsType[cas.Delay](err); ok {
+	if delay, ok := errors.AsType[cas.DelayError](err); ok {
 		return r.parking.addDelay(delay)
 	}
 

@@ -43,7 +43,7 @@ func ExampleRemote_Push() {
 	check(err)
 	defer out.Release()
 	push := remote.Push{
-		Stored: func(_ context.Context, h cas.Hash) (cas.Stored, error) { return s.CAS().Stored(h) },
+		Stored: func(_ context.Context, h cas.Hash) (cas.StoredObject, error) { return s.CAS().GetStored(h) },
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
 			return out.State.Mark(ctx, s.Source(), nil, false, keep)
 		},

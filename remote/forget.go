@@ -321,7 +321,7 @@ func (s *Snapshot) contents(ctx context.Context, seen map[recordPlace]bool, fn f
 		if err != nil {
 			return err
 		}
-		if plain, err = s.r.expand.Plain(cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, plain); err != nil {
+		if plain, err = s.r.expand.ExpandUnchecked(cas.StoredObject{Kind: e.Kind, Flags: e.Flags, PlainSize: int(e.Plain), Bytes: b}, plain); err != nil {
 			return fmt.Errorf("object %s: %w: %w", at.object, cas.ErrDamaged, err)
 		}
 		if err := fn(s.Ref.Name, cas.Sum(plain), plain); err != nil {

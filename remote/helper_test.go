@@ -95,11 +95,11 @@ func (w *world) get(h cas.Hash) ([]byte, error) {
 	return t.body, nil
 }
 
-func (w *world) stored(_ context.Context, h cas.Hash) (cas.Stored, error) {
+func (w *world) stored(_ context.Context, h cas.Hash) (cas.StoredObject, error) {
 	b, err := w.get(h)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return cas.Stored{Kind: w.objects[h].kind, Plain: len(b), Bytes: b}, err
+	return cas.StoredObject{Kind: w.objects[h].kind, PlainSize: len(b), Bytes: b}, err
 }
 
 // push says how a state of the world is pushed.

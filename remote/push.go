@@ -42,7 +42,7 @@ type Push struct {
 	// Mark walks over the records of the snapshot. It calls keep for each record, and for the records
 	// that it refers to if keep returns true.
 	Mark   func(ctx context.Context, keep func(cas.Hash) bool) error
-	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error) // as cas.Store.Stored
+	Stored func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) // as cas.Store.GetStored
 	// Base is the name of the snapshot on the remote to compare with; if empty, Ref.Name.
 	Base  string
 	Force bool // replace a snapshot of the same name

@@ -246,9 +246,9 @@ func TestDamagedHere(t *testing.T) {
 	id := w.tree(all)
 	p := w.push("v1", id, nil)
 	bad := cas.Sum(all[20])
-	p.Stored = func(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+	p.Stored = func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 		if h == bad {
-			return cas.Stored{}, cas.ErrDamaged
+			return cas.StoredObject{}, cas.ErrDamaged
 		}
 		return w.stored(ctx, h)
 	}

@@ -117,7 +117,7 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return b, err
 }
 
-// GetCached is Get without requests. If the cache lacks the object, it returns a cas.Absent error. It
+// GetCached is Get without requests. If the cache lacks the object, it returns a cas.AbsentError error. It
 // panics if the indexes were not loaded: see Loaded.
 func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)
@@ -130,20 +130,20 @@ func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 		return b, nil
 	}
 
-	return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
+	return dst[:0], &cas.AbsentError{Hash: h, Fetch: func(ctx context.Context) error {
 		_, err := s.Get(ctx, h, nil)
 		return err
 	}}
 }
 
 // Stored returns an object in its stored form. It also compares the expanded bytes with the hash.
-func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 	rec, _, err := s.get(ctx, h, nil)
 	return rec, err
 }
 
 // get returns an object in its stored form, and its plain bytes, appended to dst[:0].
-func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Stored, plain []byte, err error) {
+func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.StoredObject, plain []byte, err error) {
 	x, err := s.Load(ctx)
 	if err != nil {
 		return rec, dst[:0], err
@@ -165,16 +165,16 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 
 // readExpanded reads the object at an entry, and compares it with its hash. With cachedOnly it makes no
 // request.
-func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, ahead int64, dst []byte) (cas.Stored, []byte, error) {
+func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, ahead int64, dst []byte) (cas.StoredObject, []byte, error) {
 	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.Stored), ahead)
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
 	if err != nil {
-		return cas.Stored{}, dst[:0], fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
+		return cas.StoredObject{}, dst[:0], fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
 	}
 
-	rec := cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}
+	rec := cas.StoredObject{Kind: e.Kind, Flags: e.Flags, PlainSize: int(e.Plain), Bytes: b}
 	plain, err := s.r.expand.Expand(h, rec, dst)
 	return rec, plain, err
 }

@@ -27,7 +27,7 @@ type erasure struct {
 		keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
 	}
 	known  *known.Registry
-	stored func(context.Context, cas.Hash) (cas.Stored, error)
+	stored func(context.Context, cas.Hash) (cas.StoredObject, error)
 }
 
 func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
@@ -283,7 +283,7 @@ func endHandoffs(ctx context.Context, k *known.Registry, done *forget.Receipt) e
 // A remoteForget is one call of erasure.onRemotes.
 type remoteForget struct {
 	store     *snapshot.Store
-	stored    func(context.Context, cas.Hash) (cas.Stored, error)
+	stored    func(context.Context, cas.Hash) (cas.StoredObject, error)
 	chunks    map[cas.Hash]bool
 	rewritten map[string]snapshot.RewrittenSnapshot
 }

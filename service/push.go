@@ -181,8 +181,8 @@ func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.C
 }
 
 // stored returns an object, as it is stored, from the store or else from the store's remotes.
-func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
-	rec, err := rs.store.CAS().Stored(h)
+func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
+	rec, err := rs.store.CAS().GetStored(h)
 	if errors.Is(err, cas.ErrNotFound) {
 		return rs.known.Stored(ctx, h)
 	}

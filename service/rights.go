@@ -96,7 +96,7 @@ func mayPush(r *Request, args any) error {
 // directory has the sticky bit.
 func ownership(ctx context.Context, r *Request) (owner, sticky bool, err error) {
 	var a live.Attr
-	err = cas.Await(ctx, func() (err error) {
+	err = cas.Retry(ctx, func() (err error) {
 		a, err = r.Workspace.Store().Forest().GetAttr(r.Workspace.Root())
 		return err
 	})

@@ -68,7 +68,7 @@ func (p *place) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	if !ok {
 		return dst[:0], cas.ErrNotFound
 	}
-	return dst[:0], &cas.Absent{Hash: h, Fetch: func(context.Context) error {
+	return dst[:0], &cas.AbsentError{Hash: h, Fetch: func(context.Context) error {
 		_, err := p.Get(h, nil)
 		return err
 	}}
@@ -221,7 +221,7 @@ func TestListElsewhere(t *testing.T) {
 	list := func() (names, known int) {
 		t.Helper()
 		for after, more := uint64(0), true; more; {
-			err := cas.Await(t.Context(), func() error {
+			err := cas.Retry(t.Context(), func() error {
 				more = false
 				return f.ReadDirPlus(root, after, func(_ tree.Dirent, a *live.Attr, cookie uint64) bool {
 					names, after, more = names+1, cookie, true
@@ -239,7 +239,7 @@ func TestListElsewhere(t *testing.T) {
 		t.Errorf("%d names, %d with attributes", names, known)
 	}
 	for i := range 2000 {
-		err := cas.Await(t.Context(), func() error { _, err := f.Lookup(root, fmt.Sprint("f", i)); return err })
+		err := cas.Retry(t.Context(), func() error { _, err := f.Lookup(root, fmt.Sprint("f", i)); return err })
 		must.OK(t, err)
 	}
 	if names, known := list(); names != 2000 || known != 2000 {

@@ -192,7 +192,7 @@ func (f ForgottenContents) Verify(ctx context.Context) (*forget.Proof, error) {
 
 	proof := &forget.Proof{Receipts: receipts, Found: []string{}}
 	found := make(map[cas.Hash]bool)
-	err = f.parts.CAS.Contents(ctx, func(at string, h cas.Hash, b []byte) error {
+	err = f.parts.CAS.EachRecord(ctx, func(at string, h cas.Hash, b []byte) error {
 		proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
 		switch {
 		case h.IsZero():

@@ -36,7 +36,7 @@ func heap() int64 {
 func createIn(t *testing.T, s *Store, view uint32, name string) live.NodeID {
 	t.Helper()
 	var a live.Attr
-	must.OK(t, cas.Await(t.Context(), func() (err error) {
+	must.OK(t, cas.Retry(t.Context(), func() (err error) {
 		a, err = s.Forest().Create(live.Node(view, live.RootIno), name, live.Create{Mode: unix.S_IFREG | 0o644})
 		return err
 	}))
@@ -48,7 +48,7 @@ func createIn(t *testing.T, s *Store, view uint32, name string) live.NodeID {
 func clones(s *Store, view uint32, create func(string) live.NodeID, parts int) (made int, err error) {
 	a := create("a")
 	for i := range int64(1024) {
-		if err := cas.Await(context.Background(), func() error {
+		if err := cas.Retry(context.Background(), func() error {
 			_, err := s.Forest().Write(a, []byte{'x'}, 2*i, false)
 			return err
 		}); err != nil {
@@ -57,7 +57,7 @@ func clones(s *Store, view uint32, create func(string) live.NodeID, parts int) (
 	}
 	b := create("b")
 	for at := int64(0); made < parts; made += 1024 {
-		if err := cas.Await(context.Background(), func() error {
+		if err := cas.Retry(context.Background(), func() error {
 			n, err := s.Forest().CopyRange(a, 0, b, at, 2048)
 			at += n
 			return err

@@ -307,7 +307,7 @@ func (x *walker) history() error {
 }
 
 func expected(err error) bool {
-	var a *cas.Absent
+	var a *cas.AbsentError
 	if errors.As(err, &a) {
 		return a.Fetch(context.Background()) == nil
 	}

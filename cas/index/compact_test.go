@@ -30,7 +30,7 @@ func TestTablesAreFew(t *testing.T) {
 		}
 	}
 	room := func(n int64) error {
-		if n > 3*baseLevel {
+		if n > 3*baseLevelSize {
 			t.Errorf("a flush needs %d bytes", n)
 		}
 		return nil
@@ -47,8 +47,8 @@ func TestTablesAreFew(t *testing.T) {
 			b.Put(binary.BigEndian.AppendUint64(nil, k), value(i+1))
 		}
 		must.OK(t, b.Commit())
-		must.OK(t, x.Flush(false, room))
-		if _, fresh := x.Tables(); fresh > freshTables {
+		must.OK(t, x.Compact(false, room))
+		if _, fresh := x.Tables(); fresh > maxLevel0Tables {
 			t.Fatalf("%d tables side by side", fresh)
 		}
 	}
@@ -66,7 +66,7 @@ func TestTablesAreFew(t *testing.T) {
 	x, err = Open(dir, slog.New(slog.DiscardHandler), false)
 	must.OK(t, err)
 	check()
-	must.OK(t, x.Flush(true, func(int64) error { return nil }))
+	must.OK(t, x.Compact(true, func(int64) error { return nil }))
 	check()
 	must.OK(t, x.Close())
 }

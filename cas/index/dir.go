@@ -91,11 +91,11 @@ func markOpening(d *os.File, takeover bool) error {
 	return writeMark(dir)
 }
 
-// moreFiles is the largest number of files that Badger creates while it opens an index.
-const moreFiles = 8
+// extraFiles is the largest number of files that Badger creates while it opens an index.
+const extraFiles = 8
 
 // checkDescriptors returns an error unless the process can open the given number of files, plus
-// moreFiles. If Badger ran out of descriptors, it would end the process.
+// extraFiles. If Badger ran out of descriptors, it would end the process.
 func checkDescriptors(dir *os.File, files int) error {
 	var copies []int
 	defer func() {
@@ -104,7 +104,7 @@ func checkDescriptors(dir *os.File, files int) error {
 		}
 	}()
 
-	for range files + moreFiles {
+	for range files + extraFiles {
 		fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if errors.Is(err, unix.EINVAL) { // no descriptor is below the limit
 			err = unix.EMFILE

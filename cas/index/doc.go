@@ -20,7 +20,7 @@
 //   - It tries forever to write a table, and reports each failure only in its log. Close fails with
 //     ErrStuck after three such lines (badgerLog).
 //   - Its pool of buffers wakes up every two seconds. stopPool removes it by reflection.
-//   - Its compactors look for work all the time. No compactors are started: Flush does their work,
+//   - Its compactors look for work all the time. No compactors are started: Compact does their work,
 //     through a method of Badger's by go:linkname (compact.go).
 //   - Values in its value log can be read back empty. All values are in tables. There, a block with
 //     a wrong checksum is an error for Check, but a missing key for a look-up.

@@ -24,7 +24,7 @@ import (
 type DB struct {
 	dir           string // "" if the index is in memory
 	db            *badger.DB
-	locked        *os.File      // the directory, with the lock of the index; nil for an index in memory
+	lockedDir     *os.File      // the directory, with the lock of the index; nil for an index in memory
 	failedFlushes chan struct{} // one element for each failure of Badger to write a table
 	markedLogs    int64         // value of logsInMemory when the mark was last written
 	markedForLog  bool          // the mark was written because a log is not on disk
@@ -77,11 +77,11 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 		WithNumMemtables(2).
 		WithBaseTableSize(Memtable).
 		// Compactors look for work all the time, and take the processors from
-		// requests: Flush does their work when it is due.
+		// requests: Compact does their work when it is due.
 		WithNumCompactors(0).
 		WithNumLevelZeroTablesStall(math.MaxInt).
-		WithNumLevelZeroTables(freshTables).
-		WithBaseLevelSize(baseLevel).
+		WithNumLevelZeroTables(maxLevel0Tables).
+		WithBaseLevelSize(baseLevelSize).
 		WithMetricsEnabled(false).
 		// Values in the value log can be read back empty without an error, and its space is
 		// hard to free: all values are in the tables.
@@ -91,13 +91,13 @@ func Open(dir string, log *slog.Logger, takeover bool) (*DB, error) {
 
 	var err error
 	if dir != "" {
-		if x.locked, err = prepareDir(dir, takeover); err != nil {
+		if x.lockedDir, err = prepareDir(dir, takeover); err != nil {
 			return nil, err
 		}
 	}
 
 	if x.db, err = openBadger(o); err != nil {
-		_ = x.locked.Close() // Close fails if locked is nil
+		_ = x.lockedDir.Close() // Close fails if lockedDir is nil
 		return nil, err
 	}
 	if dir == "" {
@@ -259,7 +259,7 @@ func (x *DB) markLogsInMemory() error {
 // Each calls fn with every key that begins with prefix, in the order of the keys. If fn returns an
 // error, Each ends and returns it. The slices are only valid during the call of fn.
 func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
-	var stop error // the error of fn
+	var fnErr error // the error of fn
 	err := x.view(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
 		o.Prefix = prefix
@@ -269,8 +269,8 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 
 		for it.Rewind(); it.Valid(); it.Next() {
 			i := it.Item()
-			err := i.Value(func(v []byte) error { stop = fn(i.Key(), v); return nil })
-			if err != nil || stop != nil {
+			err := i.Value(func(v []byte) error { fnErr = fn(i.Key(), v); return nil })
+			if err != nil || fnErr != nil {
 				return err
 			}
 		}
@@ -281,7 +281,7 @@ func (x *DB) Each(prefix []byte, fn func(key, value []byte) error) error {
 		return x.Unreadable(err)
 	}
 
-	return stop
+	return fnErr
 }
 
 // Check compares all tables with their checksums. A look-up does not detect a wrong checksum: Badger
@@ -309,7 +309,7 @@ func (x *DB) Close() error {
 			if err == nil && x.markedForLog {
 				err = removeMark(x.dir) // all entries are in tables now
 			}
-			_ = x.locked.Close() // Close fails if locked is nil, or if the index was closed before
+			_ = x.lockedDir.Close() // Close fails if lockedDir is nil, or if the index was closed before
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)
 			}

@@ -24,8 +24,8 @@ type state struct {
 	seq     uint64 // sequence number of the last commit
 }
 
-// set sets or deletes an entry.
-func (s *state) set(op Op) {
+// apply sets or deletes an entry.
+func (s *state) apply(op Op) {
 	if old, exists := s.entries[op.Key]; exists {
 		s.bytes -= int64(len(op.Key) + len(old))
 		delete(s.entries, op.Key)
@@ -67,10 +67,10 @@ type copyScan struct {
 	missing bool
 	size    int64
 	records []recordPlace
-	base    int64  // bytes of the first record, 0 if the copy does not begin with an intact record
+	baseLen int64  // bytes of the first record, 0 if the copy does not begin with an intact record
 	end     int64  // offset of the first gap, or the end of the last record
 	seq     uint64 // sequence number of the last record before end
-	minSeq  uint64 // number of a commit that was acknowledged, because the gap is no torn write; 0 if unknown
+	minSeq  uint64 // sequence number of an acknowledged commit whose record cannot be read, 0 if none is known
 	damage  error  // why the copy is damaged, nil if it is intact
 }
 
@@ -114,8 +114,8 @@ func (c *copyScan) scanFile(m *Manifest, i int) error {
 // findRecords finds the intact records of a copy, and sets damage. A gap at the end of the copy whose
 // bytes the disk can read is not damage: it may be a torn write.
 func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
-	// left limits the time: a forged file may have headers of long bodies at many offsets of a gap.
-	f := &recordSearch{r: r, size: c.size, left: 8 * c.size}
+	// bodyBudget limits the time: a forged file may have headers of long bodies at many offsets of a gap.
+	f := &recordSearch{r: r, size: c.size, bodyBudget: 8 * c.size}
 	gap := false
 
 	for off := int64(0); off < c.size; {
@@ -137,7 +137,7 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 			off += headerSize + h.length
 			if !gap {
 				c.seq, c.end = h.seq, off
-				c.base = cmp.Or(c.base, off)
+				c.baseLen = cmp.Or(c.baseLen, off)
 			}
 
 			continue
@@ -151,7 +151,7 @@ func (c *copyScan) findRecords(r io.ReaderAt, copy int) error {
 		}
 
 		unreadable := !errors.Is(err, errNoRecord) && !errors.Is(err, errs.Format)
-		if (c.base == 0 || unreadable) && c.damage == nil {
+		if (c.baseLen == 0 || unreadable) && c.damage == nil {
 			c.damage = fmt.Errorf("at byte %d: %w", off, err)
 		}
 		if unreadable { // a torn write can be read, so these bytes belong to an acknowledged commit
@@ -189,8 +189,8 @@ func (c *copyScan) errBehind(seq uint64) error {
 // because the disk is full, until a later rewrite succeeds.
 type copyFile struct {
 	vfs.File
-	end  int64 // offset after the last record
-	base int64 // bytes of the first record
+	end     int64 // offset after the last record
+	baseLen int64 // bytes of the first record
 }
 
 // openCopy opens a copy for writing, and cuts off bytes after its last record.
@@ -201,7 +201,7 @@ func (m *Manifest) openCopy(i int, c *copyScan) error {
 	}
 
 	f := &m.copies[i]
-	*f = copyFile{File: opened, end: c.end, base: c.base}
+	*f = copyFile{File: opened, end: c.end, baseLen: c.baseLen}
 	if c.end < c.size {
 		return f.truncate()
 	}
@@ -298,7 +298,7 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 	if w.n+int64(len(p)) > maxBody {
 		return errTooMuch
 	}
-	if err := w.m.o.Room(n * int64(len(w.files))); err != nil {
+	if err := w.m.o.CheckRoom(n * int64(len(w.files))); err != nil {
 		return err
 	}
 
@@ -317,7 +317,7 @@ func (w *bodyWriter) writeBlock(p []byte) error {
 // mustRewrite reports whether a copy has doubled in size after its last rewrite, or is not open.
 func (m *Manifest) mustRewrite() bool {
 	return slices.ContainsFunc(m.copies[:], func(f copyFile) bool {
-		return f.File == nil || f.end-f.base > max(f.base, minRewrite)
+		return f.File == nil || f.end-f.baseLen > max(f.baseLen, minRewriteBytes)
 	})
 }
 
@@ -371,7 +371,7 @@ func (m *Manifest) replaceFile(i int, f *copyFile, tmp string) (err error) {
 		return err
 	}
 
-	f.base = f.end
+	f.baseLen = f.end
 	if err := f.Sync(); err != nil {
 		return err
 	}

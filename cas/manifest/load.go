@@ -10,30 +10,30 @@ import (
 
 // loadState sets the state from the longest chain of records of both copies. It reports false if the
 // manifest is new.
-func (m *Manifest) loadState(found [2]*copyScan) (usable bool, err error) {
+func (m *Manifest) loadState(scans [2]*copyScan) (usable bool, err error) {
 	m.state.entries = map[string][]byte{}
-	chain, last := longestChain(found)
+	chain, last := longestChain(scans)
 	if len(chain) == 0 {
-		if m.o.New && found[0].missing && found[1].missing {
+		if m.o.AllowNew && scans[0].missing && scans[1].missing {
 			return false, nil
 		}
-		return false, fmt.Errorf("%w (%w; %w)", ErrLost, found[0].damage, found[1].damage)
+		return false, fmt.Errorf("%w (%w; %w)", ErrLost, scans[0].damage, scans[1].damage)
 	}
 
-	reach := chain[len(chain)-1].seq
-	if reach < last && !m.o.Salvage {
+	lastReached := chain[len(chain)-1].seq
+	if lastReached < last && !m.o.Salvage {
 		return false, errs.New(errs.Damaged, "both copies of the catalogue are damaged behind commit %d of %d "+
 			"(%w; %w); run `amberfs verify --repair`, which goes on from commit %d and keeps the two files in quarantine",
-			reach, last, found[0].damageAt(last), found[1].damageAt(last), reach)
+			lastReached, last, scans[0].damageAt(last), scans[1].damageAt(last), lastReached)
 	}
 
-	for _, at := range chain {
-		if err := m.applyRecord(at); err != nil {
+	for _, rec := range chain {
+		if err := m.applyRecord(rec); err != nil {
 			return false, err
 		}
 	}
 
-	if reach < last { // new commits must not use the numbers of ignored commits
+	if lastReached < last { // new commits must not use the numbers of ignored commits
 		m.state.seq, m.quarantineOld = last+1, true
 	}
 
@@ -42,26 +42,26 @@ func (m *Manifest) loadState(found [2]*copyScan) (usable bool, err error) {
 
 // longestChain returns the longest chain of records with consecutive sequence numbers: the first record
 // of one copy, then commits of either copy. last is the highest sequence number of all records.
-func longestChain(found [2]*copyScan) (chain []recordPlace, last uint64) {
+func longestChain(scans [2]*copyScan) (chain []recordPlace, last uint64) {
 	commits := map[uint64]recordPlace{}
 
-	for _, c := range found {
+	for _, c := range scans {
 		last = max(last, c.minSeq)
-		for _, at := range c.records {
-			last = max(last, at.seq)
-			if at.off > 0 {
-				commits[at.seq] = at
+		for _, rec := range c.records {
+			last = max(last, rec.seq)
+			if rec.off > 0 {
+				commits[rec.seq] = rec
 			}
 		}
 	}
 
-	for _, c := range found {
-		if c.base == 0 {
+	for _, c := range scans {
+		if c.baseLen == 0 {
 			continue
 		}
 		candidate := []recordPlace{c.records[0]}
-		for at, ok := commits[c.records[0].seq+1]; ok; at, ok = commits[at.seq+1] {
-			candidate = append(candidate, at)
+		for rec, ok := commits[c.records[0].seq+1]; ok; rec, ok = commits[rec.seq+1] {
+			candidate = append(candidate, rec)
 		}
 		if len(chain) == 0 || candidate[len(candidate)-1].seq > chain[len(chain)-1].seq {
 			chain = candidate
@@ -72,29 +72,29 @@ func longestChain(found [2]*copyScan) (chain []recordPlace, last uint64) {
 }
 
 // applyRecord applies the entries of a record to the state. The checksum of the record was checked before.
-func (m *Manifest) applyRecord(at recordPlace) error {
-	f, err := vfs.Open(m.fs, m.path(copyNames[at.copy]))
+func (m *Manifest) applyRecord(rec recordPlace) error {
+	f, err := vfs.Open(m.fs, m.path(copyNames[rec.copy]))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 
-	body := &bodyReader{r: io.NewSectionReader(f, at.off+headerSize, at.n-headerSize)}
+	body := &bodyReader{r: io.NewSectionReader(f, rec.off+headerSize, rec.n-headerSize)}
 	err = decode(body, func(op Op) error {
-		m.state.set(op)
+		m.state.apply(op)
 		return nil
 	})
 	if err == nil && !m.state.fits(0, 0) {
 		err = errTooMuch
 	}
 	if body.err != nil {
-		return fmt.Errorf("read %s: %w", copyNames[at.copy], body.err)
+		return fmt.Errorf("read %s: %w", copyNames[rec.copy], body.err)
 	}
 	if err != nil {
-		return errs.New(errs.Damaged, "%s at byte %d: %w", copyNames[at.copy], at.off, err)
+		return errs.New(errs.Damaged, "%s at byte %d: %w", copyNames[rec.copy], rec.off, err)
 	}
 
-	m.state.seq = at.seq
+	m.state.seq = rec.seq
 
 	return nil
 }

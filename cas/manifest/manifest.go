@@ -20,42 +20,42 @@ import (
 // copyNames are the names of the two files.
 var copyNames = [2]string{"manifest", "manifest.copy"}
 
-// minRewrite is the number of bytes of commits up to which a log is not rewritten.
-const minRewrite = 128 << 10
+// minRewriteBytes is the number of bytes of commits up to which a log is not rewritten.
+const minRewriteBytes = 128 << 10
 
 // ErrLost: neither copy begins with an intact record.
 var ErrLost = errs.New(errs.Damaged, "both copies of the catalogue are damaged or missing")
 
-// Options are the ways to open a manifest.
+// Options are parameters of Open.
 type Options struct {
 	Logger   *slog.Logger // not nil
-	New      bool         // the store is empty, so a missing manifest is no error
+	AllowNew bool         // the store is empty, so a missing manifest is no error
 	ReadOnly bool         // do not write to the disk
 	// Salvage makes Open ignore the commits after a commit that is damaged in both copies. Open then
 	// moves the old files to the folder quarantine.
 	Salvage bool
-	// Room returns an error if n bytes must not be written, because the disk is full.
-	Room func(n int64) error
+	// CheckRoom returns an error if n bytes must not be written, because the disk is full.
+	CheckRoom func(n int64) error
 }
 
 // A Manifest is an open manifest. It is safe for concurrent use.
 //
-// Locks: Commit holds writing while it writes the files, and takes data while it changes the state.
+// Locks: Commit holds writeMu while it writes the files, and takes dataMu while it changes the state.
 type Manifest struct {
 	fs  vfs.FS
 	dir string
 	o   Options
 
-	writing       sync.Mutex
-	copies        [2]copyFile // guarded by writing
+	writeMu       sync.Mutex
+	copies        [2]copyFile // guarded by writeMu
 	quarantineOld bool        // rewriteCopy moves the old file to the folder quarantine
 	encoder       *zstd.Encoder
 
-	data  sync.RWMutex
-	state state // readers hold data or writing; Commit holds both locks when it changes the state
+	dataMu sync.RWMutex
+	state  state // readers hold dataMu or writeMu; Commit holds both when it changes the state
 }
 
-// Open opens the manifest of the store in dir, and creates it if Options.New is set. It rewrites a copy
+// Open opens the manifest of the store in dir, and creates it if Options.AllowNew is set. It rewrites a copy
 // that is missing, damaged or shorter than the other copy. Errors: ErrLost; errs.Damaged if commits
 // cannot be applied, because a commit before them is damaged in both copies; errs.Format; an error of
 // the disk.
@@ -70,30 +70,30 @@ func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 func (m *Manifest) path(name string) string { return filepath.Join(m.dir, name) }
 
 func (m *Manifest) open() error {
-	var found [2]*copyScan
+	var scans [2]*copyScan
 	for i := range copyNames {
 		c, err := m.scanCopy(i)
 		if err != nil {
 			return err
 		}
-		found[i] = c
+		scans[i] = c
 	}
 
-	usable, err := m.loadState(found)
+	usable, err := m.loadState(scans)
 	if err != nil || m.o.ReadOnly {
 		return err
 	}
 
 	// Intact copies stay in use, the others are rewritten.
-	for i, c := range found {
-		if c.base > 0 && c.damage == nil && c.seq == m.state.seq {
+	for i, c := range scans {
+		if c.baseLen > 0 && c.damage == nil && c.seq == m.state.seq {
 			if err := m.openCopy(i, c); err != nil {
 				return err
 			}
 		}
 	}
 
-	for i, c := range found {
+	for i, c := range scans {
 		if damage := c.damageAt(m.state.seq); damage != nil && usable {
 			m.o.Logger.Error("a copy of the manifest is damaged", "file", copyNames[i], "reason", damage)
 		}
@@ -119,11 +119,11 @@ func (m *Manifest) open() error {
 // in ops twice. Get and Scan see ops when Commit returns. The caller must not change the values
 // afterwards.
 //
-// Errors: the error of Options.Room or of the disk (then none of ops is in effect); errs.Failed if the
+// Errors: the error of Options.CheckRoom or of the disk (then none of ops is in effect); errs.Failed if the
 // content of the disk is unknown: then the manifest must be opened again.
 func (m *Manifest) Commit(ops ...Op) error {
-	m.writing.Lock()
-	defer m.writing.Unlock()
+	m.writeMu.Lock()
+	defer m.writeMu.Unlock()
 
 	if !m.hasRoomFor(ops) {
 		return errTooMuch
@@ -132,13 +132,13 @@ func (m *Manifest) Commit(ops ...Op) error {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 
-	m.data.Lock()
+	m.dataMu.Lock()
 	for _, op := range ops {
-		m.state.set(op)
+		m.state.apply(op)
 	}
 
 	m.state.seq++
-	m.data.Unlock()
+	m.dataMu.Unlock()
 
 	if !m.mustRewrite() {
 		return nil
@@ -178,8 +178,8 @@ func (m *Manifest) hasRoomFor(ops []Op) bool {
 
 // Get returns a copy of the last committed value of a key. It returns false if the key has no value.
 func (m *Manifest) Get(key string) ([]byte, bool) {
-	m.data.RLock()
-	defer m.data.RUnlock()
+	m.dataMu.RLock()
+	defer m.dataMu.RUnlock()
 	v, ok := m.state.entries[key]
 	return bytes.Clone(v), ok
 }
@@ -189,7 +189,7 @@ func (m *Manifest) Get(key string) ([]byte, bool) {
 // value.
 func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
 	found := map[string][]byte{}
-	m.data.RLock()
+	m.dataMu.RLock()
 
 	for k, v := range m.state.entries {
 		if strings.HasPrefix(k, prefix) {
@@ -197,7 +197,7 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 		}
 	}
 
-	m.data.RUnlock()
+	m.dataMu.RUnlock()
 
 	for _, k := range slices.Sorted(maps.Keys(found)) {
 		if err := fn(k, found[k]); err != nil {
@@ -208,11 +208,11 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return nil
 }
 
-// Verify reads both copies, and calls bad for each damaged copy. size is the number of bytes of both
+// Verify reads both copies, and calls onDamage for each damaged copy. size is the number of bytes of both
 // copies.
-func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error) {
-	m.writing.Lock()
-	defer m.writing.Unlock()
+func (m *Manifest) Verify(onDamage func(file, reason string)) (size int64, err error) {
+	m.writeMu.Lock()
+	defer m.writeMu.Unlock()
 
 	for i, name := range copyNames {
 		c, err := m.scanCopy(i)
@@ -226,7 +226,7 @@ func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error)
 			damage = c.errBehind(m.state.seq)
 		}
 		if damage != nil {
-			bad(name, damage.Error())
+			onDamage(name, damage.Error())
 		}
 	}
 
@@ -235,8 +235,8 @@ func (m *Manifest) Verify(bad func(file, reason string)) (size int64, err error)
 
 // Close closes the files.
 func (m *Manifest) Close() error {
-	m.writing.Lock()
-	defer m.writing.Unlock()
+	m.writeMu.Lock()
+	defer m.writeMu.Unlock()
 
 	var err error
 	for _, f := range m.openCopies() {

@@ -36,7 +36,7 @@ func newDisk(t testing.TB) *vfstest.Mem {
 }
 
 func options() Options {
-	return Options{Logger: slog.New(slog.DiscardHandler), Room: func(int64) error { return nil }}
+	return Options{Logger: slog.New(slog.DiscardHandler), CheckRoom: func(int64) error { return nil }}
 }
 
 func open(t testing.TB, fsys vfs.FS, o Options) *Manifest {
@@ -49,7 +49,7 @@ func open(t testing.TB, fsys vfs.FS, o Options) *Manifest {
 
 func create(t testing.TB, fsys vfs.FS) *Manifest {
 	o := options()
-	o.New = true
+	o.AllowNew = true
 	return open(t, fsys, o)
 }
 
@@ -144,7 +144,7 @@ func TestSizeIsBounded(t *testing.T) {
 		rand.NewChaCha8([32]byte{byte(i)}).Read(v)
 		commit(t, m, Op{Key: "b", Value: v})
 		for _, name := range copyNames {
-			if fi, err := fsys.Stat(m.path(name)); err != nil || fi.Size > 2*minRewrite {
+			if fi, err := fsys.Stat(m.path(name)); err != nil || fi.Size > 2*minRewriteBytes {
 				t.Fatalf("%s has %d bytes, %v", name, fi.Size, err)
 			}
 		}
@@ -424,7 +424,7 @@ func TestEveryDiskOperationMayFail(t *testing.T) {
 			fsys := newDisk(t)
 			faulty := vfstest.FailAt(fsys, i, errno)
 			o := options()
-			o.New = true
+			o.AllowNew = true
 			acked, tried := map[string]string{}, map[string]string{}
 			m, err := Open(faulty, dir, o)
 			for n := 0; err == nil && n < 40; n++ {
@@ -461,7 +461,7 @@ func TestNoRoom(t *testing.T) {
 	last := states[len(states)-1]
 	full := true
 	o := options()
-	o.Room = func(int64) error {
+	o.CheckRoom = func(int64) error {
 		if full {
 			return errs.NoSpace
 		}
@@ -492,7 +492,7 @@ func TestLimits(t *testing.T) {
 // TestMemory: what is written needs memory for blocks, whatever its size is.
 func TestMemory(t *testing.T) {
 	o := options()
-	o.New = true
+	o.AllowNew = true
 	m, err := Open(vfs.OS, t.TempDir(), o)
 	must.OK(t, err)
 	defer m.Close()
@@ -516,7 +516,7 @@ func TestMemory(t *testing.T) {
 func TestWhatFitsIsRead(t *testing.T) {
 	tmp := t.TempDir()
 	o := options()
-	o.New = true
+	o.AllowNew = true
 	m, err := Open(vfs.OS, tmp, o)
 	must.OK(t, err)
 	noise := rand.NewChaCha8([32]byte{1})
@@ -642,7 +642,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(whole[headerSize:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := &copyScan{size: int64(len(b))}
-		if err := c.findRecords(bytes.NewReader(b), 0); err == nil && (c.end > c.size || c.base > c.end) {
+		if err := c.findRecords(bytes.NewReader(b), 0); err == nil && (c.end > c.size || c.baseLen > c.end) {
 			t.Fatalf("it ends at %d of %d", c.end, c.size)
 		}
 	})

@@ -31,9 +31,9 @@ type Op struct {
 }
 
 var (
-	errTooMuch  = errors.New("more metadata than a manifest holds")
-	errNoRecord = errors.New("no record of a manifest")
-	errBody     = errors.New("malformed entries")
+	errTooMuch   = errors.New("more metadata than a manifest holds")
+	errNoRecord  = errors.New("no record of a manifest")
+	errMalformed = errors.New("malformed entries")
 )
 
 func newEncoder() *zstd.Encoder {
@@ -112,11 +112,11 @@ func decodeHeader(b []byte) (recordHeader, error) {
 
 // A recordSearch finds records in a file of any content. It uses a bounded amount of memory and time.
 type recordSearch struct {
-	r      io.ReaderAt
-	size   int64
-	left   int64 // bytes of bodies that it may still read
-	buf    []byte
-	bufOff int64 // offset of buf[0]
+	r          io.ReaderAt
+	size       int64
+	bodyBudget int64 // bytes of bodies that it may still read
+	buf        []byte
+	bufOff     int64 // offset of buf[0]
 }
 
 const searchStep = 1 << 20 // bytes of a read
@@ -151,11 +151,11 @@ func (s *recordSearch) readRecord(off int64) (recordHeader, error) {
 	if err != nil {
 		return h, err
 	}
-	if h.length > s.size-off-headerSize || h.length > s.left {
+	if h.length > s.size-off-headerSize || h.length > s.bodyBudget {
 		return h, errNoRecord
 	}
 
-	s.left -= h.length
+	s.bodyBudget -= h.length
 	sum := crc32.New(crcTable)
 	if _, err := io.Copy(sum, io.NewSectionReader(s.r, off+headerSize, h.length)); err != nil {
 		return h, err
@@ -214,7 +214,7 @@ func writeOps(w io.Writer, count int, ops iter.Seq[Op]) error {
 	return err
 }
 
-// readOps calls fn for the entries of a body. It returns errBody for bytes that writeOps cannot have
+// readOps calls fn for the entries of a body. It returns errMalformed for bytes that writeOps cannot have
 // written.
 func readOps(r *bufio.Reader, fn func(Op) error) error {
 	count, err := binary.ReadUvarint(r)
@@ -257,18 +257,18 @@ func readOp(r *bufio.Reader) (Op, error) {
 
 	op := Op{Key: string(key), Value: value, Delete: kind == 1}
 	if kind > 1 || op.Key == "" || op.Delete && len(op.Value) > 0 {
-		return Op{}, errBody
+		return Op{}, errMalformed
 	}
 
 	return op, nil
 }
 
-// malformedError returns errBody. If err is not nil, the result wraps both.
+// malformedError returns errMalformed. If err is not nil, the result wraps both.
 func malformedError(err error) error {
-	if err == nil || err == errBody {
-		return errBody
+	if err == nil || err == errMalformed {
+		return errMalformed
 	}
-	return fmt.Errorf("%w: %w", errBody, err)
+	return fmt.Errorf("%w: %w", errMalformed, err)
 }
 
 // readField reads a length, which must be at most limit, and then a field of this length in bytes.
@@ -278,7 +278,7 @@ func readField(r *bufio.Reader, limit uint64) ([]byte, error) {
 		return nil, err
 	}
 	if n > limit {
-		return nil, errBody
+		return nil, errMalformed
 	}
 
 	v := make([]byte, n)

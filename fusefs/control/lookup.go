@@ -159,7 +159,7 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 // waitAttr returns the attributes of a root directory. If the attributes are being read from the disk, it
 // waits: the journal already has the change of the caller, so the request must not fail and be repeated.
 func waitAttr(ws *snapshot.Workspace, root live.NodeID) (a live.Attr, err error) {
-	err = cas.Await(context.Background(), func() (err error) {
+	err = cas.Retry(context.Background(), func() (err error) {
 		a, err = ws.Store().Forest().GetAttr(root)
 		return err
 	})

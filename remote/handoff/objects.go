@@ -144,8 +144,8 @@ func (s *Objects) SendBack(now *tree.State, progress func(parts, of int, sent in
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
 			return now.Mark(ctx, s.Source, nil, false, keep)
 		},
-		Stored: func(ctx context.Context, h cas.Hash) (cas.Stored, error) {
-			rec, err := s.store.Stored(h)
+		Stored: func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
+			rec, err := s.store.GetStored(h)
 			if errors.Is(err, cas.ErrNotFound) {
 				return s.from.Stored(ctx, h)
 			}

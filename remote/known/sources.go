@@ -234,7 +234,7 @@ func (k *Registry) Get(h cas.Hash, dst []byte) (b []byte, err error) {
 }
 
 // Stored returns an object in its stored form. Errors: see Get.
-func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.Stored, err error) {
+func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.StoredObject, err error) {
 	err = readFromAny(k, h, func(s *remote.Snapshot) (err error) {
 		rec, err = s.Stored(ctx, h)
 		return err
@@ -263,7 +263,7 @@ func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) err
 }
 
 // Near is Get, but reads from the cache only. If the cache lacks the object, or no indexes that were read
-// have it, Near returns a cas.Absent error.
+// have it, Near returns a cas.AbsentError error.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
 	for _, s := range loadedFirst(k) {
@@ -277,7 +277,7 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 		}
 	}
 	if len(unread) > 0 {
-		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
+		return dst[:0], &cas.AbsentError{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
 	}
 
 	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)

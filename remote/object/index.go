@@ -32,7 +32,7 @@ type Entry struct {
 	Stored uint32 // bytes in the object
 	Plain  uint32 // bytes when expanded
 	Kind   cas.Kind
-	Flags  uint8 // as of cas.Stored
+	Flags  uint8 // as of cas.StoredObject
 }
 
 // End returns the offset after the record.
@@ -155,8 +155,8 @@ type Pack struct {
 }
 
 // Add appends a record.
-func (p *Pack) Add(h cas.Hash, s cas.Stored) {
-	e := Entry{Offset: uint32(len(p.Bytes)), Stored: uint32(len(s.Bytes)), Plain: uint32(s.Plain), Kind: s.Kind, Flags: s.Flags}
+func (p *Pack) Add(h cas.Hash, s cas.StoredObject) {
+	e := Entry{Offset: uint32(len(p.Bytes)), Stored: uint32(len(s.Bytes)), Plain: uint32(s.PlainSize), Kind: s.Kind, Flags: s.Flags}
 	copy(e.Prefix[:], h[:])
 	p.Entries = append(p.Entries, e)
 	p.Bytes = append(p.Bytes, s.Bytes...)

@@ -25,7 +25,7 @@ func sample(n int) (p *Pack, s Section, objects []backend.Object, hashes []cas.H
 		body := []byte(fmt.Sprint("record ", i))
 		kind := []cas.Kind{cas.KindData, cas.KindTree}[r.IntN(2)]
 		h := cas.Sum(body)
-		p.Add(h, cas.Stored{Kind: kind, Plain: len(body), Bytes: body})
+		p.Add(h, cas.StoredObject{Kind: kind, PlainSize: len(body), Bytes: body})
 		hashes = append(hashes, h)
 	}
 	s = p.EncodeIndex(p.Entries)

@@ -21,8 +21,8 @@ func (s *storeOfParts) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return b, err
 }
 
-func (s *storeOfParts) Part(from cas.Place, p []byte, at int64) bool {
-	ok := s.Store.Part(from, p, at)
+func (s *storeOfParts) ReadPlain(from cas.PlainPlace, p []byte, at int64) bool {
+	ok := s.Store.ReadPlain(from, p, at)
 	s.parts += int64(len(p))
 	if s.damaged {
 		p[len(p)/2] ^= 1

@@ -149,14 +149,14 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 
 // A partStore is an ObjectStore that can read parts of objects. *cas.Store is one.
 type partStore interface {
-	Place(h cas.Hash) (cas.Place, bool)
-	Part(from cas.Place, p []byte, at int64) bool
+	PlainPlace(h cas.Hash) (cas.PlainPlace, bool)
+	ReadPlain(from cas.PlainPlace, p []byte, at int64) bool
 }
 
 // checked is a chunk that was compared with its hash: its place, and the CRC-32C of each block of checkedBlock
 // bytes.
 type checked struct {
-	place cas.Place
+	place cas.PlainPlace
 	sums  []uint32
 }
 
@@ -177,7 +177,7 @@ func (s *Source) part(it *item, p []byte, at int64) bool {
 	}
 
 	blocks := make([]byte, min(end, it.n)-begin)
-	if !parts.Part(c.place, blocks, begin) || !slices.Equal(checksums(blocks), c.sums[begin/checkedBlock:end/checkedBlock]) {
+	if !parts.ReadPlain(c.place, blocks, begin) || !slices.Equal(checksums(blocks), c.sums[begin/checkedBlock:end/checkedBlock]) {
 		return false
 	}
 
@@ -193,7 +193,7 @@ func (s *Source) remember(h cas.Hash, plain []byte) {
 		return
 	}
 
-	if place, ok := parts.Place(h); ok {
+	if place, ok := parts.PlainPlace(h); ok {
 		sums := checksums(plain)
 		s.checked.Put(h, checked{place, sums}, entryBytes+4*int64(cap(sums)))
 	}

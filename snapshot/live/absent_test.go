@@ -26,7 +26,7 @@ func (o objects) Put(_ cas.Kind, b []byte) (cas.Hash, error) {
 
 func (o objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if o.away != nil && *o.away {
-		return nil, &cas.Absent{Hash: h}
+		return nil, &cas.AbsentError{Hash: h}
 	}
 	return append(dst[:0], o.all[h]...), nil
 }

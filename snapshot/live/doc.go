@@ -56,6 +56,6 @@
 //
 // A request does not read from disk under the forest's lock. To read a file, it takes the places of the
 // bytes under the lock and reads them afterwards. If it needs a page that is not in memory, the
-// error is a tree.Unread, or a cas.Absent if the object is on another machine. The request
-// begins again when the page is in memory (tree.Again, cas.Await).
+// error is a tree.Unread, or a cas.AbsentError if the object is on another machine. The request
+// begins again when the page is in memory (tree.Again, cas.Retry).
 package live

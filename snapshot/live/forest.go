@@ -193,7 +193,7 @@ func (t *trees) lockUnless(done <-chan struct{}, views []uint32) bool {
 
 // change calls fn with the forest's lock held for a change of a node's view. If fn fails because an object is not
 // in memory, change reads the object without the lock and calls fn again. If fn fails because the change needs
-// more memory, the error is a cas.Delay.
+// more memory, the error is a cas.DelayError.
 func (w Writer) change(id NodeID, fn func() error) error {
 	return tree.Again(func() error {
 		w.trees.lock(id.View())

@@ -26,7 +26,7 @@ type Memory interface {
 	SealEdit(view uint32, st *tree.State, bytes int64) (sealed bool, err error)
 }
 
-// A memoryShortage is the error of a change that needs more memory than is free. It is a cas.Delay.
+// A memoryShortage is the error of a change that needs more memory than is free. It is a cas.DelayError.
 type memoryShortage struct {
 	memory Memory
 	view   uint32

@@ -15,7 +15,7 @@ type Elsewhere interface {
 	Has(h cas.Hash) (bool, error)
 	// Get does as cas.Store.Get. It may wait for a network, too.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
-	// Near does as Get, but does not wait. If the object is not on this machine, the error is a cas.Absent.
+	// Near does as Get, but does not wait. If the object is not on this machine, the error is a cas.AbsentError.
 	Near(h cas.Hash, dst []byte) ([]byte, error)
 }
 

@@ -75,7 +75,7 @@ func Write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 // Present does what must succeed, once what is elsewhere is here.
 func Present(t *testing.T, fn func() error) {
 	t.Helper()
-	must.OK(t, cas.Await(t.Context(), fn))
+	must.OK(t, cas.Retry(t.Context(), fn))
 }
 
 // Mkdir makes a directory.
@@ -91,7 +91,7 @@ func Read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) stri
 	t.Helper()
 	var b []byte
 	var n int
-	err := cas.Await(t.Context(), func() error {
+	err := cas.Retry(t.Context(), func() error {
 		a, err := s.Forest().Lookup(parent, name)
 		if err == nil {
 			b = make([]byte, a.Size+10)

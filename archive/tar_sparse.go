@@ -24,7 +24,7 @@ const (
 
 // sparse sets the parts of an entry for a file with holes, unless there are too many parts.
 func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
-	var parts []content.Part
+	var parts []content.DataRange
 	var data []io.Reader
 
 	for off := int64(0); off < e.Size; {
@@ -39,7 +39,7 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 			return // the file is read as a whole later, and that read returns the error
 		}
 
-		parts = append(parts, content.Part{Off: at, N: off - at})
+		parts = append(parts, content.DataRange{Off: at, N: off - at})
 		data = append(data, io.NewSectionReader(c.Reader(t.src.Files), at, off-at))
 	}
 
@@ -51,7 +51,7 @@ func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
 // sparseMap returns the list of parts that precedes their data in GNU's sparse format 1.0, padded to whole
 // blocks. GNU tar reads the size of the file from the last part, so an empty part is added at the end of the
 // file.
-func sparseMap(parts []content.Part, size int64) []byte {
+func sparseMap(parts []content.DataRange, size int64) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d\n", len(parts)+1)
 	for _, p := range parts {

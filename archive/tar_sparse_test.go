@@ -24,7 +24,7 @@ import (
 func TestSparseEntries(t *testing.T) {
 	const size = 30 << 20
 	text := bytes.Repeat([]byte("data"), 3072) // GNU tar takes whole blocks
-	parts := []content.Part{{Off: 4096, N: int64(len(text))}, {Off: 20 << 20, N: int64(len(text))}}
+	parts := []content.DataRange{{Off: 4096, N: int64(len(text))}, {Off: 20 << 20, N: int64(len(text))}}
 	want := make([]byte, size)
 	for _, p := range parts {
 		copy(want[p.Off:], text)

@@ -76,7 +76,7 @@ var ErrNoText = errors.New("it is binary, or over 64 MiB")
 func pairKey(a, b *tree.Inode) string {
 	var key string
 	for _, n := range []*tree.Inode{a, b} {
-		m := n.Content.Sealed()
+		m := n.Content.SealedMap()
 		if m == nil {
 			return ""
 		}

@@ -115,7 +115,7 @@ func (r *renamer) contentID(n *tree.Inode, i int) (string, error) {
 	if err != nil || s.id != "" {
 		return s.id, err
 	}
-	if m := n.Content.Sealed(); m != nil {
+	if m := n.Content.SealedMap(); m != nil {
 		return m.Key(), nil
 	}
 

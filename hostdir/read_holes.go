@@ -13,8 +13,8 @@ import (
 
 // dataOf returns the parts of a file between its holes, and a reader of these parts; nil for a file without
 // holes.
-func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
-	parts, readers := []content.Part{}, []io.Reader{}
+func dataOf(f *os.File, size int64) ([]content.DataRange, io.Reader, error) {
+	parts, readers := []content.DataRange{}, []io.Reader{}
 
 	for at := int64(0); at < size; {
 		begin, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
@@ -31,7 +31,7 @@ func dataOf(f *os.File, size int64) ([]content.Part, io.Reader, error) {
 		}
 
 		if end = min(end, size); begin < end {
-			parts = append(parts, content.Part{Off: begin, N: end - begin})
+			parts = append(parts, content.DataRange{Off: begin, N: end - begin})
 			readers = append(readers, io.NewSectionReader(f, begin, end-begin))
 		}
 

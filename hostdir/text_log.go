@@ -61,7 +61,7 @@ func (l *textLog) store(_ context.Context, r io.Reader) (_ *content.Content, err
 func (l *textLog) ofFile(p *tree.Path, size int64) (c *content.Content, readable bool, err error) {
 	l.files = append(l.files, p)
 	payload := storedText - int64(len(l.files))
-	parts := []content.Part{{N: size}} // without holes
+	parts := []content.DataRange{{N: size}} // without holes
 
 	f, err := l.host.file(p)
 	if err != nil && !errors.Is(err, unix.EACCES) {

@@ -128,7 +128,7 @@ func copyOver(to, from *os.File) error {
 
 	parts, _, err := dataOf(from, st.Size())
 	if err != nil || parts == nil {
-		parts = []content.Part{{N: st.Size()}} // without holes
+		parts = []content.DataRange{{N: st.Size()}} // without holes
 	}
 
 	at := int64(0)

@@ -35,7 +35,7 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 	r.progress(Progress{What: "forgetting"})
 
 	if a.Remotes && len(a.Paths)+len(a.Content)+len(a.Match) == 0 && !a.Secrets {
-		done := &forget.Receipt{At: time.Now(), Actor: r.Caller.Actor, Removed: []forget.Place{}, Snapshots: []forget.Rewritten{}, Cannot: []string{}}
+		done := &forget.Receipt{At: time.Now(), Actor: r.Caller.Actor, Removed: []forget.Place{}, Snapshots: []forget.Rewritten{}, Unremovable: []string{}}
 		if done.DryRun = a.DryRun; a.DryRun {
 			return done, nil
 		}
@@ -92,7 +92,7 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 
 	done := new(forget.Receipt)
 	err = er.onRemotes(ctx, &Request{core: s.core, Workspace: s.Store.Main()}, done)
-	for _, reason := range done.Cannot {
+	for _, reason := range done.Unremovable {
 		s.log.Warn("forgetting on the remotes", "not removed", reason)
 	}
 
@@ -162,8 +162,8 @@ func ReceiptText(r *forget.Receipt) string {
 	}
 	for _, at := range r.Remotes {
 		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", at.Name, count(len(at.Replaced), "snapshot"), count(at.Removed, "object"))
-		for _, name := range slices.Sorted(maps.Keys(at.Left)) {
-			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, at.Name, at.Left[name])
+		for _, name := range slices.Sorted(maps.Keys(at.Remaining)) {
+			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, at.Name, at.Remaining[name])
 		}
 		for _, v := range at.Versions {
 			fmt.Fprintf(text, "not removed: version %s of %s on remote %s: the credentials may not remove it\n", v.ID, v.Key, at.Name)
@@ -177,7 +177,7 @@ func ReceiptText(r *forget.Receipt) string {
 	}
 
 	fmt.Fprintf(text, "%s, %s %s (%s)\n", count(len(r.Snapshots), "snapshot")+" rewritten", objects, count(r.Objects, "object"), BytesText(r.Bytes))
-	for _, c := range r.Cannot {
+	for _, c := range r.Unremovable {
 		fmt.Fprintf(text, "not removed: %s\n", c)
 	}
 
@@ -194,7 +194,7 @@ func placeText(p forget.Place) string {
 	case n > 1:
 		text += fmt.Sprintf(", in %d snapshots, %s to %s", n, p.Snapshots[0], p.Snapshots[n-1])
 	}
-	if p.Now {
+	if p.InPresent {
 		text += ", now"
 	}
 
@@ -247,13 +247,13 @@ func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Recei
 				return err
 			}
 			failed = true
-			done.Cannot = append(done.Cannot, fmt.Sprintf("what remote %s has: %v; `amberfs forget --remotes` tries again", name, err))
+			done.Unremovable = append(done.Unremovable, fmt.Sprintf("what remote %s has: %v; `amberfs forget --remotes` tries again", name, err))
 		}
 	}
 
 	if err := endHandoffs(ctx, er.known, done); err != nil {
 		failed = true
-		done.Cannot = append(done.Cannot, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
+		done.Unremovable = append(done.Unremovable, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
 	}
 
 	// The calls of on have read objects from the remotes into the cache.
@@ -315,17 +315,17 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 		for _, v := range done.Versions {
 			versions = append(versions, forget.Version(v))
 		}
-		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.Removed, Left: done.Left, Versions: versions})
+		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.Removed, Remaining: done.Left, Versions: versions})
 	}
 	if err != nil {
 		return err
 	}
 
 	if done.Unlisted != nil {
-		receipt.Cannot = append(receipt.Cannot, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, done.Unlisted))
+		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, done.Unlisted))
 	}
 	if done.Registry {
-		receipt.Cannot = append(receipt.Cannot, fmt.Sprintf("layers without a tag in remote %s: the registry removes them", name))
+		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("layers without a tag in remote %s: the registry removes them", name))
 	}
 
 	return nil
@@ -395,7 +395,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 
 		unread, former, err := at.Contents(ctx, func(sn string, h cas.Hash, b []byte) error {
 			proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
-			if scan.Object(h) || scan.In(b) {
+			if scan.IsForgotten(h) || scan.Contains(b) {
 				proof.Found = append(proof.Found, fmt.Sprintf("snapshot %s on remote %s", sn, name))
 			}
 			return nil

@@ -14,5 +14,5 @@ func TestCaptureReachesTheDisk(t *testing.T) {
 	s := openAt(t, &now)
 	capture(t, s.Main(), CaptureOptions{Name: "v1"})
 	end := s.log.End()
-	await.True(t, "all of the journal is on the disk", func() bool { return s.log.Durable() >= end })
+	await.True(t, "all of the journal is on the disk", func() bool { return s.log.DurablePos() >= end })
 }

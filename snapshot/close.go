@@ -108,7 +108,7 @@ func (s *Store) GiveUp() error {
 	s.loops.Stop()
 	s.loops.Wait()
 	err := s.closeParts()
-	if s.storeDir.Made() {
+	if s.storeDir.Created() {
 		return errors.Join(err, s.storeDir.Discard())
 	}
 

@@ -96,8 +96,8 @@ func (e *workspaceTable) workspacesForPolicies(views []uint32) iter.Seq[policy.W
 			e.parts.WithReadLock(func(tx *live.Tx) {
 				n := tx.LastChange(w.ws.View)
 				out = policy.Workspace{
-					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, Undo: w.ws.Undo, Changes: n, Records: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
-					Newest: w.Snapshots().NewestFirst(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
+					View: w.ws.View, Name: w.ws.Name, Policy: w.ws.Policy, UndoView: w.ws.Undo, ChangeCount: n, RecordCount: w.ws.Changes + w.ws.ForkChanges, Changed: n != w.ws.ChangedAtCapture,
+					NewestFirst: w.Snapshots().NewestFirst(), Remove: w.Snapshots().removeOld, EndForks: w.expire,
 					Capture: func() error {
 						_, err := w.Capture(CaptureOptions{Kind: info.KindAuto})
 						return err

@@ -90,7 +90,7 @@ func (f ForgottenContents) eraseBytes(ctx context.Context) (erased bool, err err
 		return false, err
 	}
 
-	if f.parts.Log.First() < begin { // the journal still has bytes that are not sealed
+	if f.parts.Log.FirstPos() < begin { // the journal still has bytes that are not sealed
 		return false, nil
 	}
 
@@ -103,7 +103,7 @@ func (f ForgottenContents) eraseBytes(ctx context.Context) (erased bool, err err
 			return false, err
 		}
 
-		gone, err := f.isGone(ctx, stored.Prints)
+		gone, err := f.isGone(ctx, stored.Fingerprints)
 		if err != nil || !gone {
 			return false, err
 		}
@@ -132,7 +132,7 @@ func (f ForgottenContents) records() (all []catalogue.Forgotten) {
 }
 
 // readReceipt reads the receipt of a forget.
-func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.Stored, err error) {
+func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.StoredReceipt, err error) {
 	b, err := f.parts.Objects.Get(record.Receipt, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
@@ -142,7 +142,7 @@ func (f ForgottenContents) readReceipt(record catalogue.Forgotten) (r forget.Sto
 }
 
 // isGone reports whether the store has removed each chunk of prints, except chunks that files still use.
-func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Print) (bool, error) {
+func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Fingerprint) (bool, error) {
 	stored := make(map[cas.Hash]bool)
 	for _, p := range prints {
 		has, err := f.parts.CAS.Has(p.Hash)
@@ -163,14 +163,14 @@ func (f ForgottenContents) isGone(ctx context.Context, prints []forget.Print) (b
 
 // Scanner returns a scanner for all forgotten contents, and the receipts.
 func (f ForgottenContents) Scanner() (*forget.Scanner, []forget.Receipt, error) {
-	var prints []forget.Print
+	var prints []forget.Fingerprint
 	receipts := []forget.Receipt{}
 	for _, record := range f.records() {
 		r, err := f.readReceipt(record)
 		if err != nil {
 			return nil, nil, err
 		}
-		prints, receipts = append(prints, r.Prints...), append(receipts, r.Receipt)
+		prints, receipts = append(prints, r.Fingerprints...), append(receipts, r.Receipt)
 	}
 
 	return forget.NewScanner(prints), receipts, nil
@@ -197,7 +197,7 @@ func (f ForgottenContents) Verify(ctx context.Context) (*forget.Proof, error) {
 		switch {
 		case h.IsZero():
 			proof.Found = append(proof.Found, at+": free space that is not overwritten")
-		case scan.Object(h), scan.In(b):
+		case scan.IsForgotten(h), scan.Contains(b):
 			found[h] = true
 		}
 		return nil
@@ -223,7 +223,7 @@ func (f ForgottenContents) Verify(ctx context.Context) (*forget.Proof, error) {
 // scanFiles searches the files of the store that are not packs.
 func (f ForgottenContents) scanFiles(ctx context.Context, scan *forget.Scanner, proof *forget.Proof) error {
 	if err := f.parts.CAS.ScanMeta("", func(key string, value []byte) error {
-		if scan.In(value) {
+		if scan.Contains(value) {
 			proof.Found = append(proof.Found, "catalogue record "+key)
 		}
 		return ctx.Err()
@@ -250,7 +250,7 @@ func (f ForgottenContents) scanFiles(ctx context.Context, scan *forget.Scanner, 
 				return err
 			}
 
-			has, err := scan.InFile(ctx, file, i.Size)
+			has, err := scan.FileContains(ctx, file, i.Size)
 			err = errors.Join(err, file.Close())
 			if err != nil {
 				return err
@@ -275,7 +275,7 @@ func (f ForgottenContents) Chunks() (map[cas.Hash]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range r.Prints {
+		for _, p := range r.Fingerprints {
 			chunks[p.Hash] = true
 		}
 	}

@@ -76,7 +76,7 @@ func (w *Workspace) Forget(ctx context.Context, o ForgetOptions) (*forget.Receip
 	refs, erased, err := s.ForgottenContents().erase(ctx, o.Prune)
 	f.receipt.Refs, f.receipt.Erased = refs, erased && err == nil
 	if !f.receipt.Erased {
-		f.receipt.Cannot = append(f.receipt.Cannot, "the bytes are still on the disk, because a program reads them or has the file open: the next `amberfs gc`, or start of the daemon, erases them")
+		f.receipt.Unremovable = append(f.receipt.Unremovable, "the bytes are still on the disk, because a program reads them or has the file open: the next `amberfs gc`, or start of the daemon, erases them")
 	}
 
 	return &f.receipt, err
@@ -134,7 +134,7 @@ func (f *forgetRun) checkOptions() (err error) {
 		return nil
 	}
 
-	r.Search = &forget.Search{Bytes: f.options.Content, Keys: f.options.Secrets}
+	r.Search = &forget.Search{Bytes: f.options.Content, PrivateKeys: f.options.Secrets}
 	for _, p := range patterns {
 		re, err := regexp.Compile(p)
 		if err != nil {

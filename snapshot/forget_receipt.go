@@ -21,8 +21,8 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 		copies = "copies outside of this store and its remotes: what was pulled, exported, applied or copied"
 	}
 
-	f.receipt = forget.Receipt{At: f.w.store.opt.Now(), Actor: f.options.Caller.Actor, DryRun: f.options.DryRun, Snapshots: []forget.Rewritten{}, Cannot: []string{copies}}
-	removed := f.rewrite.Gone
+	f.receipt = forget.Receipt{At: f.w.store.opt.Now(), Actor: f.options.Caller.Actor, DryRun: f.options.DryRun, Snapshots: []forget.Rewritten{}, Unremovable: []string{copies}}
+	removed := f.rewrite.RemovedChunks
 	f.listPlaces()
 
 	used, err := f.w.store.ForgottenContents().usedChunks(ctx, removed, &f.receipt.Kept, func(n namedTree) *tree.State {
@@ -44,7 +44,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 
 	removed = maps.Clone(removed)
 	maps.DeleteFunc(removed, func(h cas.Hash, _ bool) bool { return used[h] })
-	prints, bytes, err := forget.Prints(removed, f.rewrite.Texts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
+	prints, bytes, err := forget.Fingerprints(removed, f.rewrite.OverwrittenTexts, func(h cas.Hash) ([]byte, error) { return f.w.store.objects.Get(h, nil) })
 	if err != nil {
 		return h, err
 	}
@@ -53,7 +53,7 @@ func (f *forgetRun) writeReceipt(ctx context.Context) (h cas.Hash, err error) {
 		return h, nil
 	}
 
-	b, err := json.Marshal(forget.Stored{Receipt: f.receipt, Prints: prints})
+	b, err := json.Marshal(forget.StoredReceipt{Receipt: f.receipt, Fingerprints: prints})
 	if err != nil {
 		return h, err
 	}
@@ -76,12 +76,12 @@ func (f *forgetRun) listPlaces() {
 				continue
 			}
 			workspace := nameOf(f.w.store.cat, sn.WS)
-			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: workspace, Name: sn.Name, Was: sn.ID, ID: t.id})
+			f.receipt.Snapshots = append(f.receipt.Snapshots, forget.Rewritten{Workspace: workspace, Name: sn.Name, OldID: sn.ID, ID: t.id})
 			for _, commit := range sn.GitCommits {
-				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("git commit %s in other repositories, which snapshot %s was exported as", commit, sn.Name))
+				f.receipt.Unremovable = append(f.receipt.Unremovable, fmt.Sprintf("git commit %s in other repositories, which snapshot %s was exported as", commit, sn.Name))
 			}
 			if sn.Image != nil {
-				f.receipt.Cannot = append(f.receipt.Cannot, fmt.Sprintf("the layers of image %s, which snapshot %s was imported from", sn.Image.Ref, sn.Name))
+				f.receipt.Unremovable = append(f.receipt.Unremovable, fmt.Sprintf("the layers of image %s, which snapshot %s was imported from", sn.Image.Ref, sn.Name))
 			}
 			for _, p := range t.paths {
 				places.add(workspace, p, sn.Name)
@@ -96,7 +96,7 @@ func (f *forgetRun) listPlaces() {
 	})
 
 	for i := range f.receipt.Removed {
-		f.receipt.Removed[i].Masked = f.rewrite.Masked[f.receipt.Removed[i].Path]
+		f.receipt.Removed[i].Masked = f.rewrite.MaskedPaths[f.receipt.Removed[i].Path]
 	}
 }
 
@@ -125,7 +125,7 @@ func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]b
 		return nil, err
 	}
 
-	u := &forget.User{Source: f.parts.Source, Chunks: chunks, Used: make(map[cas.Hash]bool)}
+	u := &forget.ChunkFinder{Source: f.parts.Source, Chunks: chunks, FoundChunks: make(map[cas.Hash]bool)}
 	places := newPlaceList(users)
 
 	for _, n := range all {
@@ -137,7 +137,7 @@ func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]b
 			}
 		}
 
-		paths, err := u.Uses(ctx, n.state)
+		paths, err := u.Find(ctx, n.state)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (f ForgottenContents) usedChunks(ctx context.Context, chunks map[cas.Hash]b
 		}
 	}
 
-	return u.Used, nil
+	return u.FoundChunks, nil
 }
 
 // A namedTree is the tree of a snapshot or, without a name, the present state of a workspace.
@@ -175,7 +175,7 @@ func (p placeList) add(workspace, path, snapshot string) {
 	}
 
 	if at := &(*p.list)[i]; snapshot == "" {
-		at.Now = true
+		at.InPresent = true
 	} else {
 		at.Snapshots = append(at.Snapshots, snapshot)
 	}

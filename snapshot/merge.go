@@ -86,7 +86,7 @@ func (fs Forks) Merge(ctx context.Context, o MergeOptions) (PromoteResult, error
 		}
 
 		rules := f.Policy()
-		o.Hidden = rules.Hidden()
+		o.Hidden = rules.HideMatcher()
 		c.message, c.check = "before merge of "+f.ws.Name, f.ws.Alive
 		c.graft = live.Graft{Options: graft.Options{Source: in.After, View: f.ws.View}, ActorsOf: in.ActorsOf}
 		return o.plan(ctx, c, in.Before, rule)
@@ -105,7 +105,7 @@ func textStore(s *Store) func(context.Context, io.Reader) (*content.Content, err
 		if err != nil {
 			return nil, err
 		}
-		return content.Of(sealed), nil
+		return content.FromChunkMap(sealed), nil
 	}
 }
 

@@ -105,7 +105,7 @@ func openStore(s *Store) error {
 		s.actors.LoadNames(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
 	}
 
-	from, err := storedir.Unfilled(s.dir)
+	from, err := storedir.FillingFrom(s.dir)
 	s.created = s.created || from != ""
 	return err
 }
@@ -180,9 +180,9 @@ func openJournal(s *Store, begin int64) error {
 	s.room.FS = s.opt.FS
 	s.room.SetTotal(total)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Bytes: live.DamagesOnlyBytes,
+		FS: s.opt.FS, Logger: s.logger, LowestPos: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, KeepDamaged: live.DamagesOnlyBytes,
 		Quarantine:  filepath.Join(s.dir, "quarantine"),
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, GiveUp: s.cas.GiveUpReserve,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack, FreeReserve: s.cas.GiveUpReserve,
 	})
 
 	s.room.Log = s.log
@@ -224,9 +224,9 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 		return err
 	}
 
-	s.lostData.Replaced = load.Replaced
+	s.lostData.LostWorkspaces = load.Replaced
 	var err error
-	if s.lostData.Skipped, err = s.forest.Recovery.Replay(checkpoint.Position, len(s.lostData.Replaced) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
+	if s.lostData.Skipped, err = s.forest.Recovery.Replay(checkpoint.Position, len(s.lostData.LostWorkspaces) > 0, func(tx *live.Tx, t journal.Type, payload []byte) error { return replay(s, tx, t, payload) }); err != nil {
 		return err
 	}
 
@@ -253,7 +253,7 @@ func recoverState(s *Store, checkpoint catalogue.StoreRecord) error {
 // the journal or the packs were lost, and does not treat the store as a new one.
 func commitFirstCheckpoint(s *Store) error {
 	s.created = true
-	if err := s.log.Begin(); err != nil {
+	if err := s.log.CreateFirstSegment(); err != nil {
 		return err
 	}
 	return s.Checkpoint(s.loops.Context)

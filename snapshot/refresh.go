@@ -37,7 +37,7 @@ func (d Directory) Refresh(ctx context.Context, now *tree.State, o MergeOptions)
 	defer d.w.store.Hold(now)()
 
 	rules := d.w.Policy()
-	o.Hidden = rules.Hidden()
+	o.Hidden = rules.HideMatcher()
 	args := change{name: "refresh", caller: o.Caller, listCharge: o.ListCharge, sourceName: "directory", Changes: Changes{DryRun: o.DryRun}}
 	c, err := d.w.change(ctx, args, func(c *change) error {
 		id, _ := now.ID()

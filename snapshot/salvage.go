@@ -26,7 +26,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 // kill or a power cut, and stores the contents of the journal if they would take too much memory. It changes no
 // other files.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*repair.Report, error) {
-	return repair.Check(ctx, func(salvage bool) (repair.Store, error) {
+	return repair.VerifyClosed(ctx, func(salvage bool) (repair.Store, error) {
 		o.Quiet, o.ReadOnly, o.Salvage = true, true, o.Salvage || salvage
 		s, err := Open(dir, o)
 		if errors.Is(err, engine.ErrManyToRedo) && !o.Salvage {
@@ -62,7 +62,7 @@ func holdTree(s *engine.Parts, t repair.Tree) (st *tree.State, release func(), o
 // workspaces and snapshots that reference them. After a salvage, the report also lists the data
 // that the salvage could not read.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*repair.Report, error) {
-	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: func(t repair.Tree) (*tree.State, func(), bool) { return holdTree(&s.parts, t) }}.Run(ctx, progress, func() (all []repair.Tree) {
+	r, err := repair.Parts{Objects: s.objects, Log: s.log, Source: s.src, Hold: func(t repair.Tree) (*tree.State, func(), bool) { return holdTree(&s.parts, t) }}.Verify(ctx, progress, func() (all []repair.Tree) {
 		s.withLock(func(tx *live.Tx) { all = repair.Trees(s.cat, tx, s.src) })
 		return all
 	})
@@ -71,7 +71,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	}
 
 	if s.opt.Salvage {
-		s.withReadLock(func(*live.Tx) { s.lostData.Report(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
+		s.withReadLock(func(*live.Tx) { s.lostData.AddTo(r, s.log.Damage(), s.ckpt.At.Load(), s.cat) })
 		s.parts.Incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 

@@ -40,7 +40,7 @@ func (w *Workspace) Status() info.Status {
 	st.Metrics = s.metrics.Get()
 	st.UnsharedBytes, st.UnsharedLimit = w.Quota().Usage()
 
-	if err := errors.Join(s.log.Failed(), s.forest.Failed()); err != nil {
+	if err := errors.Join(s.log.WriteErr(), s.forest.Failed()); err != nil {
 		st.Health = err.Error() + "; unmount and mount again before changes are possible"
 	} else if free, err := s.Free(); err == nil {
 		st.DiskFreeBytes = free

@@ -90,7 +90,7 @@ type Store struct {
 	room     engine.Room
 	meter    *engine.Meter
 	mem      *engine.Memory
-	policies policy.Keeper
+	policies policy.Enforcer
 
 	readOnlyWorkspace string // the name of the read-only workspace, see Options.LowMemory
 	created           bool   // see Created
@@ -110,7 +110,7 @@ type core struct {
 	forest     *live.Forest
 	cat        *catalogue.Catalogue // guarded by the lock of forest
 	workspaces *workspaceTable
-	lostData   repair.Lost // data that a salvage could not read
+	lostData   repair.LostData // data that a salvage could not read
 	Hooks      Hooks
 	metrics    *info.Recorder
 	loops      *loops.Group
@@ -141,8 +141,8 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 	s.mem.ReadOnly = o.ReadOnly
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
-	s.policies = policy.Keeper{
-		Workspaces: c.workspaces.workspacesForPolicies, Changed: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, Appended: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+	s.policies = policy.Enforcer{
+		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.workspaces.viewAndAncestors, c.workspaces.forkName)
 
@@ -179,7 +179,7 @@ func (s *Store) Source() *tree.Source { return s.src }
 func (s *Store) CAS() *cas.Store { return s.cas }
 
 // LockFD returns the file descriptor that has the lock of the store's directory.
-func (s *Store) LockFD() int { return s.storeDir.Lock() }
+func (s *Store) LockFD() int { return s.storeDir.LockFD() }
 
 // SetMountpoint records the mount point in the store's directory, for processes that find the
 // store locked.

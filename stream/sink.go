@@ -44,7 +44,7 @@ type Entry struct {
 	Holes int64 // number of bytes in holes, if the source knows it
 	// Sparse is set if Data has only the Parts of the file. Otherwise Data has zeros for the holes.
 	Sparse bool
-	Parts  []content.Part
+	Parts  []content.DataRange
 
 	// In a layer of an image, Whiteout removes the file at Path in the layers below, and Opaque removes the
 	// entries of the directory at Path in these layers. If one of them is set, the fields other than Path are

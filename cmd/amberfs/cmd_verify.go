@@ -137,7 +137,7 @@ func openStore(ctx context.Context, a *app, argv []string) (c *client.Client, st
 
 func printReport(a *app, r *repair.Report) {
 	for _, d := range r.Damage {
-		a.printf("damaged: %s\n", d.What)
+		a.printf("damaged: %s\n", d.Description)
 	}
 
 	last := ""

@@ -23,8 +23,8 @@ import (
 const (
 	// BlockSize is the number of bytes of a block, except the last one of an object.
 	BlockSize = 1 << 20
-	// maxRun is the most blocks of one request.
-	maxRun = 8
+	// maxRunBlocks is the largest number of blocks of one request.
+	maxRunBlocks = 8
 	// touchAfter is the age at which a block that is read gets a new time of modification, by which evict
 	// finds the blocks that were not used for the longest time.
 	touchAfter = time.Hour
@@ -34,13 +34,13 @@ const (
 
 // A Cache is a directory with blocks. It is safe for concurrent use, also by several processes.
 type Cache struct {
-	dir     string
-	max     int64        // bytes above which blocks are removed
-	written atomic.Int64 // bytes written since the last evict
+	dir          string
+	maxBytes     int64        // bytes above which blocks are removed
+	writtenBytes atomic.Int64 // bytes written since the last evict
 
-	mu       sync.Mutex
-	fetching map[string]chan struct{} // blocks that are being fetched, by blockFile; closed at the end
-	unstored []unstoredBlock          // the last maxUnstored blocks that could not be stored
+	mu             sync.Mutex
+	fetches        map[string]chan struct{} // blocks that are being fetched, by blockFile; closed at the end
+	unstoredBlocks []unstoredBlock          // the last maxUnstored blocks that could not be stored
 }
 
 // An unstoredBlock is a block that could not be written to the disk, for the reader that waits for it.
@@ -57,7 +57,7 @@ type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
 // New returns the cache in dir, of about size bytes at most. Storing the first block creates the
 // directory, for this user only.
 func New(dir string, size int64) *Cache {
-	return &Cache{dir: dir, max: max(size, 4*BlockSize), fetching: map[string]chan struct{}{}}
+	return &Cache{dir: dir, maxBytes: max(size, 4*BlockSize), fetches: map[string]chan struct{}{}}
 }
 
 // withDir calls fn with the open directory.
@@ -94,20 +94,20 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 
 	for at := off; at < end; {
 		block := at / BlockSize
-		within := at - block*BlockSize
+		blockOff := at - block*BlockSize
 		part := out[at-off:]
-		part = part[:min(int64(len(part)), blockLen(o, block)-within)]
-		if !c.readBlock(o, block, within, part) {
+		part = part[:min(int64(len(part)), blockLen(o, block)-blockOff)]
+		if !c.readBlock(o, block, blockOff, part) {
 			if fetch == nil {
 				return nil, errors.New("the block is not in the cache")
 			}
 			// One request fetches this block and the following ones up to the end of the read-ahead.
 			wanted := (end+ahead-1)/BlockSize - block + 1
-			b, err := c.fetchBlock(ctx, o, block, min(wanted, maxRun), fetch)
+			b, err := c.fetchBlock(ctx, o, block, min(wanted, maxRunBlocks), fetch)
 			if err != nil {
 				return nil, err
 			}
-			copy(part, b[within:])
+			copy(part, b[blockOff:])
 		}
 
 		at += int64(len(part))
@@ -122,7 +122,7 @@ func (c *Cache) Has(o backend.Object, off, n int64) bool {
 		err := c.withDir(func(b *vfs.Beneath) error {
 			i, err := b.Stat(c.path(blockFile(o, block)))
 			if err == nil && i.Size != blockLen(o, block) {
-				err = errTorn
+				err = errTornBlock
 			}
 
 			return err
@@ -134,7 +134,7 @@ func (c *Cache) Has(o backend.Object, off, n int64) bool {
 	return true
 }
 
-var errTorn = errors.New("the block is torn")
+var errTornBlock = errors.New("the block is torn")
 
 // readBlock fills p with the bytes of a block from off on. It reports whether the cache has the block.
 func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
@@ -148,7 +148,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 
 		fi, err := f.Stat()
 		if err != nil || fi.Size() != blockLen(o, block) {
-			return errTorn
+			return errTornBlock
 		}
 		if _, err := f.ReadAt(p, off); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	for _, u := range c.unstored {
+	for _, u := range c.unstoredBlocks {
 		if u.file == name {
 			copy(p, u.data[off:])
 			return true
@@ -178,7 +178,7 @@ func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	return false
 }
 
-// fetchBlock returns a block that the cache lacks. It fetches it together with up to run-1 blocks behind it.
+// fetchBlock returns a block that the cache lacks. It fetches the block together with up to run-1 blocks behind it.
 // If several goroutines need a block at once, one of them makes the request and the others wait.
 func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	for {
@@ -215,22 +215,22 @@ func (c *Cache) fetchBlock(ctx context.Context, o backend.Object, block, run int
 
 // claimRun reserves a block, and up to run-1 missing blocks behind it, for the caller to fetch. n is the
 // number of reserved blocks. If another goroutine is fetching the block, claimRun returns done, which
-// is closed when that ends.
+// is closed when this fetch ends.
 func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if done := c.fetching[blockFile(o, block)]; done != nil {
+	if done := c.fetches[blockFile(o, block)]; done != nil {
 		return 0, done
 	}
 
-	mine := make(chan struct{})
+	claimed := make(chan struct{})
 	for n = 0; n < run; n++ {
 		name := blockFile(o, block+n)
-		if n > 0 && (blockLen(o, block+n) == 0 || c.fetching[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
+		if n > 0 && (blockLen(o, block+n) == 0 || c.fetches[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
 			break
 		}
-		c.fetching[name] = mine
+		c.fetches[name] = claimed
 	}
 
 	return n, nil
@@ -240,9 +240,9 @@ func (c *Cache) claimRun(o backend.Object, block, run int64) (n int64, done chan
 func (c *Cache) releaseRun(o backend.Object, block, run int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.fetching[blockFile(o, block)])
+	close(c.fetches[blockFile(o, block)])
 	for n := range run {
-		delete(c.fetching, blockFile(o, block+n))
+		delete(c.fetches, blockFile(o, block+n))
 	}
 }
 
@@ -278,16 +278,16 @@ func (c *Cache) storeBlock(o backend.Object, block int64, data []byte) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 
-		c.unstored = append(c.unstored, unstoredBlock{name, slices.Clone(data)})
-		if n := len(c.unstored) - maxUnstored; n > 0 {
-			c.unstored = slices.Delete(c.unstored, 0, n)
+		c.unstoredBlocks = append(c.unstoredBlocks, unstoredBlock{name, slices.Clone(data)})
+		if n := len(c.unstoredBlocks) - maxUnstored; n > 0 {
+			c.unstoredBlocks = slices.Delete(c.unstoredBlocks, 0, n)
 		}
 
 		return
 	}
 
-	if c.written.Add(int64(len(data))) > c.max/16 {
-		c.written.Store(0)
+	if c.writtenBytes.Add(int64(len(data))) > c.maxBytes/16 {
+		c.writtenBytes.Store(0)
 		c.evict()
 	}
 }
@@ -304,7 +304,7 @@ func (c *Cache) Drop(o backend.Object, off, n int64) {
 	for block := off / BlockSize; block*BlockSize < off+n; block++ {
 		_ = c.withDir(func(b *vfs.Beneath) error { return b.Remove(c.path(blockFile(o, block))) })
 		c.mu.Lock()
-		c.unstored = slices.DeleteFunc(c.unstored, func(u unstoredBlock) bool { return u.file == blockFile(o, block) })
+		c.unstoredBlocks = slices.DeleteFunc(c.unstoredBlocks, func(u unstoredBlock) bool { return u.file == blockFile(o, block) })
 		c.mu.Unlock()
 	}
 }
@@ -312,7 +312,7 @@ func (c *Cache) Drop(o backend.Object, off, n int64) {
 // Erase overwrites and removes all blocks. Programs that read from a remote fetch their blocks again.
 func (c *Cache) Erase() error {
 	c.mu.Lock()
-	c.unstored = nil
+	c.unstoredBlocks = nil
 	c.mu.Unlock()
 
 	blocks, _ := c.listBlocks()
@@ -327,21 +327,21 @@ func (c *Cache) Erase() error {
 	})
 }
 
-// staleTemporary is the age at which a temporary file is deleted: its writer was killed.
-const staleTemporary = time.Hour
+// staleTempAge is the age at which a temporary file is deleted: its writer was killed.
+const staleTempAge = time.Hour
 
 // evict removes the blocks that were not used for the longest time until a tenth of the cache is free. It
 // does nothing while the cache is not over its size.
 func (c *Cache) evict() {
 	blocks, total := c.listBlocks()
-	if total <= c.max {
+	if total <= c.maxBytes {
 		return
 	}
 
 	slices.SortFunc(blocks, func(a, b vfs.Info) int { return a.Modified.Compare(b.Modified) })
 
 	for _, b := range blocks {
-		if total <= c.max-c.max/10 {
+		if total <= c.maxBytes-c.maxBytes/10 {
 			return
 		}
 		if c.withDir(func(d *vfs.Beneath) error { return d.Remove(b.Name) }) == nil {
@@ -383,7 +383,7 @@ func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
 				if isBlock(d.Name, filepath.Base(f.Name)) {
 					out = append(out, f)
 					total += f.Size
-				} else if temporary && time.Since(f.Modified) > staleTemporary {
+				} else if temporary && time.Since(f.Modified) > staleTempAge {
 					_ = b.Remove(f.Name)
 				}
 			}

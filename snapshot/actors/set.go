@@ -168,7 +168,7 @@ func (s *Set) Encode() []byte {
 		}
 	}
 
-	return e.Out()
+	return e.Bytes()
 }
 
 // EncodeWithin returns the encoded set. If it is larger than limit bytes, it returns a set with the

@@ -110,7 +110,7 @@ func BenchmarkOverwrite(b *testing.B) {
 	for b.Loop() {
 		if pos += 5000; pos%(5000*1000) == 0 {
 			epoch++
-			c = c.Own(epoch)
+			c = c.VersionFor(epoch)
 		}
 		must.OK(b, c.Write(nil, tb.rnd.Int64N(pages)<<12, 4096, pos, 0))
 	}

@@ -12,9 +12,9 @@ import (
 // the items decide where a list ends (see listBuilder), so that a change in the middle of
 // a file does not change the lists before and after it.
 const (
-	minList  = 64  // lowest number of items of a list that is not the last of its level
-	maxList  = 256 // highest number of items of a list
-	maxDepth = 12  // highest level; enough for 2^63 bytes, because a list has at least 64 items
+	minListItems = 64  // lowest number of items of a list that is not the last of its level
+	maxListItems = 256 // highest number of items of a list
+	maxDepth     = 12  // highest level; enough for 2^63 bytes, because a list has at least 64 items
 )
 
 // item is one entry of a list. At level 0 it is a chunk, a hole or a reservation. At a higher level it is a list
@@ -129,9 +129,9 @@ func encodeList(e *wire.Encoder, level uint8, items []item) {
 	}
 }
 
-// openList reads the header of a list object. It returns a decoder positioned at the first item, and the number
+// decodeListHeader reads the header of a list object. It returns a decoder positioned at the first item, and the number
 // of items. Errors are in the decoder.
-func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
+func decodeListHeader(raw []byte, level uint8) (d wire.Decoder, count int) {
 	d = *wire.NewDecoder(raw)
 	if kind := d.Header(); kind != wire.KindList {
 		d.Fail("kind %d is no chunk list", kind)
@@ -139,7 +139,7 @@ func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
 	if l := d.Byte(); l != level || l == 0 || l > maxDepth {
 		d.Fail("list of level %d where %d belongs", l, level)
 	}
-	if count = d.Count(2); count == 0 || count > maxList {
+	if count = d.Count(2); count == 0 || count > maxListItems {
 		d.Fail("list of %d items", count)
 	}
 
@@ -148,7 +148,7 @@ func openList(raw []byte, level uint8) (d wire.Decoder, count int) {
 
 // checkList checks all items of a list object, and returns their sum.
 func checkList(raw []byte, level uint8) (item, error) {
-	d, count := openList(raw, level)
+	d, count := decodeListHeader(raw, level)
 	var sum itemSum
 	for i := 0; i < count && d.Err() == nil; i++ {
 		sum.add(&d, decodeItem(&d, level-1))
@@ -162,8 +162,8 @@ func checkList(raw []byte, level uint8) (item, error) {
 
 // cursor iterates over the items of a ChunkMap, from the beginning. Its position is the item cur.
 type cursor struct {
-	src  *Source
-	once bool // do not put lists into the cache
+	src     *Source
+	noCache bool // do not put lists into the cache
 
 	off   int64 // offset in the file at which cur begins
 	cur   item  // n is 0 at the end
@@ -175,9 +175,9 @@ type cursor struct {
 
 // frame is a list that a cursor has entered.
 type frame struct {
-	d    wire.Decoder // positioned at the next item
-	left int          // number of items after the present one
-	end  int64        // offset in the file at which the list ends
+	d         wire.Decoder // positioned at the next item
+	itemsLeft int          // number of items after the present one
+	end       int64        // offset in the file at which the list ends
 }
 
 // cursor returns a cursor on the topmost list, or on the first chunk of a map without lists.
@@ -193,7 +193,7 @@ func (b *ChunkMap) cursor(src *Source) cursor {
 	return c
 }
 
-func (c *cursor) done() bool { return c.cur.n == 0 }
+func (c *cursor) atEnd() bool { return c.cur.n == 0 }
 
 // end returns the offset at which cur ends.
 func (c *cursor) end() int64 { return c.off + c.cur.n }
@@ -209,8 +209,8 @@ func (c *cursor) next() error {
 
 	for len(c.lists) > 0 {
 		f := &c.lists[len(c.lists)-1]
-		if f.left > 0 {
-			return c.read(f)
+		if f.itemsLeft > 0 {
+			return c.readItem(f)
 		}
 
 		c.off = f.end
@@ -223,24 +223,24 @@ func (c *cursor) next() error {
 
 // enter moves the cursor to the first item of cur, which must be a list.
 func (c *cursor) enter() error {
-	raw, err := c.src.list(&c.cur, c.level, c.once)
+	raw, err := c.src.loadList(&c.cur, c.level, c.noCache)
 	if err != nil {
 		return err
 	}
 
-	d, count := openList(raw, c.level)
+	d, count := decodeListHeader(raw, c.level)
 	if err := d.Err(); err != nil {
 		return fmt.Errorf("chunk list %s: %w", c.cur.hash, err)
 	}
 
-	c.lists = append(c.lists, frame{d: d, left: count, end: c.end()})
+	c.lists = append(c.lists, frame{d: d, itemsLeft: count, end: c.end()})
 	c.level--
-	return c.read(&c.lists[len(c.lists)-1])
+	return c.readItem(&c.lists[len(c.lists)-1])
 }
 
-// read sets cur to the next item of f, the lowest list.
-func (c *cursor) read(f *frame) error {
-	f.left--
+// readItem sets cur to the next item of f, the lowest list.
+func (c *cursor) readItem(f *frame) error {
+	f.itemsLeft--
 	if c.cur = decodeItem(&f.d, c.level); f.d.Err() != nil {
 		return fmt.Errorf("chunk list: %w", f.d.Err())
 	}
@@ -249,7 +249,7 @@ func (c *cursor) read(f *frame) error {
 
 // seek moves the cursor forward to the chunk, hole or reservation that contains off, or to the end.
 func (c *cursor) seek(off int64) error {
-	for !c.done() {
+	for !c.atEnd() {
 		var err error
 		switch {
 		case c.end() <= off:

@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// maxInline is the largest number of items in a ChunkMap without list objects.
-const maxInline = 8
+// maxInlineItems is the largest number of items in a ChunkMap without list objects.
+const maxInlineItems = 8
 
 // A ChunkMap is the sealed content of a regular file. It never changes. Files with equal bytes, holes and
 // reservations have equal ChunkMaps, regardless of the writes that produced them.
@@ -24,9 +24,9 @@ func (b *ChunkMap) equal(o *ChunkMap) bool {
 }
 
 // eachKind does for the part [off, end) of a sealed file the work of layout.eachKind.
-func (b *ChunkMap) eachKind(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) error {
+func (b *ChunkMap) eachKind(src *Source, off, end int64, allowLists bool, fn func(off int64, it item) bool) error {
 	c := b.cursor(src)
-	for !c.done() && c.off < end {
+	for !c.atEnd() && c.off < end {
 		step := c.next
 
 		if from, to := max(c.off, off), min(c.end(), end); from < to {
@@ -37,7 +37,7 @@ func (b *ChunkMap) eachKind(src *Source, off, end int64, lists bool, fn func(off
 				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
 			}
 
-			if mixed && !(lists && it.n == c.cur.n) {
+			if mixed && !(allowLists && it.n == c.cur.n) {
 				step = c.enter
 			} else if !fn(from, it) {
 				return nil
@@ -57,8 +57,8 @@ func (b *ChunkMap) eachKind(src *Source, off, end int64, lists bool, fn func(off
 // returns true for the list. The result of fn for a chunk has no meaning.
 func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (descend bool, err error)) error {
 	c := b.cursor(src)
-	c.once = true
-	for !c.done() {
+	c.noCache = true
+	for !c.atEnd() {
 		descend := false
 		if !c.cur.hash.IsZero() {
 			var err error
@@ -98,7 +98,7 @@ func (b *ChunkMap) Encode(e *wire.Encoder) {
 func (b *ChunkMap) Key() string {
 	var e wire.Encoder
 	b.Encode(&e)
-	return string(e.Out())
+	return string(e.Bytes())
 }
 
 // decodeChunkMap reads the encoding of ChunkMap.Encode. Errors are in d.
@@ -115,7 +115,7 @@ func decodeChunkMap(d *wire.Decoder) *ChunkMap {
 	}
 
 	n := d.Count(2)
-	if n > maxInline {
+	if n > maxInlineItems {
 		d.Fail("%d chunks inline", n)
 		return b
 	}

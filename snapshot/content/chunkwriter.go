@@ -26,31 +26,31 @@ const (
 	maskAfter  = 0x8888888888888800 // bits of the hash that must be zero, after avgChunk
 )
 
-// cut returns the length of the first chunk of data. If the result is less than len(data), it is final. If it is
+// firstChunkLen returns the length of the first chunk of data. If the result is less than len(data), it is final. If it is
 // len(data), it is final only if the file ends there or data has maxChunk bytes: with more data the chunk might
 // be longer.
 //
 // A chunk ends where a hash over its bytes and the next byte fulfils a condition. Bytes after the next byte have
 // no influence. The library's own function takes a reader, and would copy all of data for each chunk.
-func cut(data []byte) int {
+func firstChunkLen(data []byte) int {
 	data = data[:min(len(data), maxChunk)]
 	if len(data) <= minChunk {
 		return len(data)
 	}
 
 	average := min(len(data), avgChunk)
-	n, hash := untilEnd(data[minChunk:average], 0, maskBefore)
+	n, hash := findChunkEnd(data[minChunk:average], 0, maskBefore)
 	if end := minChunk + n; end < average {
 		return end
 	}
 
-	n, _ = untilEnd(data[average:], hash, maskAfter)
+	n, _ = findChunkEnd(data[average:], hash, maskAfter)
 	return average + n
 }
 
-// untilEnd returns the index of the first byte of data at which all bits of mask are zero in the hash. If there
+// findChunkEnd returns the index of the first byte of data at which all bits of mask are zero in the hash. If there
 // is no such byte, it returns len(data) and the hash after data. hash is the hash of the bytes before data.
-func untilEnd(data []byte, hash, mask uint64) (n int, after uint64) {
+func findChunkEnd(data []byte, hash, mask uint64) (n int, hashAfter uint64) {
 	for ; n < len(data)-1; n += 2 { // two bytes at a time, so that the hash waits for one addition instead of two
 		a, b := fastcdc.G[data[n]], fastcdc.G[data[n+1]]
 		if (hash<<1+a)&mask == 0 {
@@ -70,8 +70,8 @@ func untilEnd(data []byte, hash, mask uint64) (n int, after uint64) {
 	return n, hash
 }
 
-// firstLook is how many bytes are read at first to find the end of a chunk. Few chunks are longer.
-const firstLook = maxChunk / 2
+// firstSearchLen is how many bytes are read at first to find the end of a chunk. Few chunks are longer.
+const firstSearchLen = maxChunk / 2
 
 // bufferSize is how many bytes of a file are read at a time.
 const bufferSize = 1 << 20
@@ -84,22 +84,22 @@ type chunkWriter struct {
 	z    *Sealer
 	list listBuilder
 
-	buf      *[bufferSize]byte // nil until it is needed
-	from, to int64             // buf has the part [from, to) of the file
+	buf              *[bufferSize]byte // nil until it is needed
+	bufStart, bufEnd int64             // buf has the part [bufStart, bufEnd) of the file
 
-	beside  chan struct{}  // see Sealer.Beside
-	pending []*pendingItem // in order
-	batch   []*pendingItem // the items of pending whose chunks are in buf, and which no goroutine is storing yet
-	stored  chan struct{}  // closed when the items of batch are stored
+	storeSlots  chan struct{}  // see Sealer.StoreSlots
+	pending     []*pendingItem // in order
+	batch       []*pendingItem // the items of pending whose chunks are in buf, and which no goroutine is storing yet
+	batchStored chan struct{}  // closed when the items of batch are stored
 }
 
 // pendingItem is a chunk that a goroutine is storing, or a chunk or hole that waits for such a chunk: items are
 // listed in order.
 type pendingItem struct {
 	item
-	data   []byte        // data of the chunk, until it is stored
-	stored chan struct{} // closed when the chunk is stored; nil for a hole
-	err    error
+	data []byte        // data of the chunk, until it is stored
+	done chan struct{} // closed when the chunk is stored; nil for a hole
+	err  error
 }
 
 // maxPending limits the number of items that wait for one chunk whose storing takes long. It is more than the
@@ -119,11 +119,11 @@ func (w *chunkWriter) close() {
 	}
 }
 
-// fill returns at least n bytes of the file from p on. Bytes that are not in the buffer are read with read, up to
-// p+ahead. p must not be lower than in earlier calls.
+// fill returns at least n bytes of the file, from the offset p on. If some of them are not in the buffer, fill
+// calls read for these, and for further bytes up to p+ahead. p must not be lower than in earlier calls.
 func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) error) ([]byte, error) {
-	if p+n <= w.to {
-		return w.buf[p-w.from : w.to-w.from], nil
+	if p+n <= w.bufEnd {
+		return w.buf[p-w.bufStart : w.bufEnd-w.bufStart], nil
 	}
 	if err := w.ctx.Err(); err != nil {
 		return nil, err
@@ -139,15 +139,15 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 
 	// Keep the bytes from p on that were read before.
 	have := int64(0)
-	if p < w.to {
-		have = int64(copy(next[:], w.buf[p-w.from:w.to-w.from]))
+	if p < w.bufEnd {
+		have = int64(copy(next[:], w.buf[p-w.bufStart:w.bufEnd-w.bufStart]))
 	}
 
 	w.storeBatch()
 	w.buf = next
 
-	w.from, w.to = p, p+max(n, min(ahead, bufferSize))
-	data := w.buf[:w.to-p]
+	w.bufStart, w.bufEnd = p, p+max(n, min(ahead, bufferSize))
+	data := w.buf[:w.bufEnd-p]
 	if err := read(data[have:], p+have); err != nil {
 		return nil, err
 	}
@@ -158,15 +158,15 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 // store stores a chunk, or adds it to the batch if w.beside is set, and lists it. data is in the buffer.
 func (w *chunkWriter) store(data []byte) error {
 	c := &pendingItem{item: item{n: int64(len(data))}}
-	if w.beside == nil {
+	if w.storeSlots == nil {
 		c.hash, c.err = w.z.Objects.Put(cas.KindData, data)
 		return w.add(c)
 	}
 
 	if len(w.batch) == 0 {
-		w.stored = make(chan struct{})
+		w.batchStored = make(chan struct{})
 	}
-	c.data, c.stored = data, w.stored
+	c.data, c.done = data, w.batchStored
 	w.batch = append(w.batch, c)
 
 	return w.add(c)
@@ -178,11 +178,11 @@ func (w *chunkWriter) storeBatch() {
 		return
 	}
 
-	batch, buf, stored := w.batch, w.buf, w.stored
+	batch, buf, stored := w.batch, w.buf, w.batchStored
 	w.batch, w.buf = nil, nil
-	w.beside <- struct{}{}
+	w.storeSlots <- struct{}{}
 	go func() {
-		defer func() { <-w.beside }()
+		defer func() { <-w.storeSlots }()
 		defer buffers.Put(buf)
 		defer close(stored)
 
@@ -199,18 +199,18 @@ func (w *chunkWriter) storeBatch() {
 // add adds a chunk or a hole after the pending items.
 func (w *chunkWriter) add(c *pendingItem) error {
 	w.pending = append(w.pending, c)
-	if w.beside == nil {
-		return w.await(0)
+	if w.storeSlots == nil {
+		return w.awaitPending(0)
 	}
-	return w.await(maxPending)
+	return w.awaitPending(maxPending)
 }
 
-// await waits until at most the given number of items are pending.
-func (w *chunkWriter) await(most int) error {
-	for len(w.pending) > most {
+// awaitPending waits until at most the given number of items are pending.
+func (w *chunkWriter) awaitPending(limit int) error {
+	for len(w.pending) > limit {
 		c := w.pending[0]
-		if w.pending = w.pending[1:]; c.stored != nil {
-			<-c.stored
+		if w.pending = w.pending[1:]; c.done != nil {
+			<-c.done
 		}
 
 		if c.err != nil {
@@ -234,9 +234,9 @@ const (
 
 var zeros [zeroBlock]byte
 
-// untilHole returns the number of bytes of data before the first hole, and the length of the hole, 0
-// without one. data begins at offset p of its file.
-func untilHole(data []byte, p int64) (before, n int) {
+// findHole returns the number of bytes of data before the first hole, and the length of the hole, which is 0 if
+// there is none. data begins at the offset p of its file.
+func findHole(data []byte, p int64) (before, n int) {
 	for at := int(-p & (zeroBlock - 1)); at < len(data); {
 		block := data[at:min(len(data), at+zeroBlock)]
 		at += len(block)
@@ -259,15 +259,15 @@ func untilHole(data []byte, p int64) (before, n int) {
 // FromReader stores the bytes of r as the content of a file. It has only a few chunks in memory at a
 // time. Any number of calls may run at the same time.
 func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) {
-	s, err := Begin(ctx, z, r, math.MaxInt64, []Part{{0, math.MaxInt64}})
+	s, err := BeginFile(ctx, z, r, math.MaxInt64, []DataRange{{0, math.MaxInt64}})
 	if err != nil {
 		return nil, err
 	}
 	return s.Finish()
 }
 
-// A Part is a range of N bytes of a file that is data and no hole.
-type Part struct{ Off, N int64 }
+// A DataRange is a range of N bytes of a file, from the offset Off on, that is data and no hole.
+type DataRange struct{ Off, N int64 }
 
 // A PendingFile is a file that was read completely. Some of its chunks may not be stored yet.
 type PendingFile struct {
@@ -277,32 +277,32 @@ type PendingFile struct {
 
 // Finish waits until all chunks are stored, and returns the content.
 func (s *PendingFile) Finish() (*ChunkMap, error) {
-	if err := s.w.await(0); err != nil {
+	if err := s.w.awaitPending(0); err != nil {
 		return nil, err
 	}
 	return s.w.list.finish()
 }
 
-// Begin reads a file, as FromReader does. size is the size of the file. r returns the bytes of parts only, in
+// BeginFile reads a file, as FromReader does. size is the size of the file. r returns the bytes of parts only, in
 // order; the other bytes of the file are in holes. If r ends early, the file ends there. Begin returns when r has
 // been read completely. It does not wait until all chunks are stored.
-func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part) (*PendingFile, error) {
+func BeginFile(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []DataRange) (*PendingFile, error) {
 	w := newChunkWriter(ctx, z)
-	w.beside = z.Beside
+	w.storeSlots = z.StoreSlots
 	defer w.close()
 
-	at, whole := int64(0), true // whole is set unless r ended early
-	hole := func(to int64) error {
-		if to <= at || !whole {
+	pos, complete := int64(0), true // complete is set unless r ended early
+	addHole := func(to int64) error {
+		if to <= pos || !complete {
 			return nil
 		}
-		n := to - at
-		at = to
+		n := to - pos
+		pos = to
 		return w.add(&pendingItem{item: item{n: n, holes: n}})
 	}
 
 	for _, p := range parts {
-		if err := hole(p.Off); err != nil {
+		if err := addHole(p.Off); err != nil {
 			return nil, err
 		}
 
@@ -311,22 +311,22 @@ func Begin(ctx context.Context, z *Sealer, r io.Reader, size int64, parts []Part
 			return nil, err
 		}
 
-		at = end
-		if whole = end == p.Off+p.N; !whole {
+		pos = end
+		if complete = end == p.Off+p.N; !complete {
 			break
 		}
 	}
 
-	if err := hole(size); err != nil {
+	if err := addHole(size); err != nil {
 		return nil, err
 	}
 
-	return &PendingFile{at, w}, nil
+	return &PendingFile{pos, w}, nil
 }
 
 // readAll stores the bytes of r as the part of the file from p on, and returns the end of the part.
 func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
-	w.from, w.to, end = p, p, p
+	w.bufStart, w.bufEnd, end = p, p, p
 	ended := false
 	read := func(b []byte, off int64) error {
 		if ended {
@@ -359,7 +359,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 		data = data[:min(len(data), maxChunk)]
 		before, hole := len(data), 0
 		if w.z.FindHoles {
-			before, hole = untilHole(data, p)
+			before, hole = findHole(data, p)
 		}
 
 		if before == 0 && hole > 0 {
@@ -368,7 +368,7 @@ func (w *chunkWriter) readAll(r io.Reader, p int64) (end int64, err error) {
 				return 0, err
 			}
 		} else {
-			chunk := data[:cut(data[:before])]
+			chunk := data[:firstChunkLen(data[:before])]
 			p += int64(len(chunk))
 			if err := w.store(chunk); err != nil {
 				return 0, err

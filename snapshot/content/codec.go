@@ -62,7 +62,7 @@ func (c *Content) Encode(e *wire.Encoder) {
 		case x.inJournal():
 			e.Uvarint(extJournal)
 			e.Uvarint(uint64(x.pos))
-			e.Uvarint(uint64(x.pos - x.payload))
+			e.Uvarint(uint64(x.pos - x.payloadPos))
 		case x.pos == posUnwritten:
 			e.Uvarint(extUnwritten)
 		default:
@@ -82,7 +82,7 @@ func DecodeSealed(d *wire.Decoder) *Content {
 	if d.Err() == nil && b.n == 0 {
 		d.Fail("content without bytes")
 	}
-	return Of(b)
+	return FromChunkMap(b)
 }
 
 // Decode reads the encoding of Content.Encode. epoch may change the content, unless it is
@@ -122,7 +122,7 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 			x.pos = posUnwritten
 		case extJournal:
 			x.pos = int64(d.Uint(uint64(math.MaxInt64 - x.n)))
-			x.payload = x.pos - int64(d.Uint(uint64(x.pos)))
+			x.payloadPos = x.pos - int64(d.Uint(uint64(x.pos)))
 		default:
 			if kind-extBase >= uint64(len(bases)) {
 				d.Fail("extent in base %d of %d", kind-extBase, len(bases))
@@ -151,8 +151,8 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 	if d.Err() != nil {
 		return nil, d.Err()
 	}
-	if b := l.plain(); b != nil {
-		return Of(b), nil
+	if b := l.unchangedBase(); b != nil {
+		return FromChunkMap(b), nil
 	}
 
 	return c, nil

@@ -29,8 +29,8 @@ func someBase(b *bench, deep bool) *ChunkMap {
 
 // someContent returns an unsealed content with extents of all kinds.
 func someContent(b *bench) *Content {
-	c := Of(someBase(b, true)).Own(7)
-	other := Of(someBase(b, false))
+	c := FromChunkMap(someBase(b, true)).VersionFor(7)
+	other := FromChunkMap(someBase(b, false))
 	check(c.Write(b.src, 5000, 100, 123456, 0))
 	check(c.Write(b.src, c.Size(), 1, 99, 0))
 	check(c.Punch(b.src, 50, 10))
@@ -42,15 +42,15 @@ func someContent(b *bench) *Content {
 func encoded(c *Content) []byte {
 	var e wire.Encoder
 	c.Encode(&e)
-	return e.Out()
+	return e.Bytes()
 }
 
 // TestEncodeContent: what Encode writes, Decode reads.
 func TestEncodeContent(t *testing.T) {
 	b := newBench()
-	sealed := Of(someBase(b, true))
+	sealed := FromChunkMap(someBase(b, true))
 	for name, c := range map[string]*Content{
-		"empty": New(7), "sealed": sealed, "clone of sealed": sealed.Own(7), "mixed": someContent(b),
+		"empty": New(7), "sealed": sealed, "clone of sealed": sealed.VersionFor(7), "mixed": someContent(b),
 	} {
 		raw := encoded(c)
 		d := wire.NewDecoder(raw)
@@ -68,8 +68,8 @@ func TestEncodeContent(t *testing.T) {
 			t.Errorf("%s: %d bytes, %d allocated, lowest position %d; want %d, %d, %d", name,
 				got.Size(), got.Allocated(), got.MinPos(), c.Size(), c.Allocated(), c.MinPos())
 		}
-		if plain := name == "sealed" || name == "clone of sealed"; (got.Sealed() != nil) != plain || got.Frozen(7) != plain {
-			t.Errorf("%s: sealed %v, frozen %v", name, got.Sealed() != nil, got.Frozen(7))
+		if plain := name == "sealed" || name == "clone of sealed"; (got.SealedMap() != nil) != plain || got.Frozen(7) != plain {
+			t.Errorf("%s: sealed %v, frozen %v", name, got.SealedMap() != nil, got.Frozen(7))
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestDecodeRefuses(t *testing.T) {
 		for _, w := range tc.write {
 			w(&e)
 		}
-		d := wire.NewDecoder(e.Out())
+		d := wire.NewDecoder(e.Bytes())
 		tc.read(d)
 		if err := d.Err(); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -152,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 	b := newBench()
 	f.Add(encoded(New(1)))
 	f.Add(encoded(someContent(b)))
-	f.Add(encoded(Of(someBase(b, false))))
+	f.Add(encoded(FromChunkMap(someBase(b, false))))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c, err := Decode(wire.NewDecoder(raw), 1)
 		if err != nil {
@@ -186,7 +186,7 @@ func FuzzList(f *testing.F) {
 			it.holes, it.unwritten = 3, 4
 		}
 		encodeList(&e, level, []item{it, it})
-		f.Add(bytes.Clone(e.Out()), level)
+		f.Add(bytes.Clone(e.Bytes()), level)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, level uint8) {
 		sum, err := checkList(raw, level)
@@ -200,14 +200,14 @@ func FuzzList(f *testing.F) {
 		c := b.cursor(NewSource(store, &byteLog{}, 0))
 		check(c.enter())
 		var items []item
-		for !c.done() && c.level == level-1 {
+		for !c.atEnd() && c.level == level-1 {
 			items = append(items, c.cur)
 			check(c.next())
 		}
 		var e wire.Encoder
 		encodeList(&e, level, items)
-		if !bytes.Equal(e.Out(), raw) {
-			t.Fatalf("% x encodes to % x", raw, e.Out())
+		if !bytes.Equal(e.Bytes(), raw) {
+			t.Fatalf("% x encodes to % x", raw, e.Bytes())
 		}
 	})
 }

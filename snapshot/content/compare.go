@@ -16,10 +16,10 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if c.Size() != o.Size() {
 		return false, nil
 	}
-	if c == o || c.Size() == 0 || c.SurelyEqual(o) {
+	if c == o || c.Size() == 0 || c.KnownEqual(o) {
 		return true, nil
 	}
-	if x, y := c.sealed.Load(), o.sealed.Load(); x != nil && y != nil && x.isAllData() && y.isAllData() {
+	if x, y := c.sealedMap.Load(), o.sealedMap.Load(); x != nil && y != nil && x.isAllData() && y.isAllData() {
 		return false, nil // equal bytes would be in equal chunks
 	}
 
@@ -33,21 +33,21 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 		return same && err == nil
 	}
 
-	sideBySide(c.layout.Load(), o.layout.Load(), func(off int64, x, y extent) bool {
+	eachRunPair(c.layout.Load(), o.layout.Load(), func(off int64, x, y extent) bool {
 		switch {
-		case x.zeros() && y.zeros():
-			if off == r.seen && x.n < dataUnit {
-				r.seen += x.n
+		case x.readsZeros() && y.readsZeros():
+			if off == r.zerosEnd && x.n < minSkipped {
+				r.zerosEnd += x.n
 			}
 		case x == y, x.inBase() && y.inBase() && x.pos == y.pos && x.base.equal(y.base):
 		default:
-			if off != r.seen || off-r.from >= runBytes {
+			if off != r.zerosEnd || off-r.from >= maxDiffRange {
 				if !compare() {
 					return false
 				}
 				r.from = off
 			}
-			r.to, r.seen = off+x.n, off+x.n
+			r.to, r.zerosEnd = off+x.n, off+x.n
 		}
 		return true
 	})
@@ -65,15 +65,15 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 // compared at once.
 type diffRange struct {
 	from, to int64
-	seen     int64 // in [to, seen) both files have only zeros
+	zerosEnd int64 // in [to, zerosEnd) both files have only zeros
 }
 
-// runBytes is how long a diffRange may become before it is compared.
-const runBytes = 1 << 20
+// maxDiffRange is the length in bytes at which a diffRange is compared.
+const maxDiffRange = 1 << 20
 
-// SurelyEqual reports whether two contents are known to be equal, including their holes and
+// KnownEqual reports whether two contents are known to be equal, including their holes and
 // reservations. It reads no object.
-func (c *Content) SurelyEqual(o *Content) bool {
+func (c *Content) KnownEqual(o *Content) bool {
 	if c == o {
 		return true
 	}
@@ -81,7 +81,7 @@ func (c *Content) SurelyEqual(o *Content) bool {
 		return false
 	}
 
-	x, y := c.sealed.Load(), o.sealed.Load()
+	x, y := c.sealedMap.Load(), o.sealedMap.Load()
 	return x != nil && y != nil && x.equal(y)
 }
 
@@ -91,7 +91,7 @@ var compareBuffers = sync.Pool{New: func() any { return new([2][64 << 10]byte) }
 // has data.
 func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 	for end := off + n; off < end; {
-		from, to, err := eitherData(src, a.layout.Load(), b.layout.Load(), off, end)
+		from, to, err := firstDataOfEither(src, a.layout.Load(), b.layout.Load(), off, end)
 		if err != nil || from >= end {
 			return err == nil, err
 		}
@@ -104,17 +104,17 @@ func sameBytes(src *Source, a, b *Content, off, n int64) (bool, error) {
 	return true, nil
 }
 
-// dataUnit is the shortest part without data that is skipped in a comparison.
-const dataUnit = 64 << 10
+// minSkipped is the shortest part without data that is skipped in a comparison.
+const minSkipped = 64 << 10
 
-// eitherData returns the first part [from, to) of [off, end) in which one of two files has data; without data,
+// firstDataOfEither returns the first part [from, to) of [off, end) in which one of two files has data; without data,
 // from is end. It does not look beyond end: otherwise the comparison of many small parts of a file would read the
 // rest of the file for each part.
-func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err error) {
+func firstDataOfEither(src *Source, x, y *layout, off, end int64) (from, to int64, err error) {
 	from, first := end, x
 
 	for _, l := range []*layout{x, y} {
-		at, err := l.dataIn(src, off, end)
+		at, err := l.firstDataIn(src, off, end)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -126,7 +126,7 @@ func eitherData(src *Source, x, y *layout, off, end int64) (from, to int64, err 
 		return end, end, nil
 	}
 
-	to, err = first.holeIn(src, from, end, dataUnit)
+	to, err = first.firstHoleIn(src, from, end, minSkipped)
 	return from, to, err
 }
 
@@ -169,23 +169,23 @@ type Piece struct {
 	Bytes int64
 }
 
-// Written calls fn for the pieces of c that before, an earlier version, does not have. Holes and reservations are
-// not counted. The memory of all extents except the first is counted as one piece without a key.
-func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
-	if c == before {
+// NewPieces calls fn for the pieces of c that the earlier version old does not have. Holes and reservations are no
+// pieces. If c has more extents than old, fn is also called for their memory, as one piece without a key.
+func (c *Content) NewPieces(src *Source, old *Content, fn func(Piece)) error {
+	if c == old {
 		return nil
 	}
-	had, newest := make(map[cas.Hash]bool), int64(0)
-	err := before.eachPiece(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) })
+	known, newest := make(map[cas.Hash]bool), int64(0)
+	err := old.eachPiece(src, func(key cas.Hash, n, pos int64) { known[key], newest = true, max(newest, pos+n) })
 	if err != nil {
 		return err
 	}
-	if more := c.Extents() - max(1, before.Extents()); more > 0 {
+	if more := c.ExtentCount() - max(1, old.ExtentCount()); more > 0 {
 		fn(Piece{Bytes: ExtentBytes * int64(more)})
 	}
 
 	return c.eachPiece(src, func(key cas.Hash, n, pos int64) {
-		if pos < 0 && !had[key] || pos >= newest { // later writes have higher journal positions
+		if pos < 0 && !known[key] || pos >= newest { // later writes have higher journal positions
 			fn(Piece{key, n})
 		}
 	})
@@ -222,8 +222,8 @@ func (c *Content) eachPiece(src *Source, fn func(key cas.Hash, n, pos int64)) (e
 // eachPiece calls fn for the chunks of [off, off+n).
 func (b *ChunkMap) eachPiece(src *Source, off, n int64, fn func(key cas.Hash, n int64)) error {
 	c := b.cursor(src)
-	c.once = true
-	for !c.done() && c.off < off+n {
+	c.noCache = true
+	for !c.atEnd() && c.off < off+n {
 		step := c.next
 		if c.end() > off && c.cur.hasData() {
 			if c.level > 0 {

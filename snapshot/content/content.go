@@ -13,7 +13,7 @@ import (
 // bytes, and clones share bytes.
 //
 // A Content belongs to the epoch that made it, and is changed in place during that
-// epoch. When the epoch is over the Content is frozen, and Own makes the
+// epoch. When the epoch is over the Content is frozen, and VersionFor makes the
 // next version. A frozen Content still changes in two ways. Neither changes the
 // bytes of the file, and both are safe while others read it without a lock:
 //
@@ -23,17 +23,17 @@ import (
 //     older version was sealed: they then refer to its chunks.
 //
 // The caller needs one lock over related contents (versions of one another, or
-// source and target of CloneRange) to own and to change them. A frozen
+// source and target of CloneRange) to call VersionFor and to change them. A frozen
 // Content is read, sealed and rebased without the lock. A nil *Content is an empty
 // file.
 type Content struct {
-	epoch  uint64
-	layout atomic.Pointer[layout]   // never nil; replaced by Rebase and by sealing
-	sealed atomic.Pointer[ChunkMap] // set once, by a sealer
-	link   atomic.Pointer[ancestry]
+	epoch     uint64
+	layout    atomic.Pointer[layout]   // never nil; replaced by Rebase and by sealing
+	sealedMap atomic.Pointer[ChunkMap] // set once, by a sealer
+	link      atomic.Pointer[ancestry]
 
-	sealing    sync.Mutex  // held by Seal and Spill
-	unfinished *fileSealer // the state of an interrupted Seal; guarded by sealing
+	sealMu         sync.Mutex  // held by Seal and Spill
+	unfinishedSeal *fileSealer // the state of an interrupted Seal; guarded by sealing
 	// sealLayout is the layout that a running or interrupted Seal cuts, else nil. The Seal takes chunks from the
 	// ChunkMaps of this layout even after the Content has another layout, so a gc marks these ChunkMaps.
 	sealLayout atomic.Pointer[layout]
@@ -43,8 +43,8 @@ type Content struct {
 
 // ancestry is the origin of a Content that is not sealed.
 type ancestry struct {
-	prev *Content // the previous version
-	from *layout  // a layout of prev, of which the Content's layout is a copy with later changes
+	prev       *Content // the previous version
+	prevLayout *layout  // a layout of prev, of which the Content's layout is a copy with later changes
 }
 
 // noEpoch is the epoch of contents that Of returned.
@@ -57,17 +57,17 @@ func New(epoch uint64) *Content {
 	return c
 }
 
-// Of returns the content of a sealed file. No epoch may change it.
-func Of(b *ChunkMap) *Content {
+// FromChunkMap returns the content of a sealed file. No epoch may change it.
+func FromChunkMap(b *ChunkMap) *Content {
 	c := &Content{epoch: noEpoch}
 	c.layout.Store(baseLayout(b))
-	c.sealed.Store(b)
+	c.sealedMap.Store(b)
 	return c
 }
 
-// Own returns c if epoch may change it, else a new version with the same bytes that epoch may
+// VersionFor returns c if epoch may change it, else a new version with the same bytes that epoch may
 // change. c may be nil. After a new version was made, c is frozen.
-func (c *Content) Own(epoch uint64) *Content {
+func (c *Content) VersionFor(epoch uint64) *Content {
 	switch {
 	case c == nil:
 		return New(epoch)
@@ -76,14 +76,14 @@ func (c *Content) Own(epoch uint64) *Content {
 	}
 
 	n := &Content{epoch: epoch}
-	if b := c.sealed.Load(); b != nil {
+	if b := c.sealedMap.Load(); b != nil {
 		n.layout.Store(baseLayout(b))
 		return n
 	}
 
-	from := c.layout.Load()
-	n.layout.Store(from.clone())
-	n.link.Store(&ancestry{prev: c, from: from})
+	origin := c.layout.Load()
+	n.layout.Store(origin.clone())
+	n.link.Store(&ancestry{prev: c, prevLayout: origin})
 
 	return n
 }
@@ -107,19 +107,19 @@ func (c *Content) Allocated() int64 {
 	return c.layout.Load().alloc
 }
 
-// Sealed returns the ChunkMap of a sealed content, else nil.
-func (c *Content) Sealed() *ChunkMap {
+// SealedMap returns the ChunkMap of a sealed content, else nil.
+func (c *Content) SealedMap() *ChunkMap {
 	if c == nil {
 		return emptyChunkMap
 	}
-	return c.sealed.Load()
+	return c.sealedMap.Load()
 }
 
 var emptyChunkMap = &ChunkMap{}
 
-// InLog reports whether match returns true for any part of c in the journal. A part is n bytes at the
+// AnyInJournal reports whether match returns true for any part of c in the journal. A part is n bytes at the
 // journal position pos.
-func (c *Content) InLog(match func(pos, n int64) bool) (found bool) {
+func (c *Content) AnyInJournal(match func(pos, n int64) bool) (found bool) {
 	if c == nil {
 		return false
 	}
@@ -135,7 +135,7 @@ func (c *Content) InLog(match func(pos, n int64) bool) (found bool) {
 // not refer to the journal.
 func (c *Content) MinPos() int64 {
 	low := int64(math.MaxInt64)
-	c.InLog(func(pos, _ int64) bool {
+	c.AnyInJournal(func(pos, _ int64) bool {
 		low = min(low, pos)
 		return false
 	})
@@ -217,45 +217,46 @@ const (
 	ExtentBytes = 128
 )
 
-// Extents returns the number of extents above the base.
-func (c *Content) Extents() int {
+// ExtentCount returns the number of extents above the base.
+func (c *Content) ExtentCount() int {
 	if c == nil {
 		return 0
 	}
 	return c.layout.Load().ext.count()
 }
 
-// Unsealed returns the number of extents that Own would copy into the next version. For a sealed content it is 0.
-func (c *Content) Unsealed() int64 {
-	if c == nil || c.sealed.Load() != nil {
+// UnsealedExtents returns the number of extents that VersionFor would copy into the next version. For a sealed content it is 0.
+func (c *Content) UnsealedExtents() int64 {
+	if c == nil || c.sealedMap.Load() != nil {
 		return 0
 	}
 	return int64(c.layout.Load().ext.count())
 }
 
-// Reach returns the end of the first most runs of [off, end), and the number of these runs. If there are fewer
+// EndOfRuns returns the end of the first limit runs of [off, end), and the number of these runs. If there are fewer
 // runs, it returns end. A run is a part in one extent, in one part of the base or in one hole.
-func (c *Content) Reach(off, end int64, most int) (to int64, runs int) {
+func (c *Content) EndOfRuns(off, end int64, limit int) (runsEnd int64, runs int) {
 	if c == nil {
 		return end, 0
 	}
-	to = end
+	runsEnd = end
 	c.layout.Load().eachRun(off, end, func(at int64, e extent) bool {
-		if runs++; runs == most {
-			to = at + e.n
+		if runs++; runs == limit {
+			runsEnd = at + e.n
 		}
-		return runs < most
+		return runs < limit
 	})
 
-	return to, runs
+	return runsEnd, runs
 }
 
-// ReachBack returns the lowest offset, at least from, after which the file has at most most extents.
-func (c *Content) ReachBack(from int64, most int) int64 {
+// StartOfLastExtents returns the lowest offset from which on the file has at most limit extents, or least if that is
+// higher.
+func (c *Content) StartOfLastExtents(least int64, limit int) int64 {
 	if c == nil {
-		return from
+		return least
 	}
-	return max(from, c.layout.Load().ext.nthLast(most))
+	return max(least, c.layout.Load().ext.nthLast(limit))
 }
 
 // Preload reads the chunk lists that a change of [off, off+n) needs, so that the change reads no
@@ -273,13 +274,13 @@ func (c *Content) Preload(src *Source, off, n int64) error {
 	return err
 }
 
-// Write makes the n bytes at off refer to the journal position pos, in the record whose payload begins at
-// payload. A write beyond the end extends the file.
-func (c *Content) Write(src *Source, off, n, pos, payload int64) error {
+// Write makes the n bytes at off refer to the journal position pos. payloadPos is the position at which the payload
+// of the record begins. A write beyond the end extends the file.
+func (c *Content) Write(src *Source, off, n, pos, payloadPos int64) error {
 	if n <= 0 {
 		return nil
 	}
-	return c.layout.Load().place(src, off, extent{n: n, pos: pos, payload: payload})
+	return c.layout.Load().replace(src, off, extent{n: n, pos: pos, payloadPos: payloadPos})
 }
 
 // Truncate cuts the file to size bytes, or extends it with a hole.
@@ -313,7 +314,7 @@ func (l *layout) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	if n <= 0 {
 		return nil
 	}
-	return l.place(src, off, extent{n: n, pos: pos})
+	return l.replace(src, off, extent{n: n, pos: pos})
 }
 
 // Allocate reserves blocks for the holes of [off, off+n). Data is not changed. With keepSize only the part before

@@ -33,7 +33,7 @@ func TestNilContent(t *testing.T) {
 	if base := b.seal(t, c); base.n != 0 || base.depth != 0 || len(base.chunks) != 0 {
 		t.Errorf("sealed as %+v", base)
 	}
-	n := c.Own(1)
+	n := c.VersionFor(1)
 	if err := n.CloneRange(b.src, 0, c, 0, 10); err != nil || n.Size() != 0 {
 		t.Errorf("CloneRange: %v, size %d", err, n.Size())
 	}
@@ -48,7 +48,7 @@ func TestSmallChunks(t *testing.T) {
 	for off := range int64(1000) {
 		b.write(t, c, 2*off, []byte("x"))
 	}
-	c = Of(b.seal(t, c))
+	c = FromChunkMap(b.seal(t, c))
 	b.src = NewSource(b.store, b.log, 1<<20)
 	b.store.gets = 0
 	b.wantBytes(t, c, bytes.Repeat([]byte("x\x00"), 1000)[:1999])
@@ -62,17 +62,17 @@ func TestOwn(t *testing.T) {
 	b := newBench()
 	c := New(1)
 	b.write(t, c, 0, []byte("one"))
-	if c.Own(1) != c || c.Frozen(1) || !c.Frozen(2) {
+	if c.VersionFor(1) != c || c.Frozen(1) || !c.Frozen(2) {
 		t.Error("a content is not its own epoch's")
 	}
-	d := c.Own(2)
+	d := c.VersionFor(2)
 	b.write(t, d, 1, []byte("TWO"))
 	b.wantBytes(t, c, []byte("one"))
 	b.wantBytes(t, d, []byte("oTWO"))
 
-	e := Of(b.seal(t, c))
+	e := FromChunkMap(b.seal(t, c))
 	for _, epoch := range []uint64{0, 1, 2} {
-		if o := e.Own(epoch); o == e || o.Frozen(epoch) {
+		if o := e.VersionFor(epoch); o == e || o.Frozen(epoch) {
 			t.Errorf("epoch %d may change a sealed content", epoch)
 		}
 	}
@@ -132,7 +132,7 @@ func TestTruncateUnderRebase(t *testing.T) {
 	data := b.noise(300 << 10)
 	old := New(1)
 	b.write(t, old, 0, data)
-	c := old.Own(2)
+	c := old.VersionFor(2)
 	for _, size := range []int64{100 << 10, 250 << 10} {
 		must.OK(t, c.Truncate(b.src, size))
 	}
@@ -170,7 +170,7 @@ func TestRebaseBehindSealer(t *testing.T) {
 	versions := []*Content{c}
 	var positions []int64
 	for epoch := uint64(2); epoch < 30; epoch++ {
-		c = c.Own(epoch)
+		c = c.VersionFor(epoch)
 		versions = append(versions, c)
 		p := b.noise(5)
 		off := b.rnd.Int64N(int64(len(want) - 5))
@@ -207,8 +207,8 @@ func TestMarkBeforeRebase(t *testing.T) {
 	data := b.noise(300 << 10)
 	old := New(1)
 	b.write(t, old, 0, data)
-	c := old.Own(2)
-	d := c.Own(3)
+	c := old.VersionFor(2)
+	d := c.VersionFor(3)
 	b.write(t, d, 0, []byte("x"))
 	b.seal(t, old)
 	for _, v := range []*Content{c, d} {
@@ -230,7 +230,7 @@ func TestMarkBeforeRebase(t *testing.T) {
 func TestCloneWhole(t *testing.T) {
 	b := newBench()
 	data := b.noise(5 << 20)
-	c := b.file(t, data).Own(2)
+	c := b.file(t, data).VersionFor(2)
 	b.write(t, c, 1<<20, []byte("change"))
 	copy(data[1<<20:], "change")
 	d := New(2)
@@ -251,7 +251,7 @@ func TestCloneWhole(t *testing.T) {
 func TestCloneKeepsChunks(t *testing.T) {
 	b := newBench()
 	c := b.file(t, b.noise(8<<20))
-	d := b.file(t, b.noise(1<<20)).Own(2)
+	d := b.file(t, b.noise(1<<20)).VersionFor(2)
 	must.OK(t, d.CloneRange(b.src, 300_001, c, 123_456, 7<<20))
 	read, put := b.store.read, b.store.putNew
 	b.seal(t, d)

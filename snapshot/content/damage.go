@@ -43,15 +43,15 @@ func ignoreLost(err error) error {
 	return err
 }
 
-// readAround fills b with the bytes of the file at off. Parts that cannot be read become zeros and
+// readPastDamage fills b with the bytes of the file at off. Parts that cannot be read become zeros and
 // are recorded in s.damaged.
-func (s *fileSealer) readAround(b []byte, off int64) error {
+func (s *fileSealer) readPastDamage(b []byte, off int64) error {
 	for end := off + int64(len(b)); off < end; {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
 
-		part, err := s.partAt(off)
+		part, err := s.damageUnitAt(off)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 		if _, err := s.c.ReadAt(s.z.Src, b[:n], off); err != nil {
 			// A stored chunk need not be read again, because its hash is known: after any error it is listed by
 			// this hash. If s has already cut a part of the chunk, that is not possible.
-			if (part.hash == damagedHash || part.off < s.p) && !isLost(err) {
+			if (part.hash == damagedHash || part.off < s.off) && !isLost(err) {
 				return err
 			}
 			clear(b[:n])
@@ -72,10 +72,10 @@ func (s *fileSealer) readAround(b []byte, off int64) error {
 	return nil
 }
 
-// partAt returns the part of the file that counts as damaged if the byte at off cannot be read: the
+// damageUnitAt returns the part of the file that counts as damaged if the byte at off cannot be read: the
 // bytes of one chunk, or at most minChunk bytes of the journal. It begins before off only if it is
 // a whole chunk.
-func (s *fileSealer) partAt(off int64) (damagedPart, error) {
+func (s *fileSealer) damageUnitAt(off int64) (damagedPart, error) {
 	e := s.l.extentAt(off)
 	part := damagedPart{span{off, off + e.n}, damagedHash}
 	if !e.inBase() {
@@ -106,8 +106,8 @@ func (s *fileSealer) partAt(off int64) (damagedPart, error) {
 	return part, nil
 }
 
-// damagedIn returns the first damaged part in [p, p+n).
-func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
+// firstDamagedIn returns the first damaged part in [p, p+n).
+func (s *fileSealer) firstDamagedIn(p, n int64) (part damagedPart, ok bool) {
 	for _, d := range s.damaged {
 		if d.off < p+n && p < d.end {
 			return d, true
@@ -119,22 +119,22 @@ func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
 // addDamaged adds the damaged part at s.p to the list: a stored chunk under its own hash, other bytes as chunks
 // with damagedHash.
 func (s *fileSealer) addDamaged(d damagedPart) error {
-	if d.off == s.p && d.hash != damagedHash {
-		s.p = d.end
+	if d.off == s.off && d.hash != damagedHash {
+		s.off = d.end
 		return s.list.add(item{n: d.end - d.off, hash: d.hash})
 	}
 
 	if s.z.OnDamage != nil {
-		s.z.OnDamage(d.end - s.p)
+		s.z.OnDamage(d.end - s.off)
 	}
 
-	for s.p < d.end {
-		n := min(maxChunk, d.end-s.p)
+	for s.off < d.end {
+		n := min(maxChunk, d.end-s.off)
 		if err := s.list.add(item{n: n, hash: damagedHash}); err != nil {
 			return err
 		}
 
-		s.p += n
+		s.off += n
 	}
 
 	return nil

@@ -95,7 +95,7 @@ func TestSealBesideDamage(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench()
 			data := b.noise(20 << 20)
-			old := b.file(t, data).Sealed()
+			old := b.file(t, data).SealedMap()
 			c := old.cursor(b.src)
 			must.OK(t, c.seek(10<<20))
 			from, bad := c.off, c.cur.hash
@@ -115,7 +115,7 @@ func TestSealBesideDamage(t *testing.T) {
 			b.src = NewSource(store, b.log, 8<<20)
 			var lost int64
 			b.z = &Sealer{Src: b.src, Objects: store, OnDamage: func(n int64) { lost += n }}
-			f := Of(old).Own(1)
+			f := FromChunkMap(old).VersionFor(1)
 			b.write(t, f, from+test.write, []byte("new"))
 			copy(data[from+test.write:], "new")
 			m := b.seal(t, f)
@@ -149,9 +149,9 @@ func TestSealAway(t *testing.T) {
 	}
 	old := b.file(t, data)
 	for seed := range int64(20) {
-		c := old.Own(uint64(seed + 1))
+		c := old.VersionFor(uint64(seed + 1))
 		b.write(t, c, seed*50_000, b.noise(30_000))
-		for ok := 0; c.Sealed() == nil; ok++ {
+		for ok := 0; c.SealedMap() == nil; ok++ {
 			left := ok % 100
 			src := NewSource(awayStore{b.store, func() error {
 				if left--; left < 0 {

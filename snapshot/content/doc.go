@@ -23,7 +23,7 @@
 //
 // A Content is one version of a file. It belongs to the epoch that made it, and is
 // changed in place during that epoch. Later it is frozen, because captures
-// may share it. The first change then makes the next version (Own), which begins with the
+// may share it. The first change then makes the next version (VersionFor), which begins with the
 // same layout: the B-tree of extents is copied in O(1).
 //
 //	epoch 1   Content a   layout: journal 0-900
@@ -48,13 +48,13 @@
 //
 // # Locking
 //
-// To own and change related contents (versions of one another, or source and target
+// To call VersionFor and to change related contents (versions of one another, or source and target
 // of CloneRange), the caller holds one lock over all of them. A frozen Content
 // is read, sealed and rebased without that lock: its layout is an immutable value behind an
 // atomic pointer.
 //
-// Content.sealing is held by the one goroutine that seals a Content. This goroutine takes the locks of the chunk
-// store and of the caches while it holds Content.sealing. Seal releases Content.sealing when its turn is over,
+// Content.sealMu is held by the one goroutine that seals a Content. This goroutine takes the locks of the chunk
+// store and of the caches while it holds Content.sealMu. Seal releases Content.sealMu when its turn is over,
 // and must not hold it while it waits for its next turn: a goroutine that waits for the lock has a turn already.
 //
 // # Dangers

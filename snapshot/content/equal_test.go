@@ -16,7 +16,7 @@ func TestEqualByHash(t *testing.T) {
 	sealed := func(s string) *Content {
 		m, err := FromReader(context.Background(), b.z, bytes.NewReader([]byte(s)))
 		must.OK(t, err)
-		return Of(m)
+		return FromChunkMap(m)
 	}
 	src := NewSource(b.store, b.log, 8<<20)
 	before := b.store.read
@@ -41,7 +41,7 @@ func TestEqualWithHoles(t *testing.T) {
 			b.write(t, c, off, []byte("data"))
 		}
 		if sealed {
-			c.Own(2)
+			c.VersionFor(2)
 			b.seal(t, c)
 		}
 		return c
@@ -115,7 +115,7 @@ func TestEqualAsBytes(t *testing.T) {
 		if r.IntN(2) == 0 {
 			b.seal(t, files[0])
 		}
-		files[1], texts[1] = files[0].Own(2), bytes.Clone(texts[0])
+		files[1], texts[1] = files[0].VersionFor(2), bytes.Clone(texts[0])
 		for range r.IntN(4) {
 			put(1)
 		}

@@ -11,18 +11,18 @@ const (
 // An extent is the place of a run of bytes of a file: in the journal from position pos on, in a ChunkMap from
 // offset pos on, or, if pos is negative, in a hole or reservation.
 type extent struct {
-	n       int64
-	pos     int64
-	payload int64 // in the journal: where the payload of the record begins
-	base    *ChunkMap
+	n          int64
+	pos        int64
+	payloadPos int64 // in the journal: where the payload of the record begins
+	base       *ChunkMap
 }
 
-func (e extent) inJournal() bool { return e.base == nil && e.pos >= 0 }
-func (e extent) inBase() bool    { return e.base != nil }
-func (e extent) zeros() bool     { return e.pos < 0 }
+func (e extent) inJournal() bool  { return e.base == nil && e.pos >= 0 }
+func (e extent) inBase() bool     { return e.base != nil }
+func (e extent) readsZeros() bool { return e.pos < 0 }
 
-// kind returns e as an item without a hash. e must not be in a ChunkMap.
-func (e extent) kind() item {
+// asItem returns e as an item without a hash. e must not be in a ChunkMap.
+func (e extent) asItem() item {
 	it := item{n: e.n}
 	switch e.pos {
 	case posHole:
@@ -34,11 +34,11 @@ func (e extent) kind() item {
 	return it
 }
 
-// sub returns the part of e of n bytes that begins at its byte at.
-func (e extent) sub(at, n int64) extent {
+// sub returns the part of e that begins after skip bytes and has n bytes.
+func (e extent) sub(skip, n int64) extent {
 	e.n = n
 	if e.pos >= 0 {
-		e.pos += at
+		e.pos += skip
 	}
 	return e
 }
@@ -46,7 +46,7 @@ func (e extent) sub(at, n int64) extent {
 // follows reports whether one extent can replace prev and e, which follows prev in the file: the place of e must
 // follow the place of prev, too.
 func (e extent) follows(prev extent) bool {
-	if e.base != prev.base || e.payload != prev.payload {
+	if e.base != prev.base || e.payloadPos != prev.payloadPos {
 		return false
 	}
 	if e.pos < 0 {
@@ -59,9 +59,9 @@ func (e extent) follows(prev extent) bool {
 // one extent, which is inline. More extents are in a B-tree that is copied in O(1).
 // Several goroutines may read and clone at the same time, as long as no goroutine changes.
 type extents struct {
-	tree *btree.Map[int64, extent]
-	at   int64  // offset of only
-	only extent // the single extent of a file without a tree; empty if the file has none
+	tree      *btree.Map[int64, extent]
+	singleOff int64  // offset of single
+	single    extent // the single extent of a file without a tree; empty if the file has none
 }
 
 func (x *extents) clone() extents {
@@ -76,7 +76,7 @@ func (x *extents) count() int {
 	switch {
 	case x.tree != nil:
 		return x.tree.Len()
-	case x.only.n > 0:
+	case x.single.n > 0:
 		return 1
 	}
 	return 0
@@ -87,7 +87,7 @@ func (x *extents) last() (off int64, e extent, ok bool) {
 	if x.tree != nil {
 		return x.tree.Max()
 	}
-	return x.at, x.only, x.only.n > 0
+	return x.singleOff, x.single, x.single.n > 0
 }
 
 // nthLast returns the offset at which the n-th last extent begins, 0 if there are fewer than n.
@@ -102,7 +102,7 @@ func (x *extents) nthLast(n int) (at int64) {
 // floor returns the last extent that begins at off or before.
 func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 	if x.tree == nil {
-		return x.at, x.only, x.only.n > 0 && x.at <= off
+		return x.singleOff, x.single, x.single.n > 0 && x.singleOff <= off
 	}
 	x.tree.Descend(off, func(k int64, v extent) bool {
 		at, e, ok = k, v, true
@@ -116,8 +116,8 @@ func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 // false.
 func (x *extents) eachFrom(off int64, fn func(at int64, e extent) bool) {
 	if x.tree == nil {
-		if x.only.n > 0 && x.at+x.only.n > off {
-			fn(x.at, x.only)
+		if x.single.n > 0 && x.singleOff+x.single.n > off {
+			fn(x.singleOff, x.single)
 		}
 		return
 	}
@@ -134,8 +134,8 @@ func (x *extents) eachFrom(off int64, fn func(at int64, e extent) bool) {
 	})
 }
 
-// cut removes all extents in [off, end). Extents that extend beyond this range are shortened or split.
-func (x *extents) cut(off, end int64) {
+// removeRange removes all extents in [off, end). Extents that extend beyond this range are shortened or split.
+func (x *extents) removeRange(off, end int64) {
 	lastAt, last, ok := x.last()
 	if !ok || off >= end || lastAt+last.n <= off {
 		return
@@ -147,8 +147,8 @@ func (x *extents) cut(off, end int64) {
 	}
 
 	// Find the extents to remove, and the parts of them before off and after end.
-	var room [8]int64
-	removed := room[:0]
+	var space [8]int64
+	removed := space[:0]
 	var headAt, tailAt int64
 	var head, tail extent
 	x.eachFrom(off, func(at int64, e extent) bool {
@@ -170,11 +170,11 @@ func (x *extents) cut(off, end int64) {
 	})
 
 	for _, at := range removed {
-		x.drop(at)
+		x.remove(at)
 	}
 
 	if head.n > 0 {
-		x.drop(headAt)
+		x.remove(headAt)
 		x.add(headAt, head)
 	}
 
@@ -184,36 +184,36 @@ func (x *extents) cut(off, end int64) {
 
 	if x.tree != nil && x.tree.Len() <= 1 {
 		at, e, _ := x.tree.Max()
-		*x = extents{at: at, only: e}
+		*x = extents{singleOff: at, single: e}
 	}
 }
 
 // add adds e at off, where no extent is.
 func (x *extents) add(off int64, e extent) {
 	if x.tree == nil {
-		if x.only.n == 0 {
-			x.at, x.only = off, e
+		if x.single.n == 0 {
+			x.singleOff, x.single = off, e
 			return
 		}
 
 		t := btree.NewMap[int64, extent](16)
-		t.Set(x.at, x.only)
+		t.Set(x.singleOff, x.single)
 		*x = extents{tree: t}
 	}
 
 	x.tree.Load(off, e) // fast if off is behind all other extents
 }
 
-// put adds e at off, where no extent is, and joins it with its neighbours if possible.
-func (x *extents) put(off int64, e extent) {
+// addJoined adds e at off, where no extent is, and joins it with its neighbours if possible.
+func (x *extents) addJoined(off int64, e extent) {
 	if at, prev, ok := x.floor(off); ok && at+prev.n == off && e.follows(prev) {
-		x.drop(at)
+		x.remove(at)
 		prev.n += e.n
 		off, e = at, prev
 	}
 
 	if next, ok := x.get(off + e.n); ok && next.follows(e) {
-		x.drop(off + e.n)
+		x.remove(off + e.n)
 		e.n += next.n
 	}
 
@@ -225,14 +225,14 @@ func (x *extents) get(off int64) (extent, bool) {
 	if x.tree != nil {
 		return x.tree.Get(off)
 	}
-	return x.only, x.only.n > 0 && off == x.at
+	return x.single, x.single.n > 0 && off == x.singleOff
 }
 
-// drop removes the extent that begins at off.
-func (x *extents) drop(off int64) {
+// remove removes the extent that begins at off.
+func (x *extents) remove(off int64) {
 	if x.tree != nil {
 		x.tree.Delete(off)
 	} else {
-		x.only = extent{}
+		x.single = extent{}
 	}
 }

@@ -138,7 +138,7 @@ func (b *bench) file(t testing.TB, p []byte) *Content {
 	t.Helper()
 	base, err := FromReader(context.Background(), b.z, bytes.NewReader(p))
 	must.OK(t, err)
-	return Of(base)
+	return FromChunkMap(base)
 }
 
 func (b *bench) wantBytes(t testing.TB, c *Content, want []byte) {

@@ -33,8 +33,8 @@ func (l *layout) clone() *layout {
 	return &c
 }
 
-// plain returns the base if the file equals it and has no extents, else nil.
-func (l *layout) plain() *ChunkMap {
+// unchangedBase returns the base if the file equals it and has no extents, else nil.
+func (l *layout) unchangedBase() *ChunkMap {
 	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.n == l.size {
 		return l.base
 	}
@@ -56,11 +56,11 @@ func (l *layout) extentAt(off int64) extent {
 		return false
 	})
 
-	return l.gap(off, end)
+	return l.runWithoutExtents(off, end)
 }
 
-// gap returns the run at off, in [off, end) without extents.
-func (l *layout) gap(off, end int64) extent {
+// runWithoutExtents returns the run at off, in [off, end) without extents.
+func (l *layout) runWithoutExtents(off, end int64) extent {
 	if off < l.baseLen {
 		return extent{n: min(end, l.baseLen) - off, pos: off, base: l.base}
 	}
@@ -71,9 +71,9 @@ func (l *layout) gap(off, end int64) extent {
 // are cut off at off, end and size.
 func (l *layout) eachRun(off, end int64, fn func(off int64, e extent) bool) {
 	end = min(end, l.size)
-	gaps := func(upto int64) bool { // calls fn for the runs between extents, up to upto
-		for off < upto {
-			e := l.gap(off, upto)
+	callForGaps := func(limit int64) bool { // calls fn for the runs between extents, up to limit
+		for off < limit {
+			e := l.runWithoutExtents(off, limit)
 			if !fn(off, e) {
 				return false
 			}
@@ -87,7 +87,7 @@ func (l *layout) eachRun(off, end int64, fn func(off int64, e extent) bool) {
 
 	more := true
 	l.ext.eachFrom(off, func(at int64, e extent) bool {
-		if more = gaps(min(at, end)); !more || at >= end {
+		if more = callForGaps(min(at, end)); !more || at >= end {
 			return false
 		}
 
@@ -98,13 +98,13 @@ func (l *layout) eachRun(off, end int64, fn func(off int64, e extent) bool) {
 		return more
 	})
 	if more {
-		gaps(end)
+		callForGaps(end)
 	}
 }
 
-// sideBySide calls fn for the parts of two layouts that are in one run of each layout, up to the end of the
+// eachRunPair calls fn for the parts of two layouts that are in one run of each layout, up to the end of the
 // shorter layout, until fn returns false.
-func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
+func eachRunPair(a, b *layout, fn func(off int64, x, y extent) bool) {
 	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.eachRun(0, b.size, yield) })
 	defer stop()
 
@@ -128,13 +128,13 @@ func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
 // eachKind calls fn for the data, holes and reservations of [off, end), in order, until fn returns false. The
 // items have no hash. An item is of one kind. With lists, an item may also be a list of chunks of several kinds
 // that is completely in [off, end). Only lists of several kinds are loaded.
-func (l *layout) eachKind(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
+func (l *layout) eachKind(src *Source, off, end int64, allowLists bool, fn func(off int64, it item) bool) (err error) {
 	l.eachRun(off, end, func(off int64, e extent) (more bool) {
 		if !e.inBase() {
-			return fn(off, e.kind())
+			return fn(off, e.asItem())
 		}
 		more = true
-		err = e.base.eachKind(src, e.pos, e.pos+e.n, lists, func(at int64, it item) bool {
+		err = e.base.eachKind(src, e.pos, e.pos+e.n, allowLists, func(at int64, it item) bool {
 			more = fn(off+at-e.pos, it)
 			return more
 		})
@@ -157,9 +157,9 @@ func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 	return n, err
 }
 
-// place replaces [off, off+e.n) by e, which is not in a ChunkMap, and extends the file if e ends after it. After
-// an error l is unchanged.
-func (l *layout) place(src *Source, off int64, e extent) error {
+// replace replaces [off, off+e.n) by e, which is not in a ChunkMap. It extends the file if e ends after the end of
+// the file. After an error l is unchanged.
+func (l *layout) replace(src *Source, off int64, e extent) error {
 	replaced, err := l.allocated(src, off, off+e.n)
 	if err != nil {
 		return err
@@ -174,10 +174,10 @@ func (l *layout) place(src *Source, off int64, e extent) error {
 	return nil
 }
 
-// set does the work of place for any extent, but the caller updates alloc.
+// set does the work of replace for any extent, but the caller updates alloc.
 func (l *layout) set(off int64, e extent) {
 	end := off + e.n
-	l.ext.cut(off, end)
+	l.ext.removeRange(off, end)
 	l.size = max(l.size, end)
 	switch {
 	case e.pos == posHole && off >= l.baseLen:
@@ -188,7 +188,7 @@ func (l *layout) set(off int64, e extent) {
 	case e.inBase() && e.base == l.base && e.pos == off && end <= l.baseLen:
 		// Without extents, this part is in the base.
 	default:
-		l.ext.put(off, e)
+		l.ext.addJoined(off, e)
 	}
 }
 
@@ -211,7 +211,7 @@ func (l *layout) truncate(src *Source, size int64) error {
 		return err
 	}
 
-	l.ext.cut(size, l.size)
+	l.ext.removeRange(size, l.size)
 	l.alloc -= removed
 	l.size = size
 	l.setBaseLen(size)
@@ -236,35 +236,35 @@ func (c *Content) Rebase() {
 	a.prev.Rebase()
 
 	var after *ancestry // nil if prev is sealed: it does not change any more
-	now := a.prev.layout.Load()
-	if b := a.prev.sealed.Load(); b != nil {
-		now = baseLayout(b)
-	} else if after = (&ancestry{prev: a.prev, from: now}); now == a.from {
+	newer := a.prev.layout.Load()
+	if b := a.prev.sealedMap.Load(); b != nil {
+		newer = baseLayout(b)
+	} else if after = (&ancestry{prev: a.prev, prevLayout: newer}); newer == a.prevLayout {
 		return
 	}
 
 	old := c.layout.Load()
 	// If a sealer of c replaces the layout first, neither the layout nor the link is replaced.
-	if c.layout.CompareAndSwap(old, old.rebased(a.from, now)) {
+	if c.layout.CompareAndSwap(old, old.rebased(a.prevLayout, newer)) {
 		c.link.CompareAndSwap(a, after)
 	}
 }
 
-// rebased returns a layout of the same bytes as l. now must be a layout of the same bytes as from.
+// rebased returns a layout of the same bytes as l. newer must be a layout of the same bytes as older.
 //
-// l and from have the same run at an offset if both have the same place in the journal or in a ChunkMap there, or
-// a hole, or a reservation. Then both files have equal bytes there, and now has these bytes, too: the result has
-// the runs of now. Elsewhere the result has the runs of l. This is correct for any l and from. The result is
-// small because l began as a copy of from and differs only where it was changed later.
+// l and older have the same run at an offset if both have the same place in the journal or in a ChunkMap there, or
+// a hole, or a reservation. Then both files have equal bytes there, and newer has these bytes, too: the result has
+// the runs of newer. Elsewhere the result has the runs of l. This is correct for any l and older. The result is
+// small because l began as a copy of older and differs only where it was changed later.
 //
-// An extent of from that l does not have was replaced by another extent, or removed by a truncation. If l was
-// extended after the truncation, it has a hole there and from does not. So the hole is set in the result, and
-// hides the bytes of now.
-func (l *layout) rebased(from, now *layout) *layout {
-	n := &layout{size: l.size, alloc: l.alloc, base: now.base, baseLen: now.baseLen}
+// An extent of older that l does not have was replaced by another extent, or removed by a truncation. If l was
+// extended after the truncation, it has a hole there and older does not. So the hole is set in the result, and
+// hides the bytes of newer.
+func (l *layout) rebased(older, newer *layout) *layout {
+	n := &layout{size: l.size, alloc: l.alloc, base: newer.base, baseLen: newer.baseLen}
 	n.setBaseLen(l.size)
 	// Copy extent by extent: a clone of the tree would need the caller's lock.
-	now.ext.eachFrom(0, func(off int64, e extent) bool {
+	newer.ext.eachFrom(0, func(off int64, e extent) bool {
 		if off < l.size {
 			n.ext.add(off, e.sub(0, min(e.n, l.size-off)))
 		}
@@ -272,7 +272,7 @@ func (l *layout) rebased(from, now *layout) *layout {
 	})
 
 	common := int64(0) // end of the shorter layout
-	sideBySide(l, from, func(off int64, x, y extent) bool {
+	eachRunPair(l, older, func(off int64, x, y extent) bool {
 		if x != y {
 			n.set(off, x)
 		}

@@ -11,21 +11,21 @@ import (
 
 // listBuilder makes a ChunkMap of the chunks of a file, which are added in order.
 //
-// A list ends after an item of which six bits of the hash are zero, if the list has at least minList items, and
-// always after maxList items. So if lists of two files, or of two versions of one file, end at the same chunk,
+// A list ends after an item of which six bits of the hash are zero, if the list has at least minListItems items, and
+// always after maxListItems items. So if lists of two files, or of two versions of one file, end at the same chunk,
 // the lists after it are equal if the chunks after it are equal.
 //
 // For this reason a whole list, or a list of lists, can also be taken over from an older version without reading
 // it, at a place where the lists of all lower levels have just ended: adding its chunks one by one would make an
 // equal list.
 type listBuilder struct {
-	objects ObjectStore
-	levels  [maxDepth + 1][]item // of every level, the items that are not in a list yet
-	zeros   item                 // the last hole or reservation, which the next item may extend
-	total   item
-	lists   bool // a list was added or made
-	failed  bool // an object was not stored, so the levels lack an item
-	enc     wire.Encoder
+	objects  ObjectStore
+	levels   [maxDepth + 1][]item // of every level, the items that are not in a list yet
+	zeros    item                 // the last hole or reservation, which the next item may extend
+	total    item
+	hasLists bool // a list was added or made
+	failed   bool // an object was not stored, so the levels lack an item
+	enc      wire.Encoder
 }
 
 // add adds a chunk, hole or reservation.
@@ -58,9 +58,9 @@ func (b *listBuilder) endZeros() error {
 	return b.push(0, it)
 }
 
-// aligned reports whether a whole list of a level can be added now: every item of the lower levels must be in a
+// canAddList reports whether a whole list of a level can be added now: every item of the lower levels must be in a
 // list.
-func (b *listBuilder) aligned(level uint8) bool {
+func (b *listBuilder) canAddList(level uint8) bool {
 	return b.zeros.n == 0 && !slices.ContainsFunc(b.levels[:level], notEmpty)
 }
 
@@ -68,7 +68,7 @@ func notEmpty(items []item) bool { return len(items) > 0 }
 
 // addList adds a list that is stored already. aligned must be true for its level.
 func (b *listBuilder) addList(level uint8, it item) error {
-	b.lists = true
+	b.hasLists = true
 	return b.push(level, it)
 }
 
@@ -81,8 +81,8 @@ func (b *listBuilder) push(level uint8, it item) error {
 // insert adds an item to a level. If the rule of listBuilder ends the list there, it makes the list.
 func (b *listBuilder) insert(level uint8, it item) error {
 	b.levels[level] = append(b.levels[level], it)
-	if n := len(b.levels[level]); n == maxList || n >= minList && endsList(&it) {
-		return b.end(level)
+	if n := len(b.levels[level]); n == maxListItems || n >= minListItems && endsList(&it) {
+		return b.endList(level)
 	}
 	return nil
 }
@@ -91,8 +91,8 @@ func endsList(it *item) bool {
 	return !it.hash.IsZero() && binary.LittleEndian.Uint16(it.hash[30:])&63 == 0
 }
 
-// end stores a list of the items of a level, and inserts it into the next level.
-func (b *listBuilder) end(level uint8) error {
+// endList stores a list of the items of a level, and inserts it into the next level.
+func (b *listBuilder) endList(level uint8) error {
 	if level == maxDepth {
 		return fmt.Errorf("%w: chunk lists over %d deep", wire.ErrMalformed, maxDepth)
 	}
@@ -104,13 +104,13 @@ func (b *listBuilder) end(level uint8) error {
 	b.enc.Reset()
 	encodeList(&b.enc, level+1, b.levels[level])
 	var err error
-	if it.hash, err = b.objects.Put(cas.KindTree, b.enc.Out()); err != nil {
+	if it.hash, err = b.objects.Put(cas.KindTree, b.enc.Bytes()); err != nil {
 		b.failed = true
 		return fmt.Errorf("write a chunk list: %w", err)
 	}
 
 	b.levels[level] = b.levels[level][:0]
-	b.lists = true
+	b.hasLists = true
 	return b.insert(level+1, it)
 }
 
@@ -136,7 +136,7 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 	}
 
 	out := &ChunkMap{item: b.total}
-	if items := b.levels[0]; !b.lists && len(items) <= maxInline {
+	if items := b.levels[0]; !b.hasLists && len(items) <= maxInlineItems {
 		out.chunks = items
 		return out, nil
 	}
@@ -150,7 +150,7 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 		}
 
 		if len(items) > 0 {
-			if err := b.end(level); err != nil {
+			if err := b.endList(level); err != nil {
 				return nil, err
 			}
 		}

@@ -23,7 +23,7 @@ func TestReadsSideBySide(t *testing.T) {
 	src := NewSource(store, &byteLog{}, 64<<20)
 	b, err := FromReader(context.Background(), &Sealer{Src: src, Objects: store}, bytes.NewReader(data))
 	must.OK(t, err)
-	c := Of(b)
+	c := FromChunkMap(b)
 	got := make([]byte, size)
 	var readers sync.WaitGroup
 	for off := int64(0); off < size; off += piece {
@@ -70,7 +70,7 @@ func TestStoredBeside(t *testing.T) {
 	want, err := FromReader(t.Context(), z, bytes.NewReader(data))
 	must.OK(t, err)
 	late := &lateStore{ObjectStore: store, all: make(chan struct{})}
-	z.Objects, z.Beside = late, make(chan struct{}, lateChunks)
+	z.Objects, z.StoreSlots = late, make(chan struct{}, lateChunks)
 	got, err := FromReader(t.Context(), z, bytes.NewReader(data))
 	must.OK(t, err)
 	if !got.equal(want) {

@@ -26,7 +26,7 @@ func TestReadWhileSealing(t *testing.T) {
 	for epoch := uint64(2); epoch < 25; epoch++ {
 		mu.Lock()
 		for i, c := range current {
-			c = c.Own(epoch)
+			c = c.VersionFor(epoch)
 			p := b.noise(1 + b.rnd.Int64N(5000))
 			off := b.rnd.Int64N(int64(len(want[i])) - int64(len(p)))
 			frozen, holds := current[i], want[i]

@@ -71,18 +71,18 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (n int, err error) {
 
 // Runs are the places of a part of a file, at the time of RunsOf. They do not change, so the caller reads them
 // without the lock of the file. If the journal or the chunk store has dropped the bytes later, Read fails with an
-// error without a kind.
+// error of no kind of package errs.
 type Runs []extent
 
-// RunsOf returns the runs of the n bytes at off, but only the first ones if there are more than the limit most. At the
-// end of the file the runs may have fewer than n bytes.
-func RunsOf(c *Content, off int64, n, most int) (r Runs) {
+// RunsOf returns the runs of the n bytes at off, but at most the first limit runs. At the end of the file the runs
+// may have fewer than n bytes.
+func RunsOf(c *Content, off int64, n, limit int) (r Runs) {
 	if c == nil || off < 0 {
 		return nil
 	}
 	c.layout.Load().eachRun(off, off+int64(n), func(_ int64, e extent) bool {
 		r = append(r, e)
-		return len(r) < most
+		return len(r) < limit
 	})
 
 	return r
@@ -114,7 +114,7 @@ func (e extent) read(src *Source, p []byte) error {
 	case e.inBase():
 		return e.base.readAt(src, p, e.pos)
 	case e.inJournal():
-		if err := src.log.ReadAt(p, e.pos, e.payload); err != nil {
+		if err := src.log.ReadAt(p, e.pos, e.payloadPos); err != nil {
 			return fmt.Errorf("read %d bytes at journal position %d: %w", len(p), e.pos, err)
 		}
 	default:
@@ -131,14 +131,14 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		if err := c.seek(off); err != nil {
 			return err
 		}
-		if c.done() {
+		if c.atEnd() {
 			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.n)
 		}
 
 		part := p[:min(int64(len(p)), c.end()-off)]
 		if !c.cur.hasData() {
 			clear(part)
-		} else if err := src.chunk(&c.cur, part, off-c.off, b.depth > 0 && c.cur.n < smallChunk); err != nil {
+		} else if err := src.readChunk(&c.cur, part, off-c.off, b.depth > 0 && c.cur.n < smallChunk); err != nil {
 			return err
 		}
 
@@ -153,16 +153,16 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 // read with O_DIRECT, such as qemu-img, expect holes in whole blocks.
 const SeekBlock = 4096
 
-// SeekData returns the first offset, at or after off, in a block of unit bytes that has
+// SeekData returns the first offset, at or after off, in a block of blockSize bytes that has
 // data. Reservations are not data. The error is ErrNoData if there is no such block.
-func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
+func (c *Content) SeekData(src *Source, off, blockSize int64) (int64, error) {
 	off = max(off, 0)
 	if off >= c.Size() {
 		return 0, ErrNoData
 	}
 
 	l := c.layout.Load()
-	found, err := l.dataIn(src, off-off%unit, l.size)
+	found, err := l.firstDataIn(src, off-off%blockSize, l.size)
 	if err != nil {
 		return 0, err
 	}
@@ -170,11 +170,11 @@ func (c *Content) SeekData(src *Source, off, unit int64) (int64, error) {
 		return 0, ErrNoData
 	}
 
-	return max(off, found-found%unit), nil
+	return max(off, found-found%blockSize), nil
 }
 
-// dataIn returns the offset of the first data in [off, end), or end.
-func (l *layout) dataIn(src *Source, off, end int64) (int64, error) {
+// firstDataIn returns the offset of the first data in [off, end), or end.
+func (l *layout) firstDataIn(src *Source, off, end int64) (int64, error) {
 	found := end
 	err := l.eachKind(src, off, end, false, func(at int64, it item) bool {
 		if it.hasData() {
@@ -186,34 +186,34 @@ func (l *layout) dataIn(src *Source, off, end int64) (int64, error) {
 	return found, err
 }
 
-// SeekHole returns the first offset, at or after off, in a block of unit bytes without data, or
+// SeekHole returns the first offset, at or after off, in a block of blockSize bytes without data, or
 // the end of the file. The error is ErrNoData if off is not in the file.
-func (c *Content) SeekHole(src *Source, off, unit int64) (int64, error) {
+func (c *Content) SeekHole(src *Source, off, blockSize int64) (int64, error) {
 	off = max(off, 0)
 	if off >= c.Size() {
 		return 0, ErrNoData
 	}
 
 	l := c.layout.Load()
-	hole, err := l.holeIn(src, off-off%unit, l.size, unit)
+	hole, err := l.firstHoleIn(src, off-off%blockSize, l.size, blockSize)
 	return max(off, hole), err
 }
 
-// holeIn returns the offset of the first block of unit bytes in [begin, limit) without data, or
+// firstHoleIn returns the offset of the first block of blockSize bytes in [begin, limit) without data, or
 // limit. Data outside of [begin, limit) does not count.
-func (l *layout) holeIn(src *Source, begin, limit, unit int64) (int64, error) {
+func (l *layout) firstHoleIn(src *Source, begin, limit, blockSize int64) (int64, error) {
 	end := begin // the end of the data found so far, rounded up to a block
 	err := l.eachKind(src, begin, limit, false, func(at int64, it item) bool {
 		if !it.hasData() {
 			return true
 		}
-		if at-at%unit > end {
+		if at-at%blockSize > end {
 			return false
 		}
 
 		end = at + it.n
-		if rest := end % unit; rest > 0 {
-			end += unit - rest
+		if rest := end % blockSize; rest > 0 {
+			end += blockSize - rest
 		}
 
 		return true

@@ -11,7 +11,7 @@ import (
 // ErrTurnOver means that Sealer.Spend ended a Seal. The next Seal continues where it ended.
 var ErrTurnOver = errors.New("the turn is over")
 
-// itemCost is the work, in bytes, for an item that is taken over without being read and cut.
+// itemCost is the work, in bytes, for an item that is reused without being read and cut.
 const itemCost = 4 << 10
 
 // Sealer cuts files into chunks and stores them. One Sealer may seal several
@@ -26,9 +26,9 @@ type Sealer struct {
 	Pace     func() (alone bool)
 	OnDamage func(bytes int64) // called for damaged bytes that cannot be sealed; may be nil
 	// Beside is a semaphore for the goroutines in which FromReader and Begin store chunks while they read the
-	// next bytes. Its capacity limits the number of chunks. If it is nil, they store each chunk before they
-	// continue to read.
-	Beside chan struct{}
+	// next bytes. Its capacity limits the number of these goroutines. If it is nil, they store each chunk before
+	// they continue to read.
+	StoreSlots chan struct{}
 	// Spend is called with the work since its last call, in bytes. It reports whether the turn is
 	// over: Seal then returns ErrTurnOver. It may be nil.
 	Spend func(bytes int64) (over bool)
@@ -42,14 +42,14 @@ type Sealer struct {
 // If Seal returns early, c keeps the stored chunks, unless the store failed, and the next Seal, of any Sealer,
 // continues after them. A gc between the two marks these chunks (see EachObject).
 func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
-	if b := c.Sealed(); b != nil {
+	if b := c.SealedMap(); b != nil {
 		return b, nil
 	}
 
-	c.sealing.Lock()
-	defer c.sealing.Unlock()
+	c.sealMu.Lock()
+	defer c.sealMu.Unlock()
 
-	if b := c.Sealed(); b != nil {
+	if b := c.SealedMap(); b != nil {
 		return b, nil // another sealer has sealed it
 	}
 
@@ -58,7 +58,7 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 		return nil, fmt.Errorf("cut file into chunks: %w", err)
 	}
 
-	c.sealed.Store(b)
+	c.sealedMap.Store(b)
 	c.layout.Store(baseLayout(b)) // refers neither to the journal nor to older versions
 	c.link.Store(nil)
 	c.dropUnfinished()
@@ -68,7 +68,7 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 
 // cut cuts c into chunks, or continues an interrupted Seal. The caller holds c.sealing.
 func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
-	s := c.unfinished
+	s := c.unfinishedSeal
 	if s == nil {
 		c.Rebase() // chunks of older versions need not be cut again
 
@@ -77,16 +77,16 @@ func (z *Sealer) cut(ctx context.Context, c *Content) (*ChunkMap, error) {
 		for c.sealLayout.Store(l); c.layout.Load() != l; c.sealLayout.Store(l) {
 			l = c.layout.Load()
 		}
-		if b := l.plain(); b != nil {
+		if b := l.unchangedBase(); b != nil {
 			return b, nil
 		}
 
 		s = &fileSealer{c: c, l: l}
 	}
 
-	c.unfinished = nil // so that s is not used again after a panic
+	c.unfinishedSeal = nil // so that s is not used again after a panic
 
-	s.begin(ctx, z)
+	s.beginTurn(ctx, z)
 	defer s.close()
 
 	b, err := s.run()
@@ -107,31 +107,31 @@ func (c *Content) keepUnfinished(s *fileSealer) {
 
 	maps := s.list.partialMaps()
 	c.partialMaps.Store(&maps)
-	c.unfinished = s
+	c.unfinishedSeal = s
 }
 
 // dropUnfinished drops the state of an unfinished Seal.
 func (c *Content) dropUnfinished() {
-	c.unfinished = nil
+	c.unfinishedSeal = nil
 	c.sealLayout.Store(nil)
 	c.partialMaps.Store(nil)
 }
 
-// fileSealer is the state of a Seal that is running or was interrupted. Its list builder has the chunks before p,
-// and a new chunk begins at p.
+// fileSealer is the state of a Seal that is running or was interrupted. Its list builder has the chunks before off,
+// and a new chunk begins at off.
 type fileSealer struct {
 	*chunkWriter
-	c *Content
-	l *layout // the layout of c when the Seal began, for planning; bytes are read through c's present layout
-	p int64   // offset in the file
+	c   *Content
+	l   *layout // the layout of c when the Seal began, for planning; bytes are read through c's present layout
+	off int64   // offset in the file
 
-	dataEnd int64 // [p, dataEnd) is known to be data
-	ended   bool  // there is no data at dataEnd
+	dataEnd   int64 // [off, dataEnd) is known to be data
+	dataEnded bool  // there is no data at dataEnd
 
-	old   cursor // a cursor in oldOf, from which chunks are taken over
-	oldOf *ChunkMap
+	reuseCursor cursor // a cursor in reuseMap, from which chunks are reused
+	reuseMap    *ChunkMap
 
-	small map[journalRange]cas.Hash // chunks that were stored in this turn, see smallPart
+	smallChunks map[journalRange]cas.Hash // chunks that were stored in this turn, see addSmallPart
 
 	damaged []damagedPart
 	work    int64 // in bytes, since the last call of Spend
@@ -140,19 +140,19 @@ type fileSealer struct {
 // journalRange is the place of an extent in the journal.
 type journalRange struct{ pos, n int64 }
 
-// begin prepares s for a Seal by z.
-func (s *fileSealer) begin(ctx context.Context, z *Sealer) {
+// beginTurn prepares s for a Seal by z.
+func (s *fileSealer) beginTurn(ctx context.Context, z *Sealer) {
 	w := newChunkWriter(ctx, z)
 	if s.chunkWriter != nil {
 		w.list = s.list
 		w.list.objects = z.Objects
 	}
-	s.chunkWriter, s.oldOf, s.small = w, nil, nil
+	s.chunkWriter, s.reuseMap, s.smallChunks = w, nil, nil
 }
 
 // run cuts the rest of the file and returns its ChunkMap.
 func (s *fileSealer) run() (*ChunkMap, error) {
-	for s.p < s.l.size {
+	for s.off < s.l.size {
 		if err := s.ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -162,36 +162,36 @@ func (s *fileSealer) run() (*ChunkMap, error) {
 
 		done := s.work
 		s.work = 0
-		if s.z.Spend != nil && s.z.Spend(done) && s.p < s.l.size {
+		if s.z.Spend != nil && s.z.Spend(done) && s.off < s.l.size {
 			return nil, ErrTurnOver
 		}
 	}
 	return s.list.finish()
 }
 
-// step takes over chunks at p from a ChunkMap, or adds a hole or a chunk.
+// step reuses chunks at off from a ChunkMap, or adds a hole or a chunk.
 func (s *fileSealer) step() error {
-	e := s.l.extentAt(s.p)
+	e := s.l.extentAt(s.off)
 	if e.inBase() {
-		if taken, err := s.takeOver(e); taken || err != nil {
+		if reused, err := s.reuseChunks(e); reused || err != nil {
 			return err
 		}
 	}
 
-	if s.dataEnd <= s.p { // the kind of the bytes at p is not known yet
+	if s.dataEnd <= s.off { // the kind of the bytes at off is not known yet
 		if done, err := s.addSmallPart(e); done || err != nil {
 			return err
 		}
 
-		s.dataEnd, s.ended = s.p, false
-		kind, err := s.kind(s.p)
+		s.dataEnd, s.dataEnded = s.off, false
+		kind, err := s.kindAt(s.off)
 		if err != nil {
 			return err
 		}
 
 		if !kind.hasData() {
 			s.work += itemCost
-			s.p += kind.n
+			s.off += kind.n
 			return s.list.add(kind)
 		}
 
@@ -202,35 +202,35 @@ func (s *fileSealer) step() error {
 		s.z.Pace()
 	}
 
-	return s.cutOne()
+	return s.cutChunk()
 }
 
-// maxSmall is the largest number of entries of fileSealer.small.
+// maxSmall is the largest number of entries of fileSealer.smallChunks.
 const maxSmall = 64 << 10
 
-// addSmallPart adds the extent e at p as a chunk if e is small, in the journal and followed by a hole. done is
-// set if it did. A file may have a million small extents that are clones of a few: each range of the journal is
+// addSmallPart adds the extent e at off as a chunk if e is small, in the journal and followed by a hole. It reports
+// whether it did. A file may have a million small extents that are clones of a few: each range of the journal is
 // read and stored only once.
 func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
 	if !e.inJournal() || e.n >= smallChunk {
 		return false, nil
 	}
 
-	if end := s.p + e.n; end < s.l.size {
-		kind, err := s.kind(end)
+	if end := s.off + e.n; end < s.l.size {
+		kind, err := s.kindAt(end)
 		if err != nil || kind.hasData() {
 			return false, err
 		}
 	}
 
 	at := journalRange{e.pos, e.n}
-	h, found := s.small[at]
+	h, found := s.smallChunks[at]
 	if !found {
-		data, err := s.window(s.p, e.n, e.n)
+		data, err := s.window(s.off, e.n, e.n)
 		if err != nil {
 			return false, err
 		}
-		if _, damaged := s.damagedIn(s.p, e.n); damaged {
+		if _, damaged := s.firstDamagedIn(s.off, e.n); damaged {
 			return false, nil
 		}
 
@@ -239,72 +239,72 @@ func (s *fileSealer) addSmallPart(e extent) (done bool, err error) {
 			return false, fmt.Errorf("write a chunk: %w", err)
 		}
 
-		if s.small == nil || len(s.small) == maxSmall {
-			s.small = make(map[journalRange]cas.Hash)
+		if s.smallChunks == nil || len(s.smallChunks) == maxSmall {
+			s.smallChunks = make(map[journalRange]cas.Hash)
 		}
 
-		s.small[at] = h
+		s.smallChunks[at] = h
 	}
 
-	s.p += e.n
+	s.off += e.n
 	s.work += itemCost
 	return true, s.list.add(item{n: e.n, hash: h})
 }
 
-// takeOver adds the chunks and lists of a ChunkMap that begin at p. e is the run at p, and is in the ChunkMap.
-// taken is set if it added any.
+// reuseChunks adds the chunks and lists of a ChunkMap that begin at off. e is the run at off, and is in the
+// ChunkMap. It reports whether it added any.
 //
 // Where a chunk or a list ends depends on its bytes and the next byte. So the next byte must be in the
 // run, too, unless the file ends there.
-func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
-	shift := s.p - e.pos // offset in the file minus offset in the ChunkMap
-	clean := s.p + e.n   // chunks that end below clean are equal in the ChunkMap
-	if clean == s.l.size {
-		clean++
+func (s *fileSealer) reuseChunks(e extent) (reused bool, err error) {
+	shift := s.off - e.pos  // offset in the file minus offset in the ChunkMap
+	cleanEnd := s.off + e.n // chunks that end below cleanEnd are equal in the ChunkMap
+	if cleanEnd == s.l.size {
+		cleanEnd++
 	}
-	if s.oldOf != e.base || s.old.off > e.pos {
-		s.oldOf, s.old = e.base, e.base.cursor(s.z.Src)
+	if s.reuseMap != e.base || s.reuseCursor.off > e.pos {
+		s.reuseMap, s.reuseCursor = e.base, e.base.cursor(s.z.Src)
 	}
 
-	c := &s.old
-	for !c.done() {
-		at := s.p - shift // p in the ChunkMap
-		fits := c.off == at && s.p+c.cur.n < clean
+	c := &s.reuseCursor
+	for !c.atEnd() {
+		at := s.off - shift // offset of s.off in the ChunkMap
+		fits := c.off == at && s.off+c.cur.n < cleanEnd
 		switch {
 		case c.end() <= at:
 			err = c.next()
 		case fits && c.level == 0:
 			err = s.list.add(c.cur)
-		case fits && s.list.aligned(c.level):
+		case fits && s.list.canAddList(c.level):
 			err = s.list.addList(c.level, c.cur)
 		case c.level > 0:
 			fits, err = false, c.enter()
 		default:
-			return taken, nil
+			return reused, nil
 		}
 		if err != nil {
-			return taken, ignoreLost(err)
+			return reused, ignoreLost(err)
 		}
 		if !fits {
 			continue
 		}
 
-		s.p += c.cur.n
+		s.off += c.cur.n
 		s.work += itemCost
-		taken = true
+		reused = true
 		if err = c.next(); err != nil || s.work >= bufferSize {
-			return taken, ignoreLost(err)
+			return reused, ignoreLost(err)
 		}
 	}
 
-	return taken, nil
+	return reused, nil
 }
 
-// kind returns the data, hole or reservation at p, without a hash. It may return only the beginning of it. If the
-// lists of chunks cannot be read, it returns data: readAround then finds the damaged parts.
-func (s *fileSealer) kind(p int64) (item, error) {
+// kindAt returns the data, hole or reservation at p, without a hash. It may return only the beginning of it. If the
+// lists of chunks cannot be read, it returns data: readPastDamage then finds the damaged parts.
+func (s *fileSealer) kindAt(p int64) (item, error) {
 	e := s.l.extentAt(p)
-	it := e.kind()
+	it := e.asItem()
 	if !e.inBase() {
 		return it, nil
 	}
@@ -317,59 +317,59 @@ func (s *fileSealer) kind(p int64) (item, error) {
 	return it, ignoreLost(err)
 }
 
-// extend moves dataEnd forward, to upto or further, or to the end of the data.
-func (s *fileSealer) extend(upto int64) error {
-	for s.dataEnd < min(upto, s.l.size) && !s.ended {
-		kind, err := s.kind(s.dataEnd)
+// extendData moves dataEnd forward, to limit or further, or to the end of the data.
+func (s *fileSealer) extendData(limit int64) error {
+	for s.dataEnd < min(limit, s.l.size) && !s.dataEnded {
+		kind, err := s.kindAt(s.dataEnd)
 		if err != nil {
 			return err
 		}
-		if s.ended = !kind.hasData(); !s.ended {
+		if s.dataEnded = !kind.hasData(); !s.dataEnded {
 			s.dataEnd += kind.n
 		}
 	}
 	return nil
 }
 
-// cutOne stores the chunk at p, which is data.
-func (s *fileSealer) cutOne() error {
-	for look := int64(firstLook); ; look = maxChunk { // look is the number of bytes in which the end of the chunk is searched
-		if err := s.extend(s.p + look); err != nil {
+// cutChunk stores the chunk at off, where the file has data.
+func (s *fileSealer) cutChunk() error {
+	for searchLen := int64(firstSearchLen); ; searchLen = maxChunk { // look is the number of bytes in which the end of the chunk is searched
+		if err := s.extendData(s.off + searchLen); err != nil {
 			return err
 		}
 
-		n := min(look, s.dataEnd-s.p)
+		n := min(searchLen, s.dataEnd-s.off)
 
 		ahead := n
 
-		if !s.l.extentAt(s.p + n - 1).inBase() {
+		if !s.l.extentAt(s.off + n - 1).inBase() {
 			// Read more at a time, but only to the next part in a base, which may be taken over without reading
 			// it.
-			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.extentAt(s.dataEnd-1).inBase() {
-				if err := s.extend(s.dataEnd + 1); err != nil {
+			for s.dataEnd < min(s.off+bufferSize, s.l.size) && !s.dataEnded && !s.l.extentAt(s.dataEnd-1).inBase() {
+				if err := s.extendData(s.dataEnd + 1); err != nil {
 					return err
 				}
 			}
 
-			ahead = s.dataEnd - s.p
+			ahead = s.dataEnd - s.off
 		}
 
-		data, err := s.window(s.p, n, ahead)
+		data, err := s.window(s.off, n, ahead)
 		if err != nil {
 			return err
 		}
 
-		if d, ok := s.damagedIn(s.p, n); ok {
-			if d.off <= s.p {
+		if d, ok := s.firstDamagedIn(s.off, n); ok {
+			if d.off <= s.off {
 				return s.addDamaged(d)
 			}
-			n = d.off - s.p
-			look = maxChunk // a chunk ends at the damaged part at the latest
+			n = d.off - s.off
+			searchLen = maxChunk // a chunk ends at the damaged part at the latest
 		}
 
-		chunk := data[:cut(data[:n])]
-		if int64(len(chunk)) < n || n < look || look == maxChunk {
-			s.p += int64(len(chunk))
+		chunk := data[:firstChunkLen(data[:n])]
+		if int64(len(chunk)) < n || n < searchLen || searchLen == maxChunk {
+			s.off += int64(len(chunk))
 			s.work += int64(len(chunk))
 			return s.store(chunk)
 		}
@@ -381,7 +381,7 @@ func (s *fileSealer) window(p, n, ahead int64) ([]byte, error) {
 	return s.fill(p, n, ahead, func(b []byte, off int64) error {
 		got, err := s.c.ReadAt(s.z.Src, b, off)
 		if err != nil {
-			return s.readAround(b, off)
+			return s.readPastDamage(b, off)
 		}
 		if got < len(b) {
 			return fmt.Errorf("file ends at %d, not at %d", off+int64(got), s.l.size)

@@ -22,9 +22,9 @@ func TestChunkBoundaries(t *testing.T) {
 	b := newBench()
 	data := b.noise(1 << 20)
 	copy(data[700<<10:], make([]byte, 300<<10)) // no place to cut but the maximum
-	base := b.file(t, data).Sealed()
+	base := b.file(t, data).SealedMap()
 	var got []int64
-	for c := base.cursor(b.src); !c.done(); {
+	for c := base.cursor(b.src); !c.atEnd(); {
 		if c.level > 0 {
 			must.OK(t, c.enter())
 			continue
@@ -55,12 +55,12 @@ func TestCut(t *testing.T) {
 			if err != nil && err != io.EOF {
 				t.Fatal(err)
 			}
-			n := cut(data)
+			n := firstChunkLen(data)
 			if n != len(want) {
 				t.Fatalf("%d bytes: a chunk of %d bytes, want %d", size, n, len(want))
 			}
-			if n < len(data) && cut(data[:n+1]) != n {
-				t.Fatalf("a chunk of %d bytes is %d bytes if one byte follows", n, cut(data[:n+1]))
+			if n < len(data) && firstChunkLen(data[:n+1]) != n {
+				t.Fatalf("a chunk of %d bytes is %d bytes if one byte follows", n, firstChunkLen(data[:n+1]))
 			}
 			data = data[n:]
 		}
@@ -72,7 +72,7 @@ func TestCut(t *testing.T) {
 func TestSealSizes(t *testing.T) {
 	b := newBench()
 	all := b.noise(3 * bufferSize)
-	for _, n := range []int{0, 1, 100, minChunk - 1, minChunk, minChunk + 1, avgChunk, firstLook, firstLook + 1,
+	for _, n := range []int{0, 1, 100, minChunk - 1, minChunk, minChunk + 1, avgChunk, firstSearchLen, firstSearchLen + 1,
 		maxChunk - 1, maxChunk, maxChunk + 1, bufferSize - 1, bufferSize, bufferSize + 1, 3 * bufferSize} {
 		data := all[:n]
 		c := New(1)
@@ -106,7 +106,7 @@ func TestSealOneByte(t *testing.T) {
 	data := b.noise(64 << 20)
 	c := b.file(t, data)
 	for i, off := range []int64{0, 1, 20 << 20, 33_333_333, 64<<20 - 1, 64 << 20} {
-		c = c.Own(uint64(i + 1))
+		c = c.VersionFor(uint64(i + 1))
 		b.write(t, c, off, []byte{^data[min(off, 64<<20-1)]})
 		if off == 64<<20 {
 			data = append(data, 0)
@@ -125,10 +125,10 @@ func TestSealOneByte(t *testing.T) {
 		}
 	}
 	fresh := b.file(t, data)
-	if c.Sealed().equal(fresh.Sealed()) {
+	if c.SealedMap().equal(fresh.SealedMap()) {
 		return
 	}
-	t.Errorf("sealed as %+v, want %+v", c.Sealed(), fresh.Sealed())
+	t.Errorf("sealed as %+v, want %+v", c.SealedMap(), fresh.SealedMap())
 }
 
 // TestSealNext: a version is sealed from where it differs from the one before,
@@ -138,7 +138,7 @@ func TestSealNext(t *testing.T) {
 	data := b.noise(8 << 20)
 	old := New(1)
 	b.write(t, old, 0, data)
-	c := old.Own(2)
+	c := old.VersionFor(2)
 	b.write(t, c, 3<<20, []byte("change"))
 	copy(data[3<<20:], "change")
 	b.seal(t, old)
@@ -185,11 +185,11 @@ func TestSealHuge(t *testing.T) {
 	if got, want := base.hash.String(), "a104d3591cad846448da69de13b111c65437d19e920562628fb18815c15cb9d9"; got != want {
 		t.Errorf("topmost list %s, want %s", got, want)
 	}
-	c := Of(base)
+	c := FromChunkMap(base)
 	for i, off := range []int64{0, chunks / 2 * step, (chunks - 1) * step, 12345*step + 9, 777*step + 100} {
 		b.src = NewSource(b.store, b.log, 0)
 		b.z.Src = b.src
-		c = c.Own(uint64(i + 1))
+		c = c.VersionFor(uint64(i + 1))
 		read, put := b.store.read, b.store.put
 		b.write(t, c, off, []byte("new"))
 		b.seal(t, c)
@@ -205,7 +205,7 @@ func TestSealHuge(t *testing.T) {
 		}
 	}
 	read := b.store.read
-	same, err := c.Equal(b.src, Of(base))
+	same, err := c.Equal(b.src, FromChunkMap(base))
 	if err != nil || same {
 		t.Errorf("Equal = %v, %v", same, err)
 	}
@@ -213,7 +213,7 @@ func TestSealHuge(t *testing.T) {
 		t.Errorf("Equal read %d bytes", n)
 	}
 	read = b.store.read
-	must.OK(t, c.Own(99).Truncate(b.src, chunks/3*step))
+	must.OK(t, c.VersionFor(99).Truncate(b.src, chunks/3*step))
 	if n := b.store.read - read; n > 100<<10 {
 		t.Errorf("Truncate read %d bytes", n)
 	}
@@ -245,13 +245,13 @@ func TestSealHoleBeforeList(t *testing.T) {
 	}
 	base := build(-1)
 	tried := 0
-	for c := base.cursor(b.src); !c.done(); {
+	for c := base.cursor(b.src); !c.atEnd(); {
 		move := c.enter
 		if c.level == 1 {
 			// A list that begins right behind a run begins with the hole.
 			if run := c.off / step; c.off%step == 9 {
 				tried++
-				f := Of(base).Own(1)
+				f := FromChunkMap(base).VersionFor(1)
 				must.OK(t, f.Punch(b.src, c.off-9, 9))
 				if got, want := b.seal(t, f), build(run); !got.equal(want) {
 					t.Errorf("hole at %d: sealed as %+v, want %+v", c.off-9, got, want)
@@ -278,7 +278,7 @@ func TestSealFails(t *testing.T) {
 		if _, err := z.Seal(context.Background(), c); !errors.Is(err, errFull) {
 			t.Fatalf("put %d fails: %v", i, err)
 		}
-		if c.Sealed() != nil {
+		if c.SealedMap() != nil {
 			t.Fatal("sealed all the same")
 		}
 	}
@@ -361,10 +361,10 @@ func TestSealBesideListWithoutData(t *testing.T) {
 	must(c.Truncate(b.src, c.Size()+16))
 	_, err := b.z.Seal(t.Context(), c)
 	must(err)
-	c = c.Own(2)
+	c = c.VersionFor(2)
 	reserved := c.Allocated()
-	// In the second list: maxList items of 16 bytes are in the first.
-	must(c.Write(b.src, 16*(maxList+2), 8, b.log.add(b.noise(8), 0), 0))
+	// In the second list: maxListItems items of 16 bytes are in the first.
+	must(c.Write(b.src, 16*(maxListItems+2), 8, b.log.add(b.noise(8), 0), 0))
 	sealed, err := b.z.Seal(t.Context(), c)
 	must(err)
 	if sealed.n-sealed.holes != reserved+8 {
@@ -380,7 +380,7 @@ func TestSealInTurns(t *testing.T) {
 	data := b.noise(piece)
 	c := New(1)
 	b.write(t, c, 0, data)
-	base := Of(b.file(t, data).Sealed())
+	base := FromChunkMap(b.file(t, data).SealedMap())
 	for i := range int64(pieces - 1) {
 		from := c
 		if i%2 == 1 {
@@ -389,7 +389,7 @@ func TestSealInTurns(t *testing.T) {
 		must.OK(t, c.CloneRange(b.src, (i+1)*piece, from, 0, piece))
 	}
 	reads, turns := b.log.reads, 0
-	for c.Sealed() == nil {
+	for c.SealedMap() == nil {
 		left := int64(turn)
 		z := &Sealer{Src: b.src, Objects: b.store, Spend: func(n int64) bool {
 			left -= n
@@ -398,7 +398,7 @@ func TestSealInTurns(t *testing.T) {
 		if _, err := z.Seal(t.Context(), c); err != nil && !errors.Is(err, ErrTurnOver) {
 			t.Fatal(err)
 		}
-		if turns++; turns > pieces || left < -turn || c.Sealed() == nil && left > 0 {
+		if turns++; turns > pieces || left < -turn || c.SealedMap() == nil && left > 0 {
 			t.Fatalf("turn %d: %d bytes left", turns, left)
 		}
 		collect(t, b, c)
@@ -410,8 +410,8 @@ func TestSealInTurns(t *testing.T) {
 		t.Errorf("read %d bytes of the journal", n)
 	}
 	b.wantBytes(t, c, bytes.Repeat(data, pieces))
-	if fresh := b.file(t, bytes.Repeat(data, pieces)); !c.Sealed().equal(fresh.Sealed()) {
-		t.Errorf("sealed as %+v, want %+v", c.Sealed(), fresh.Sealed())
+	if fresh := b.file(t, bytes.Repeat(data, pieces)); !c.SealedMap().equal(fresh.SealedMap()) {
+		t.Errorf("sealed as %+v, want %+v", c.SealedMap(), fresh.SealedMap())
 	}
 }
 
@@ -443,7 +443,7 @@ func TestSealGoesOn(t *testing.T) {
 	data := b.noise(8 << 20)
 	c := New(1)
 	b.write(t, c, 0, data)
-	c = Of(b.seal(t, c)).Own(2)
+	c = FromChunkMap(b.seal(t, c)).VersionFor(2)
 	for off := int64(0); off < 8<<20; off += 128 << 10 {
 		b.write(t, c, off, []byte("new"))
 		copy(data[off:], "new")
@@ -456,7 +456,7 @@ func TestSealGoesOn(t *testing.T) {
 		}
 		return nil
 	}}, b.log, 0)
-	for tries := 0; c.Sealed() == nil; tries++ {
+	for tries := 0; c.SealedMap() == nil; tries++ {
 		left = 40
 		if _, err := (&Sealer{Src: src, Objects: b.store}).Seal(t.Context(), c); err != nil && !errors.Is(err, away) {
 			t.Fatal(err)
@@ -469,7 +469,7 @@ func TestSealGoesOn(t *testing.T) {
 		t.Errorf("%d objects were put", n)
 	}
 	b.wantBytes(t, c, data)
-	if fresh := b.file(t, data); !c.Sealed().equal(fresh.Sealed()) {
+	if fresh := b.file(t, data); !c.SealedMap().equal(fresh.SealedMap()) {
 		t.Error("sealed as something else")
 	}
 }

@@ -29,11 +29,11 @@ type Log interface {
 // Source reads the bytes of files: sealed chunks from the object store, unsealed bytes
 // from the journal. It caches chunks and lists, and is safe for concurrent use.
 type Source struct {
-	objects ObjectStore
-	log     Log
-	cache   *Cache[cachedObject]
-	checked *Cache[checked]    // see part
-	loading singleflight.Group // chunks, by hash
+	objects       ObjectStore
+	log           Log
+	cache         *Cache[cachedObject]
+	checkedChunks *Cache[checkedChunk] // see part
+	loading       singleflight.Group   // chunks, by hash
 }
 
 // entryBytes is the approximate memory of an entry of the cache without the object.
@@ -49,22 +49,22 @@ type cachedObject struct {
 
 // NewSource returns a source with a cache of about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes), checked: NewCache[checked](cacheBytes / 2)}
+	return &Source{objects: o, log: l, cache: NewCache[cachedObject](cacheBytes), checkedChunks: NewCache[checkedChunk](cacheBytes / 2)}
 }
 
-// With returns a source with the same cache that reads objects which are not in the cache from o.
-func (s *Source) With(o ObjectStore) *Source {
-	return &Source{objects: o, log: s.log, cache: s.cache, checked: s.checked}
+// WithObjects returns a source with the same cache that reads objects which are not in the cache from o.
+func (s *Source) WithObjects(o ObjectStore) *Source {
+	return &Source{objects: o, log: s.log, cache: s.cache, checkedChunks: s.checkedChunks}
 }
 
-// WithLog returns a source that has the same cache and reads unsealed bytes from the log that over returns. The
-// argument of over is the log of s.
-func (s *Source) WithLog(over func(Log) Log) *Source {
-	return &Source{objects: s.objects, log: over(s.log), cache: s.cache, checked: s.checked}
+// WithLog returns a source with the same cache that reads unsealed bytes from the log that wrap returns. The
+// argument of wrap is the log of s.
+func (s *Source) WithLog(wrap func(Log) Log) *Source {
+	return &Source{objects: s.objects, log: wrap(s.log), cache: s.cache, checkedChunks: s.checkedChunks}
 }
 
 // CacheBytes returns the present size of the cache in bytes.
-func (s *Source) CacheBytes() int64 { return s.cache.Weight() + s.checked.Weight() }
+func (s *Source) CacheBytes() int64 { return s.cache.Weight() + s.checkedChunks.Weight() }
 
 // Object returns the bytes of an object other than a chunk and puts it into the cache. The caller must
 // not change the bytes.
@@ -78,16 +78,18 @@ func (s *Source) Object(h cas.Hash) ([]byte, error) {
 		return nil, err
 	}
 
-	s.keep(h, cachedObject{raw: raw})
+	s.cacheObject(h, cachedObject{raw: raw})
 
 	return raw, nil
 }
 
-func (s *Source) keep(h cas.Hash, v cachedObject) { s.cache.Put(h, v, entryBytes+int64(cap(v.raw))) }
+func (s *Source) cacheObject(h cas.Hash, v cachedObject) {
+	s.cache.Put(h, v, entryBytes+int64(cap(v.raw)))
+}
 
-// list returns the list object of an item. It checks all items of the list, and that their sum equals the item.
-// With once, a list that was read is not put into the cache.
-func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
+// loadList returns the list object of an item. It checks all items of the list, and that their sum equals the item.
+// With noCache, a list that was read is not put into the cache.
+func (s *Source) loadList(it *item, level uint8, noCache bool) ([]byte, error) {
 	v, ok := s.cache.Get(it.hash)
 	if !ok || v.level != level {
 		raw, err := s.objects.Get(it.hash, nil)
@@ -99,8 +101,8 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 		if v.sum, err = checkList(raw, level); err != nil {
 			return nil, fmt.Errorf("load chunk list %s: %w", it.hash, err)
 		}
-		if !once {
-			s.keep(it.hash, v)
+		if !noCache {
+			s.cacheObject(it.hash, v)
 		}
 	}
 	if v.sum.n != it.n || v.sum.holes != it.holes || v.sum.unwritten != it.unwritten {
@@ -114,16 +116,16 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 // which are often equal.
 const smallChunk = 4096
 
-// chunk fills p with the bytes of a chunk from its byte at on. It puts the chunk into the cache if keep
-// is set, or if p is only a part of it.
-func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
+// readChunk fills p with the bytes of a chunk, from the offset off in the chunk on. It puts the chunk into the cache
+// if cacheWhole is set, or if p is only a part of the chunk.
+func (s *Source) readChunk(it *item, p []byte, off int64, cacheWhole bool) error {
 	if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
-		copy(p, v.raw[at:])
+		copy(p, v.raw[off:])
 		return nil
 	}
 
-	if keep || int64(len(p)) < it.n {
-		if s.part(it, p, at) {
+	if cacheWhole || int64(len(p)) < it.n {
+		if s.readPart(it, p, off) {
 			return nil
 		}
 
@@ -132,7 +134,7 @@ func (s *Source) chunk(it *item, p []byte, at int64, keep bool) error {
 			return err
 		}
 
-		copy(p, plain[at:])
+		copy(p, plain[off:])
 		return nil
 	}
 
@@ -153,9 +155,9 @@ type partStore interface {
 	ReadPlain(from cas.PlainPlace, p []byte, at int64) bool
 }
 
-// checked is a chunk that was compared with its hash: its place, and the CRC-32C of each block of checkedBlock
+// checkedChunk is a chunk that was compared with its hash: its place, and the CRC-32C of each block of checkedBlock
 // bytes.
-type checked struct {
+type checkedChunk struct {
 	place cas.PlainPlace
 	sums  []uint32
 }
@@ -164,14 +166,14 @@ const checkedBlock = 4096
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// part fills p with the bytes of a chunk from its byte at on, if loadShared has loaded the chunk before. It reads
+// readPart fills p with the bytes of a chunk from its byte at on, if loadShared has loaded the chunk before. It reads
 // only the blocks that p needs, and compares them with the checksums that remember stored at that time. So random
 // reads of a large file need not read and hash whole chunks. It returns false if the chunk must be loaded.
-func (s *Source) part(it *item, p []byte, at int64) bool {
+func (s *Source) readPart(it *item, p []byte, off int64) bool {
 	parts, ok := s.objects.(partStore)
-	c, known := s.checked.Get(it.hash)
-	begin := at - at%checkedBlock
-	end := (at + int64(len(p)) + checkedBlock - 1) / checkedBlock * checkedBlock
+	c, known := s.checkedChunks.Get(it.hash)
+	begin := off - off%checkedBlock
+	end := (off + int64(len(p)) + checkedBlock - 1) / checkedBlock * checkedBlock
 	if !ok || !known || end/checkedBlock > int64(len(c.sums)) {
 		return false
 	}
@@ -181,13 +183,13 @@ func (s *Source) part(it *item, p []byte, at int64) bool {
 		return false
 	}
 
-	copy(p, blocks[at-begin:])
+	copy(p, blocks[off-begin:])
 
 	return true
 }
 
-// remember stores the checksums of a chunk with these bytes, which part needs.
-func (s *Source) remember(h cas.Hash, plain []byte) {
+// rememberChecksums stores the checksums of a chunk with these bytes, for readPart.
+func (s *Source) rememberChecksums(h cas.Hash, plain []byte) {
 	parts, ok := s.objects.(partStore)
 	if !ok || len(plain) <= checkedBlock {
 		return
@@ -195,7 +197,7 @@ func (s *Source) remember(h cas.Hash, plain []byte) {
 
 	if place, ok := parts.PlainPlace(h); ok {
 		sums := checksums(plain)
-		s.checked.Put(h, checked{place, sums}, entryBytes+4*int64(cap(sums)))
+		s.checkedChunks.Put(h, checkedChunk{place, sums}, entryBytes+4*int64(cap(sums)))
 	}
 }
 
@@ -220,8 +222,8 @@ func (s *Source) loadShared(it *item) ([]byte, error) {
 			return nil, err
 		}
 
-		s.keep(it.hash, cachedObject{raw: plain})
-		s.remember(it.hash, plain)
+		s.cacheObject(it.hash, cachedObject{raw: plain})
+		s.rememberChecksums(it.hash, plain)
 
 		return plain, nil
 	})

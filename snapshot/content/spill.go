@@ -10,10 +10,10 @@ import (
 // because other bytes of it cannot be read. The content then refers to the chunks in place of the journal, and so
 // do newer versions after Rebase. Until Spill returns, the caller must keep the bytes in the journal.
 func (z *Sealer) Spill(ctx context.Context, c *Content) error {
-	c.sealing.Lock()
-	defer c.sealing.Unlock()
+	c.sealMu.Lock()
+	defer c.sealMu.Unlock()
 
-	for c.Sealed() == nil {
+	for c.SealedMap() == nil {
 		l := c.layout.Load()
 		b, err := FromReader(ctx, z, &journalReader{z.Src, l.journalExtents()})
 		if err != nil {
@@ -58,21 +58,21 @@ func (l *layout) withSpilled(b *ChunkMap) *layout {
 
 // journalReader reads the bytes of extents in the journal, one after the other.
 type journalReader struct {
-	src  *Source
-	rest []extent
+	src       *Source
+	remaining []extent
 }
 
 func (r *journalReader) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
+	if len(r.remaining) == 0 {
 		return 0, io.EOF
 	}
-	e := &r.rest[0]
+	e := &r.remaining[0]
 	n := min(int64(len(p)), e.n)
-	if err := r.src.log.ReadAt(p[:n], e.pos, e.payload); err != nil {
+	if err := r.src.log.ReadAt(p[:n], e.pos, e.payloadPos); err != nil {
 		return 0, err
 	}
 	if *e = e.sub(n, e.n-n); e.n == 0 {
-		r.rest = r.rest[1:]
+		r.remaining = r.remaining[1:]
 	}
 
 	return int(n), nil

@@ -57,7 +57,7 @@ func (w *world) part(m *fileModel, limit int64) (off, n int64) {
 }
 
 func (w *world) own(v *version) *Content {
-	v.c = v.c.Own(w.epoch)
+	v.c = v.c.VersionFor(w.epoch)
 	return v.c
 }
 
@@ -215,7 +215,7 @@ func (w *world) Spill(t *rapid.T) {
 	}
 	var e wire.Encoder
 	v.c.Encode(&e)
-	c, err := Decode(wire.NewDecoder(e.Out()), w.epoch)
+	c, err := Decode(wire.NewDecoder(e.Bytes()), w.epoch)
 	w.must(err)
 	w.verify(version{c, v.m})
 }
@@ -288,7 +288,7 @@ func (w *world) Recode(t *rapid.T) {
 	v := w.pick()
 	var e wire.Encoder
 	w.own(v).Encode(&e)
-	d := wire.NewDecoder(e.Out())
+	d := wire.NewDecoder(e.Bytes())
 	c, err := Decode(d, w.epoch)
 	w.must(err)
 	w.must(d.Finish())

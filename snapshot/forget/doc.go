@@ -37,7 +37,7 @@
 //
 // # Proof
 //
-// A receipt has a [Print] of each removed chunk and text: its hash, its length, and a rolling hash of its
-// first bytes. With the prints a [Scanner] finds the removed chunks and texts at any offset of any bytes,
-// although the prints do not contain them.
+// A receipt has a [Fingerprint] of each removed chunk and text: its hash, its length, and a rolling hash of its
+// first bytes. With the fingerprints a [Scanner] finds the removed chunks and texts at any offset of any bytes,
+// although the fingerprints do not contain them.
 package forget

@@ -24,24 +24,24 @@ func TestScanner(t *testing.T) {
 		}
 		return b
 	}
-	gone := [][]byte{random(window), random(40), random(3000)}
-	var prints []Print
+	gone := [][]byte{random(windowLen), random(40), random(3000)}
+	var prints []Fingerprint
 	for _, b := range gone {
-		prints = append(prints, printOf(b))
+		prints = append(prints, fingerprintOf(b))
 	}
 	s := NewScanner(prints)
 
 	for _, b := range gone {
-		for _, n := range []int{0, 1, window - 1, window, 5000} {
+		for _, n := range []int{0, 1, windowLen - 1, windowLen, 5000} {
 			text := append(append(random(n), b...), random(n)...)
-			if !s.In(text) {
+			if !s.Contains(text) {
 				t.Errorf("%d bytes are not found behind %d", len(b), n)
 			}
 			text[n+len(b)/2] ^= 8
-			if s.In(text) {
+			if s.Contains(text) {
 				t.Errorf("other bytes are found behind %d", n)
 			}
-			has, err := s.InFile(context.Background(), bytes.NewReader(append(make([]byte, fileWindow-7), b...)), int64(fileWindow-7+len(b)))
+			has, err := s.FileContains(context.Background(), bytes.NewReader(append(make([]byte, fileWindow-7), b...)), int64(fileWindow-7+len(b)))
 			must.OK(t, err)
 			if !has {
 				t.Errorf("%d bytes are not found between two windows", len(b))
@@ -59,10 +59,10 @@ func TestSearch(t *testing.T) {
 	}{
 		{Search{Bytes: []byte("two\nlines")}, "a two\nlines b", "a ***\n***** b"},
 		{Search{Patterns: []*regexp.Regexp{regexp.MustCompile(`key=(\w+)`)}}, "key=abc, key=d\nkey=\n", "key=***, key=*\nkey=\n"},
-		{Search{Keys: true}, "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----\nghi", "-----BEGIN RSA PRIVATE KEY-----\n***\n***\n-----END RSA PRIVATE KEY-----\nghi"},
+		{Search{PrivateKeys: true}, "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----\nghi", "-----BEGIN RSA PRIVATE KEY-----\n***\n***\n-----END RSA PRIVATE KEY-----\nghi"},
 	} {
 		for _, text := range []string{c.text, filler + c.text, filler + "x" + c.text + "\n" + filler + c.text} {
-			f, err := c.s.in(context.Background(), strings.NewReader(text), int64(len(text)))
+			f, err := c.s.searchFile(context.Background(), strings.NewReader(text), int64(len(text)))
 			must.OK(t, err)
 			got, err := io.ReadAll(&masker{r: strings.NewReader(text), parts: f.parts})
 			must.OK(t, err)
@@ -91,7 +91,7 @@ func TestSecrets(t *testing.T) {
 		"the token is checked, and the password too":      0,
 		"func password(x string) string { return \"a\" }": 0,
 	} {
-		f, err := s.in(context.Background(), strings.NewReader(text), int64(len(text)))
+		f, err := s.searchFile(context.Background(), strings.NewReader(text), int64(len(text)))
 		must.OK(t, err)
 		if len(f.parts) != want {
 			t.Errorf("%q: %v", text, f.texts)
@@ -103,7 +103,7 @@ func TestSecrets(t *testing.T) {
 func TestManyMatches(t *testing.T) {
 	text := strings.Repeat("a", 9<<20)
 	s := Search{Bytes: []byte("aaa")}
-	f, err := s.in(t.Context(), strings.NewReader(text), int64(len(text)))
+	f, err := s.searchFile(t.Context(), strings.NewReader(text), int64(len(text)))
 	must.OK(t, err)
 	if len(f.parts) != 1 || len(f.texts) != 1 {
 		t.Errorf("%d parts, %d texts", len(f.parts), len(f.texts))
@@ -111,7 +111,7 @@ func TestManyMatches(t *testing.T) {
 
 	s = Search{Patterns: []*regexp.Regexp{regexp.MustCompile("a")}}
 	text = strings.Repeat("a\n", 4<<20)
-	if _, err := s.in(t.Context(), strings.NewReader(text), int64(len(text))); !errors.Is(err, errs.TooBig) {
+	if _, err := s.searchFile(t.Context(), strings.NewReader(text), int64(len(text))); !errors.Is(err, errs.TooBig) {
 		t.Errorf("%v", err)
 	}
 }

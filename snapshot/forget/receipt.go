@@ -9,29 +9,29 @@ import (
 
 // A Receipt describes contents that a user forgot. It does not contain their bytes.
 type Receipt struct {
-	Number    uint64      `json:"number,omitempty" jsonschema:"its number, from 1; none for a dry run"`
-	At        time.Time   `json:"at"`
-	Actor     string      `json:"actor,omitempty"`
-	Removed   []Place     `json:"removed" jsonschema:"what was where"`
-	Kept      []Place     `json:"kept,omitempty" jsonschema:"files that stay and have some of the same bytes, which therefore stay, too"`
-	Snapshots []Rewritten `json:"snapshots" jsonschema:"snapshots with a new id"`
-	Objects   int         `json:"objects" jsonschema:"number of removed objects with these contents"`
-	Bytes     int64       `json:"bytes" jsonschema:"their bytes"`
-	Cannot    []string    `json:"cannot" jsonschema:"what cannot be removed, or was not, as sentences"`
-	Refs      []string    `json:"refs,omitempty" jsonschema:"exported refs of the store's git repository that were deleted"`
-	Remotes   []Remote    `json:"remotes,omitempty" jsonschema:"what was done on remotes"`
-	Handoffs  []string    `json:"handoffs,omitempty" jsonschema:"URLs of the handoffs that were ended, with their lines"`
-	Erased    bool        `json:"erased" jsonschema:"whether the bytes are gone from the disk"`
-	DryRun    bool        `json:"dry_run,omitempty"`
+	Number      uint64      `json:"number,omitempty" jsonschema:"its number, from 1; none for a dry run"`
+	At          time.Time   `json:"at"`
+	Actor       string      `json:"actor,omitempty"`
+	Removed     []Place     `json:"removed" jsonschema:"what was where"`
+	Kept        []Place     `json:"kept,omitempty" jsonschema:"files that stay and have some of the same bytes, which therefore stay, too"`
+	Snapshots   []Rewritten `json:"snapshots" jsonschema:"snapshots with a new id"`
+	Objects     int         `json:"objects" jsonschema:"number of removed objects with these contents"`
+	Bytes       int64       `json:"bytes" jsonschema:"their bytes"`
+	Unremovable []string    `json:"cannot" jsonschema:"what cannot be removed, or was not, as sentences"`
+	Refs        []string    `json:"refs,omitempty" jsonschema:"exported refs of the store's git repository that were deleted"`
+	Remotes     []Remote    `json:"remotes,omitempty" jsonschema:"what was done on remotes"`
+	Handoffs    []string    `json:"handoffs,omitempty" jsonschema:"URLs of the handoffs that were ended, with their lines"`
+	Erased      bool        `json:"erased" jsonschema:"whether the bytes are gone from the disk"`
+	DryRun      bool        `json:"dry_run,omitempty"`
 }
 
 // A Remote describes the removal of forgotten contents from a remote.
 type Remote struct {
-	Name     string            `json:"name"`
-	Replaced []string          `json:"replaced" jsonschema:"snapshots that were sent again"`
-	Removed  int               `json:"removed" jsonschema:"number of removed objects"`
-	Left     map[string]string `json:"left,omitempty" jsonschema:"snapshots that still have the contents, and why"`
-	Versions []Version         `json:"versions,omitempty" jsonschema:"versions of removed objects that a bucket keeps and refuses to remove"`
+	Name      string            `json:"name"`
+	Replaced  []string          `json:"replaced" jsonschema:"snapshots that were sent again"`
+	Removed   int               `json:"removed" jsonschema:"number of removed objects"`
+	Remaining map[string]string `json:"left,omitempty" jsonschema:"snapshots that still have the contents, and why"`
+	Versions  []Version         `json:"versions,omitempty" jsonschema:"versions of removed objects that a bucket keeps and refuses to remove"`
 }
 
 // A Version is a former version of an object in a bucket.
@@ -45,7 +45,7 @@ type Place struct {
 	Path      string   `json:"path"`
 	Workspace string   `json:"workspace"`
 	Snapshots []string `json:"snapshots,omitempty" jsonschema:"oldest first"`
-	Now       bool     `json:"now,omitempty" jsonschema:"whether it is in the present state"`
+	InPresent bool     `json:"now,omitempty" jsonschema:"whether it is in the present state"`
 	Masked    bool     `json:"masked,omitempty" jsonschema:"whether the file stays, and parts of it are overwritten by stars"`
 }
 
@@ -53,29 +53,29 @@ type Place struct {
 type Rewritten struct {
 	Workspace string `json:"workspace"`
 	Name      string `json:"name"`
-	Was       string `json:"was" jsonschema:"the id before"`
+	OldID     string `json:"was" jsonschema:"the id before"`
 	ID        string `json:"id"`
 }
 
-// Stored is a Receipt as an object of the store.
-type Stored struct {
+// StoredReceipt is a Receipt as an object of the store.
+type StoredReceipt struct {
 	Receipt
-	Prints []Print `json:"prints"`
+	Fingerprints []Fingerprint `json:"prints"`
 }
 
-// Prints returns the prints of the removed chunks, gone, and of the overwritten texts. bytes is the total size
-// of the chunks. object reads a chunk.
-func Prints(gone map[cas.Hash]bool, texts map[string]bool, object func(cas.Hash) ([]byte, error)) (all []Print, bytes int64, err error) {
-	for h := range gone {
-		b, err := object(h)
+// Fingerprints returns the fingerprints of the removed chunks and of the overwritten texts. bytes is the total size
+// of the chunks. readChunk returns the bytes of a chunk.
+func Fingerprints(removed map[cas.Hash]bool, texts map[string]bool, readChunk func(cas.Hash) ([]byte, error)) (all []Fingerprint, bytes int64, err error) {
+	for h := range removed {
+		b, err := readChunk(h)
 		if err != nil {
 			return nil, 0, err
 		}
-		all, bytes = append(all, printOf(b)), bytes+int64(len(b))
+		all, bytes = append(all, fingerprintOf(b)), bytes+int64(len(b))
 	}
 
 	for text := range texts {
-		all = append(all, printOf([]byte(text)))
+		all = append(all, fingerprintOf([]byte(text)))
 	}
 
 	return all, bytes, nil

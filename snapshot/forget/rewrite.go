@@ -21,11 +21,11 @@ type Rewriter struct {
 	Paths   []string      // files and directories to remove
 	Search  *Search       // contents to remove or to overwrite; may be nil
 
-	// Gone are the chunks of removed files, and the old chunks of partly overwritten files. Texts are the
-	// overwritten bytes, and Masked the paths of the partly overwritten files.
-	Gone   map[cas.Hash]bool
-	Texts  map[string]bool
-	Masked map[string]bool
+	// RemovedChunks are the chunks of removed files, and the old chunks of partly overwritten files.
+	// OverwrittenTexts are the overwritten bytes, and MaskedPaths the paths of the partly overwritten files.
+	RemovedChunks    map[cas.Hash]bool
+	OverwrittenTexts map[string]bool
+	MaskedPaths      map[string]bool
 
 	finder tree.Finder
 	files  map[string]*verdict // by content.ChunkMap.Key
@@ -33,46 +33,46 @@ type Rewriter struct {
 
 // A verdict is the decision to remove a content, or to replace it by masked.
 type verdict struct {
-	remove bool
-	masked *content.Content  // in place of the content; nil if it is removed
-	gone   map[cas.Hash]bool // the chunks of the content that masked does not contain
+	remove        bool
+	masked        *content.Content  // in place of the content; nil if it is removed
+	removedChunks map[cas.Hash]bool // the chunks of the content that masked does not contain
 }
 
 // Rewrite returns a copy of a sealed state without the contents, and the changed paths. If no path changes,
 // the returned state is nil.
 func (r *Rewriter) Rewrite(ctx context.Context, st *tree.State) (*tree.State, []string, error) {
-	if r.Gone == nil {
-		r.Gone, r.Texts, r.files = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
-		r.Masked = make(map[string]bool)
+	if r.RemovedChunks == nil {
+		r.RemovedChunks, r.OverwrittenTexts, r.files = make(map[cas.Hash]bool), make(map[string]bool), make(map[string]*verdict)
+		r.MaskedPaths = make(map[string]bool)
 		r.finder = tree.Finder{Source: r.Source, Match: func(n *tree.Inode) (bool, error) {
 			v, err := r.judge(ctx, n)
 			return v != nil, err
 		}}
 	}
 
-	one := &rewriting{Rewriter: r, ctx: ctx, changed: make(map[string]bool)}
-	one.edit = tree.Editor{State: st.Clone(), Source: r.Source, Epoch: r.Epoch()}
+	run := &rewriteRun{Rewriter: r, ctx: ctx, changed: make(map[string]bool)}
+	run.edit = tree.Editor{State: st.Clone(), Source: r.Source, Epoch: r.Epoch()}
 
 	for _, p := range r.Paths {
-		if err := one.removePath(p); err != nil {
+		if err := run.removePath(p); err != nil {
 			return nil, nil, err
 		}
 	}
 
 	if r.Search != nil {
-		if err := one.searchFiles(st); err != nil {
+		if err := run.searchFiles(st); err != nil {
 			return nil, nil, err
 		}
 	}
-	if len(one.changed) == 0 {
+	if len(run.changed) == 0 {
 		return nil, nil, nil
 	}
 
-	return one.edit.State, slices.Sorted(maps.Keys(one.changed)), one.edit.Err()
+	return run.edit.State, slices.Sorted(maps.Keys(run.changed)), run.edit.Err()
 }
 
-// A rewriting is one call of Rewrite.
-type rewriting struct {
+// A rewriteRun is one call of Rewrite.
+type rewriteRun struct {
 	*Rewriter
 	ctx     context.Context
 	edit    tree.Editor
@@ -80,7 +80,7 @@ type rewriting struct {
 }
 
 // removePath removes a file, or a directory with all files and directories below it.
-func (r *rewriting) removePath(p string) error {
+func (r *rewriteRun) removePath(p string) error {
 	n, err := r.edit.State.At(r.Source, p)
 	if err != nil || n == nil {
 		return err
@@ -100,26 +100,26 @@ func (r *rewriting) removePath(p string) error {
 		return err
 	}
 
-	return r.remove(tree.Link{Parent: dir.Ino, Name: path.Base(p)})
+	return r.removeLink(tree.Link{Parent: dir.Ino, Name: path.Base(p)})
 }
 
-// remove removes a name, with all files and directories below it. The times of the name's directory stay.
-func (r *rewriting) remove(at tree.Link) error {
+// removeLink removes a name, with all files and directories below it. The times of the name's directory stay.
+func (r *rewriteRun) removeLink(at tree.Link) error {
 	dir := r.edit.Own(at.Parent)
 	mtime, ctime := dir.Mtime, dir.Ctime
 
-	var failed error
+	var errAll error
 	r.edit.RemoveAll(at.Parent, at.Name, func(_ uint64, _ string, n *tree.Inode, _ bool) {
-		failed = errors.Join(failed, r.addGone(n.Content)) // Receipt.Kept lists other hard links that stay
+		errAll = errors.Join(errAll, r.addRemoved(n.Content)) // Receipt.Kept lists other hard links that stay
 	})
 	dir.Mtime, dir.Ctime = mtime, ctime
 
-	return errors.Join(failed, r.edit.Err())
+	return errors.Join(errAll, r.edit.Err())
 }
 
-// addGone adds the chunks of a content to Gone.
-func (r *Rewriter) addGone(c *content.Content) error {
-	return eachChunk(r.Source, c, func(h cas.Hash) { r.Gone[h] = true })
+// addRemoved adds the chunks of a content to RemovedChunks.
+func (r *Rewriter) addRemoved(c *content.Content) error {
+	return eachChunk(r.Source, c, func(h cas.Hash) { r.RemovedChunks[h] = true })
 }
 
 func eachChunk(src *tree.Source, c *content.Content, fn func(cas.Hash)) error {
@@ -132,7 +132,7 @@ func eachChunk(src *tree.Source, c *content.Content, fn func(cas.Hash)) error {
 }
 
 // searchFiles removes and overwrites the files of a state that the search finds.
-func (r *rewriting) searchFiles(st *tree.State) error {
+func (r *rewriteRun) searchFiles(st *tree.State) error {
 	inos, err := r.finder.In(r.ctx, st)
 	if err != nil {
 		return err
@@ -158,17 +158,17 @@ func (r *rewriting) searchFiles(st *tree.State) error {
 		}
 		for _, p := range paths {
 			r.changed[p] = true
-			r.Masked[p] = r.Masked[p] || !v.remove
+			r.MaskedPaths[p] = r.MaskedPaths[p] || !v.remove
 		}
 
-		maps.Copy(r.Gone, v.gone)
+		maps.Copy(r.RemovedChunks, v.removedChunks)
 		if !v.remove {
 			r.edit.Own(ino).Content = v.masked
 			continue
 		}
 
 		for _, l := range slices.Clone(n.Links) {
-			if err := r.remove(l); err != nil {
+			if err := r.removeLink(l); err != nil {
 				return err
 			}
 		}
@@ -180,22 +180,22 @@ func (r *rewriting) searchFiles(st *tree.State) error {
 // judge returns the verdict for the content of an inode, or nil if the content stays. It reads each content
 // once.
 func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
-	if !n.IsRegular() || n.Content == nil || n.Content.Sealed() == nil {
+	if !n.IsRegular() || n.Content == nil || n.Content.SealedMap() == nil {
 		return nil, nil
 	}
 
-	key := n.Content.Sealed().Key()
+	key := n.Content.SealedMap().Key()
 	v, known := r.files[key]
 	if known {
 		return v, nil
 	}
 
-	found, err := r.Search.in(ctx, n.Content.Reader(r.Source.Files), n.Content.Size())
+	found, err := r.Search.searchFile(ctx, n.Content.Reader(r.Source.Files), n.Content.Size())
 	if err != nil {
 		return nil, err
 	}
 
-	if found.all || len(found.parts) > 0 {
+	if found.wholeFile || len(found.parts) > 0 {
 		if v, err = r.verdictOn(ctx, n.Content, found); err != nil {
 			return nil, err
 		}
@@ -205,19 +205,19 @@ func (r *Rewriter) judge(ctx context.Context, n *tree.Inode) (*verdict, error) {
 	return v, nil
 }
 
-func (r *Rewriter) verdictOn(ctx context.Context, c *content.Content, in found) (*verdict, error) {
-	v := &verdict{remove: in.all, gone: make(map[cas.Hash]bool)}
-	maps.Copy(r.Texts, in.texts)
-	if err := eachChunk(r.Source, c, func(h cas.Hash) { v.gone[h] = true }); err != nil || v.remove {
+func (r *Rewriter) verdictOn(ctx context.Context, c *content.Content, result searchResult) (*verdict, error) {
+	v := &verdict{remove: result.wholeFile, removedChunks: make(map[cas.Hash]bool)}
+	maps.Copy(r.OverwrittenTexts, result.texts)
+	if err := eachChunk(r.Source, c, func(h cas.Hash) { v.removedChunks[h] = true }); err != nil || v.remove {
 		return v, err
 	}
 
 	masked, err := content.FromReader(ctx, &content.Sealer{Src: r.Source.Files, Objects: r.Objects, FindHoles: true},
-		&masker{r: c.Reader(r.Source.Files), parts: in.parts})
+		&masker{r: c.Reader(r.Source.Files), parts: result.parts})
 	if err != nil {
 		return nil, err
 	}
 
-	v.masked = content.Of(masked)
-	return v, eachChunk(r.Source, v.masked, func(h cas.Hash) { delete(v.gone, h) })
+	v.masked = content.FromChunkMap(masked)
+	return v, eachChunk(r.Source, v.masked, func(h cas.Hash) { delete(v.removedChunks, h) })
 }

@@ -12,9 +12,9 @@ import (
 
 // A Search finds contents in files: exact bytes, or matches of regular expressions in single lines.
 type Search struct {
-	Bytes    []byte // may be nil
-	Patterns []*regexp.Regexp
-	Keys     bool // also match the lines of private keys in PEM format
+	Bytes       []byte // may be nil
+	Patterns    []*regexp.Regexp
+	PrivateKeys bool // also match the lines of private keys in PEM format
 }
 
 const (
@@ -26,17 +26,17 @@ const (
 	maxParts, maxTexts = 1 << 20, 64 << 20
 )
 
-// A found is the result of a Search in one file.
-type found struct {
-	all   bool            // the file equals Search.Bytes
-	parts [][2]int64      // begin and end offsets of the matching parts, in order
-	texts map[string]bool // the bytes of these parts
-	size  int             // number of bytes of texts
-	key   bool            // the search is within a private key
+// A searchResult is the result of a Search in one file.
+type searchResult struct {
+	wholeFile bool            // the file equals Search.Bytes
+	parts     [][2]int64      // begin and end offsets of the matching parts, in order
+	texts     map[string]bool // the bytes of these parts
+	textBytes int             // number of bytes of texts
+	inKey     bool            // the search is within a private key
 }
 
-// in searches a file with the given size in bytes.
-func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err error) {
+// searchFile searches a file with the given size in bytes.
+func (s *Search) searchFile(ctx context.Context, r io.Reader, size int64) (f searchResult, err error) {
 	var buf []byte
 	f.texts = make(map[string]bool)
 	at, ended := int64(0), false // at: the offset of buf in the file
@@ -54,7 +54,7 @@ func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err 
 		}
 
 		buf = buf[:n+m]
-		if len(f.parts) > maxParts || f.size > maxTexts {
+		if len(f.parts) > maxParts || f.textBytes > maxTexts {
 			return f, errs.New(errs.TooBig, "a file has too many matches; the patterns match too much")
 		}
 		done := s.searchBlock(buf, ended, at, &f)
@@ -62,12 +62,12 @@ func (s *Search) in(ctx context.Context, r io.Reader, size int64) (f found, err 
 		buf = append(buf[:0:0], buf[done:]...)
 	}
 
-	f.all = len(s.Bytes) > 0 && size == int64(len(s.Bytes)) && len(f.parts) == 1
+	f.wholeFile = len(s.Bytes) > 0 && size == int64(len(s.Bytes)) && len(f.parts) == 1
 	return f, nil
 }
 
 // add adds a part with its bytes. It joins the part with the part that ends at its beginning.
-func (f *found) add(from, to int64, text []byte) {
+func (f *searchResult) add(from, to int64, text []byte) {
 	if last := len(f.parts) - 1; last >= 0 && f.parts[last][1] == from {
 		f.parts[last][1] = to
 	} else {
@@ -76,18 +76,18 @@ func (f *found) add(from, to int64, text []byte) {
 
 	if !f.texts[string(text)] {
 		f.texts[string(text)] = true
-		f.size += len(text)
+		f.textBytes += len(text)
 	}
 }
 
-// searchBlock adds the matches in a block to f. done is the number of bytes of the block that need not be
-// searched again. The bytes after them are too few for Bytes, or are the beginning of a line.
-func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int) {
+// searchBlock adds the matches in the block b to f. off is the offset of b in the file. done is the number of bytes of b
+// that need not be searched again. The bytes after them are too few for Bytes, or are the beginning of a line.
+func (s *Search) searchBlock(b []byte, last bool, off int64, f *searchResult) (done int) {
 	add := func(from, to int) {
 		if len(bytes.Trim(b[from:to], "*")) == 0 {
 			return // an earlier forget has overwritten this part
 		}
-		f.add(at+int64(from), at+int64(to), b[from:to])
+		f.add(off+int64(from), off+int64(to), b[from:to])
 	}
 
 	if len(s.Bytes) > 0 {
@@ -116,10 +116,10 @@ func (s *Search) searchBlock(b []byte, last bool, at int64, f *found) (done int)
 			to = from + i
 		}
 		line := b[from:to]
-		if end := bytes.Contains(line, []byte("-----END ")); f.key && !end {
+		if end := bytes.Contains(line, []byte("-----END ")); f.inKey && !end {
 			add(from, to)
 		} else {
-			f.key = s.Keys && !end && privateKey().Match(line)
+			f.inKey = s.PrivateKeys && !end && privateKey().Match(line)
 			s.searchLine(line, func(i, j int) { add(from+i, from+j) })
 		}
 		from = to + 1
@@ -147,20 +147,20 @@ func (s *Search) searchLine(line []byte, fn func(from, to int)) {
 type masker struct {
 	r     io.Reader
 	parts [][2]int64
-	at    int64
+	off   int64
 }
 
 func (m *masker) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	for _, part := range m.parts {
-		for i := max(part[0]-m.at, 0); i < min(part[1]-m.at, int64(n)); i++ {
+		for i := max(part[0]-m.off, 0); i < min(part[1]-m.off, int64(n)); i++ {
 			if p[i] != '\n' {
 				p[i] = '*'
 			}
 		}
 	}
 
-	m.at += int64(n)
+	m.off += int64(n)
 	return n, err
 }
 

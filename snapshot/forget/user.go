@@ -8,23 +8,23 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A User finds the files that contain given chunks. It reads each page of inode tables once.
-type User struct {
-	Source *tree.Source
-	Chunks map[cas.Hash]bool
-	Used   map[cas.Hash]bool // the chunks that were found
+// A ChunkFinder finds the files that contain given chunks. It reads each page of inode tables once.
+type ChunkFinder struct {
+	Source      *tree.Source
+	Chunks      map[cas.Hash]bool
+	FoundChunks map[cas.Hash]bool // the chunks that were found
 
 	finder tree.Finder
 }
 
-// Uses returns the paths of the files in a frozen state that have any of the chunks.
-func (u *User) Uses(ctx context.Context, st *tree.State) (paths []string, err error) {
+// Find returns the paths of the files in a frozen state that have any of the chunks.
+func (u *ChunkFinder) Find(ctx context.Context, st *tree.State) (paths []string, err error) {
 	if u.finder.Match == nil {
 		u.finder = tree.Finder{Source: u.Source, Match: func(n *tree.Inode) (has bool, err error) {
 			err = eachChunk(u.Source, n.Content, func(h cas.Hash) {
 				if u.Chunks[h] {
 					has = true
-					u.Used[h] = true
+					u.FoundChunks[h] = true
 				}
 			})
 			return has, err

@@ -28,7 +28,7 @@ func (c *Op) Encode(e *wire.Encoder) {
 		return
 	}
 
-	switch sealed := c.Node.Content.Sealed(); {
+	switch sealed := c.Node.Content.SealedMap(); {
 	case sealed == nil && c.From != 0:
 		encodeAttrs(e, c.Node)
 		e.Byte(contentOfNode)
@@ -38,7 +38,7 @@ func (c *Op) Encode(e *wire.Encoder) {
 	case c.Node.Content == nil:
 		encodeNode(e, c.Node, nil)
 	default:
-		encodeNode(e, c.Node, content.Of(sealed))
+		encodeNode(e, c.Node, content.FromChunkMap(sealed))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func encoded(c graft.Op) []byte {
 	e := wire.NewEncoder(nil)
 	c.Encode(e)
-	return bytes.Clone(e.Out())
+	return bytes.Clone(e.Bytes())
 }
 
 // TestChangesComeBack: a change comes back as it was written, and none that is cut short.

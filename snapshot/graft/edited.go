@@ -56,7 +56,7 @@ func (f *EditedFile) Steps(ctx context.Context, src *tree.Source, now *tree.Stat
 		return nil, err
 	}
 
-	with.Content = content.Of(sealed)
+	with.Content = content.FromChunkMap(sealed)
 	f.Stored = tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFREG, Nlink: 1, Content: with.Content})
 
 	return []Step{step}, nil

@@ -167,7 +167,7 @@ func (d *edited) link(p string) tree.Link {
 }
 
 func (d *edited) content(text string) *content.Content {
-	c := (*content.Content)(nil).Own(d.e.Epoch)
+	c := (*content.Content)(nil).VersionFor(d.e.Epoch)
 	if text != "" {
 		pos := d.log.add(text)
 		d.check(c.Write(d.src.Files, 0, int64(len(text)), pos, pos))

@@ -7,9 +7,9 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// bufferMax is the largest size in bytes of a record that is written with one write. The data of a larger
+// maxBuffered is the largest size in bytes of a record that is written with one write. The data of a larger
 // record is written with a second write, so that it is not copied.
-const bufferMax = 32 << 10
+const maxBuffered = 32 << 10
 
 // Append adds one record, whose payload is head followed by data, and returns the position of data[0].
 // When Append returns, the record survives the death of the process; Sync makes it survive a power
@@ -42,7 +42,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	if j.closed {
 		return 0, errs.Closed
 	}
-	if err := j.Failed(); err != nil {
+	if err := j.WriteErr(); err != nil {
 		return 0, err
 	}
 
@@ -54,33 +54,33 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	}
 
 	j.zeroAhead(need)
-	pos := j.cur.base + j.cur.off + recordHeader + int64(len(head))
-	if err := j.write(t, head, data); err != nil {
+	pos := j.cur.base + j.cur.off + recordHeaderSize + int64(len(head))
+	if err := j.writeRecord(t, head, data); err != nil {
 		return 0, err
 	}
 
-	j.cur.marked = false
-	if j.appended != nil {
-		close(j.appended)
-		j.appended = nil
+	j.cur.endsInMark = false
+	if j.nextAppend != nil {
+		close(j.nextAppend)
+		j.nextAppend = nil
 	}
 
 	return pos, nil
 }
 
-// write writes a record at the end of the current segment, which has room for it. The caller holds
+// writeRecord writes a record at the end of the current segment, which has room for it. The caller holds
 // j.mu.
-func (j *Journal) write(t Type, head, data []byte) error {
+func (j *Journal) writeRecord(t Type, head, data []byte) error {
 	length := len(head) + len(data)
 	h := recordHead{
-		length:  uint32(length),
-		typ:     t,
-		seq:     j.seq,
-		durable: j.sync.durable.Load(),
-		payload: crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data),
+		length:     uint32(length),
+		typ:        t,
+		seq:        j.seq,
+		durablePos: j.sync.durablePos.Load(),
+		payloadCRC: crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data),
 	}
 
-	var prefix [recordHeader]byte
+	var prefix [recordHeaderSize]byte
 	putRecordHead(prefix[:], h, j.cur.seed)
 	size := recordSize(int64(length))
 
@@ -90,11 +90,11 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	}
 
 	b = append(append(b, prefix[:]...), head...)
-	separate := size > bufferMax // a kill between the writes leaves a record with a wrong checksum
+	separate := size > maxBuffered // a kill between the writes leaves a record with a wrong checksum
 	if !separate {
 		b = append(b, data...)
 	}
-	if cap(b) <= 2*bufferMax {
+	if cap(b) <= 2*maxBuffered {
 		j.cur.buf = b
 	}
 
@@ -140,14 +140,14 @@ var aheadZeros [aheadSize]byte
 // The caller holds j.mu, and will write a record of size bytes.
 func (j *Journal) zeroAhead(size int64) {
 	end := j.end.Load()
-	if j.sync.durable.Load() != end {
+	if j.sync.durablePos.Load() != end {
 		return // not synced since the last record
 	}
 
 	small := end-j.cur.lastSync < smallCommit
 	j.cur.lastSync = end
 	from := j.cur.off + size
-	if !small || from <= j.cur.zeroed {
+	if !small || from <= j.cur.zeroedEnd {
 		return
 	}
 
@@ -158,6 +158,6 @@ func (j *Journal) zeroAhead(size int64) {
 	// Ignore an error: this write is only an optimization, and the write of the record reports a failing
 	// disk.
 	if _, err := j.cur.f.WriteAt(aheadZeros[:n], from); err == nil {
-		j.cur.zeroed = from + n
+		j.cur.zeroedEnd = from + n
 	}
 }

@@ -21,12 +21,12 @@ func TestSyncFarBehind(t *testing.T) {
 	for range 100 {
 		add()
 	}
-	if n := j.sync.durable.Load(); n != 0 {
+	if n := j.sync.durablePos.Load(); n != 0 {
 		t.Fatalf("%d bytes of a short log were synced", n)
 	}
-	j.sync.behind = 64 << 10
+	j.sync.maxUnsynced = 64 << 10
 	for range 10 { // more than a segment
 		add()
 	}
-	await.True(t, "much of it is durable", func() bool { return j.sync.durable.Load() >= 400<<10 })
+	await.True(t, "much of it is durable", func() bool { return j.sync.durablePos.Load() >= 400<<10 })
 }

@@ -37,8 +37,8 @@ func TestConcurrent(t *testing.T) {
 					return
 				}
 				if i%20 == 0 {
-					if err := j.Sync(); err != nil || j.sync.durable.Load() <= pos {
-						report("sync: %v, durable %d, appended at %d", err, j.sync.durable.Load(), pos)
+					if err := j.Sync(); err != nil || j.sync.durablePos.Load() <= pos {
+						report("sync: %v, durable %d, appended at %d", err, j.sync.durablePos.Load(), pos)
 					}
 				}
 				p := make([]byte, len(data))

@@ -15,7 +15,7 @@ import (
 // flip changes one byte of a segment at a journal position.
 func flip(t *testing.T, fs vfs.FS, segs []*segment, pos int64) {
 	t.Helper()
-	s := segs[locate(segs, pos)]
+	s := segs[segmentIndex(segs, pos)]
 	f, err := fs.OpenFile(testDir+"/"+s.name, os.O_RDWR, 0)
 	must.OK(t, err)
 	defer f.Close()
@@ -60,9 +60,9 @@ func openOrReplay(o Options) ([]item, *Journal, error) {
 func TestDamageIsReportedAndSalvaged(t *testing.T) {
 	_, items, segs := written(t)
 	for i, it := range items {
-		start := it.dataPos - int64(it.headLen) - recordHeader
+		start := it.dataPos - int64(it.headLen) - recordHeaderSize
 		for what, pos := range map[string]int64{
-			"length": start, "number": start + 9, "checksum": start + 29, "payload": start + recordHeader + 3,
+			"length": start, "number": start + 9, "checksum": start + 29, "payload": start + recordHeaderSize + 3,
 		} {
 			fs, _, _ := written(t)
 			flip(t, fs, segs, pos)
@@ -71,7 +71,7 @@ func TestDamageIsReportedAndSalvaged(t *testing.T) {
 			if !errors.Is(err, errs.Damaged) || !errors.As(err, &d) {
 				t.Fatalf("%s of record %d changed: %v", what, i, err)
 			}
-			if d.Pos != start || d.Segment != segs[locate(segs, start)].name || d.Offset != start-segs[locate(segs, start)].base {
+			if d.Pos != start || d.Segment != segs[segmentIndex(segs, start)].name || d.Offset != start-segs[segmentIndex(segs, start)].base {
 				t.Fatalf("%s of record %d at %d changed, reported was %v", what, i, start, d)
 			}
 			if j != nil {
@@ -155,17 +155,17 @@ func FuzzScan(f *testing.F) {
 	h := header{base: 0, firstSeq: 1, nonce: 42}
 	seg := h.encode()
 	for i, payload := range []string{"", "one", "twentytwo bytes long..", "x"} {
-		b := make([]byte, recordHeader)
-		putRecordHead(b, recordHead{length: uint32(len(payload)), typ: Type(i), seq: uint64(i + 1), payload: crc([]byte(payload))}, h.seed())
+		b := make([]byte, recordHeaderSize)
+		putRecordHead(b, recordHead{length: uint32(len(payload)), typ: Type(i), seq: uint64(i + 1), payloadCRC: crc([]byte(payload))}, h.seed())
 		b = append(b, payload...)
 		for len(b)%recordAlign != 0 {
 			b = append(b, 0)
 		}
 		seg = append(seg, b...)
 	}
-	f.Add(seg[segmentHeader:])
-	f.Add(seg[segmentHeader : len(seg)-9])
-	f.Add(append(make([]byte, 8192), seg[segmentHeader+recordHeader:]...))
+	f.Add(seg[segmentHeaderSize:])
+	f.Add(seg[segmentHeaderSize : len(seg)-9])
+	f.Add(append(make([]byte, 8192), seg[segmentHeaderSize+recordHeaderSize:]...))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fs := vfstest.NewMem()
@@ -174,7 +174,7 @@ func FuzzScan(f *testing.F) {
 		_, err = file.WriteAt(append(h.encode(), b...), 0)
 		must.OK(t, err)
 		s := &segment{f: file, hdr: h, seed: h.seed(), validHeader: true, name: "s"}
-		limit := int64(segmentHeader + len(b))
+		limit := int64(segmentHeaderSize + len(b))
 		sc := new(Journal).newScanner([]*segment{s}, 0, limit, false)
 		last, seq := int64(0), uint64(0)
 		for steps := 0; ; steps++ {
@@ -191,7 +191,7 @@ func FuzzScan(f *testing.F) {
 			if r == nil {
 				return
 			}
-			if r.pos < last || r.end() > limit || r.seq <= seq || crc(r.payload) != r.recordHead.payload {
+			if r.pos < last || r.end() > limit || r.seq <= seq || crc(r.payload) != r.recordHead.payloadCRC {
 				t.Fatalf("record at %d to %d of %d, number %d after %d", r.pos, r.end(), limit, r.seq, seq)
 			}
 			last, seq = r.end(), r.seq
@@ -214,18 +214,18 @@ func TestDamageBeforeBegin(t *testing.T) {
 		items = append(items, it)
 	}
 	must.OK(t, j.Sync())
-	o.Begin = j.End()
+	o.LowestPos = j.End()
 	segs := j.segments()
 	flip(t, fs, segs, items[4].dataPos)
 	flip(t, fs, segs, items[6].dataPos-int64(items[6].headLen)-1)
 	j, err := Open(testDir, o) // after a power cut
 	must.OK(t, err)
-	if j.End() != o.Begin || len(j.Damage()) == 0 {
-		t.Errorf("it ends at %d, not at %d, with %v", j.End(), o.Begin, j.Damage())
+	if j.End() != o.LowestPos || len(j.Damage()) == 0 {
+		t.Errorf("it ends at %d, not at %d, with %v", j.End(), o.LowestPos, j.Damage())
 	}
 	_, err = appendItem(j, rnd, 10, 500)
 	must.OK(t, err)
-	if got, err := collect(j, o.Begin); err != nil || len(got) != 1 {
+	if got, err := collect(j, o.LowestPos); err != nil || len(got) != 1 {
 		t.Errorf("%d records behind: %v", len(got), err)
 	}
 	if err := j.ReadAt(make([]byte, 1), items[4].dataPos, items[4].payloadPos()); !errors.Is(err, errs.Damaged) {

@@ -13,20 +13,20 @@ import (
 
 // disk creates and removes the files of segments, and limits the space that they take.
 type disk struct {
-	dir        string
-	quarantine string // folder for segments that could not be read completely, "" for none
-	fs         vfs.FS
-	segSize    int64
-	reserve    func() int64 // see Options.Reserve
-	giveUp     func()       // see Options.GiveUp; may be nil
-	eraseTo    atomic.Int64 // the position up to which dropped segments are overwritten, see Journal.Roll
+	dir         string
+	quarantine  string // folder for segments that could not be read completely, "" for none
+	fs          vfs.FS
+	segSize     int64
+	reserve     func() int64 // see Options.Reserve
+	freeReserve func()       // see Options.FreeReserve; may be nil
+	eraseBefore atomic.Int64 // the position up to which dropped segments are overwritten, see Journal.Roll
 }
 
 // drop removes a segment, or moves it to the quarantine if the disk could not read all of it. A segment before
-// eraseTo is only renamed, so that eraseDropped can overwrite it.
+// eraseBefore is only renamed, so that eraseDropped can overwrite it.
 func (d *disk) drop(s *segment) error {
 	if d.quarantine == "" || !s.readFailed.Load() {
-		if s.base >= d.eraseTo.Load() {
+		if s.base >= d.eraseBefore.Load() {
 			return d.fs.Remove(d.path(s.name))
 		}
 		return d.fs.Rename(d.path(s.name), d.path(s.name+droppedSuffix))
@@ -58,7 +58,7 @@ func (d *disk) eraseDropped() error {
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
 // createFile returns a new open file and the number of bytes of its disk space: size, or on a full disk
-// fewer, but at least need. An urgent file may use the reserve, and the space that giveUp frees.
+// fewer, but at least need. An urgent file may use the reserve, and the space that freeReserve frees.
 func (d *disk) createFile(name string, size, need int64, urgent bool) (vfs.File, int64, error) {
 	for size = max(size, need); ; size /= 4 {
 		size = max((size+blockSize-1)&^(blockSize-1), need)
@@ -75,8 +75,8 @@ func (d *disk) createFile(name string, size, need int64, urgent bool) (vfs.File,
 
 		size = max(urgentSegment, need)
 		f, err = d.create(name, size, 0)
-		if isFull(err) && d.giveUp != nil {
-			d.giveUp()
+		if isFull(err) && d.freeReserve != nil {
+			d.freeReserve()
 			f, err = d.create(name, size, 0)
 		}
 

@@ -45,10 +45,10 @@
 //
 // # Locking
 //
-//	Journal.drop       held by Replay and Verify, and while segments are removed
-//	  Journal.mu       guards appends and the list of segments
+//	Journal.dropMu       held by Replay and Verify, and while segments are removed
+//	  Journal.mu         guards appends and the list of segments
 //	    Journal.sync.mu  guards which caller runs fdatasync, and which wait
-//	damages.found      no other lock is taken under it
+//	damageList.found     no other lock is taken under it
 //
 // ReadAt takes no lock: writers replace the list of segments as a whole. If a segment is dropped
 // while ReadAt reads it, ReadAt fails with ErrPosition.

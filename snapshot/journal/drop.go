@@ -20,15 +20,15 @@ func (j *Journal) DropBefore(pos int64) error {
 		return err
 	}
 
-	j.drop.Lock()
-	defer j.drop.Unlock()
+	j.dropMu.Lock()
+	defer j.dropMu.Unlock()
 
-	return j.dropFirst(pos)
+	return j.dropSegmentsBefore(pos)
 }
 
-// dropFirst drops the segments before pos. The caller holds j.drop, but not j.mu, because the removal
+// dropSegmentsBefore drops the segments before pos. The caller holds j.dropMu, but not j.mu, because the removal
 // of files and the sync of a directory can take a tenth of a second.
-func (j *Journal) dropFirst(pos int64) error {
+func (j *Journal) dropSegmentsBefore(pos int64) error {
 	j.mu.Lock()
 
 	if j.closed {
@@ -38,7 +38,7 @@ func (j *Journal) dropFirst(pos int64) error {
 
 	segs := j.segments()
 	n := 0
-	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.sync.durable.Load() {
+	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.sync.durablePos.Load() {
 		n++
 	}
 
@@ -90,38 +90,38 @@ func (j *Journal) Shrink(pos int64) error {
 		return err
 	}
 
-	j.drop.Lock()
-	defer j.drop.Unlock()
+	j.dropMu.Lock()
+	defer j.dropMu.Unlock()
 
 	// The new segment, with a record, must be on disk before the old segment is removed: otherwise a power
 	// cut could lose the position of the log.
-	if err := j.restartAt(pos); err != nil {
+	if err := j.replaceLastSegment(pos); err != nil {
 		return err
 	}
 
-	return j.dropFirst(pos)
+	return j.dropSegmentsBefore(pos)
 }
 
-// restartAt begins a new segment, unless the log ends after pos, or the present segment is small and
+// replaceLastSegment begins a new segment, unless the log ends after pos, or the present segment is small and
 // almost empty.
-func (j *Journal) restartAt(pos int64) error {
+func (j *Journal) replaceLastSegment(pos int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	if j.closed {
 		return errs.Closed
 	}
-	if len(j.segments()) == 0 || j.end.Load() > pos || j.sync.durable.Load() < pos {
+	if len(j.segments()) == 0 || j.end.Load() > pos || j.sync.durablePos.Load() < pos {
 		return nil
 	}
 	if j.cur.segment != nil && j.cur.off < blockSize && j.cur.size <= j.disk.idleSize()+blockSize && len(j.Damage()) == 0 {
 		return nil // a damaged segment is replaced, so that the next Open does not find the damage again
 	}
-	if err := j.Failed(); err != nil {
+	if err := j.WriteErr(); err != nil {
 		return err
 	}
 
-	return j.restart()
+	return j.startSmallSegment()
 }
 
 // Roll begins a new segment and returns its position base, so that a later DropBefore can remove all earlier
@@ -133,39 +133,39 @@ func (j *Journal) Roll() (base int64, err error) {
 	switch {
 	case j.closed:
 		return 0, errs.Closed
-	case j.Failed() != nil:
-		return 0, j.Failed()
+	case j.WriteErr() != nil:
+		return 0, j.WriteErr()
 	}
 
 	base = j.end.Load()
-	j.disk.eraseTo.Store(base)
+	j.disk.eraseBefore.Store(base)
 
-	return base, j.restart()
+	return base, j.startSmallSegment()
 }
 
-// First returns the position of the oldest segment that was not dropped.
-func (j *Journal) First() int64 {
+// FirstPos returns the position of the oldest segment that was not dropped.
+func (j *Journal) FirstPos() int64 {
 	if segs := j.segments(); len(segs) > 0 {
 		return segs[0].base
 	}
 	return j.End()
 }
 
-// Begin writes the first segment of an empty journal to disk, so that a later Open detects that
-// the journal is missing.
-func (j *Journal) Begin() error {
+// CreateFirstSegment writes the first segment of an empty journal to disk, so that a later Open detects the loss
+// of the journal.
+func (j *Journal) CreateFirstSegment() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.segments()) > 0 {
 		return nil
 	}
-	return j.restart()
+	return j.startSmallSegment()
 }
 
-// restart begins a small segment and makes it durable. It may use Options.Reserve on a full disk, because
+// startSmallSegment begins a small segment and makes it durable. It may use Options.Reserve on a full disk, because
 // the old segment can be removed afterwards. The caller holds j.mu.
-func (j *Journal) restart() error {
-	if err := j.newSegment(j.disk.idleSize(), recordHeader, true); err != nil {
+func (j *Journal) startSmallSegment() error {
+	if err := j.newSegment(j.disk.idleSize(), recordHeaderSize, true); err != nil {
 		return err
 	}
 	return j.appendMark()
@@ -173,9 +173,9 @@ func (j *Journal) restart() error {
 
 // appendMark appends a mark and makes the log durable. The caller holds j.mu.
 func (j *Journal) appendMark() error {
-	if err := j.write(typeMark, nil, nil); err != nil {
+	if err := j.writeRecord(typeMark, nil, nil); err != nil {
 		return err
 	}
-	j.cur.marked = true
+	j.cur.endsInMark = true
 	return j.syncTo(j.end.Load())
 }

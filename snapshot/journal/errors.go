@@ -24,12 +24,12 @@ var (
 
 // A DamageError is a place in the journal that was durable and cannot be read any more.
 type DamageError struct {
-	Segment string // file name
-	Offset  int64  // bytes from the beginning of the file
-	Pos     int64  // the journal position of Offset
-	Reason  string
-	Err     error // the disk's error if a read failed, else nil
-	Bytes   bool  // only bytes of one file are lost, see Options.Bytes
+	Segment   string // file name
+	Offset    int64  // bytes from the beginning of the file
+	Pos       int64  // the journal position of Offset
+	Reason    string
+	Err       error // the disk's error if a read failed, else nil
+	OnlyBytes bool  // only bytes of one file are lost, see Options.KeepDamaged
 }
 
 func (e *DamageError) Error() string {
@@ -67,7 +67,7 @@ type damageList struct {
 	}
 }
 
-// Damage returns the places that were skipped because of Options.Salvage or Options.Bytes, in the
+// Damage returns the places that were skipped because of Options.Salvage or Options.KeepDamaged, in the
 // order in which they were found.
 func (d *damageList) Damage() []*DamageError {
 	d.found.Lock()
@@ -75,9 +75,9 @@ func (d *damageList) Damage() []*DamageError {
 	return slices.Clone(d.found.list)
 }
 
-// skip records damage and returns nil with Options.Salvage. Without Options.Salvage it returns the damage
+// skipDamage records damage and returns nil with Options.Salvage. Without Options.Salvage it returns the damage
 // as an error.
-func (d *damageList) skip(e *DamageError) error {
+func (d *damageList) skipDamage(e *DamageError) error {
 	if !d.salvage {
 		return e
 	}
@@ -94,20 +94,20 @@ func (d *damageList) addDamage(e *DamageError) {
 }
 
 // A failure is the first error after which the journal accepts no more writes.
-type failure struct{ first atomic.Pointer[error] }
+type failure struct{ firstErr atomic.Pointer[error] }
 
 // fail makes all later writes fail, and returns the error with which they fail.
 func (f *failure) fail(log *slog.Logger, doing string, cause error) error {
 	err := fmt.Errorf("%w: %s: %w", ErrFailed, doing, cause)
-	if f.first.CompareAndSwap(nil, &err) {
+	if f.firstErr.CompareAndSwap(nil, &err) {
 		log.Error("journal: no more changes until it is opened again", "err", err)
 	}
-	return *f.first.Load()
+	return *f.firstErr.Load()
 }
 
-// Failed returns the error with which all writes fail, or nil.
-func (f *failure) Failed() error {
-	if p := f.first.Load(); p != nil {
+// WriteErr returns the error with which all writes fail, or nil.
+func (f *failure) WriteErr() error {
+	if p := f.firstErr.Load(); p != nil {
 		return *p
 	}
 	return nil

@@ -19,46 +19,46 @@ const typeMark Type = 0
 const MaxPayload = 16 << 20
 
 const (
-	recordHeader = 32 // bytes before the payload
-	recordAlign  = 8  // records begin at multiples of this
+	recordHeaderSize = 32 // bytes before the payload
+	recordAlign      = 8  // records begin at multiples of this
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A recordHead is the decoded header of a record. FORMAT.md has the layout.
 type recordHead struct {
-	length  uint32
-	typ     Type
-	seq     uint64
-	durable int64  // position up to which the log was durable when the record was written
-	payload uint32 // checksum of the payload
+	length     uint32
+	typ        Type
+	seq        uint64
+	durablePos int64  // position up to which the log was durable when the record was written
+	payloadCRC uint32 // checksum of the payload
 }
 
-// putRecordHead encodes h into b[:recordHeader].
+// putRecordHead encodes h into b[:recordHeaderSize].
 func putRecordHead(b []byte, h recordHead, seed uint32) {
 	binary.LittleEndian.PutUint32(b[0:], h.length)
 	b[4], b[5], b[6], b[7] = byte(h.typ), 0, 0, 0
 	binary.LittleEndian.PutUint64(b[8:], h.seq)
-	binary.LittleEndian.PutUint64(b[16:], uint64(h.durable))
-	binary.LittleEndian.PutUint32(b[24:], h.payload)
+	binary.LittleEndian.PutUint64(b[16:], uint64(h.durablePos))
+	binary.LittleEndian.PutUint32(b[24:], h.payloadCRC)
 	binary.LittleEndian.PutUint32(b[28:], crc32.Update(seed, castagnoli, b[:28]))
 }
 
 // peekRecordHead decodes b without checking its checksum. It returns false if b cannot be a header
 // at position pos.
 func peekRecordHead(b []byte, pos int64) (recordHead, bool) {
-	if len(b) < recordHeader {
+	if len(b) < recordHeaderSize {
 		return recordHead{}, false
 	}
 	h := recordHead{
-		length:  binary.LittleEndian.Uint32(b[0:]),
-		typ:     Type(b[4]),
-		seq:     binary.LittleEndian.Uint64(b[8:]),
-		durable: int64(binary.LittleEndian.Uint64(b[16:])),
-		payload: binary.LittleEndian.Uint32(b[24:]),
+		length:     binary.LittleEndian.Uint32(b[0:]),
+		typ:        Type(b[4]),
+		seq:        binary.LittleEndian.Uint64(b[8:]),
+		durablePos: int64(binary.LittleEndian.Uint64(b[16:])),
+		payloadCRC: binary.LittleEndian.Uint32(b[24:]),
 	}
 
-	ok := h.seq != 0 && h.length <= MaxPayload && b[5]|b[6]|b[7] == 0 && h.durable >= 0 && h.durable <= pos
+	ok := h.seq != 0 && h.length <= MaxPayload && b[5]|b[6]|b[7] == 0 && h.durablePos >= 0 && h.durablePos <= pos
 	return h, ok
 }
 
@@ -73,31 +73,31 @@ func getRecordHead(b []byte, seed uint32, pos int64) (recordHead, bool) {
 
 // recordSize returns the size of a record with a payload of n bytes.
 func recordSize(n int64) int64 {
-	return (recordHeader + n + recordAlign - 1) &^ (recordAlign - 1)
+	return (recordHeaderSize + n + recordAlign - 1) &^ (recordAlign - 1)
 }
 
 const (
-	segmentHeader = 128 // bytes before the first record
-	headerMagic   = "amberjnl"
-	formatVersion = 2
+	segmentHeaderSize = 128 // bytes before the first record
+	headerMagic       = "amberjnl"
+	formatVersion     = 2
 )
 
 // A header is the decoded header of a segment. FORMAT.md has the layout.
 type header struct {
-	base     int64  // position of the first byte of the file
-	firstSeq uint64 // sequence number of the first record
-	durable  int64  // position up to which the log was durable when the segment was created
-	id       [16]byte
-	nonce    uint64
+	base       int64  // position of the first byte of the file
+	firstSeq   uint64 // sequence number of the first record
+	durablePos int64  // position up to which the log was durable when the segment was created
+	id         [16]byte
+	nonce      uint64
 }
 
 func (h header) encode() []byte {
-	b := make([]byte, segmentHeader)
+	b := make([]byte, segmentHeaderSize)
 	copy(b, headerMagic)
 	binary.LittleEndian.PutUint32(b[8:], formatVersion)
 	binary.LittleEndian.PutUint64(b[16:], uint64(h.base))
 	binary.LittleEndian.PutUint64(b[24:], h.firstSeq)
-	binary.LittleEndian.PutUint64(b[32:], uint64(h.durable))
+	binary.LittleEndian.PutUint64(b[32:], uint64(h.durablePos))
 	copy(b[40:], h.id[:])
 	binary.LittleEndian.PutUint64(b[56:], h.nonce)
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
@@ -108,7 +108,7 @@ func (h header) encode() []byte {
 // decodeHeader decodes the header of a segment. It returns false if b is not a header, and an error for a
 // header of an unknown version.
 func decodeHeader(b []byte) (header, bool, error) {
-	if len(b) < segmentHeader || string(b[:8]) != headerMagic {
+	if len(b) < segmentHeaderSize || string(b[:8]) != headerMagic {
 		return header{}, false, nil
 	}
 	if crc32.Checksum(b[:124], castagnoli) != binary.LittleEndian.Uint32(b[124:]) {
@@ -119,14 +119,14 @@ func decodeHeader(b []byte) (header, bool, error) {
 	}
 
 	h := header{
-		base:     int64(binary.LittleEndian.Uint64(b[16:])),
-		firstSeq: binary.LittleEndian.Uint64(b[24:]),
-		durable:  int64(binary.LittleEndian.Uint64(b[32:])),
-		id:       [16]byte(b[40:56]),
-		nonce:    binary.LittleEndian.Uint64(b[56:]),
+		base:       int64(binary.LittleEndian.Uint64(b[16:])),
+		firstSeq:   binary.LittleEndian.Uint64(b[24:]),
+		durablePos: int64(binary.LittleEndian.Uint64(b[32:])),
+		id:         [16]byte(b[40:56]),
+		nonce:      binary.LittleEndian.Uint64(b[56:]),
 	}
 
-	ok := h.base >= 0 && h.firstSeq > 0 && h.durable >= 0 && h.durable <= h.base
+	ok := h.base >= 0 && h.firstSeq > 0 && h.durablePos >= 0 && h.durablePos <= h.base
 	return h, ok, nil
 }
 

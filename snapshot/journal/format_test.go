@@ -13,7 +13,7 @@ func putCRC(b []byte) {
 
 // The bytes on disk, forever.
 func TestFormatBytes(t *testing.T) {
-	h := header{base: 0x1122334455, firstSeq: 77, durable: 0x0102030405, nonce: 0xa1a2a3a4a5a6a7a8}
+	h := header{base: 0x1122334455, firstSeq: 77, durablePos: 0x0102030405, nonce: 0xa1a2a3a4a5a6a7a8}
 	copy(h.id[:], "0123456789abcdef")
 	got := hex.EncodeToString(h.encode())
 	want := "616d6265726a6e6c" + "02000000" + "00000000" + "5544332211000000" + "4d00000000000000" +
@@ -24,8 +24,8 @@ func TestFormatBytes(t *testing.T) {
 	if got[len(got)-8:] != "22ae5588" {
 		t.Errorf("checksum of the header: %s", got[len(got)-8:])
 	}
-	b := make([]byte, recordHeader)
-	putRecordHead(b, recordHead{length: 5, typ: 9, seq: 78, durable: 0x0102030405, payload: crc([]byte("hello"))}, h.seed())
+	b := make([]byte, recordHeaderSize)
+	putRecordHead(b, recordHead{length: 5, typ: 9, seq: 78, durablePos: 0x0102030405, payloadCRC: crc([]byte("hello"))}, h.seed())
 	if got, want := hex.EncodeToString(b), "05000000090000004e0000000000000005040302010000004cbb719a34b2c80b"; got != want {
 		t.Errorf("record header:\n got %s\nwant %s", got, want)
 	}

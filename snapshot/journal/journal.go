@@ -20,13 +20,13 @@ type Options struct {
 	Logger      *slog.Logger
 	// Reserve returns the number of bytes of disk space that a new segment must leave free.
 	Reserve func() int64
-	// GiveUp frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
-	// calls GiveUp when it finds no other space. GiveUp may be nil.
-	GiveUp func()
+	// FreeReserve frees space that is reserved for a full disk or an exhausted quota. AppendUrgent
+	// calls FreeReserve when it finds no other space. FreeReserve may be nil.
+	FreeReserve func()
 	// Begin is the lowest position that the owner of the log needs. If the directory is empty, the
 	// log begins there. A log that ends before Begin is damaged. Damage before Begin does not make
 	// Open fail.
-	Begin int64
+	LowestPos int64
 	// Salvage makes Open and Replay skip damaged places instead of failing. Damage returns these
 	// places, and each is logged.
 	Salvage bool
@@ -35,7 +35,7 @@ type Options struct {
 	// Bytes reports whether a record stays valid although its payload is damaged, because only bytes
 	// of one file are lost. Open and Replay continue with the next record, and ReadAt of the bytes
 	// returns the damage. If it is nil, no damaged record stays valid.
-	Bytes func(t Type, payload []byte) bool
+	KeepDamaged func(t Type, payload []byte) bool
 	// Quarantine is a folder. If the disk could not read all of a segment, DropBefore moves the
 	// segment there. If Quarantine is "", DropBefore removes the segment.
 	Quarantine string
@@ -46,34 +46,34 @@ type Journal struct {
 	segmentList
 	damageList
 	failure
-	disk     disk
-	log      *slog.Logger
-	bytes    func(t Type, payload []byte) bool
-	readOnly bool  // Options.ReadOnly
-	begin    int64 // Options.Begin
+	disk        disk
+	log         *slog.Logger
+	keepDamaged func(t Type, payload []byte) bool
+	readOnly    bool  // Options.ReadOnly
+	lowestPos   int64 // Options.LowestPos
 
-	drop sync.Mutex   // held while segments are removed, and by Replay and Verify
-	end  atomic.Int64 // position after the last record
+	dropMu sync.Mutex   // held while segments are removed, and by Replay and Verify
+	end    atomic.Int64 // position after the last record
 
-	mu       sync.Mutex // guards the fields up to appended
-	id       [16]byte   // random; in the header of every segment
-	cur      currentSegment
-	seq      uint64 // sequence number of the next record
-	closed   bool
-	appended chan struct{} // closed by the next Append; nil without a waiter
+	mu         sync.Mutex // guards the fields up to nextAppend
+	id         [16]byte   // random; in the header of every segment
+	cur        currentSegment
+	seq        uint64 // sequence number of the next record
+	closed     bool
+	nextAppend chan struct{} // closed by the next Append; nil without a waiter
 
-	sync   syncState
-	recent atomic.Pointer[checkedPayload]
+	sync        syncState
+	lastPayload atomic.Pointer[checkedPayload]
 }
 
 // A currentSegment is the segment to which records are appended, nil before the first record.
 type currentSegment struct {
 	*segment
-	off      int64  // offset in the file after the last record
-	marked   bool   // the last record of the log is a mark
-	zeroed   int64  // offset up to which zeroAhead has written
-	lastSync int64  // end of the log at the last sync that zeroAhead has seen
-	buf      []byte // buffer of Journal.write
+	off        int64  // offset in the file after the last record
+	endsInMark bool   // the last record of the log is a mark
+	zeroedEnd  int64  // offset up to which zeroAhead has written
+	lastSync   int64  // end of the log at the last sync that zeroAhead has seen
+	buf        []byte // buffer of Journal.writeRecord
 }
 
 // End returns the position after the last record.
@@ -92,10 +92,10 @@ func (j *Journal) Size() int64 {
 func (j *Journal) Appended() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.appended == nil {
-		j.appended = make(chan struct{})
+	if j.nextAppend == nil {
+		j.nextAppend = make(chan struct{})
 	}
-	return j.appended
+	return j.nextAppend
 }
 
 // Records returns the number of records, including marks, that were appended since the journal was
@@ -114,8 +114,8 @@ func (j *Journal) Close() error {
 		err = j.Sync()
 	}
 
-	j.drop.Lock()
-	defer j.drop.Unlock()
+	j.dropMu.Lock()
+	defer j.dropMu.Unlock()
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -143,15 +143,15 @@ func (j *Journal) Close() error {
 // closeWriter appends a mark and cuts off the unused space of the last segment. If the segment is full, it
 // does not append a mark, without which the log is also valid. The caller holds j.mu.
 func (j *Journal) closeWriter() error {
-	if j.cur.segment == nil || j.closed || j.Failed() != nil {
-		return j.Failed()
+	if j.cur.segment == nil || j.closed || j.WriteErr() != nil {
+		return j.WriteErr()
 	}
 	// Another goroutine may have appended a record after the sync of Close.
 	if err := j.syncTo(j.end.Load()); err != nil {
 		return err
 	}
 
-	if !j.cur.marked && j.cur.off+recordHeader <= j.cur.size {
+	if !j.cur.endsInMark && j.cur.off+recordHeaderSize <= j.cur.size {
 		if err := j.appendMark(); err != nil {
 			return err
 		}

@@ -144,7 +144,7 @@ func TestUnknownVersion(t *testing.T) {
 	must.OK(t, j.Close())
 	f, err := fs.OpenFile(name, 2, 0)
 	must.OK(t, err)
-	b := make([]byte, segmentHeader)
+	b := make([]byte, segmentHeaderSize)
 	_, err = f.ReadAt(b, 0)
 	must.OK(t, err)
 	b[8] = 9

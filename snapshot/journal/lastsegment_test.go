@@ -53,7 +53,7 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 		_, err := j.Append(1, nil, []byte("lost"))
 		must.OK(t, err)
 		do(t, fs, testDir+"/"+j.segments()[0].name)
-		o.Begin = pos
+		o.LowestPos = pos
 		if _, err := Open(testDir, o); !errors.Is(err, errs.Damaged) {
 			t.Fatalf("%s: opening says %v", what, err)
 		}

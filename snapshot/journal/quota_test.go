@@ -16,7 +16,7 @@ func TestQuota(t *testing.T) {
 	mem := vfstest.NewMem()
 	disk := vfstest.Quota(mem)
 	must.OK(t, vfs.WriteSynced(disk, "/reserve", make([]byte, 1<<20)))
-	j, err := Open("/journal", Options{FS: disk, SegmentSize: 8 << 20, GiveUp: func() { _ = disk.Remove("/reserve") }})
+	j, err := Open("/journal", Options{FS: disk, SegmentSize: 8 << 20, FreeReserve: func() { _ = disk.Remove("/reserve") }})
 	must.OK(t, err)
 	defer j.Close()
 	mem.SetCapacity(mem.Used() + 20<<20)

@@ -12,9 +12,9 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// locate returns the index of the segment that contains pos, or -1 if pos is before
+// segmentIndex returns the index of the segment that contains pos, or -1 if pos is before
 // the first segment.
-func locate(segs []*segment, pos int64) int {
+func segmentIndex(segs []*segment, pos int64) int {
 	return sort.Search(len(segs), func(i int) bool { return segs[i].base > pos }) - 1
 }
 
@@ -24,28 +24,28 @@ func locate(segs []*segment, pos int64) int {
 // It checks the record's checksum. The error is a *DamageError if the checksum is wrong or
 // the disk fails, and ErrPosition if the bytes are not in the record, or not in the journal any
 // more.
-func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
+func (j *Journal) ReadAt(p []byte, pos, payloadPos int64) error {
 	if len(p) == 0 {
 		return nil
 	}
 
-	if r := j.recent.Load(); r != nil && r.pos == payload && pos >= r.pos && pos-r.pos+int64(len(p)) <= int64(len(r.b)) {
+	if r := j.lastPayload.Load(); r != nil && r.pos == payloadPos && pos >= r.pos && pos-r.pos+int64(len(p)) <= int64(len(r.b)) {
 		copy(p, r.b[pos-r.pos:])
 		return nil
 	}
 
 	segs := j.segments()
-	i := locate(segs, pos)
+	i := segmentIndex(segs, pos)
 	if i < 0 {
 		return fmt.Errorf("%w: reading %d bytes at %d", ErrPosition, len(p), pos)
 	}
 
-	all, err := segs[i].readRecord(p, pos, payload)
+	all, err := segs[i].readRecord(p, pos, payloadPos)
 	if err != nil && !slices.Contains(j.segments(), segs[i]) {
 		return fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, segs[i].name) // and may be overwritten
 	}
 	if all != nil {
-		j.recent.Store(all)
+		j.lastPayload.Store(all)
 	}
 
 	return err
@@ -57,9 +57,9 @@ type checkedPayload struct {
 	b   []byte
 }
 
-// recentMin is the lowest size in bytes of a payload that ReadAt keeps in Journal.recent: the parts of
+// minKeptPayload is the lowest size in bytes of a payload that ReadAt keeps in Journal.lastPayload: the parts of
 // a large payload are usually read one after the other.
-const recentMin = 128 << 10
+const minKeptPayload = 128 << 10
 
 // readTries is the largest number of times that a failed read is repeated.
 const readTries = 2
@@ -68,11 +68,11 @@ const readTries = 2
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // readRecord fills p with the bytes of a record at pos, as ReadAt does. If the payload is large and p is
-// only a part of it, readRecord returns the whole payload for Journal.recent, else nil.
-func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, error) {
-	start, limit := payload-recordHeader, s.end.Load()
+// only a part of it, readRecord returns the whole payload for Journal.lastPayload, else nil.
+func (s *segment) readRecord(p []byte, pos, payloadPos int64) (*checkedPayload, error) {
+	start, limit := payloadPos-recordHeaderSize, s.end.Load()
 	end := pos + int64(len(p))
-	if start < s.base+segmentHeader || pos < payload || end > limit {
+	if start < s.base+segmentHeaderSize || pos < payloadPos || end > limit {
 		return nil, fmt.Errorf("%w: reading %d bytes at %d, segment %s holds %d to %d", ErrPosition, len(p), pos, s.name, s.base, limit)
 	}
 
@@ -87,10 +87,10 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 
 	h, good := getRecordHead(b, s.seed, start)
 	if !good || start+recordSize(int64(h.length)) > limit {
-		return nil, s.damaged(start-s.base, noHeader)
+		return nil, s.damageAt(start-s.base, reasonNoHeader)
 	}
 
-	size := recordHeader + int64(h.length)
+	size := recordHeaderSize + int64(h.length)
 	if end > start+size {
 		return nil, fmt.Errorf("%w: reading %d bytes at %d, the record ends at %d", ErrPosition, len(p), pos, start+size)
 	}
@@ -101,16 +101,16 @@ func (s *segment) readRecord(p []byte, pos, payload int64) (*checkedPayload, err
 		return nil, err
 	}
 
-	data := b[recordHeader:size]
-	if crc(data) != h.payload {
-		return nil, s.damaged(start-s.base, "the record's checksum does not match")
+	data := b[recordHeaderSize:size]
+	if crc(data) != h.payloadCRC {
+		return nil, s.damageAt(start-s.base, "the record's checksum does not match")
 	}
 
-	copy(p, data[pos-payload:])
+	copy(p, data[pos-payloadPos:])
 
-	if len(data) >= max(2*len(p), recentMin) {
+	if len(data) >= max(2*len(p), minKeptPayload) {
 		*buf = nil // the caller owns the buffer now
-		return &checkedPayload{payload, data}, nil
+		return &checkedPayload{payloadPos, data}, nil
 	}
 
 	return nil, nil
@@ -132,27 +132,27 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 		return b, fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, s.name)
 	}
 	if int64(k) < n-have {
-		return b, s.unreadable(start+have-s.base, err)
+		return b, s.readErrorAt(start+have-s.base, err)
 	}
 
 	return b, nil
 }
 
-// damaged returns a DamageError for an offset in the file.
-func (s *segment) damaged(off int64, reason string) *DamageError {
+// damageAt returns a DamageError for an offset in the file.
+func (s *segment) damageAt(off int64, reason string) *DamageError {
 	return &DamageError{Segment: s.name, Offset: off, Pos: s.base + off, Reason: reason}
 }
 
-// unreadable returns a DamageError for an offset in the file at which a read failed with err.
-func (s *segment) unreadable(off int64, err error) *DamageError {
+// readErrorAt returns a DamageError for an offset in the file at which a read failed with err.
+func (s *segment) readErrorAt(off int64, err error) *DamageError {
 	if errors.Is(err, io.EOF) {
-		return s.damaged(off, "the file ends there")
+		return s.damageAt(off, "the file ends there")
 	}
 	if vfs.IsDamage(err) {
 		s.readFailed.Store(true)
 	}
 
-	d := s.damaged(off, "the disk cannot read it")
+	d := s.damageAt(off, "the disk cannot read it")
 	d.Err = err
 	return d
 }

@@ -32,8 +32,8 @@ func TestReadChecks(t *testing.T) {
 		readBack(t, j, items)
 		for i, it := range items[:len(items)-1] { // the last might not have been written to its end
 			data := it.payload[it.headLen:]
-			start := it.dataPos - int64(it.headLen) - recordHeader
-			for what, pos := range map[string]int64{"header": start + 2, "head": start + recordHeader, "last byte": it.dataPos + int64(len(data)) - 1} {
+			start := it.dataPos - int64(it.headLen) - recordHeaderSize
+			for what, pos := range map[string]int64{"header": start + 2, "head": start + recordHeaderSize, "last byte": it.dataPos + int64(len(data)) - 1} {
 				if what == "last byte" && len(data) == 0 {
 					continue
 				}

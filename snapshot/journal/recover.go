@@ -19,8 +19,8 @@ import (
 // The error is a *DamageError if this part is damaged, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
 	j := &Journal{
-		disk: disk{dir: dir, quarantine: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, giveUp: o.GiveUp},
-		log:  o.Logger, bytes: o.Bytes, readOnly: o.ReadOnly, begin: o.Begin, seq: 1,
+		disk: disk{dir: dir, quarantine: o.Quarantine, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve, freeReserve: o.FreeReserve},
+		log:  o.Logger, keepDamaged: o.KeepDamaged, readOnly: o.ReadOnly, lowestPos: o.LowestPos, seq: 1,
 	}
 	if j.disk.fs == nil {
 		j.disk.fs = vfs.OS
@@ -38,8 +38,8 @@ func Open(dir string, o Options) (*Journal, error) {
 	}
 
 	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
-	j.sync.done.L = &j.sync.mu
-	j.sync.behind = syncBehind
+	j.sync.finished.L = &j.sync.mu
+	j.sync.maxUnsynced = maxUnsyncedBytes
 	if err := (journalOpener{j}).open(); err != nil {
 		for _, s := range j.segments() {
 			_ = s.f.Close() // Open has failed already
@@ -79,36 +79,36 @@ func (o journalOpener) open() error {
 		}
 	}
 
-	_, _ = rand.Read(o.log.id[:]) // never fails
-	o.log.sync.names.Store(1)     // the next Sync syncs the directory, because the last run may not have
+	_, _ = rand.Read(o.log.id[:])       // never fails
+	o.log.sync.segmentsCreated.Store(1) // the next Sync syncs the directory, because the last run may not have
 	if err := o.recover(); err != nil {
 		return err
 	}
-	if err := o.requireEnd(o.log.begin); err != nil {
+	if err := o.requireEnd(o.log.lowestPos); err != nil {
 		return err
 	}
 
 	if o.log.readOnly {
-		o.log.first.Store(&errReadOnly)
+		o.log.firstErr.Store(&errReadOnly)
 		return nil
 	}
 
 	o.log.mu.Lock()
 	defer o.log.mu.Unlock()
 
-	o.log.syncFarBehind()
+	o.log.syncIfFarBehind()
 
 	return nil
 }
 
 var errReadOnly error = errs.ReadOnly
 
-// requireEnd checks that the log ends at or after pos, which is Options.Begin. A log that ends before pos is
+// requireEnd checks that the log ends at or after pos, which is Options.LowestPos. A log that ends before pos is
 // damaged; with Options.Salvage, requireEnd replaces it by an empty log that begins at pos.
 func (o journalOpener) requireEnd(pos int64) error {
 	if end := o.log.end.Load(); end >= pos {
 		if !o.log.readOnly && end > 0 && len(o.log.segments()) == 0 {
-			return o.log.restart() // so that the next Open finds the position
+			return o.log.startSmallSegment() // so that the next Open finds the position
 		}
 		return nil
 	}
@@ -120,7 +120,7 @@ func (o journalOpener) requireEnd(pos int64) error {
 		d.Segment, d.Offset = last.name, d.Pos-last.base
 	}
 
-	if err := o.log.skip(d); err != nil {
+	if err := o.log.skipDamage(d); err != nil {
 		return err
 	}
 	if err := o.discardAll(segs, nil); err != nil {
@@ -129,12 +129,12 @@ func (o journalOpener) requireEnd(pos int64) error {
 
 	o.log.cur.segment = nil
 	o.log.end.Store(pos)
-	o.log.sync.durable.Store(pos)
+	o.log.sync.durablePos.Store(pos)
 	if o.log.readOnly {
 		return nil
 	}
 
-	return o.log.restart()
+	return o.log.startSmallSegment()
 }
 
 // openSegment adds a segment to the list, even if its header is invalid: recover decides whether an
@@ -152,7 +152,7 @@ func (o journalOpener) openSegment(base int64, name string) error {
 	}
 
 	win := window{r: f, lenient: o.log.salvage}
-	b, err := win.bytesAt(0, segmentHeader)
+	b, err := win.bytesAt(0, segmentHeaderSize)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (o journalOpener) recover() error {
 	o.log.id = segs[last].hdr.id
 
 	// Read the log from the last position that is known to be durable.
-	start := max(locate(segs, segs[last].hdr.durable), 0)
+	start := max(segmentIndex(segs, segs[last].hdr.durablePos), 0)
 	for start > 0 && !segs[start].validHeader {
 		start--
 	}
@@ -209,33 +209,33 @@ func (o journalOpener) recover() error {
 	}
 
 	// Discard a segment that begins at the end of the log: it is empty, and Append creates it again.
-	keep := locate(segs, t.end-1) + 1
+	keep := segmentIndex(segs, t.end-1) + 1
 	if err := o.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err
 	}
 
-	return o.resume(t)
+	return o.resumeAppending(t)
 }
 
 // A tail describes the end of the log. It is the result of scanTail.
 type tail struct {
-	end     int64  // position after the last record
-	seq     uint64 // sequence number of the next record
-	durable int64  // the highest durable position that a record or header states
-	marked  bool   // the last record is a mark
+	end        int64  // position after the last record
+	seq        uint64 // sequence number of the next record
+	durablePos int64  // the highest durable position that a record or header states
+	endsInMark bool   // the last record is a mark
 }
 
 // scanTail reads segs, the last part of the log, and finds the end of the log in it.
 func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 	final := segs[len(segs)-1]
 	sc := o.log.newScanner(segs, segs[0].base, final.base+final.size, o.log.salvage)
-	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
+	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durablePos: final.hdr.durablePos}
 	if !segs[0].validHeader {
 		t.seq = final.hdr.firstSeq // the exact number is unknown; it need only be higher than the numbers before
 	}
 
 	extend := func(r *record) {
-		t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
+		t = tail{end: r.end(), seq: r.seq + 1, durablePos: max(t.durablePos, r.durablePos), endsInMark: r.typ == typeMark}
 	}
 
 	for {
@@ -248,42 +248,42 @@ func (o journalOpener) scanTail(segs []*segment) (tail, error) {
 			return t, nil
 		}
 
-		if h.err != nil && h.rec == nil && !o.log.salvage && h.pos >= o.log.begin {
+		if h.err != nil && h.keptRecord == nil && !o.log.salvage && h.pos >= o.log.lowestPos {
 			// After a read error it is unknown whether the log ends here.
 			return t, h.damage()
 		}
-		// This hole is the end of the log, unless a record or Options.Begin states that the log was durable
-		// beyond it. Then the hole is damage.
-		if (h.err == nil || h.rec == nil) && max(t.durable, durableAfter(sc, h), o.log.begin) <= h.pos {
+		// This gap is the end of the log, unless a record or Options.LowestPos states that the log was durable
+		// beyond it. Then the gap is damage.
+		if (h.err == nil || h.keptRecord == nil) && max(t.durablePos, durableAfter(sc, h), o.log.lowestPos) <= h.pos {
 			return t, nil
 		}
 
-		if h.rec != nil {
+		if h.keptRecord != nil {
 			o.log.addDamage(h.damage())
-			sc.accept(h.rec)
-			extend(h.rec)
+			sc.moveAfter(h.keptRecord)
+			extend(h.keptRecord)
 			continue
 		}
-		if !o.log.salvage && h.pos >= o.log.begin {
+		if !o.log.salvage && h.pos >= o.log.lowestPos {
 			return t, h.damage()
 		}
 
-		// Damage before Options.Begin is no error of Open: Replay begins after it, and ReadAt returns it.
+		// Damage before Options.LowestPos is no error of Open: Replay begins after it, and ReadAt returns it.
 		o.log.addDamage(h.damage())
 		sc.resync(h)
 	}
 }
 
-// durableAfter returns the highest position that a record after a hole states to
+// durableAfter returns the highest position that a record after a gap states to
 // be durable. It does not move sc.
-func durableAfter(sc *scanner, h *hole) (durable int64) {
+func durableAfter(sc *scanner, h *gap) (durable int64) {
 	probe := *sc
 	probe.win = window{r: sc.win.r, lenient: sc.win.lenient}
 	for more := probe.resync(h); more; {
 		r, next := probe.next()
 		switch {
 		case r != nil:
-			durable = max(durable, r.durable)
+			durable = max(durable, r.durablePos)
 		case next != nil:
 			more = probe.resync(next)
 		default:
@@ -295,7 +295,7 @@ func durableAfter(sc *scanner, h *hole) (durable int64) {
 }
 
 // recoverEmpty prepares a log without a valid segment header: a new log, or a log whose first segment
-// did not reach the disk. If Options.Begin is set, such a log is damaged: a log that was in use has a
+// did not reach the disk. If Options.LowestPos is set, such a log is damaged: a log that was in use has a
 // segment on disk, because a segment is removed only when the next segment is on disk.
 func (o journalOpener) recoverEmpty(segs []*segment) error {
 	found := len(o.log.Damage())
@@ -306,16 +306,16 @@ func (o journalOpener) recoverEmpty(segs []*segment) error {
 		}
 	}
 
-	if len(segs) > 0 && o.log.begin > 0 && len(o.log.Damage()) == found {
-		d := (&hole{seg: segs[0], pos: segs[0].base, reason: noSegmentHeader}).damage()
-		if err := o.log.skip(d); err != nil {
+	if len(segs) > 0 && o.log.lowestPos > 0 && len(o.log.Damage()) == found {
+		d := (&gap{seg: segs[0], pos: segs[0].base, reason: reasonNoSegmentHeader}).damage()
+		if err := o.log.skipDamage(d); err != nil {
 			return err
 		}
 	}
 
 	if len(segs) > 0 {
 		o.log.end.Store(segs[0].base)
-		o.log.sync.durable.Store(segs[0].base)
+		o.log.sync.durablePos.Store(segs[0].base)
 	}
 
 	return o.discardAll(segs, nil)
@@ -324,15 +324,15 @@ func (o journalOpener) recoverEmpty(segs []*segment) error {
 // checkUnused returns a DamageError if a segment without a valid header contains a record.
 func (o journalOpener) checkUnused(s *segment) error {
 	win := window{r: s.f, lenient: o.log.salvage}
-	b, err := win.bytesAt(segmentHeader, recordHeader)
+	b, err := win.bytesAt(segmentHeaderSize, recordHeaderSize)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.name, err)
 	}
-	if _, ok := peekRecordHead(b, s.base+segmentHeader); !ok {
+	if _, ok := peekRecordHead(b, s.base+segmentHeaderSize); !ok {
 		return nil
 	}
 
-	return o.log.skip((&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage())
+	return o.log.skipDamage((&gap{seg: s, pos: s.base, reason: reasonNoSegmentHeader}).damage())
 }
 
 // discardAll removes the segments after the end of the log, and makes the removal durable. kept are the
@@ -355,11 +355,11 @@ func (o journalOpener) discardAll(discarded, kept []*segment) error {
 	return o.log.disk.fs.SyncDir(o.log.disk.dir)
 }
 
-// resume makes the last segment the current segment, and erases all bytes after the end of the log.
+// resumeAppending makes the last segment the current segment, and erases all bytes after the end of the log.
 // Otherwise valid records after a gap would belong to the log again when new records fill the gap.
-func (o journalOpener) resume(t tail) error {
+func (o journalOpener) resumeAppending(t tail) error {
 	o.log.end.Store(t.end)
-	o.log.sync.durable.Store(min(t.durable, t.end))
+	o.log.sync.durablePos.Store(min(t.durablePos, t.end))
 	segs := o.log.segments()
 	if len(segs) == 0 || !segs[len(segs)-1].validHeader {
 		return nil // the first Append opens a segment
@@ -380,7 +380,7 @@ func (o journalOpener) resume(t tail) error {
 	}
 
 	s.size = off
-	o.log.cur = currentSegment{segment: s, off: off, marked: t.marked}
+	o.log.cur = currentSegment{segment: s, off: off, endsInMark: t.endsInMark}
 	if err := o.log.disk.extend(s); err != nil {
 		return err
 	}

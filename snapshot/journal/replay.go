@@ -7,47 +7,47 @@ import (
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Replay calls fn for every record from a position that End returned, in the order of
+// Replay calls fn for every record from start, a position that End returned, in the order of
 // appending, up to the end at the time of the call. recPos is the position of the record,
 // payloadPos the position of its payload. fn must not use the payload after it returns. An error of fn ends
 // the replay, and Replay returns it unchanged.
 //
 // The error is a *DamageError if a part of the log cannot be read; with Options.Salvage the part
-// is skipped. Damaged records that Options.Bytes accepts are passed to fn. The error is
-// ErrPosition if from is not in the journal.
-func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
-	j.drop.Lock()
-	defer j.drop.Unlock()
+// is skipped. Damaged records that Options.KeepDamaged accepts are passed to fn. The error is
+// ErrPosition if start is not in the journal.
+func (j *Journal) Replay(start int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
+	j.dropMu.Lock()
+	defer j.dropMu.Unlock()
 
 	end, segs := j.end.Load(), j.segments()
-	if j.salvage && len(segs) > 0 && from < segs[0].base {
-		_ = j.skip(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
-		from = segs[0].base
+	if j.salvage && len(segs) > 0 && start < segs[0].base {
+		_ = j.skipDamage(&DamageError{Pos: start, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, start)})
+		start = segs[0].base
 	}
-	if from == end && len(segs) == 0 {
+	if start == end && len(segs) == 0 {
 		return nil
 	}
 
-	first := locate(segs, from)
-	if first < 0 || from > end || from > segs[first].base && from < segs[first].base+segmentHeader {
-		return fmt.Errorf("%w: replay from %d, it holds %d bytes up to %d", ErrPosition, from, j.Size(), end)
+	first := segmentIndex(segs, start)
+	if first < 0 || start > end || start > segs[first].base && start < segs[first].base+segmentHeaderSize {
+		return fmt.Errorf("%w: replay from %d, it holds %d bytes up to %d", ErrPosition, start, j.Size(), end)
 	}
 	if segs = segmentsBefore(segs[first:], end); len(segs) == 0 {
 		return nil
 	}
 
-	sc := j.newScanner(segs, from, end, j.salvage)
+	sc := j.newScanner(segs, start, end, j.salvage)
 
 	for {
 		r, h := sc.next()
-		if h != nil && h.rec != nil {
+		if h != nil && h.keptRecord != nil {
 			j.addDamage(h.damage())
-			sc.accept(h.rec)
-			r, h = h.rec, nil
+			sc.moveAfter(h.keptRecord)
+			r, h = h.keptRecord, nil
 		}
 
 		if h != nil {
-			if err := j.skip(h.damage()); err != nil {
+			if err := j.skipDamage(h.damage()); err != nil {
 				return err
 			}
 
@@ -60,20 +60,20 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 		if r.typ == typeMark {
 			continue
 		}
-		if err := fn(r.typ, r.pos, r.payload, r.pos+recordHeader); err != nil {
+		if err := fn(r.typ, r.pos, r.payload, r.pos+recordHeaderSize); err != nil {
 			return err
 		}
 	}
 }
 
 // segmentsBefore returns the segments that begin before end.
-func segmentsBefore(segs []*segment, end int64) []*segment { return segs[:locate(segs, end-1)+1] }
+func segmentsBefore(segs []*segment, end int64) []*segment { return segs[:segmentIndex(segs, end-1)+1] }
 
 // Verify reads the whole log and calls fn for every damaged place. d.Pos is the position of the place, and
 // end the position of the next valid record.
 func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
-	j.drop.Lock()
-	defer j.drop.Unlock()
+	j.dropMu.Lock()
+	defer j.dropMu.Unlock()
 
 	end := j.end.Load()
 	segs := segmentsBefore(j.segments(), end)

@@ -15,42 +15,42 @@ type record struct {
 
 func (r *record) end() int64 { return r.pos + recordSize(int64(r.length)) }
 
-// A hole is a position without a valid record.
-type hole struct {
-	seg    *segment
-	pos    int64
-	next   int64 // the end of the record if only its payload is damaged, else 0
-	reason string
-	err    error   // the error of the disk, or nil
-	rec    *record // the record if Options.Bytes accepts it although its payload is damaged, else nil
+// A gap is a position without a valid record.
+type gap struct {
+	seg        *segment
+	pos        int64
+	recordEnd  int64 // the end of the record if only its payload is damaged, else 0
+	reason     string
+	err        error   // the error of the disk, or nil
+	keptRecord *record // the record if Options.KeepDamaged accepts it although its payload is damaged, else nil
 }
 
 const (
-	noSegmentHeader = "the segment's header is not readable"
-	noHeader        = "there is no record header"
+	reasonNoSegmentHeader = "the segment's header is not readable"
+	reasonNoHeader        = "there is no record header"
 )
 
-func (h *hole) damage() *DamageError {
-	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err, Bytes: h.rec != nil}
+func (h *gap) damage() *DamageError {
+	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err, OnlyBytes: h.keptRecord != nil}
 }
 
 // A scanner reads the records of consecutive segments in their order.
 type scanner struct {
-	segs  []*segment // not empty
-	limit int64      // position at which the last segment ends; each other segment ends at the base of the next
-	i     int        // index of the present segment
-	pos   int64      // position of the next record
-	seq   uint64     // sequence number that the next record must have; 0 if any is valid
-	win   window
-	bytes func(t Type, payload []byte) bool // Options.Bytes
+	segs        []*segment // not empty
+	limit       int64      // position at which the last segment ends; each other segment ends at the base of the next
+	i           int        // index of the present segment
+	pos         int64      // position of the next record
+	seq         uint64     // sequence number that the next record must have; 0 if any is valid
+	win         window
+	keepDamaged func(t Type, payload []byte) bool // Options.KeepDamaged
 }
 
-// newScanner returns a scanner that begins at the position from. With lenient, bytes that the disk
+// newScanner returns a scanner that begins at the position start. With lenient, bytes that the disk
 // cannot read count as zeros.
-func (j *Journal) newScanner(segs []*segment, from, limit int64, lenient bool) *scanner {
-	s := &scanner{segs: segs, limit: limit, pos: from, win: window{lenient: lenient}, bytes: j.bytes}
+func (j *Journal) newScanner(segs []*segment, start, limit int64, lenient bool) *scanner {
+	s := &scanner{segs: segs, limit: limit, pos: start, win: window{lenient: lenient}, keepDamaged: j.keepDamaged}
 	s.enterSegment(0)
-	s.pos = max(s.pos, from)
+	s.pos = max(s.pos, start)
 	return s
 }
 
@@ -58,7 +58,7 @@ func (j *Journal) newScanner(segs []*segment, from, limit int64, lenient bool) *
 func (s *scanner) enterSegment(i int) {
 	s.i = i
 	s.win = window{r: s.segs[i].f, lenient: s.win.lenient, buf: s.win.buf[:0]}
-	s.pos = s.segs[i].base + segmentHeader
+	s.pos = s.segs[i].base + segmentHeaderSize
 }
 
 // segmentEnd returns the position at which the present segment ends.
@@ -69,26 +69,26 @@ func (s *scanner) segmentEnd() int64 {
 	return s.limit
 }
 
-// next returns the next record, or a hole in its place. At the end of the segments it returns
+// next returns the next record, or a gap in its place. At the end of the segments it returns
 // nil for both.
-func (s *scanner) next() (*record, *hole) {
+func (s *scanner) next() (*record, *gap) {
 	for {
 		seg := s.segs[s.i]
 		switch {
 		case !seg.validHeader:
-			return nil, &hole{seg: seg, pos: seg.base, reason: noSegmentHeader}
-		case s.pos == seg.base+segmentHeader && s.seq != 0 && seg.hdr.firstSeq != s.seq:
-			return nil, &hole{seg: seg, pos: seg.base, reason: "the segment does not continue the one before"}
+			return nil, &gap{seg: seg, pos: seg.base, reason: reasonNoSegmentHeader}
+		case s.pos == seg.base+segmentHeaderSize && s.seq != 0 && seg.hdr.firstSeq != s.seq:
+			return nil, &gap{seg: seg, pos: seg.base, reason: "the segment does not continue the one before"}
 		case s.pos < s.segmentEnd():
-			r, h := s.read(s.pos)
+			r, h := s.readRecord(s.pos)
 			if r != nil && s.seq != 0 && r.seq != s.seq {
-				r, h = nil, &hole{seg: seg, pos: s.pos, reason: "the record's number is out of order"}
+				r, h = nil, &gap{seg: seg, pos: s.pos, reason: "the record's number is out of order"}
 			}
-			if h != nil && h.rec != nil && s.seq != 0 && h.rec.seq != s.seq {
-				h.rec = nil
+			if h != nil && h.keptRecord != nil && s.seq != 0 && h.keptRecord.seq != s.seq {
+				h.keptRecord = nil
 			}
 			if r != nil {
-				s.accept(r)
+				s.moveAfter(r)
 			}
 
 			return r, h
@@ -101,23 +101,23 @@ func (s *scanner) next() (*record, *hole) {
 	}
 }
 
-// accept moves the scanner to the end of a record.
-func (s *scanner) accept(r *record) { s.pos, s.seq = r.end(), r.seq+1 }
+// moveAfter moves the scanner to the end of a record.
+func (s *scanner) moveAfter(r *record) { s.pos, s.seq = r.end(), r.seq+1 }
 
-// read returns the record at pos in the present segment, or a hole in its place.
-func (s *scanner) read(pos int64) (*record, *hole) {
+// readRecord returns the record at pos in the present segment, or a gap in its place.
+func (s *scanner) readRecord(pos int64) (*record, *gap) {
 	seg := s.segs[s.i]
-	bad := func(reason string, err error) (*record, *hole) {
-		return nil, &hole{seg: seg, pos: pos, reason: reason, err: err}
+	bad := func(reason string, err error) (*record, *gap) {
+		return nil, &gap{seg: seg, pos: pos, reason: reason, err: err}
 	}
-	b, err := s.win.bytesAt(pos-seg.base, recordHeader)
+	b, err := s.win.bytesAt(pos-seg.base, recordHeaderSize)
 	if err != nil {
 		return bad("the disk cannot read it", err)
 	}
 
 	head, ok := getRecordHead(b, seg.seed, pos)
 	if !ok {
-		return bad(noHeader, nil)
+		return bad(reasonNoHeader, nil)
 	}
 
 	r := &record{recordHead: head, pos: pos}
@@ -125,33 +125,33 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 		return bad("the record does not fit into its segment", nil)
 	}
 
-	r.payload, err = s.win.bytesAt(pos-seg.base+recordHeader, int(head.length))
-	if err == nil && len(r.payload) == int(head.length) && crc(r.payload) == head.payload {
+	r.payload, err = s.win.bytesAt(pos-seg.base+recordHeaderSize, int(head.length))
+	if err == nil && len(r.payload) == int(head.length) && crc(r.payload) == head.payloadCRC {
 		return r, nil
 	}
 
-	// The header is valid and the payload is damaged. Options.Bytes may accept it.
-	h := &hole{seg: seg, pos: pos, next: r.end(), reason: "the record's checksum does not match"}
+	// The header is valid and the payload is damaged. Options.KeepDamaged may accept it.
+	h := &gap{seg: seg, pos: pos, recordEnd: r.end(), reason: "the record's checksum does not match"}
 	if err != nil {
 		h.reason, h.err = "the disk cannot read it", err
 		w := window{r: seg.f, lenient: true}
-		r.payload, _ = w.bytesAt(pos-seg.base+recordHeader, int(head.length))
+		r.payload, _ = w.bytesAt(pos-seg.base+recordHeaderSize, int(head.length))
 	}
 
-	if s.bytes != nil && len(r.payload) == int(head.length) && s.bytes(r.typ, r.payload) {
-		h.rec = r
+	if s.keepDamaged != nil && len(r.payload) == int(head.length) && s.keepDamaged(r.typ, r.payload) {
+		h.keptRecord = r
 	}
 
 	return nil, h
 }
 
-// resync moves the scanner to the next valid record after a hole. It returns false if no valid record
+// resync moves the scanner to the next valid record after a gap. It returns false if no valid record
 // follows: then the scan ends.
-func (s *scanner) resync(h *hole) bool {
-	pos := max(h.next, h.pos+recordAlign, s.segs[s.i].base+segmentHeader)
+func (s *scanner) resync(h *gap) bool {
+	pos := max(h.recordEnd, h.pos+recordAlign, s.segs[s.i].base+segmentHeaderSize)
 
 	for {
-		if s.segs[s.i].validHeader && s.search(pos) {
+		if s.segs[s.i].validHeader && s.seekValid(pos) {
 			return true
 		}
 
@@ -165,17 +165,17 @@ func (s *scanner) resync(h *hole) bool {
 	}
 }
 
-// search moves the scanner to the first valid record at or after pos in the present segment whose sequence
+// seekValid moves the scanner to the first valid record at or after pos in the present segment whose sequence
 // number is at least s.seq. It returns false if the segment has no such record.
-func (s *scanner) search(pos int64) bool {
+func (s *scanner) seekValid(pos int64) bool {
 	seg, stop := s.segs[s.i], s.segmentEnd()
-	for pos+recordHeader <= stop {
-		b, err := s.win.bytesAt(pos-seg.base, recordHeader)
+	for pos+recordHeaderSize <= stop {
+		b, err := s.win.bytesAt(pos-seg.base, recordHeaderSize)
 		if err != nil {
 			s.win.lenient = true // read again; bytes that the disk cannot read now count as zeros
 			continue
 		}
-		if len(b) < recordHeader {
+		if len(b) < recordHeaderSize {
 			return false
 		}
 
@@ -185,7 +185,7 @@ func (s *scanner) search(pos int64) bool {
 		}
 
 		if h, ok := peekRecordHead(b, pos); ok && h.seq >= s.seq {
-			if r, _ := s.read(pos); r != nil {
+			if r, _ := s.readRecord(pos); r != nil {
 				s.pos, s.seq = pos, r.seq
 				return true
 			}

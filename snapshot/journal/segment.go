@@ -71,7 +71,7 @@ func (l *segmentList) addSegment(s *segment) { l.setSegments(append(slices.Clone
 // newSegment creates a segment at the end of the log, and makes it the current segment. The segment has
 // size bytes, or fewer on a full disk, but at least room for need bytes of records. The caller holds j.mu.
 func (j *Journal) newSegment(size, need int64, urgent bool) error {
-	s, err := j.makeSegment(size, segmentHeader+need, urgent)
+	s, err := j.createSegment(size, segmentHeaderSize+need, urgent)
 	if isFull(err) {
 		return fmt.Errorf("%w: opening a segment: %w", errs.NoSpace, err)
 	}
@@ -80,17 +80,17 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 	}
 
 	j.addSegment(s)
-	j.sync.names.Add(1)
-	j.cur.segment, j.cur.off, j.cur.zeroed = s, segmentHeader, 0
-	j.syncFarBehind()
+	j.sync.segmentsCreated.Add(1)
+	j.cur.segment, j.cur.off, j.cur.zeroedEnd = s, segmentHeaderSize, 0
+	j.syncIfFarBehind()
 
 	return nil
 }
 
-// makeSegment creates the file of a segment at the end of the log.
-func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
+// createSegment creates the file of a segment at the end of the log.
+func (j *Journal) createSegment(size, need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
-	h := header{base: base, firstSeq: j.seq, durable: j.sync.durable.Load(), id: j.id, nonce: rand.Uint64()}
+	h := header{base: base, firstSeq: j.seq, durablePos: j.sync.durablePos.Load(), id: j.id, nonce: rand.Uint64()}
 	// The header is written with the first record, in one sector: a crash that loses the header
 	// also loses the record.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}

@@ -139,7 +139,7 @@ func TestDropBefore(t *testing.T) {
 			must.OK(t, j.DropBefore(items[keep].end))
 			items = items[keep+1:]
 			readBack(t, j, items)
-			got, err := collect(j, items[0].dataPos-int64(items[0].headLen)-recordHeader)
+			got, err := collect(j, items[0].dataPos-int64(items[0].headLen)-recordHeaderSize)
 			must.OK(t, err)
 			samePrefix(t, got, items)
 		}
@@ -148,7 +148,7 @@ func TestDropBefore(t *testing.T) {
 	if high > 8*(16<<10) {
 		t.Fatalf("the disk held up to %d bytes", high)
 	}
-	if err := j.ReadAt(make([]byte, 1), segmentHeader+recordHeader, segmentHeader+recordHeader); !errors.Is(err, ErrPosition) {
+	if err := j.ReadAt(make([]byte, 1), segmentHeaderSize+recordHeaderSize, segmentHeaderSize+recordHeaderSize); !errors.Is(err, ErrPosition) {
 		t.Fatalf("reading what was dropped: %v", err)
 	}
 	if _, err := collect(j, 0); !errors.Is(err, ErrPosition) {

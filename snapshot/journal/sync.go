@@ -9,15 +9,15 @@ import (
 
 // A syncState records the durable part of the log, and lets several callers of Sync share one fdatasync.
 type syncState struct {
-	mu      sync.Mutex
-	done    sync.Cond
-	running bool // one caller runs syncAll
+	mu       sync.Mutex
+	finished sync.Cond
+	running  bool // one caller runs syncAll
 
-	durable  atomic.Int64 // position up to which the log was synced
-	names    atomic.Int64 // number of segments that were created
-	dirNames int64        // the value of names before the last sync of the directory
-	behind   int64        // syncBehind; tests set a lower value
-	soon     atomic.Bool  // a background Sync is scheduled, see SyncSoon
+	durablePos      atomic.Int64 // position up to which the log was synced
+	segmentsCreated atomic.Int64 // number of segments that were created
+	segmentsInDir   int64        // the value of segmentsCreated before the last sync of the directory
+	maxUnsynced     int64        // maxUnsyncedBytes; tests set a lower value
+	scheduled       atomic.Bool  // a background Sync is scheduled, see SyncSoon
 }
 
 // Sync returns when all records that were appended before the call survive a power cut.
@@ -26,24 +26,24 @@ func (j *Journal) Sync() error { return j.syncTo(j.end.Load()) }
 
 // syncTo returns when the log is durable up to target.
 func (j *Journal) syncTo(target int64) error {
-	if j.sync.durable.Load() >= target {
-		return j.Failed()
+	if j.sync.durablePos.Load() >= target {
+		return j.WriteErr()
 	}
 	st := &j.sync
 	st.mu.Lock()
 	defer st.mu.Unlock()
 
 	for {
-		if err := j.Failed(); err != nil {
+		if err := j.WriteErr(); err != nil {
 			return err
 		}
-		if j.sync.durable.Load() >= target {
+		if j.sync.durablePos.Load() >= target {
 			return nil
 		}
 		if !st.running {
 			break
 		}
-		st.done.Wait()
+		st.finished.Wait()
 	}
 
 	st.running = true
@@ -51,7 +51,7 @@ func (j *Journal) syncTo(target int64) error {
 	err := j.syncAll()
 	st.mu.Lock()
 	st.running = false
-	st.done.Broadcast()
+	st.finished.Broadcast()
 
 	return err
 }
@@ -60,9 +60,9 @@ func (j *Journal) syncTo(target int64) error {
 // syncState.running may call it.
 func (j *Journal) syncAll() error {
 	// The order of the loads matters: the records before end are in segments of the list, and
-	// names counts these segments.
-	from, end := j.sync.durable.Load(), j.end.Load()
-	names := j.sync.names.Load()
+	// segmentsCreated counts these segments.
+	from, end := j.sync.durablePos.Load(), j.end.Load()
+	names := j.sync.segmentsCreated.Load()
 	segs := j.segments()
 	for i, s := range segs {
 		if i+1 < len(segs) && segs[i+1].base <= from {
@@ -77,25 +77,25 @@ func (j *Journal) syncAll() error {
 		}
 	}
 
-	if names != j.sync.dirNames {
+	if names != j.sync.segmentsInDir {
 		if err := j.disk.fs.SyncDir(j.disk.dir); err != nil {
 			return j.fail(j.log, "syncing the directory", err)
 		}
-		j.sync.dirNames = names
+		j.sync.segmentsInDir = names
 	}
 
-	j.sync.durable.Store(end)
+	j.sync.durablePos.Store(end)
 
 	return nil
 }
 
-// syncBehind is the number of bytes that are not durable at which a background Sync starts. Such bytes
+// maxUnsyncedBytes is the number of bytes that are not durable at which a background Sync starts. Such bytes
 // cost time later: the next Open reads them to find the end of the log, and a Sync writes them.
-const syncBehind = 128 << 20
+const maxUnsyncedBytes = 128 << 20
 
-// syncFarBehind starts a background Sync if syncBehind bytes are not durable. The caller holds j.mu.
-func (j *Journal) syncFarBehind() {
-	if j.end.Load()-j.sync.durable.Load() >= j.sync.behind {
+// syncIfFarBehind starts a background Sync if maxUnsyncedBytes bytes are not durable. The caller holds j.mu.
+func (j *Journal) syncIfFarBehind() {
+	if j.end.Load()-j.sync.durablePos.Load() >= j.sync.maxUnsynced {
 		j.SyncSoon()
 	}
 }
@@ -107,13 +107,13 @@ const syncDelay = 10 * time.Millisecond
 // SyncSoon starts a Sync in the background, syncDelay later. An error is logged, and
 // every later Append and Sync returns it.
 func (j *Journal) SyncSoon() {
-	if j.sync.soon.CompareAndSwap(false, true) {
+	if j.sync.scheduled.CompareAndSwap(false, true) {
 		time.AfterFunc(syncDelay, func() {
-			j.sync.soon.Store(false)
+			j.sync.scheduled.Store(false)
 			_ = j.Sync()
 		})
 	}
 }
 
-// Durable returns the position up to which the log survives a power cut.
-func (j *Journal) Durable() int64 { return j.sync.durable.Load() }
+// DurablePos returns the position up to which the log survives a power cut.
+func (j *Journal) DurablePos() int64 { return j.sync.durablePos.Load() }

@@ -5,31 +5,31 @@ import (
 	"sync"
 )
 
-// Unreferenced is the set of the positions of bytes to which no record refers yet. The owner of the journal
+// UnreferencedBytes is the set of the positions of bytes to which no record refers yet. The owner of the journal
 // must not drop segments at or after Lowest.
-type Unreferenced struct {
-	log  *Journal
-	mu   sync.Mutex
-	open map[int64]int
+type UnreferencedBytes struct {
+	log    *Journal
+	mu     sync.Mutex
+	counts map[int64]int // by a lower bound of their position: the number of byte runs to which no record refers yet
 }
 
-// NewUnreferenced returns an empty set.
-func NewUnreferenced(log *Journal) *Unreferenced {
-	return &Unreferenced{log: log, open: make(map[int64]int)}
+// NewUnreferencedBytes returns an empty set.
+func NewUnreferencedBytes(log *Journal) *UnreferencedBytes {
+	return &UnreferencedBytes{log: log, counts: make(map[int64]int)}
 }
 
 // Write appends a record of type t with the bytes p, and returns the position of the bytes. The caller
 // calls done after it has appended a record that refers to the bytes, or when it will not append one. With
 // urgent, Write uses AppendUrgent.
-func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done func(), err error) {
+func (b *UnreferencedBytes) Write(t Type, p []byte, urgent bool) (pos int64, done func(), err error) {
 	b.mu.Lock()
 	floor := b.log.End() // not higher than the position that the bytes will have
-	b.open[floor]++
+	b.counts[floor]++
 	b.mu.Unlock()
 	done = func() {
 		b.mu.Lock()
-		if b.open[floor]--; b.open[floor] == 0 {
-			delete(b.open, floor)
+		if b.counts[floor]--; b.counts[floor] == 0 {
+			delete(b.counts, floor)
 		}
 
 		b.mu.Unlock()
@@ -50,12 +50,12 @@ func (b *Unreferenced) Write(t Type, p []byte, urgent bool) (pos int64, done fun
 
 // Lowest returns a position that is not higher than any position in the set, or math.MaxInt64 if the set is
 // empty.
-func (b *Unreferenced) Lowest() int64 {
+func (b *UnreferencedBytes) Lowest() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	low := int64(math.MaxInt64)
-	for pos := range b.open {
+	for pos := range b.counts {
 		low = min(low, pos)
 	}
 

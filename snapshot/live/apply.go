@@ -40,7 +40,7 @@ func (v *view) commit(r *record, data []byte) error {
 		write = v.trees.log.AppendUrgent
 	}
 
-	pos, err := write(r.kind, v.trees.mu.enc.Out(), data)
+	pos, err := write(r.kind, v.trees.mu.enc.Bytes(), data)
 	if err != nil {
 		return err
 	}

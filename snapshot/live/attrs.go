@@ -59,7 +59,7 @@ func (w Writer) setAttr(id NodeID, s SetAttr) (a Attr, end int64, err error) {
 		}
 
 		if s.Size != nil {
-			end = n.Content.ReachBack(*s.Size, maxRuns)
+			end = n.Content.StartOfLastExtents(*s.Size, maxRuns)
 			if *s.Size > 0 && end > *s.Size {
 				r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, setAttr: SetAttr{Size: &end}}
 				return v.commit(&r, nil)

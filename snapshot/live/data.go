@@ -151,14 +151,14 @@ func (w Writer) fallocate(id NodeID, off, end int64, mode uint32, reserved int64
 		}
 
 		var runs int
-		if to, runs = node.Content.Reach(off, end, maxRuns); to >= node.Size() {
+		if to, runs = node.Content.EndOfRuns(off, end, maxRuns); to >= node.Size() {
 			to = end
 		}
 
 		// Punching and zeroing join all runs in the range into one run, so with four runs or more the
 		// number of extents does not grow. A reservation adds an extent for each hole.
 		adds := runs < 4 || mode&^unix.FALLOC_FL_KEEP_SIZE == 0
-		if adds && node.Content.Extents() >= content.MaxExtents {
+		if adds && node.Content.ExtentCount() >= content.MaxExtents {
 			return fmt.Errorf("%w: the file would have more than %d parts", errs.TooBig, content.MaxExtents)
 		}
 
@@ -223,9 +223,9 @@ func (w Writer) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int6
 			return nil
 		}
 
-		end, runs := from.Content.Reach(soff, soff+n, maxRuns)
+		end, runs := from.Content.EndOfRuns(soff, soff+n, maxRuns)
 		n = end - soff
-		if to.Content.Extents()+runs > content.MaxExtents {
+		if to.Content.ExtentCount()+runs > content.MaxExtents {
 			return errs.CrossDevice
 		}
 
@@ -258,11 +258,11 @@ func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (byt
 		if src == dst && soff < doff+n && doff < soff+n { // the ranges overlap
 			return errs.Invalid
 		}
-		if end, _ := to.Content.Reach(doff, doff+n, maxRuns); end < to.Size() {
+		if end, _ := to.Content.EndOfRuns(doff, doff+n, maxRuns); end < to.Size() {
 			n = end - doff
 		}
 
-		end, runs := from.Content.Reach(soff, soff+n, maxRuns)
+		end, runs := from.Content.EndOfRuns(soff, soff+n, maxRuns)
 		bytes, cost = end-soff, content.ExtentBytes*int64(runs-1)
 
 		return nil
@@ -272,7 +272,7 @@ func (t *trees) copyStep(src NodeID, soff int64, dst NodeID, doff, n int64) (byt
 
 // setData applies the records that change the bytes of a file.
 func (v *view) setData(n *tree.Inode, r *record) (err error) {
-	c := n.Content.Own(v.trees.mu.epoch)
+	c := n.Content.VersionFor(v.trees.mu.epoch)
 	files := v.source().Files
 
 	switch r.kind {

@@ -52,7 +52,7 @@
 //	  journal              taken under it for an append
 //	  tree.Source          taken under it for cached objects
 //	  orphanSet.mu         taken under it, for one view
-//	journal.Unreferenced   positions of bytes to which no record refers yet; no other lock is held with it
+//	journal.UnreferencedBytes   positions of bytes to which no record refers yet; no other lock is held with it
 //
 // A request does not read from disk under the forest's lock. To read a file, it takes the places of the
 // bytes under the lock and reads them afterwards. If it needs a page that is not in memory, the

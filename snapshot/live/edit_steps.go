@@ -132,7 +132,7 @@ func (e *Edit) record(c *graft.Op) error {
 
 // write writes the encoded steps to the journal.
 func (e *Edit) write() error {
-	_, err := e.steps.Write(e.enc.Out())
+	_, err := e.steps.Write(e.enc.Bytes())
 	e.enc.Reset()
 	return err
 }
@@ -188,7 +188,7 @@ func (e *Edit) contentOf(view uint32, ino uint64) (*content.Content, error) {
 // blobs. After Release it keeps them as long as recovery needs the record.
 type Blobs struct {
 	Spans    []graft.Span // the places of the blobs
-	log      *journal.Unreferenced
+	log      *journal.UnreferencedBytes
 	urgent   bool
 	releases []func()
 }

@@ -31,7 +31,7 @@ func TestManyExtents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return n.Content.Extents()
+		return n.Content.ExtentCount()
 	}
 	const parts = 2048
 	for i := range int64(parts) {

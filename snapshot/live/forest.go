@@ -76,7 +76,7 @@ type trees struct {
 	requests    doneRequests
 	readView    func(src *tree.Source, view uint32) (*tree.State, error)
 	admit       func(view uint32, n int64) error
-	blobs       *journal.Unreferenced
+	blobs       *journal.UnreferencedBytes
 	mount       atomic.Pointer[Mount]        // see Takeover.SetMount
 	changed     *changed.Set[uint32]         // see Tx.Changes
 	overlap     func(view uint32, by string) // calls Options.Overlap; may be nil
@@ -133,7 +133,7 @@ func New(o Options) *Forest {
 	src := o.Source.Counting(pages)
 	t := &trees{
 		residentSrc: src, localSrc: src, waitingSrc: src, pages: pages,
-		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferenced(o.Log),
+		log: o.Log, memory: o.Memory, readView: o.ReadView, admit: o.Admit, blobs: journal.NewUnreferencedBytes(o.Log),
 		changed: changed.New[uint32](changedReaders), logger: o.Logger,
 	}
 

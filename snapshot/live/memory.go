@@ -112,7 +112,7 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		_, runs := n.Content.Reach(r.off, r.off+r.n, content.MaxExtents)
+		_, runs := n.Content.EndOfRuns(r.off, r.off+r.n, content.MaxExtents)
 		extents += runs
 
 	case r.kind == recClone:
@@ -120,7 +120,7 @@ func (v *view) growthOfData(r *record) (bytes int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		_, runs := from.Content.Reach(r.from.off, r.from.off+r.n, content.MaxExtents)
+		_, runs := from.Content.EndOfRuns(r.from.off, r.from.off+r.n, content.MaxExtents)
 		extents += runs
 	}
 
@@ -136,7 +136,7 @@ func (v *view) growthOfContent(r *record, extents int) (bytes int64, err error) 
 
 	bytes = int64(extents) * content.ExtentBytes
 	if n.Content.Frozen(v.trees.mu.epoch) {
-		bytes += contentBytes + n.Content.Unsealed()*content.ExtentBytes
+		bytes += contentBytes + n.Content.UnsealedExtents()*content.ExtentBytes
 	}
 
 	return bytes, nil

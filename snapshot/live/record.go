@@ -85,7 +85,7 @@ func (r *record) encode(e *wire.Encoder) {
 
 	if r.kind == recWrite {
 		var sum [4]byte
-		binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(e.Out(), castagnoli))
+		binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(e.Bytes(), castagnoli))
 		e.Raw(sum[:])
 	}
 }

@@ -35,7 +35,7 @@ func samples() []*record {
 func encoded(r *record) []byte {
 	e := wire.NewEncoder(nil)
 	r.encode(e)
-	return bytes.Clone(e.Out())
+	return bytes.Clone(e.Bytes())
 }
 
 func TestRecordsComeBack(t *testing.T) {

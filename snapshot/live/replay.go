@@ -83,7 +83,7 @@ func (p *replay) replayRecord(t journal.Type, pos int64, payload []byte, payload
 	case t == recMount:
 		p.trees.disinherit()
 		return nil
-	case p.skipAll || p.salvage && slices.ContainsFunc(p.trees.log.Damage(), func(d *journal.DamageError) bool { return !d.Bytes && d.Pos >= p.from && d.Pos < pos }):
+	case p.skipAll || p.salvage && slices.ContainsFunc(p.trees.log.Damage(), func(d *journal.DamageError) bool { return !d.OnlyBytes && d.Pos >= p.from && d.Pos < pos }):
 		p.skipAll = true
 		p.skipped.add(t, payload)
 		return nil

@@ -123,17 +123,17 @@ const maxSeconds = 9_000_000_000
 func Parse(b []byte) (Policy, error) {
 	p := Default()
 	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
-		return p, refuse("it must be one JSON object")
+		return p, invalidPolicy("it must be one JSON object")
 	}
 	if err := strictjson.Decode(b, &p); err != nil {
-		return p, refuse("%w", err)
+		return p, invalidPolicy("%w", err)
 	}
 
 	return p, p.Check()
 }
 
-// refuse returns an errs.Invalid about the policy.
-func refuse(format string, args ...any) error {
+// invalidPolicy returns an errs.Invalid error about a policy.
+func invalidPolicy(format string, args ...any) error {
 	return errs.New(errs.Invalid, "malformed request: policy: "+format, args...)
 }
 
@@ -152,12 +152,12 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 
 	var change any
 	if err := strictjson.Decode(patch, &change); err != nil {
-		return p, refuse("%w", err)
+		return p, invalidPolicy("%w", err)
 	}
 
 	fields, ok := change.(map[string]any)
 	if !ok {
-		return p, refuse("a patch must be a JSON object with the fields to change")
+		return p, invalidPolicy("a patch must be a JSON object with the fields to change")
 	}
 
 	if rules, ok := fields["keep"].(map[string]any); ok {
@@ -246,13 +246,13 @@ func (p *Policy) Check() error {
 	switch p.Delete {
 	case "anyone", "owner", "nobody":
 	default:
-		return refuse("delete is %q; it can be anyone, owner or nobody", p.Delete)
+		return invalidPolicy("delete is %q; it can be anyone, owner or nobody", p.Delete)
 	}
 
 	switch p.Push.Only {
 	case PushManual, PushTurn, PushAll:
 	default:
-		return refuse("push.only is %q; it can be manual, turn or all", p.Push.Only)
+		return invalidPolicy("push.only is %q; it can be manual, turn or all", p.Push.Only)
 	}
 
 	for name, v := range map[string]int64{
@@ -263,18 +263,18 @@ func (p *Policy) Check() error {
 		"unshared_bytes": p.UnsharedBytes, "forks.unshared_bytes": p.Forks.UnsharedBytes, "forks.renderings": int64(p.Forks.Renderings),
 	} {
 		if v < 0 {
-			return refuse("%s is negative", name)
+			return invalidPolicy("%s is negative", name)
 		}
 		if strings.HasSuffix(name, "_seconds") && v > maxSeconds {
-			return refuse("%s is over %d", name, maxSeconds)
+			return invalidPolicy("%s is over %d", name, maxSeconds)
 		}
 	}
 
 	if _, err := hide.New(p.Hide); err != nil {
-		return refuse("hide: %w", err)
+		return invalidPolicy("hide: %w", err)
 	}
 	if _, err := hide.New(p.Forget); err != nil {
-		return refuse("forget: %w", err)
+		return invalidPolicy("forget: %w", err)
 	}
 	if err := errors.Join(checkPaths("restore_keeps", p.RestoreKeeps), checkPaths("read_only", p.ReadOnly)); err != nil {
 		return err
@@ -291,14 +291,14 @@ func (p *Policy) Check() error {
 func checkPaths(field string, paths []string) error {
 	for _, k := range paths {
 		if k == "" || path.IsAbs(k) || path.Clean(k) != k || k == "." || k == ".." || strings.HasPrefix(k, "../") {
-			return refuse("%s has %q, which is not a path below the root", field, k)
+			return invalidPolicy("%s has %q, which is not a path below the root", field, k)
 		}
 	}
 	return nil
 }
 
-// Hidden returns the matcher of the paths that a fork with the policy does not have.
-func (p *Policy) Hidden() *hide.Matcher {
+// HideMatcher returns the matcher of the paths that a fork with the policy does not have.
+func (p *Policy) HideMatcher() *hide.Matcher {
 	m, _ := hide.New(p.Hide) // Check refuses malformed patterns
 	return m
 }

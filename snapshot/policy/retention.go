@@ -26,22 +26,22 @@ const (
 	maxJump    = 10 * time.Minute
 	jumpPause  = 24 * time.Hour
 	startPause = time.Hour
-	// batch is the number of snapshots that are removed at a time. Other operations can run between
+	// removalBatch is the number of snapshots that are removed at a time. Other operations can run between
 	// two batches.
-	batch = 1000
+	removalBatch = 1000
 )
 
-// A Workspace describes a workspace for a round of the Keeper.
+// A Workspace describes a workspace for a round of the Enforcer.
 type Workspace struct {
-	View    uint32
-	Name    string
-	Policy  Policy
-	Undo    uint32              // view of the snapshot of the last restore, see catalogue.Workspace.Undo
-	Changes uint64              // result of live.Tx.LastChange
-	Records uint64              // grows when Policy, Undo, the snapshots or the forks change
-	Changed bool                // the workspace has changes since the last snapshot
-	Newest  iter.Seq[info.Info] // the snapshots, newest first
-	Capture func() error        // takes an automatic snapshot
+	View        uint32
+	Name        string
+	Policy      Policy
+	UndoView    uint32              // view of the snapshot of the last restore, see catalogue.Workspace.Undo
+	ChangeCount uint64              // result of live.Tx.LastChange
+	RecordCount uint64              // grows when Policy, UndoView, the snapshots or the forks change
+	Changed     bool                // the workspace has changes since the last snapshot
+	NewestFirst iter.Seq[info.Info] // the snapshots, newest first
+	Capture     func() error        // takes an automatic snapshot
 	// Remove removes the given snapshots, except snapshots that the rules now keep.
 	Remove func(rules Policy, snapshots []uint32, now time.Time) error
 	// EndForks ends the forks that have expired. It returns the time at which the next fork
@@ -49,59 +49,59 @@ type Workspace struct {
 	EndForks func(now, next time.Time) (time.Time, error)
 }
 
-// A Keeper takes and removes snapshots by the policies. The caller sets the exported fields.
-type Keeper struct {
+// An Enforcer takes and removes snapshots by the policies. The caller sets the exported fields.
+type Enforcer struct {
 	Workspaces func(views []uint32) iter.Seq[Workspace] // existing workspaces with the views; nil: all workspaces
-	// Changed returns the views of workspaces that have ended, or whose Changes or Records may have
-	// grown, since the last call.
-	Changed func() []uint32
-	Now     func() time.Time
-	Elapsed func() time.Duration // a monotonic clock
+	// ChangedViews returns the views of workspaces that have ended, or whose ChangeCount or RecordCount may
+	// have grown, since the last call.
+	ChangedViews func() []uint32
+	Now          func() time.Time
+	Elapsed      func() time.Duration // a monotonic clock
 	// PauseRemovals stores the end of a pause in which no snapshots are removed, after the clock
 	// jumped. PausedUntil returns the stored time, also in the next process.
 	PauseRemovals func(until time.Time)
 	PausedUntil   func() time.Time
-	Appended      func() <-chan struct{} // returns a channel that is closed by the next journal record
+	NextRecord    func() <-chan struct{} // returns a channel that is closed by the next journal record
 	Signal        loops.Wake             // wakes Loop, which then makes a round
 	Loops         *loops.Group
 	Logger        *slog.Logger
 
-	seen   map[uint32]lastSeen // by view
-	due    dueTimes            // for the workspaces in seen
-	quiet  int                 // number of workspaces in seen with QuietSeconds
-	culled time.Time           // time of the last round in which snapshots may have been removed
-	tick   time.Duration       // shortest time between two rounds
+	seenWorkspaces map[uint32]seenWorkspace // by view
+	due            dueTimes                 // for the workspaces in seenWorkspaces
+	quietCount     int                      // number of workspaces in seenWorkspaces with QuietSeconds
+	lastCull       time.Time                // time of the last round in which snapshots may have been removed
+	tick           time.Duration            // shortest time between two rounds
 
-	// last and the next field are the time of the last round by Now and by Elapsed. pausedUntil is a time of
+	// lastRound and lastElapsed are the time of the last round by Now and by Elapsed. pausedUntil is a time of
 	// Elapsed, too.
-	last        time.Time
-	elapsed     time.Duration
+	lastRound   time.Time
+	lastElapsed time.Duration
 	pausedUntil time.Duration
 }
 
-// lastSeen is the state of a workspace after the last round with it.
-type lastSeen struct {
-	captured time.Time // time of the last automatic snapshot
-	changes  uint64    // Workspace.Changes
-	changed  time.Time // time of the last round in which changes had grown
-	records  uint64    // Workspace.Records at the last cull
-	culled   time.Time // time of the last cull
-	next     time.Time // time of the next cull, unless records grows before that time
-	due      time.Time // time of the next round with this workspace, unless the workspace changes before
-	quiet    bool      // the policy of the workspace has QuietSeconds
+// seenWorkspace is the state of a workspace after the last round with it.
+type seenWorkspace struct {
+	lastCapture time.Time // time of the last automatic snapshot
+	changeCount uint64    // Workspace.ChangeCount
+	lastChange  time.Time // time of the last round in which changeCount had grown
+	recordCount uint64    // Workspace.RecordCount at the last cull
+	lastCull    time.Time // time of the last cull
+	nextCull    time.Time // time of the next cull, unless recordCount grows before that time
+	nextRound   time.Time // time of the next round with this workspace, unless the workspace changes before
+	hasQuiet    bool      // the policy of the workspace has QuietSeconds
 }
 
 // dueTimes is a heap of workspaces by due time, with the earliest at the top. It may have several entries for a
-// workspace. Only the entry that equals lastSeen.due is valid.
+// workspace. Only the entry that equals seenWorkspace.nextRound is valid.
 type dueTimes []dueTime
 
 type dueTime struct {
-	at   time.Time
+	due  time.Time
 	view uint32
 }
 
 func (d dueTimes) Len() int           { return len(d) }
-func (d dueTimes) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d dueTimes) Less(i, j int) bool { return d[i].due.Before(d[j].due) }
 func (d dueTimes) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
 func (d *dueTimes) Push(x any)        { *d = append(*d, x.(dueTime)) }
 
@@ -112,9 +112,9 @@ func (d *dueTimes) Pop() any {
 }
 
 // Loop makes a round when a workspace is due or has changed.
-func (k *Keeper) Loop() {
+func (k *Enforcer) Loop() {
 	for k.Loops.Context.Err() == nil {
-		changed := k.Appended()
+		changed := k.NextRecord()
 		due := k.Round()
 		if k.Loops.Await(k.Signal, changed, min(max(due.Sub(k.Now()), k.tick), longestSleep)) {
 			k.Loops.Await(k.Signal, nil, k.tick)
@@ -124,81 +124,81 @@ func (k *Keeper) Loop() {
 
 // Round takes and removes the due snapshots of workspaces that changed or whose due time is over. It returns the
 // time of the next round if no workspace changes before.
-func (k *Keeper) Round() time.Time {
+func (k *Enforcer) Round() time.Time {
 	now := k.Now()
 	views := k.viewsToCheck(now)
 	due := now.Add(longestSleep)
-	cull := now.Sub(k.culled).Abs() >= tick
+	cull := now.Sub(k.lastCull).Abs() >= tick
 	if cull {
-		k.culled = now
+		k.lastCull = now
 	} else {
-		due = k.culled.Add(tick)
+		due = k.lastCull.Add(tick)
 	}
 
 	paused := k.removalsPaused(now)
 	cull = !paused && cull
-	again := k.culled.Add(tick) // the next cull of a workspace that this round does not cull
+	retryAt := k.lastCull.Add(tick) // the next cull of a workspace that this round does not cull
 	if paused {
-		again = now.Add(longestSleep)
+		retryAt = now.Add(longestSleep)
 	}
 
 	previous := k.takeSeen(views)
 
 	for w := range k.Workspaces(views) {
-		last, known := previous[w.View]
+		ws, known := previous[w.View]
 		if !known {
-			last.captured = now
+			ws.lastCapture = now
 		}
 
-		last.due = w.captureDue(&last, now)
-		if !last.due.After(now) {
+		ws.nextRound = w.captureDue(&ws, now)
+		if !ws.nextRound.After(now) {
 			if err := w.Capture(); err != nil {
 				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
 			}
 
-			last.captured = now
-			last.due = now.Add(tick)
+			ws.lastCapture = now
+			ws.nextRound = now.Add(tick)
 		}
 
-		if last.quiet = w.Policy.QuietSeconds > 0; last.quiet {
-			k.quiet++
+		if ws.hasQuiet = w.Policy.QuietSeconds > 0; ws.hasQuiet {
+			k.quietCount++
 		}
 
-		if w.Records != last.records || !now.Before(last.next) || now.Before(last.culled) {
+		if w.RecordCount != ws.recordCount || !now.Before(ws.nextCull) || now.Before(ws.lastCull) {
 			if cull {
-				last.records, last.culled, last.next = w.Records, now, k.cull(w, now)
+				ws.recordCount, ws.lastCull, ws.nextCull = w.RecordCount, now, k.cull(w, now)
 			}
-			if !cull || !last.next.After(now) {
-				last.next = again
+			if !cull || !ws.nextCull.After(now) {
+				ws.nextCull = retryAt
 			}
 		}
 
-		last.due = earlier(last.due, last.next)
-		k.seen[w.View] = last
-		heap.Push(&k.due, dueTime{last.due, w.View})
+		ws.nextRound = earlier(ws.nextRound, ws.nextCull)
+		k.seenWorkspaces[w.View] = ws
+		heap.Push(&k.due, dueTime{ws.nextRound, w.View})
 	}
 
-	if k.tick = tick; k.quiet > 0 {
+	if k.tick = tick; k.quietCount > 0 {
 		k.tick = quietTick
 	}
 	if first, ok := k.firstDue(); ok {
-		due = earlier(due, first.at)
+		due = earlier(due, first.due)
 	}
 
 	return due
 }
 
 // viewsToCheck returns the views of workspaces that changed or are due, nil for all workspaces.
-func (k *Keeper) viewsToCheck(now time.Time) []uint32 {
+func (k *Enforcer) viewsToCheck(now time.Time) []uint32 {
 	views := []uint32{}
-	if k.Changed != nil {
-		views = append(views, k.Changed()...)
+	if k.ChangedViews != nil {
+		views = append(views, k.ChangedViews()...)
 	}
-	if k.Changed == nil || k.seen == nil || now.Before(k.last) { // Before: the clock was set back
+	if k.ChangedViews == nil || k.seenWorkspaces == nil || now.Before(k.lastRound) { // Before: the clock was set back
 		return nil
 	}
 
-	for first, ok := k.firstDue(); ok && !first.at.After(now); first, ok = k.firstDue() {
+	for first, ok := k.firstDue(); ok && !first.due.After(now); first, ok = k.firstDue() {
 		views = append(views, first.view)
 		heap.Pop(&k.due)
 	}
@@ -209,9 +209,9 @@ func (k *Keeper) viewsToCheck(now time.Time) []uint32 {
 }
 
 // firstDue returns the earliest valid entry of due, and removes invalid entries before it.
-func (k *Keeper) firstDue() (d dueTime, ok bool) {
+func (k *Enforcer) firstDue() (d dueTime, ok bool) {
 	for ; len(k.due) > 0; heap.Pop(&k.due) {
-		if d = k.due[0]; k.seen[d.view].due.Equal(d.at) {
+		if d = k.due[0]; k.seenWorkspaces[d.view].nextRound.Equal(d.due) {
 			return d, true
 		}
 	}
@@ -219,21 +219,21 @@ func (k *Keeper) firstDue() (d dueTime, ok bool) {
 }
 
 // takeSeen removes workspaces from k.seen, all if views is nil, and returns the removed entries.
-func (k *Keeper) takeSeen(views []uint32) map[uint32]lastSeen {
-	previous := k.seen
+func (k *Enforcer) takeSeen(views []uint32) map[uint32]seenWorkspace {
+	previous := k.seenWorkspaces
 	if views == nil {
-		k.seen, k.due, k.quiet = make(map[uint32]lastSeen), nil, 0
+		k.seenWorkspaces, k.due, k.quietCount = make(map[uint32]seenWorkspace), nil, 0
 		return previous
 	}
 
-	previous = make(map[uint32]lastSeen, len(views))
+	previous = make(map[uint32]seenWorkspace, len(views))
 
 	for _, view := range views {
-		if last, ok := k.seen[view]; ok {
+		if last, ok := k.seenWorkspaces[view]; ok {
 			previous[view] = last
-			delete(k.seen, view)
-			if last.quiet {
-				k.quiet--
+			delete(k.seenWorkspaces, view)
+			if last.hasQuiet {
+				k.quietCount--
 			}
 		}
 	}
@@ -242,30 +242,30 @@ func (k *Keeper) takeSeen(views []uint32) map[uint32]lastSeen {
 }
 
 // removalsPaused reports whether the clock may be wrong, so that no snapshot or fork is removed.
-func (k *Keeper) removalsPaused(now time.Time) bool {
+func (k *Enforcer) removalsPaused(now time.Time) bool {
 	elapsed := k.Elapsed()
 
-	if k.last.IsZero() {
+	if k.lastRound.IsZero() {
 		if newest := k.newest(); !newest.IsZero() && now.Sub(newest).Abs() > jumpPause {
 			k.pausedUntil = elapsed + startPause
 		}
 		if left := k.PausedUntil().Sub(now); left <= jumpPause {
 			k.pausedUntil = max(k.pausedUntil, elapsed+left)
 		}
-	} else if jump := now.Sub(k.last) - (elapsed - k.elapsed); jump.Abs() > maxJump {
+	} else if jump := now.Sub(k.lastRound) - (elapsed - k.lastElapsed); jump.Abs() > maxJump {
 		k.pausedUntil = elapsed + jumpPause
 		k.PauseRemovals(now.Add(jumpPause))
 		k.Logger.Warn("the clock has jumped; no snapshot or fork is removed for a day", "by", jump.Round(time.Second))
 	}
 
-	k.last, k.elapsed = now, elapsed
+	k.lastRound, k.lastElapsed = now, elapsed
 	return elapsed < k.pausedUntil
 }
 
 // newest returns the time of the newest snapshot of all workspaces.
-func (k *Keeper) newest() (at time.Time) {
+func (k *Enforcer) newest() (at time.Time) {
 	for w := range k.Workspaces(nil) {
-		for i := range w.Newest {
+		for i := range w.NewestFirst {
 			if i.Created.After(at) {
 				at = i.Created
 			}
@@ -283,21 +283,21 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // captureDue returns the time of the next automatic snapshot. If the workspace has no changes, it returns the
-// time noDueTime after now. With QuietSeconds, the snapshot is due at the latest that long after the last change,
-// so that the next change comes after the snapshot.
-func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
+// time noDueTime after now. With QuietSeconds, the snapshot is due at the latest when QuietSeconds have passed
+// since the last change.
+func (w *Workspace) captureDue(seen *seenWorkspace, now time.Time) time.Time {
 	due := now.Add(noDueTime)
-	if w.Changes != last.changes {
-		last.changes, last.changed = w.Changes, now
+	if w.ChangeCount != seen.changeCount {
+		seen.changeCount, seen.lastChange = w.ChangeCount, now
 	}
 	if !w.Changed {
 		return due
 	}
 	if n := w.Policy.IntervalSeconds; n > 0 {
-		due = earlier(due, last.captured.Add(time.Duration(n)*time.Second))
+		due = earlier(due, seen.lastCapture.Add(time.Duration(n)*time.Second))
 	}
 	if n := w.Policy.QuietSeconds; n > 0 {
-		due = earlier(due, last.changed.Add(time.Duration(n)*time.Second))
+		due = earlier(due, seen.lastChange.Add(time.Duration(n)*time.Second))
 	}
 
 	return due
@@ -305,9 +305,9 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 
 // cull removes the snapshots of a workspace that no rule keeps, and ends its expired forks. It returns the time
 // at which the next snapshot or fork may have to be removed.
-func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
-	remove, due := w.toRemove(now)
-	for views := range slices.Chunk(remove, batch) {
+func (k *Enforcer) cull(w Workspace, now time.Time) time.Time {
+	remove, due := w.snapshotsToRemove(now)
+	for views := range slices.Chunk(remove, removalBatch) {
 		if err := w.Remove(w.Policy, views, now); err != nil {
 			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
 			due = earlier(due, now.Add(longestSleep))
@@ -324,10 +324,10 @@ func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	return due
 }
 
-// toRemove returns the views of the snapshots that have expired, or that the rule of their kind does not keep,
+// snapshotsToRemove returns the views of the snapshots that have expired, or that the rule of their kind does not keep,
 // oldest first. due is the time at which the result may change. If it never does, due is the time noDueTime after
 // now.
-func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
+func (w *Workspace) snapshotsToRemove(now time.Time) (remove []uint32, due time.Time) {
 	due = now.Add(noDueTime)
 	rules := w.Policy.Keep.Rules()
 	selections := make(map[string]*Selection)
@@ -336,7 +336,7 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 	}
 
 	minAge := time.Duration(w.Policy.MinAgeSeconds) * time.Second
-	later := func(at time.Time) {
+	addDue := func(at time.Time) {
 		if at.After(now) {
 			due = earlier(due, at)
 		}
@@ -344,19 +344,19 @@ func (w *Workspace) toRemove(now time.Time) (remove []uint32, due time.Time) {
 
 	newest := true
 
-	for i := range w.Newest {
+	for i := range w.NewestFirst {
 		sel := selections[i.Kind]
 		kept := sel == nil || sel.Keeps(i.Created) || newest
 		newest = false
-		later(i.Created)
-		later(i.Created.Add(minAge))
+		addDue(i.Created)
+		addDue(i.Created.Add(minAge))
 		if rule, ok := rules[i.Kind]; ok {
-			later(i.Created.Add(time.Duration(rule.Within)))
+			addDue(i.Created.Add(time.Duration(rule.Within)))
 		}
 		if i.Expires != nil && !i.Expires.Before(now) { // the snapshot has not expired yet
 			due = earlier(due, *i.Expires)
 		}
-		if !i.Pinned && i.View != w.Undo && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
+		if !i.Pinned && i.View != w.UndoView && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
 			remove = append(remove, i.View)
 		}
 	}

@@ -17,7 +17,7 @@ type history struct {
 	held    time.Time
 	all     []info.Info // newest first
 	next    uint32
-	keeper  *Keeper
+	keeper  *Enforcer
 }
 
 func newHistory() *history {
@@ -30,12 +30,12 @@ func newHistory() *history {
 func (h *history) open() {
 	p := Default()
 	p.IntervalSeconds = 0
-	h.keeper = &Keeper{
+	h.keeper = &Enforcer{
 		Now: func() time.Time { return h.now }, Elapsed: func() time.Duration { return h.elapsed }, Logger: slog.New(slog.DiscardHandler),
 		PauseRemovals: func(until time.Time) { h.held = until }, PausedUntil: func() time.Time { return h.held },
 		Workspaces: func([]uint32) iter.Seq[Workspace] {
 			return slices.Values([]Workspace{{
-				View: 1, Name: "main", Policy: p, Records: uint64(h.next), Newest: slices.Values(slices.Clone(h.all)),
+				View: 1, Name: "main", Policy: p, RecordCount: uint64(h.next), NewestFirst: slices.Values(slices.Clone(h.all)),
 				Remove: func(_ Policy, gone []uint32, _ time.Time) error {
 					h.all = slices.DeleteFunc(h.all, func(i info.Info) bool { return slices.Contains(gone, i.View) })
 					return nil
@@ -141,9 +141,9 @@ func TestLooksWhenSomethingIsDue(t *testing.T) {
 		return func(yield func(Workspace) bool) {
 			for w := range workspaces(nil) {
 				changes++
-				newest, remove := w.Newest, w.Remove
-				w.Records, w.Changes, w.Changed = records, changes, true
-				w.Newest = func(yield func(info.Info) bool) {
+				newest, remove := w.NewestFirst, w.Remove
+				w.RecordCount, w.ChangeCount, w.Changed = records, changes, true
+				w.NewestFirst = func(yield func(info.Info) bool) {
 					looks++
 					newest(yield)
 				}

@@ -59,7 +59,7 @@ func (k *Keep) Rules() map[string]*Rule {
 func (k *Keep) check() error {
 	for kind, r := range k.Rules() {
 		if min(r.Last, r.Hourly, r.Daily, r.Weekly, r.Monthly) < 0 || r.Within < 0 {
-			return refuse("keep.%s has a negative number", kind)
+			return invalidPolicy("keep.%s has a negative number", kind)
 		}
 	}
 	return nil
@@ -76,18 +76,18 @@ type Selection struct {
 
 // A period is a field of a rule that keeps one snapshot for each hour, day, week or month.
 type period struct {
-	left int                    // number of snapshots that the period can still keep
-	name func(time.Time) string // returns the name of the hour, day, week or month of a time
-	last string                 // name of the hour, day, week or month of the last kept snapshot
+	remaining int                    // number of snapshots that the period can still keep
+	name      func(time.Time) string // returns the name of the hour, day, week or month of a time
+	lastName  string                 // name of the hour, day, week or month of the last kept snapshot
 }
 
 // Select begins a selection at the time now.
 func (r Rule) Select(now time.Time) *Selection {
 	return &Selection{rule: r, now: now, periods: []period{
-		{left: r.Hourly, name: func(t time.Time) string { return t.Format("2006-01-02 15") }},
-		{left: r.Daily, name: func(t time.Time) string { return t.Format("2006-01-02") }},
-		{left: r.Weekly, name: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
-		{left: r.Monthly, name: func(t time.Time) string { return t.Format("2006-01") }},
+		{remaining: r.Hourly, name: func(t time.Time) string { return t.Format("2006-01-02 15") }},
+		{remaining: r.Daily, name: func(t time.Time) string { return t.Format("2006-01-02") }},
+		{remaining: r.Weekly, name: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
+		{remaining: r.Monthly, name: func(t time.Time) string { return t.Format("2006-01") }},
 	}}
 }
 
@@ -106,13 +106,13 @@ func (k *Selection) Keeps(t time.Time) bool {
 
 	for i := range k.periods {
 		p := &k.periods[i]
-		if p.left == 0 {
+		if p.remaining == 0 {
 			continue
 		}
 
-		if name := p.name(t); name != p.last {
-			p.last = name
-			p.left--
+		if name := p.name(t); name != p.lastName {
+			p.lastName = name
+			p.remaining--
 			keep = true
 		}
 	}

@@ -10,38 +10,38 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Lost has the data that a salvage could not read.
-type Lost struct {
-	Skipped  live.SkippedRecords // records of the journal
-	Replaced []string            // names of workspaces whose last state was lost
+// LostData has the data that a salvage could not read.
+type LostData struct {
+	Skipped        live.SkippedRecords // records of the journal
+	LostWorkspaces []string            // names of workspaces whose last state was lost
 }
 
-// Report adds the data that a salvage could not read to a report. from is the position from which the
+// AddTo adds the data that a salvage could not read to a report. start is the position from which the
 // journal was replayed. The caller holds the lock of the catalogue.
-func (l *Lost) Report(r *Report, damage []*journal.DamageError, from int64, cat *catalogue.Catalogue) {
-	behind := false // whether changes of unknown workspaces were lost
+func (l *LostData) AddTo(r *Report, damage []*journal.DamageError, start int64, cat *catalogue.Catalogue) {
+	changesLost := false // whether changes of unknown workspaces were lost
 	for _, d := range damage {
 		if rec := journalDamage(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
 		}
-		behind = behind || !d.Bytes && (d.Pos >= from || d.Segment == "")
+		changesLost = changesLost || !d.OnlyBytes && (d.Pos >= start || d.Segment == "")
 	}
 
 	r.LostChanges = max(r.LostChanges, l.Skipped.Changes)
-	for _, name := range l.Replaced {
-		r.Affect(Affected{Workspace: name})
+	for _, name := range l.LostWorkspaces {
+		r.AddAffected(Affected{Workspace: name})
 	}
 
 	for view, w := range cat.Workspaces.All() {
-		if _, skipped := l.Skipped.Views[view]; behind || skipped {
-			r.Affect(Affected{Workspace: w.Name})
+		if _, skipped := l.Skipped.Views[view]; changesLost || skipped {
+			r.AddAffected(Affected{Workspace: w.Name})
 		}
 	}
 
 	for _, f := range l.Skipped.Foreign {
 		for _, sn := range snapshotsIn(f) {
 			if w := cat.Workspaces.At(sn.WS); w != nil && w.Snapshots.Named(sn.Name) == nil {
-				r.Affect(Affected{Workspace: w.Name, Snapshot: sn.Name})
+				r.AddAffected(Affected{Workspace: w.Name, Snapshot: sn.Name})
 			}
 		}
 	}
@@ -65,14 +65,14 @@ func snapshotsIn(f live.ForeignRecord) []catalogue.SnapshotRecord {
 // Trees returns all states of a store with their names. The caller holds the lock of the catalogue.
 func Trees(cat *catalogue.Catalogue, views catalogue.Views, src *tree.Source) (out []Tree) {
 	for _, w := range cat.Workspaces.All() {
-		out = append(out, Tree{At: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})
+		out = append(out, Tree{Names: Affected{Workspace: w.Name}, View: w.View, State: w.Freeze(views)})
 	}
 
 	for _, sn := range cat.Snapshots.All() {
 		if w := cat.Workspaces.At(sn.WS); w != nil {
 			st, _ := sn.Tree(src) // nil if the state cannot be read
 			at := Affected{Workspace: w.Name, Snapshot: sn.Name}
-			out = append(out, Tree{At: at, View: sn.View, State: st, Hidden: sn.View == w.Before || cat.Hidden(sn)})
+			out = append(out, Tree{Names: at, View: sn.View, State: st, Hidden: sn.View == w.Before || cat.Hidden(sn)})
 		}
 	}
 

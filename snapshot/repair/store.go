@@ -78,13 +78,13 @@ func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
 	return res, err
 }
 
-// Check verifies a store that is not open. If open(false) fails because the journal or the state of
+// VerifyClosed verifies a store that is not open. If open(false) fails because the journal or the state of
 // a workspace is damaged, Check opens the store in a salvage with open(true).
-func Check(ctx context.Context, open func(salvage bool) (Store, error), progress func(done, total int64)) (*Report, error) {
+func VerifyClosed(ctx context.Context, open func(salvage bool) (Store, error), progress func(done, total int64)) (*Report, error) {
 	s, err := open(false)
 	if err != nil && !errors.Is(err, errs.Busy) && !errors.Is(err, errs.Format) {
-		if again, serr := open(true); serr == nil {
-			s, err = again, nil
+		if salvaged, serr := open(true); serr == nil {
+			s, err = salvaged, nil
 		}
 	}
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 
 // A Damaged is a damaged record in a pack or a segment of the journal.
 type Damaged struct {
-	What    string `json:"what"`
-	Pack    string `json:"pack,omitempty"`
-	Segment string `json:"segment,omitempty"`
-	Offset  int64  `json:"offset"`
+	Description string `json:"what"`
+	Pack        string `json:"pack,omitempty"`
+	Segment     string `json:"segment,omitempty"`
+	Offset      int64  `json:"offset"`
 }
 
 // journalDamage returns the report of a damaged record of the journal.
 func journalDamage(d *journal.DamageError) Damaged {
-	return Damaged{What: d.Error(), Segment: d.Segment, Offset: d.Offset}
+	return Damaged{Description: d.Error(), Segment: d.Segment, Offset: d.Offset}
 }
 
 // An Affected is a path that cannot be read because of damage.
@@ -54,8 +54,8 @@ type Report struct {
 // OK reports whether the report has no damage.
 func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 
-// Affect adds affected paths. The list stays sorted and without duplicates.
-func (r *Report) Affect(more ...Affected) {
+// AddAffected adds affected paths. The list stays sorted and without duplicates.
+func (r *Report) AddAffected(more ...Affected) {
 	r.Affected = append(r.Affected, more...)
 	slices.SortFunc(r.Affected, Affected.compare)
 	r.Affected = slices.Compact(r.Affected)
@@ -73,29 +73,29 @@ type Parts struct {
 
 // A Tree is a state of a workspace or snapshot.
 type Tree struct {
-	At     Affected // the names of workspace and snapshot
+	Names  Affected // the names of workspace and snapshot
 	View   uint32
 	State  *tree.State // nil if it cannot be read at all
 	Hidden bool        // the tree is a bookmark
 }
 
-// A verification is one call of Run.
+// A verification is one call of Verify.
 type verification struct {
 	Parts
-	bad   map[cas.Hash]bool // damaged objects
-	holes [][2]int64        // damaged parts of the journal: begin and end
-	away  error             // the error of a remote that cannot be reached, and may have the missing objects
+	damagedObjects map[cas.Hash]bool // damaged objects
+	damagedRanges  [][2]int64        // damaged parts of the journal: begin and end
+	awayErr        error             // the error of a remote that cannot be reached, and may have the missing objects
 }
 
-// Run reads all objects in the packs and all records of the journal. If there is damage, it finds the
+// Verify reads all objects in the packs and all records of the journal. If there is damage, it finds the
 // affected paths in the trees.
-func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees func() []Tree) (*Report, error) {
+func (s Parts) Verify(ctx context.Context, progress func(done, total int64), trees func() []Tree) (*Report, error) {
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
-	c := &verification{Parts: s, bad: make(map[cas.Hash]bool)}
+	c := &verification{Parts: s, damagedObjects: make(map[cas.Hash]bool)}
 	res, err := s.Objects.Verify(ctx, progress, func(d cas.Damage) {
-		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Pack, Offset: d.Offset})
+		r.Damage = append(r.Damage, Damaged{Description: d.Error(), Pack: d.Pack, Offset: d.Offset})
 		if !d.Hash.IsZero() {
-			c.bad[d.Hash] = true
+			c.damagedObjects[d.Hash] = true
 		}
 	})
 	if err != nil {
@@ -105,15 +105,15 @@ func (s Parts) Run(ctx context.Context, progress func(done, total int64), trees 
 	r.Packs, r.Objects, r.Bytes = res.Packs, res.Objects, res.Bytes
 	if err := s.Log.Verify(func(d *journal.DamageError, end int64) {
 		r.Damage = append(r.Damage, journalDamage(d))
-		c.holes = append(c.holes, [2]int64{d.Pos, end})
+		c.damagedRanges = append(c.damagedRanges, [2]int64{d.Pos, end})
 	}); err != nil {
 		return nil, err
 	}
 
 	all := trees()
-	slices.SortFunc(all, func(a, b Tree) int { return a.At.compare(b.At) })
+	slices.SortFunc(all, func(a, b Tree) int { return a.Names.compare(b.Names) })
 	intact, err := c.allIntact(ctx, all)
-	if err != nil || intact && len(c.holes) == 0 {
+	if err != nil || intact && len(c.damagedRanges) == 0 {
 		return r, err
 	}
 
@@ -141,12 +141,12 @@ func (c *verification) checkTree(ctx context.Context, t Tree, r *Report) error {
 	}
 
 	if t.State == nil {
-		r.Affected = append(r.Affected, t.At)
+		r.Affected = append(r.Affected, t.Names)
 		return nil
 	}
 
-	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.isMissing, Log: c.lostBytes}, func(p string) {
-		at := t.At
+	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.isMissing, Log: c.anyLost}, func(p string) {
+		at := t.Names
 		at.Path = p
 		r.Affected = append(r.Affected, at)
 	})
@@ -165,12 +165,12 @@ func (c *verification) holdTree(t Tree) (_ Tree, release func(), ok bool) {
 
 // isMissing reports whether an object is damaged or missing.
 func (c *verification) isMissing(h cas.Hash) bool {
-	if c.bad[h] {
+	if c.damagedObjects[h] {
 		return true
 	}
 	exists, err := c.Objects.Exists(h)
 	if errs.Of(err) == errs.Away {
-		c.away = err
+		c.awayErr = err
 	}
 
 	return err != nil || !exists
@@ -182,9 +182,9 @@ const maxSeen = 1 << 20
 // allIntact reports whether all objects of the trees are present and intact. It skips objects that a tree shares
 // with the previous tree, and most objects that it has checked earlier.
 func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error) {
-	var before *tree.State
+	var previous *tree.State
 	seen := make(map[cas.Hash]struct{})
-	found := false
+	anyDamaged := false
 	release := func() {} // releases the previous tree
 	defer func() { release() }()
 
@@ -200,7 +200,7 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 			return false, nil
 		}
 
-		err := t.State.Mark(ctx, c.Source, before, false, func(h cas.Hash) bool {
+		err := t.State.Mark(ctx, c.Source, previous, false, func(h cas.Hash) bool {
 			if _, ok := seen[h]; ok {
 				return false
 			}
@@ -213,26 +213,26 @@ func (c *verification) allIntact(ctx context.Context, trees []Tree) (bool, error
 				return false
 			}
 
-			found = found || c.isMissing(h)
-			return !found
+			anyDamaged = anyDamaged || c.isMissing(h)
+			return !anyDamaged
 		})
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case c.away != nil:
-			return false, c.away
-		case err != nil || found:
+		case c.awayErr != nil:
+			return false, c.awayErr
+		case err != nil || anyDamaged:
 			return false, nil
 		}
 
 		releaseBefore()
-		before, release = t.State, releaseThis
+		previous, release = t.State, releaseThis
 	}
 
 	return true, nil
 }
 
-// lostBytes reports whether one of the n bytes at a position of the journal cannot be read.
-func (c *verification) lostBytes(pos, n int64) bool {
-	return slices.ContainsFunc(c.holes, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
+// anyLost reports whether one of the n bytes at a position of the journal cannot be read.
+func (c *verification) anyLost(pos, n int64) bool {
+	return slices.ContainsFunc(c.damagedRanges, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 }

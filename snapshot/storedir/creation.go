@@ -26,12 +26,12 @@ type Dir struct {
 	Path string
 	Disk *vfs.Beneath
 
-	lock       *os.File
-	createdDir bool            // this process created the directory
-	before     map[string]bool // names in the directory when it was opened; nil with an inherited lock
-	formatted  bool            // this process wrote the file `format` under the lock
+	lock          *os.File
+	createdDir    bool            // this process created the directory
+	entriesBefore map[string]bool // names in the directory when it was opened; nil with an inherited lock
+	formatted     bool            // this process wrote the file `format` under the lock
 
-	syncing  sync.Mutex
+	syncMu   sync.Mutex
 	unsynced bool // the store was filled, but SyncFill has not made it durable; guarded by syncing
 }
 
@@ -91,17 +91,17 @@ func (d *Dir) lockDir() error {
 		return err
 	}
 
-	d.before = make(map[string]bool)
+	d.entriesBefore = make(map[string]bool)
 	for _, e := range entries {
-		d.before[e.Name] = true
+		d.entriesBefore[e.Name] = true
 	}
 
 	d.lock, err = lockStore(d.Disk, d.Path)
 	return err
 }
 
-// Lock returns the file descriptor that holds the lock.
-func (d *Dir) Lock() int { return int(d.lock.Fd()) }
+// LockFD returns the file descriptor that holds the lock.
+func (d *Dir) LockFD() int { return int(d.lock.Fd()) }
 
 // Owner returns the user and the group that created a store.
 func Owner(dir string) (uid, gid uint32, err error) {
@@ -118,8 +118,8 @@ func (d *Dir) SetMountpoint(dir string) error {
 	return writeHolder(d.lock, Holder{PID: os.Getpid(), Mountpoint: dir})
 }
 
-// Made reports whether this process created the store.
-func (d *Dir) Made() bool { return d.formatted }
+// Created reports whether this process created the store.
+func (d *Dir) Created() bool { return d.formatted }
 
 // Close unlocks the store.
 func (d *Dir) Close() error { return errors.Join(d.Disk.Close(), d.lock.Close()) }
@@ -132,7 +132,7 @@ func (d *Dir) Discard() error { return errors.Join(d.removeCreated(), d.Close())
 func (d *Dir) removeCreated() error {
 	var err error
 	for _, name := range storeEntries {
-		if d.formatted && !d.before[name] {
+		if d.formatted && !d.entriesBefore[name] {
 			err = errors.Join(err, os.RemoveAll(d.Disk.Path(filepath.Join(d.Path, name))))
 		}
 	}

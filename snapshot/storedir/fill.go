@@ -37,9 +37,9 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 	return err
 }
 
-// Unfilled returns the directory from which a store is being filled, also if the filling was interrupted.
+// FillingFrom returns the directory from which a store is being filled, also if the filling was interrupted.
 // It returns "" if the store is filled completely, or was never filled from a directory.
-func Unfilled(dir string) (from string, err error) {
+func FillingFrom(dir string) (from string, err error) {
 	err = withDisk(dir, func(disk *vfs.Beneath) error {
 		from, _, err = readFill(disk, dir, fillingName)
 		return err
@@ -58,7 +58,8 @@ func FilledFrom(dir string) (from string, err error) {
 	return from, err
 }
 
-// readFill reads the file with one of the names above. from is "" if the file does not exist.
+// readFill reads the file with the name fillingName, filledName or fromName. from is the path of the directory, or ""
+// if the file does not exist, and boot the boot id.
 func readFill(disk *vfs.Beneath, dir, name string) (from, boot string, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,7 +92,7 @@ func (d *Dir) ResumeFill(alone bool) error {
 		}
 
 		if torn {
-			if err := d.dropTorn(name, from); err != nil {
+			if err := d.emptyTorn(name, from); err != nil {
 				return err
 			}
 			boot, name = now, fillingName
@@ -120,9 +121,9 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// dropTorn removes the files of a store that a power cut may have left incomplete, and marks the store as
+// emptyTorn removes the files of a store that a power cut may have left incomplete, and marks the store as
 // not filled. name is the present name of the file that contains from.
-func (d *Dir) dropTorn(name, from string) error {
+func (d *Dir) emptyTorn(name, from string) error {
 	if err := errors.Join(d.Disk.Rename(d.file(name), d.file(fillingName)), d.Disk.SyncDir(d.Path)); err != nil {
 		return err
 	}
@@ -160,8 +161,8 @@ func (d *Dir) MarkFilled() error {
 // SyncFill makes a store durable that was filled without waiting for the disk. A power cut before its end
 // may destroy all data of the store.
 func (d *Dir) SyncFill() error {
-	d.syncing.Lock()
-	defer d.syncing.Unlock()
+	d.syncMu.Lock()
+	defer d.syncMu.Unlock()
 
 	if !d.unsynced {
 		return nil

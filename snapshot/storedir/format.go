@@ -15,8 +15,8 @@ import (
 // FormatLine is the content of the file `format` of a store.
 const FormatLine = "amberfs store 4\n"
 
-// smallFile is the largest number of bytes that readSmall reads.
-const smallFile = 4 << 10
+// maxSmallFile is the largest number of bytes that readSmall reads.
+const maxSmallFile = 4 << 10
 
 // Check returns an errs.Format error if a directory is not a store of the present format.
 func Check(dir string) error {
@@ -89,7 +89,7 @@ func (d *Dir) Format(filling string) error {
 	if err != nil || isStore {
 		return err
 	}
-	if d.before == nil { // the lock was inherited, so the directory was a store
+	if d.entriesBefore == nil { // the lock was inherited, so the directory was a store
 		return errs.New(errs.Format, "unknown store format: %s has lost its file `format`", d.Path)
 	}
 
@@ -123,14 +123,14 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 	return nil
 }
 
-// readSmall returns the first smallFile bytes of a file.
+// readSmall returns the first maxSmallFile bytes of a file.
 func readSmall(disk *vfs.Beneath, name string) ([]byte, error) {
 	f, err := vfs.Open(disk, name)
 	if err != nil {
 		return nil, err
 	}
 
-	b := make([]byte, smallFile)
+	b := make([]byte, maxSmallFile)
 	n, err := f.ReadAt(b, 0)
 	if errors.Is(err, io.EOF) {
 		err = nil

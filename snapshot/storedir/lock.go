@@ -70,7 +70,7 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 		return nil, &LockedError{dir, h}
 	}
 
-	if !leadsTo(disk, filepath.Join(dir, "lock"), f) {
+	if !isNameOf(disk, filepath.Join(dir, "lock"), f) {
 		return nil, errors.Join(fmt.Errorf("locking store %s: it was just removed; try again", dir), f.Close())
 	}
 	if err := writeHolder(f, Holder{PID: os.Getpid()}); err != nil {
@@ -80,9 +80,9 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// leadsTo reports whether name is still a name of f. The process that held the lock before may have removed
+// isNameOf reports whether name is still a name of f. The process that held the lock before may have removed
 // the store after f was opened.
-func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
+func isNameOf(disk *vfs.Beneath, name string, f *os.File) bool {
 	g, err := disk.File(name, os.O_RDONLY, 0)
 	if err != nil {
 		return false

@@ -159,7 +159,7 @@ func (c *checker) checkFile(n *Inode, l Link) (good bool, err error) {
 
 // checkContent reports whether the whole content of a file can be read.
 func (c *checker) checkContent(n *Inode) (good bool, err error) {
-	good = !n.Content.InLog(c.bad.Log)
+	good = !n.Content.AnyInJournal(c.bad.Log)
 	seen := make(map[cas.Hash]bool) // lists of chunks: a file may have the same list in many places
 	err = n.Content.EachObject(c.src.Files, func(h cas.Hash, isList bool) (bool, error) {
 		if c.bad.Object(h) {

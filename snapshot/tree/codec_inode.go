@@ -24,7 +24,7 @@ const (
 // written as differences from mtime, and btime as the difference from ctime. These differences are mostly small:
 // a copy may keep the mtime of its source, but its btime is close to its ctime.
 func encodeInode(e *wire.Encoder, n *Inode) {
-	base := n.Content.Sealed()
+	base := n.Content.SealedMap()
 	var flags byte
 	set := func(f byte, on bool) {
 		if on {

@@ -47,11 +47,11 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore)
 		encodeInode(&rec, n)
 
 		if rec.Len() <= maxRecord {
-			encodeRecord(e, rec.Out(), false)
+			encodeRecord(e, rec.Bytes(), false)
 			continue
 		}
 
-		pieces, err := putRecord(rec.Out(), objects)
+		pieces, err := putRecord(rec.Bytes(), objects)
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 		e.Reset()
 		e.Header(wire.KindRecord)
 		e.Raw(rec[:n])
-		h, err := objects.Put(cas.KindTree, e.Out())
+		h, err := objects.Put(cas.KindTree, e.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("write a part of an inode: %w", err)
 		}

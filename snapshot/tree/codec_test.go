@@ -53,8 +53,8 @@ func FuzzBody(f *testing.F) {
 		} else {
 			check(encodeTableLeaf(&e, b.leaf, nil))
 		}
-		if !bytes.Equal(e.Out(), raw) {
-			t.Fatalf("% x\nencodes to\n% x", raw, e.Out())
+		if !bytes.Equal(e.Bytes(), raw) {
+			t.Fatalf("% x\nencodes to\n% x", raw, e.Bytes())
 		}
 		if b.leaf != nil {
 			src := NewSource(newCountingStore(), &sliceLog{}, 0)
@@ -86,8 +86,8 @@ func FuzzInode(f *testing.F) {
 		}
 		var e wire.Encoder
 		encodeInode(&e, n)
-		if !bytes.Equal(e.Out(), raw) {
-			t.Fatalf("% x\nencodes to\n% x", raw, e.Out())
+		if !bytes.Equal(e.Bytes(), raw) {
+			t.Fatalf("% x\nencodes to\n% x", raw, e.Bytes())
 		}
 	})
 }
@@ -107,8 +107,8 @@ func FuzzState(f *testing.F) {
 		}
 		var e wire.Encoder
 		encodeState(&e, s, root)
-		if !bytes.Equal(e.Out(), raw) {
-			t.Fatalf("% x\nencodes to\n% x", raw, e.Out())
+		if !bytes.Equal(e.Bytes(), raw) {
+			t.Fatalf("% x\nencodes to\n% x", raw, e.Bytes())
 		}
 	})
 }

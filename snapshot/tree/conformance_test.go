@@ -132,7 +132,7 @@ func without(n *tree.Inode, name string) (kept []tree.Xattr) {
 // change changes the contents of a file.
 func (d *edited) change(e *tree.Editor, op fsmodel.Op, n *tree.Inode) {
 	own, files := e.Own(n.Ino), d.m.Src.Files
-	own.Content = own.Content.Own(e.Epoch)
+	own.Content = own.Content.VersionFor(e.Epoch)
 
 	var err error
 	switch op.Kind {
@@ -152,7 +152,7 @@ func (d *edited) change(e *tree.Editor, op fsmodel.Op, n *tree.Inode) {
 		err = own.Content.Allocate(files, op.Off, op.Len, false)
 	case fsmodel.Copy:
 		to := e.Own(d.find(op.To).Ino)
-		to.Content = to.Content.Own(e.Epoch)
+		to.Content = to.Content.VersionFor(e.Epoch)
 		if length := min(op.Len, n.FileSize()-op.Off); length > 0 {
 			err = to.Content.CloneRange(files, op.ToOff, own.Content, op.Off, length)
 		}

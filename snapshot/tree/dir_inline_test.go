@@ -55,7 +55,7 @@ func TestDirectoryHasOneEncoding(t *testing.T) {
 	leaf := &body{kind: wire.KindDirLeaf, ents: entries{{Dirent{"x", 2, unix.S_IFREG}, hashName("x") << slotBits}}}
 	var e wire.Encoder
 	encodeBody(&e, leaf)
-	small := Dir{root: sealedPage(must(f.store.Put(0, e.Out())), 1)}
+	small := Dir{root: sealedPage(must(f.store.Put(0, e.Bytes())), 1)}
 	if _, _, err := small.Lookup(f.src, "x"); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a page of one entry: %v", err)
 	}
@@ -65,7 +65,7 @@ func TestDirectoryHasOneEncoding(t *testing.T) {
 		n.Dir.root.sealInline(strings.Repeat("x", size))
 		e.Reset()
 		encodeInode(&e, n)
-		got, err := decodeInode(RootIno, e.Out())
+		got, err := decodeInode(RootIno, e.Bytes())
 		if fits != (err == nil) {
 			t.Errorf("%d bytes in a record: %v", size, err)
 		}

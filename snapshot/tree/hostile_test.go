@@ -66,7 +66,7 @@ func (f *forger) change(raw []byte) []byte {
 		case b.leaf != nil:
 			f.changeLeaf(b.leaf)
 			check(encodeTableLeaf(&e, b.leaf, f.store))
-			return e.Out()
+			return e.Bytes()
 		case b.ents != nil:
 			d := &b.ents[f.r.IntN(len(b.ents))]
 			switch f.r.IntN(3) {
@@ -90,7 +90,7 @@ func (f *forger) change(raw []byte) []byte {
 			}
 		}
 		encodeBody(&e, b)
-		return e.Out()
+		return e.Bytes()
 	}
 	if len(raw) > 2 {
 		if at := 2 + f.r.IntN(len(raw)-2); f.r.IntN(2) == 0 && at+32 <= len(raw) {

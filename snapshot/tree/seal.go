@@ -65,7 +65,7 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 	}
 
 	err := eachUnsealed(s.root, nil, func(n *Inode) error {
-		if n.Dir.root.unsealedBody() == nil && n.Content.Sealed() != nil {
+		if n.Dir.root.unsealedBody() == nil && n.Content.SealedMap() != nil {
 			return gctx.Err()
 		}
 
@@ -95,7 +95,7 @@ func (r *sealRun) sealState(ctx context.Context, s *State) (cas.Hash, error) {
 
 	var e wire.Encoder
 	encodeState(&e, s, root)
-	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
+	h, err := r.z.Objects.Put(cas.KindTree, e.Bytes())
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write the state: %w", err)
 	}
@@ -221,7 +221,7 @@ func (r *sealRun) sealDir(ctx context.Context, p *page) error {
 		e := r.newEncoder()
 		defer r.buffers.Put(e)
 		if encodeEntries(e, b.ents); e.Len() <= maxInline {
-			p.sealInline(string(e.Out()))
+			p.sealInline(string(e.Bytes()))
 			return nil
 		}
 	}
@@ -265,7 +265,7 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 		return cas.Hash{}, err
 	}
 
-	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
+	h, err := r.z.Objects.Put(cas.KindTree, e.Bytes())
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
 	}
@@ -273,7 +273,7 @@ func (r *sealRun) sealPage(ctx context.Context, p *page) (cas.Hash, error) {
 	if b.leaf != nil {
 		// The inodes in cells refer to the journal and to older contents. So the cache does not get this leaf,
 		// but a leaf decoded from the object, as after loading it.
-		if b, err = decodeBody(append([]byte(nil), e.Out()...)); err != nil {
+		if b, err = decodeBody(append([]byte(nil), e.Bytes()...)); err != nil {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}
 	}

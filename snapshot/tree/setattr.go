@@ -26,7 +26,7 @@ func (s *SetAttr) Marks() bool {
 // Apply changes the attributes of an inode that epoch owns. now is the mtime after a change of size.
 func (s *SetAttr) Apply(src *Source, epoch uint64, n *Inode, now int64) error {
 	if s.Size != nil {
-		c := n.Content.Own(epoch)
+		c := n.Content.VersionFor(epoch)
 		if err := c.Truncate(src.Files, *s.Size); err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 // With returns a source that has the same caches, and reads from other objects.
 func (s *Source) With(o content.ObjectStore) *Source {
 	c := *s
-	c.objects, c.Files = o, s.Files.With(o)
+	c.objects, c.Files = o, s.Files.WithObjects(o)
 	return &c
 }
 

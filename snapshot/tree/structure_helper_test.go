@@ -167,7 +167,7 @@ func (f *testFS) create(dir uint64, name string, mode uint32) uint64 {
 
 func (f *testFS) write(ino uint64, off int64, data string) {
 	n := f.own(ino)
-	n.Content = n.Content.Own(f.epoch)
+	n.Content = n.Content.VersionFor(f.epoch)
 	check(n.Content.Write(f.src.Files, off, int64(len(data)), f.log.add(data), 0))
 	f.clock++
 	n.Mtime = f.clock

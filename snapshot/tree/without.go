@@ -24,7 +24,7 @@ const epochWithout = math.MaxUint64
 func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) (id cas.Hash, left map[uint64]*content.Content, err error) {
 	left = make(map[uint64]*content.Content)
 	err = eachUnsealed(s.root, nil, func(n *Inode) error {
-		if n.Content.Sealed() != nil {
+		if n.Content.SealedMap() != nil {
 			return nil
 		}
 		err := guard.Do(func() error { _, err := z.Seal(ctx, n.Content); return err })
@@ -64,7 +64,7 @@ func PutContents(objects content.ObjectStore, contents map[uint64]*content.Conte
 		contents[ino].Encode(&e)
 	}
 
-	hashes, err := putRecord(e.Out(), objects)
+	hashes, err := putRecord(e.Bytes(), objects)
 	return splitHashes(hashes), err
 }
 

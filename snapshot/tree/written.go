@@ -25,7 +25,7 @@ func Written(ctx context.Context, src *Source, a, b *State, fn func(content.Piec
 			fn(content.Piece{Bytes: grown})
 		}
 
-		return n.Content.Written(src.Files, before.Content, fn)
+		return n.Content.NewPieces(src.Files, before.Content, fn)
 	}}
 	if err := w.compareTables(a.root, a.height, b.root, b.height, 0); err != nil {
 		return fmt.Errorf("count what was written: %w", err)

@@ -210,7 +210,7 @@ func (m *Memory) Content(t testing.TB, data string) *content.Content {
 // Text stores the bytes of r as the content of a file.
 func (m *Memory) Text(ctx context.Context, r io.Reader) (*content.Content, error) {
 	sealed, err := content.FromReader(ctx, &content.Sealer{Src: m.Src.Files, Objects: m}, r)
-	return content.Of(sealed), err
+	return content.FromChunkMap(sealed), err
 }
 
 // Write makes the files of s below root.

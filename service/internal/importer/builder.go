@@ -83,7 +83,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, at 
 	at.Dir, at.Made.Mode = path.Clean(at.Dir), unix.S_IFDIR|at.Made.Mode&0o7777
 	b := &Builder{
 		ctx:    ctx,
-		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, Beside: make(chan struct{}, maxWorkers), FindHoles: true},
+		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, StoreSlots: make(chan struct{}, maxWorkers), FindHoles: true},
 		at:     at,
 		next:   tree.RootIno,
 		limit:  maxUnsealed,
@@ -205,10 +205,10 @@ func (b *Builder) replace(ino uint64, m stream.Meta) (*tree.Inode, error) {
 // store starts to store the contents of a file. finishPending adds them to the inode.
 func (b *Builder) store(p string, n *tree.Inode, e stream.Entry) error {
 	if !e.Sparse {
-		e.Parts = []content.Part{{N: e.Size}}
+		e.Parts = []content.DataRange{{N: e.Size}}
 	}
 
-	s, err := content.Begin(b.ctx, b.sealer, e.Data, e.Size, e.Parts)
+	s, err := content.BeginFile(b.ctx, b.sealer, e.Data, e.Size, e.Parts)
 	if err != nil {
 		return fmt.Errorf("storing %s: %w", p, err)
 	}
@@ -231,7 +231,7 @@ func (b *Builder) finishPending(most int) error {
 			return fmt.Errorf("storing %s: %w", f.path, err)
 		}
 
-		f.node.Content = content.Of(base)
+		f.node.Content = content.FromChunkMap(base)
 		b.state.Bytes += f.Size
 	}
 	return nil

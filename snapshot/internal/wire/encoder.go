@@ -8,8 +8,8 @@ type Encoder struct{ b []byte }
 // NewEncoder returns an encoder that appends to buf[:0], reusing its memory.
 func NewEncoder(buf []byte) *Encoder { return &Encoder{b: buf[:0]} }
 
-// Out returns the encoded bytes. They are valid until the next write or Reset.
-func (e *Encoder) Out() []byte { return e.b }
+// Bytes returns the encoded bytes. They are valid until the next write or Reset.
+func (e *Encoder) Bytes() []byte { return e.b }
 
 // Len returns the number of encoded bytes.
 func (e *Encoder) Len() int { return len(e.b) }

@@ -26,7 +26,7 @@ func TestRoundTrip(t *testing.T) {
 	e.Blob([]byte("blob"))
 	e.String("string")
 
-	d := NewDecoder(e.Out())
+	d := NewDecoder(e.Bytes())
 	for _, v := range nums {
 		if got := d.Uvarint(); got != v {
 			t.Errorf("Uvarint = %d, want %d", got, v)
@@ -109,8 +109,8 @@ func FuzzVarint(f *testing.F) {
 		}
 		e := NewEncoder(nil)
 		e.Uvarint(v)
-		if !bytes.Equal(e.Out(), b[:d.Offset()]) {
-			t.Fatalf("% x decodes to %d, which encodes to % x", b[:d.Offset()], v, e.Out())
+		if !bytes.Equal(e.Bytes(), b[:d.Offset()]) {
+			t.Fatalf("% x decodes to %d, which encodes to % x", b[:d.Offset()], v, e.Bytes())
 		}
 	})
 }

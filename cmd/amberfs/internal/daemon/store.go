@@ -32,7 +32,7 @@ import (
 func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 	err = WhenFree(ctx, cfg.Store, func() error {
 		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
-			from, err := storedir.Unfilled(cfg.Store)
+			from, err := storedir.FillingFrom(cfg.Store)
 			if from == "" || err != nil {
 				return errors.Join(err, checkReuse(cfg, s.note))
 			}
@@ -92,7 +92,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	if !s.Created() { // the store is not new
 		return checkReuse(cfg, st.note)
 	}
-	from, err := storedir.Unfilled(cfg.Store)
+	from, err := storedir.FillingFrom(cfg.Store)
 	if from == "" || err != nil {
 		return err
 	}

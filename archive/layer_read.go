@@ -22,6 +22,7 @@ const (
 // layer are relative to the root of the image, and ".." does not lead out of it.
 type Layers struct{ tarReader }
 
+// NewLayers returns Layers that feed a sink.
 func NewLayers(sink stream.Sink, o stream.Options) Layers {
 	return Layers{tarReader{stream.NewChecker(sink, o), true}}
 }
@@ -38,9 +39,9 @@ func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
 		return l.Sink(e)
 	}
 
-	err := tarReader{&c, true}.archive(ctx, r)
+	err := tarReader{&c, true}.readArchive(ctx, r)
 	if !whiteouts {
-		l.Done = c.Done
+		l.Total = c.Total
 	}
 
 	return err
@@ -63,14 +64,14 @@ func (c tarReader) feedWhiteout(name string) error {
 	return c.Add(stream.Entry{Path: path.Join(dir, removed), Whiteout: true})
 }
 
-// isWhiteout reports whether a name, or the name of a directory above it, is reserved for whiteouts.
+// isWhiteout reports whether a component of a path begins with whiteoutPrefix.
 func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
 
-// clean returns the path of an entry in the form of stream.Clean. In a layer, it first removes ".." and a slash
-// at the beginning.
-func (c tarReader) clean(name string) (string, error) {
-	if c.layer {
+// cleanPath returns the path of an entry in the form of stream.CleanPath. In a layer, it first removes ".." and a
+// slash at the beginning.
+func (c tarReader) cleanPath(name string) (string, error) {
+	if c.isLayer {
 		name = path.Clean("/" + name)[1:]
 	}
-	return stream.Clean(name)
+	return stream.CleanPath(name)
 }

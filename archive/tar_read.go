@@ -29,24 +29,24 @@ func ReadTar(ctx context.Context, r io.Reader, sink stream.Sink, o stream.Option
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	defer plain.Close()
-	return tarReader{Checker: stream.NewChecker(sink, o)}.archive(ctx, plain)
+	return tarReader{Checker: stream.NewChecker(sink, o)}.readArchive(ctx, plain)
 }
 
 // A tarReader reads archives into a sink.
 type tarReader struct {
 	*stream.Checker
-	layer bool // see Layers
+	isLayer bool // see Layers
 }
 
-// archive reads an archive that is not compressed.
-func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
-	marked := &endMark{r: plain}
-	in := tar.NewReader(marked)
+// readArchive reads an archive that is not compressed.
+func (c tarReader) readArchive(ctx context.Context, plain io.Reader) error {
+	detector := &endDetector{r: plain}
+	in := tar.NewReader(detector)
 
 	for {
 		h, err := in.Next()
-		if err == io.EOF && (marked.seen() || c.layer) {
-			if err := drain(plain); err != nil {
+		if err == io.EOF && (detector.foundEnd() || c.isLayer) {
+			if err := drainTrailer(plain); err != nil {
 				return fmt.Errorf("reading the archive: %w", explainTarError(err, false))
 			}
 			return nil
@@ -56,34 +56,34 @@ func (c tarReader) archive(ctx context.Context, plain io.Reader) error {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return fmt.Errorf("reading the archive: %w", explainTarError(err, c.Done.Files == 0))
+			return fmt.Errorf("reading the archive: %w", explainTarError(err, c.Total.Files == 0))
 		}
 
 		body := stream.WithContext(ctx, in)
-		if err := tarEntry(c, body, h); err != nil {
+		if err := feedEntry(c, body, h); err != nil {
 			return fmt.Errorf("reading the archive: %w", err)
 		}
 		if _, err := io.Copy(io.Discard, body); err != nil {
 			return fmt.Errorf("reading the archive: %w", explainTarError(err, false))
 		}
 
-		marked.zeros = 0
+		detector.zeros = 0
 	}
 }
 
-const block = 512 // bytes; an archive consists of such blocks
+const blockSize = 512 // bytes; an archive consists of such blocks
 
-// An endMark looks for the block of zeros that POSIX requires at the end of an archive. Package archive/tar does
-// not require this block, and so accepts an archive that was cut off between two files.
-type endMark struct {
-	r     io.Reader
-	zeros int  // number of zeros since the last byte that was not zero
-	began bool // a byte was read
+// An endDetector passes an archive through, and looks for the block of zeros that POSIX requires at its end. Package
+// archive/tar does not require this block, and so accepts an archive that was cut off between two files.
+type endDetector struct {
+	r       io.Reader
+	zeros   int  // number of zeros since the last byte that was not zero
+	anyRead bool // at least one byte was read
 }
 
-func (m *endMark) Read(p []byte) (int, error) {
+func (m *endDetector) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
-	m.began = m.began || n > 0
+	m.anyRead = m.anyRead || n > 0
 	if text := bytes.TrimRight(p[:n], "\x00"); len(text) > 0 {
 		m.zeros = n - len(text)
 	} else {
@@ -93,14 +93,15 @@ func (m *endMark) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// seen reports whether the end was marked. An empty file is an empty archive.
-func (m *endMark) seen() bool { return m.zeros >= block || !m.began }
+// foundEnd reports whether the block of zeros was read. An empty file is an empty archive, without such a block.
+func (m *endDetector) foundEnd() bool { return m.zeros >= blockSize || !m.anyRead }
 
-// drain reads up to 1 GiB after the end of the archive. The checksum of a compressed archive follows there, and
-// if the bytes were not read, the writer of a pipe would get SIGPIPE. As in tar, other bytes may follow.
-func drain(r io.Reader) error {
-	const reason = 1 << 30
-	_, err := io.CopyN(io.Discard, r, reason)
+// drainTrailer reads up to 1 GiB after the end of the archive, for two reasons. A compressed archive has its checksum
+// there. And the writer of a pipe would get SIGPIPE if its last bytes were not read. As in tar, other bytes may
+// follow.
+func drainTrailer(r io.Reader) error {
+	const maxTrailer = 1 << 30
+	_, err := io.CopyN(io.Discard, r, maxTrailer)
 	var bz bzip2.StructuralError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrMagicMismatch):
@@ -112,29 +113,31 @@ func drain(r io.Reader) error {
 	return err
 }
 
-var ErrTorn = errors.New("the archive ends in the middle")
+// ErrTruncated: the archive was cut off.
+var ErrTruncated = errors.New("the archive ends in the middle")
 
-// explainTarError returns an error of package archive/tar as an error with a text for users. first is set for the
-// first header.
-func explainTarError(err error, first bool) error {
-	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
+// explainTarError returns an error of package archive/tar as an error with a text for users. isFirst is set if the
+// error was returned for the first header of the archive.
+func explainTarError(err error, isFirst bool) error {
+	if isFirst && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return errors.New("this is not a tar archive")
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return ErrTorn
+		return ErrTruncated
 	}
 	return err
 }
 
-func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
+// feedEntry feeds the entry of a header to the sink. r reads the contents of the file.
+func feedEntry(c tarReader, r io.Reader, h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return c.Count() // comments, such as git archive's commit
 	}
-	name, err := c.clean(h.Name)
+	name, err := c.cleanPath(h.Name)
 	if err != nil {
 		return err
 	}
-	if c.layer && isWhiteout(name) {
+	if c.isLayer && isWhiteout(name) {
 		return c.feedWhiteout(name)
 	}
 
@@ -143,7 +146,7 @@ func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 		return err
 	}
 
-	e := stream.Entry{Path: name, Meta: c.Own(m)}
+	e := stream.Entry{Path: name, Meta: c.WithOwner(m)}
 
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
@@ -154,7 +157,7 @@ func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 	case tar.TypeSymlink:
 		e.Mode, e.Target = unix.S_IFLNK|0o777, h.Linkname
 	case tar.TypeLink:
-		if e.Hardlink, err = c.clean(h.Linkname); err != nil {
+		if e.Hardlink, err = c.cleanPath(h.Linkname); err != nil {
 			return fmt.Errorf("hard link %q: %w", name, err)
 		}
 	case tar.TypeFifo:
@@ -168,12 +171,13 @@ func tarEntry(c tarReader, r io.Reader, h *tar.Header) error {
 		e.Rdev = uint32(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)))
 
 	default:
-		return c.LeaveOut(name, fmt.Errorf("%q is of the unknown type %q", name, h.Typeflag))
+		return c.SkipFile(name, fmt.Errorf("%q is of the unknown type %q", name, h.Typeflag))
 	}
 
 	return c.Add(e)
 }
 
+// tarMeta returns the attributes in a header, without the file type.
 func tarMeta(name string, h *tar.Header) (stream.Meta, error) {
 	m := stream.Meta{Mode: uint32(h.Mode) & 0o7777, Mtime: filetime.OfTime(h.ModTime)}
 	m.Atime = m.Mtime

@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// sparseFrom is the number of bytes in holes from which on a file is written as its parts with data. Files
-	// with fewer bytes in holes are ordinary entries, which every program reads.
-	sparseFrom = 1 << 20
+	// A file with at least minSparseHoles bytes in holes is written as its parts with data. A file with fewer
+	// bytes in holes is written as an ordinary entry, which every program can read.
+	minSparseHoles = 1 << 20
 	// maxSparseMap is the largest size, in bytes, of a list of parts that package archive/tar reads.
 	maxSparseMap = 1 << 20
 )
 
-// sparse sets the parts of an entry for a file with holes, unless there are too many parts.
-func (t tarWriter) sparse(e *stream.Entry, c *content.Content) {
+// setParts sets Sparse, Parts and Data of the entry of a file with holes. It leaves the entry as it is if the file has
+// too many parts.
+func (t tarWriter) setParts(e *stream.Entry, c *content.Content) {
 	var parts []content.DataRange
 	var data []io.Reader
 
@@ -65,13 +66,13 @@ func sparseMap(parts []content.DataRange, size int64) []byte {
 }
 
 // padding returns the number of zeros that fill the last block after n bytes.
-func padding(n int64) int64 { return (block - n%block) % block }
+func padding(n int64) int64 { return (blockSize - n%blockSize) % blockSize }
 
-// Package archive/tar reads records whose names begin with sparsePrefix, but does not write them. So it writes
-// records with writablePrefix, and renameRecords renames them.
+// Package archive/tar reads PAX records whose names begin with sparsePrefix, but refuses to write them. So addSparse
+// lets the package write records with writablePrefix, and renameRecords renames them.
 const sparsePrefix, writablePrefix = "GNU.sparse.", "GNU_sparse."
 
-// addSparse writes a file as its parts.
+// addSparse writes the entry of a file with holes: the list of its parts, and their data.
 func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	list := sparseMap(e.Parts, e.Size)
 	h.Size = int64(len(list))
@@ -96,9 +97,9 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 		return err
 	}
 
-	all := io.MultiReader(&head, bytes.NewReader(list), e.Data, bytes.NewReader(make([]byte, padding(h.Size))))
+	record := io.MultiReader(&head, bytes.NewReader(list), e.Data, bytes.NewReader(make([]byte, padding(h.Size))))
 	want := int64(head.Len()) + h.Size + padding(h.Size)
-	n, err := io.CopyBuffer(struct{ io.Writer }{t.w}, all, t.buf)
+	n, err := io.CopyBuffer(struct{ io.Writer }{t.w}, record, t.buf)
 	if err == nil && n != want {
 		err = io.ErrUnexpectedEOF
 	}
@@ -109,15 +110,15 @@ func (t *TarSink) addSparse(h *tar.Header, e stream.Entry) error {
 	return nil
 }
 
-// renameRecords changes writablePrefix to sparsePrefix in the records of an extended header ("LENGTH
-// KEY=VALUE\n", after its first block). It does not change the values of the records.
+// renameRecords changes writablePrefix to sparsePrefix in the keys of the records of an extended header. The records
+// follow the first block of head, each as "LENGTH KEY=VALUE\n".
 func renameRecords(head []byte) error {
 	size, err := strconv.ParseInt(strings.Trim(string(head[124:136]), " \x00"), 8, 64)
 	if err != nil {
 		return fmt.Errorf("the extended header is malformed: %w", err)
 	}
 
-	for rest := head[block : block+size]; len(rest) > 0; {
+	for rest := head[blockSize : blockSize+size]; len(rest) > 0; {
 		number, record, _ := bytes.Cut(rest, []byte(" "))
 		n, err := strconv.Atoi(string(number))
 		if err != nil || n > len(rest) {

@@ -193,12 +193,12 @@ func sparseTar(realsize, list string, stored int) []byte {
 	b.WriteString(pax + strings.Repeat("\x00", pad(len(pax))))
 	b.WriteString(ustar{name: "y", typeflag: tar.TypeReg, size: int64(len(data))}.block())
 	b.WriteString(data + strings.Repeat("\x00", pad(len(data))))
-	b.Write(make([]byte, 2*block))
+	b.Write(make([]byte, 2*blockSize))
 	return b.Bytes()
 }
 
 // pad is the number of bytes that fill up the last block of n bytes.
-func pad(n int) int { return -n & (block - 1) }
+func pad(n int) int { return -n & (blockSize - 1) }
 
 func TestOddTarsAreTaken(t *testing.T) {
 	data := headers(t,
@@ -270,7 +270,7 @@ type ustar struct {
 }
 
 func (u ustar) block() string {
-	b := make([]byte, block)
+	b := make([]byte, blockSize)
 	octal := func(at, width int, v int64) { copy(b[at:], fmt.Sprintf("%0*o\x00", width-1, v)) }
 	copy(b[:100], u.name)
 	octal(100, 8, u.mode)

@@ -27,12 +27,12 @@ type TarResult struct {
 // WriteTar writes a state as a tar archive. Its bytes depend only on the state.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
 	t := tarWriter{NewTarSink(w), ctx, src, nil}
-	first := make(map[uint64]string) // the first paths of files with several names, by inode number
-	return t.done(st.Walk(ctx, src, func(p *tree.Path, n *tree.Inode) error {
+	firstPaths := make(map[uint64]string) // the first paths of files with several names, by inode number
+	return t.finish(st.Walk(ctx, src, func(p *tree.Path, n *tree.Inode) error {
 		path := cmp.Or(p.String(), ".")
-		e := t.entry(path, n, first[n.Ino])
+		e := t.entry(path, n, firstPaths[n.Ino])
 		if n.Nlink > 1 && !n.IsDir() {
-			first[n.Ino] = cmp.Or(first[n.Ino], path)
+			firstPaths[n.Ino] = cmp.Or(firstPaths[n.Ino], path)
 		}
 
 		return t.Add(e)
@@ -46,9 +46,9 @@ type tarWriter struct {
 	owner *stream.Owner // files of this user and group are written as files of root
 }
 
-// entry returns the entry of a path with an inode. If first is set, it is a hard link to that path.
-func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry {
-	e := stream.Entry{Path: path, Meta: stream.Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}, Hardlink: first, Target: n.Target, Rdev: n.Rdev}
+// entry returns the entry of a path with an inode. If linkTo is set, the entry is a hard link to that path.
+func (t tarWriter) entry(path string, n *tree.Inode, linkTo string) stream.Entry {
+	e := stream.Entry{Path: path, Meta: stream.Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}, Hardlink: linkTo, Target: n.Target, Rdev: n.Rdev}
 	if t.owner != nil && e.UID == t.owner.UID {
 		e.UID = 0
 	}
@@ -56,11 +56,11 @@ func (t tarWriter) entry(path string, n *tree.Inode, first string) stream.Entry 
 		e.GID = 0
 	}
 
-	if n.IsRegular() && first == "" {
+	if n.IsRegular() && linkTo == "" {
 		e.Holes = n.Size() - n.Content.Allocated()
 		e.Size, e.Data = n.Size(), stream.WithContext(t.ctx, n.Content.Reader(t.src.Files))
-		if e.Holes >= sparseFrom {
-			t.sparse(&e, n.Content)
+		if e.Holes >= minSparseHoles {
+			t.setParts(&e, n.Content)
 		}
 	}
 
@@ -95,9 +95,9 @@ func (t *TarSink) Close() error {
 	return t.w.Flush()
 }
 
-// done closes the archive and returns the result. If err, the error of writing the entries, is not nil, it
-// returns err.
-func (t *TarSink) done(err error) (*TarResult, error) {
+// finish closes the archive and returns the result. The caller passes the error of writing the entries as err: if err
+// is not nil, finish returns it, and does not close the archive.
+func (t *TarSink) finish(err error) (*TarResult, error) {
 	if err == nil {
 		err = t.Close()
 	}
@@ -107,20 +107,21 @@ func (t *TarSink) done(err error) (*TarResult, error) {
 	return &t.TarResult, nil
 }
 
-// maxHoles is the largest number of bytes in holes, in all files together, that are written as zeros.
+// maxHoles is the largest number of bytes of holes, in all files together, that are written as zeros.
 const maxHoles = 1 << 40
 
+// paxXattr is the prefix of the PAX record of an extended attribute. The attribute's name follows.
 const paxXattr = "SCHILY.xattr."
 
-// kinds has the types of tar entries by file type.
-var kinds = map[uint32]byte{
+// tarTypes has the types of tar entries by file type.
+var tarTypes = map[uint32]byte{
 	unix.S_IFDIR: tar.TypeDir, unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink,
 	unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock,
 }
 
 // Add writes an entry. The method is a Sink.
 func (t *TarSink) Add(e stream.Entry) error {
-	kind, ok := kinds[e.Mode&unix.S_IFMT]
+	kind, ok := tarTypes[e.Mode&unix.S_IFMT]
 	if e.Hardlink != "" {
 		kind, ok = tar.TypeLink, true
 		e.Target = e.Hardlink

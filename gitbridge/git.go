@@ -240,7 +240,7 @@ func (p *process) fail(err error) error {
 	_ = p.terminate() // fails if the command has ended
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
-	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTorn)
+	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, archive.ErrTruncated)
 	if broken && waitErr != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), waitErr)
 	}

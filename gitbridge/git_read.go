@@ -75,7 +75,7 @@ func gitMeta(o stream.Options, mode uint32, mtime int64) stream.Meta {
 		m.Mode |= 0o666 &^ o.Umask
 	}
 
-	return o.Own(m)
+	return o.WithOwner(m)
 }
 
 // read feeds the files of a tree to sink. `git archive` writes the files. git archive runs in a

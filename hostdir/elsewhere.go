@@ -49,7 +49,7 @@ func (d *dirReader) linkedIn(dir int) *LinkedDir {
 // addLinked reads a LinkedDir as the directory at the path at.
 func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
 	if l.Err != nil {
-		return d.LeaveOut(at, fmt.Errorf("%q names %w", at, l.Err))
+		return d.SkipFile(at, fmt.Errorf("%q names %w", at, l.Err))
 	}
 	var names []string
 
@@ -60,7 +60,7 @@ func (d *dirReader) addLinked(at string, l *LinkedDir, was *tree.Inode) error {
 		}
 
 		e := stream.Entry{Path: path.Join(at, m.Name)}
-		e.Meta = d.Own(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Ctim), Mtime: 1})
+		e.Meta = d.WithOwner(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Ctim), Mtime: 1})
 		if m.Text != nil {
 			e.Mode, e.Size, e.Data = unix.S_IFREG|0o644, int64(len(m.Text)), bytes.NewReader(m.Text)
 		}
@@ -84,7 +84,7 @@ func (d *dirReader) addLinkedDir(at, rel string, l *LinkedDir, was *tree.Inode, 
 			continue
 		}
 		if err != nil {
-			return d.LeaveOut(at, fmt.Errorf("%q: %w", path.Join(at, rel), reason(err)))
+			return d.SkipFile(at, fmt.Errorf("%q: %w", path.Join(at, rel), reason(err)))
 		}
 
 		entries, err := parent.Readdirnames(-1)
@@ -122,7 +122,7 @@ func (d *dirReader) addMixedDir(at, name string, parent *os.File, l *LinkedDir, 
 		return err
 	}
 
-	e := stream.Entry{Path: path.Join(at, name), Meta: d.Own(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Mtime: 1})}
+	e := stream.Entry{Path: path.Join(at, name), Meta: d.WithOwner(stream.Meta{Mode: unix.S_IFDIR | 0o755, UID: st.Uid, GID: st.Gid, Mtime: 1})}
 	if was == nil || !was.IsDir() {
 		if err := d.add(e); err != nil {
 			return err

@@ -158,7 +158,7 @@ func (d *dirReader) addHidden(at string, st *unix.Stat_t) error {
 		return nil
 	}
 
-	e.Meta = d.Own(stream.Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim)})
+	e.Meta = d.WithOwner(stream.Meta{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim)})
 	return d.add(e)
 }
 

@@ -178,7 +178,7 @@ func (d *dirReader) dir(at string, f *os.File, was *tree.Inode) error {
 
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err)))
+		return d.SkipFile(at, fmt.Errorf("%q: %w", at, reason(err)))
 	}
 
 	slices.Sort(names)
@@ -224,13 +224,13 @@ func (d *dirReader) entry(at string, parent *os.File, name string, was *tree.Ino
 		return nil // the file was deleted after the names were read
 	}
 	if err != nil {
-		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
+		return d.SkipFile(at, fmt.Errorf("%q: %w", at, err))
 	}
 	defer unix.Close(fd)
 
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return d.LeaveOut(at, fmt.Errorf("%q: %w", at, err))
+		return d.SkipFile(at, fmt.Errorf("%q: %w", at, err))
 	}
 
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
@@ -265,7 +265,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 		return nil
 	}
 	if d.before != nil && len(at) > stream.MaxPath {
-		return d.LeaveOut(at, fmt.Errorf("%.40q… is over %d bytes long", at, stream.MaxPath))
+		return d.SkipFile(at, fmt.Errorf("%.40q… is over %d bytes long", at, stream.MaxPath))
 	}
 
 	id, linked := fileID{st.Dev, st.Ino}, st.Nlink > 1 && !isDir
@@ -276,7 +276,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 	e, f, err := d.open(at, fd, st)
 	if err != nil {
 		stub := d.o.Stubs && errors.Is(err, unix.EACCES) && st.Uid != uint32(os.Geteuid())
-		if err = d.LeaveOut(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
+		if err = d.SkipFile(at, fmt.Errorf("%q: %w", at, reason(err))); err != nil || !stub {
 			return err
 		}
 
@@ -330,7 +330,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e stream.Entry, f 
 	}
 
 	e = stream.Entry{Path: at, Rdev: uint32(st.Rdev)}
-	e.Meta = d.Own(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: birthTime(fd)})
+	e.Meta = d.WithOwner(stream.Meta{Mode: st.Mode, Xattrs: xattrs, UID: st.Uid, GID: st.Gid, Atime: timeOf(st.Atim), Mtime: timeOf(st.Mtim), Ctime: recordedTime(st), Btime: birthTime(fd)})
 
 	switch kind {
 	case unix.S_IFLNK:

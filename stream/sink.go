@@ -55,10 +55,10 @@ type Entry struct {
 // A Sink receives the entries of a tree, in the order of the source. Paths are relative, with "/"
 // between names and no ".", ".." or empty ones.
 //
-// A path may be in two entries: the second one replaces a file, and sets the attributes of a directory. The sink
-// makes directories above a path that the source leaves out. It returns ErrHostile for a path below a file that
-// is no directory, for a path that is a directory in only one of two entries, and for a hard link to a path
-// without an earlier entry. An error ends the stream.
+// A path may be in two entries: the second one replaces a file, and sets the attributes of a directory. If the
+// source has no entry for a directory above a path, the sink creates that directory. It returns ErrHostile for a
+// path below a file that is no directory, for a path that is a directory in only one of two entries, and for a
+// hard link to a path without an earlier entry. An error ends the stream.
 type Sink func(Entry) error
 
 var (
@@ -74,7 +74,8 @@ type Limits struct {
 	Bytes   int64 // of the files, without known holes; default 1 TiB
 }
 
-// The limits of Linux in bytes, which are also the limits of a tree. NoID is not the id of a user or group.
+// The limits of Linux in bytes, which are also the limits of a tree. NoID is -1 as a uint32: Linux gives this id
+// to no user or group.
 const (
 	maxName  = 255
 	MaxPath  = 4095
@@ -82,9 +83,9 @@ const (
 	NoID     = 1<<32 - 1
 )
 
-// Clean returns a path in the form in which a Sink takes it: without "./" at its beginning, double slashes,
-// and a slash at its end. Errors: ErrHostile.
-func Clean(name string) (string, error) {
+// CleanPath returns a path in the form in which a Sink takes it: it removes "./" at the beginning, double slashes,
+// and a slash at the end. It returns ErrHostile for a path that is absolute, contains "..", or is too long.
+func CleanPath(name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		return "", fmt.Errorf("%w: %q is an absolute path", ErrHostile, name)
 	}
@@ -115,8 +116,8 @@ var fileTypes = []uint32{unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK, unix.S_IFIFO,
 // A Checker passes entries from a source to its sink. It checks them, and enforces the limits.
 type Checker struct {
 	Options
-	Sink Sink
-	Done Progress
+	Sink  Sink
+	Total Progress // the entries that were counted so far, and the bytes of their data
 }
 
 // NewChecker returns a Checker for a sink.
@@ -131,9 +132,9 @@ func NewChecker(sink Sink, o Options) *Checker {
 	return &Checker{Options: o, Sink: sink}
 }
 
-// Count counts one more entry.
+// Count counts one more entry. It returns ErrTooBig if the source has more entries than the limit.
 func (c *Checker) Count() error {
-	if c.Done.Files++; c.Done.Files > c.Limits.Entries {
+	if c.Total.Files++; c.Total.Files > c.Limits.Entries {
 		return fmt.Errorf("%w: over %d files", ErrTooBig, c.Limits.Entries)
 	}
 	return nil
@@ -159,7 +160,7 @@ func (c *Checker) Add(e Entry) error {
 		return fmt.Errorf("%w: the holes of %q are not in it", ErrHostile, e.Path)
 	case e.Size > live.MaxFileSize:
 		return fmt.Errorf("%w: %q has %d bytes, at most %d are possible", ErrTooBig, e.Path, e.Size, int64(live.MaxFileSize))
-	case e.Size < 0 || e.DataSize() > c.Limits.Bytes-c.Done.Bytes:
+	case e.Size < 0 || e.DataSize() > c.Limits.Bytes-c.Total.Bytes:
 		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, c.Limits.Bytes)
 	}
 
@@ -169,12 +170,12 @@ func (c *Checker) Add(e Entry) error {
 		}
 	}
 
-	c.Done.Bytes += e.DataSize()
+	c.Total.Bytes += e.DataSize()
 	if err := c.Sink(e); err != nil {
 		return err
 	}
-	if c.Progress != nil && c.Done.Files%64 == 0 {
-		c.Progress(c.Done)
+	if c.Progress != nil && c.Total.Files%64 == 0 {
+		c.Progress(c.Total)
 	}
 
 	return nil
@@ -197,16 +198,17 @@ type Options struct {
 // Owner is a user and a group.
 type Owner struct{ UID, GID uint32 }
 
-// Own returns the attributes m, with the owner of the options if it is set.
-func (o Options) Own(m Meta) Meta {
+// WithOwner returns the attributes m, with the owner of the options if Options.Owner is set.
+func (o Options) WithOwner(m Meta) Meta {
 	if o.Owner != nil {
 		m.UID, m.GID = o.Owner.UID, o.Owner.GID
 	}
 	return m
 }
 
-// LeaveOut calls Skip for a file. If Skip is nil, it returns the reason as an error.
-func (o Options) LeaveOut(path string, reason error) error {
+// SkipFile reports to Options.Skip that a file is left out. If Options.Skip is nil, it returns the reason as an
+// error.
+func (o Options) SkipFile(path string, reason error) error {
 	if o.Skip == nil {
 		return reason
 	}
@@ -214,18 +216,18 @@ func (o Options) LeaveOut(path string, reason error) error {
 	return nil
 }
 
-// MaxParts is the largest number of parts of a file with holes. The last of them has the rest of the file,
-// including holes.
+// MaxParts is the largest number of parts of a file with holes. If a file has more parts, the last of the MaxParts
+// parts has the rest of the file, including its holes.
 const MaxParts = 1 << 16
 
 // partsFit reports whether the parts of a file are in order, and within its size.
 func partsFit(e Entry) bool {
-	at := int64(0)
+	end := int64(0)
 	for _, p := range e.Parts {
-		if p.Off < at || p.N <= 0 || p.N > e.Size-p.Off {
+		if p.Off < end || p.N <= 0 || p.N > e.Size-p.Off {
 			return false
 		}
-		at = p.Off + p.N
+		end = p.Off + p.N
 	}
 
 	return len(e.Parts) <= MaxParts

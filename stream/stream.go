@@ -60,17 +60,17 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 			return nil
 		}
 		if err == nil {
-			e.Path, err = Clean(e.Path)
+			e.Path, err = CleanPath(e.Path)
 		}
 		if err == nil && e.Hardlink != "" {
-			e.Hardlink, err = Clean(e.Hardlink)
+			e.Hardlink, err = CleanPath(e.Hardlink)
 		}
 		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFREG && e.Hardlink == "" {
 			e.Data = io.LimitReader(in, e.DataSize())
 		}
 
 		if err == nil {
-			e.Meta = c.Own(e.Meta)
+			e.Meta = c.WithOwner(e.Meta)
 			err = c.Add(e)
 		}
 
@@ -84,24 +84,25 @@ func Read(ctx context.Context, r io.Reader, sink Sink, o Options) error {
 }
 
 const (
-	// The largest number of bytes and files for which one call of Prefetch asks.
-	aheadBytes = 16 << 20
-	aheadFiles = 256
+	// The largest number of bytes and of files that one call of Prefetch fetches.
+	maxPrefetchBytes = 16 << 20
+	maxPrefetchFiles = 256
 )
 
-// Prefetch calls ask with the objects of the files that are read next, from number i of n on. It returns the
-// number of the file from which on the caller calls Prefetch again. file returns the file with a number, or nil
-// for a file that is not read.
-func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
-	if ask == nil {
+// Prefetch fetches the objects of the files that the caller reads next, in one call of fetch. The caller reads n
+// files in the order of their numbers, and file number i is the next. The function file returns the file with a
+// number, or nil for a file whose contents are not read. The caller calls Prefetch again when it reads the file
+// with the number next. If fetch is nil, Prefetch does nothing, and next is n.
+func Prefetch(fetch func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
+	if fetch == nil {
 		return n, nil
 	}
 	var hashes []cas.Hash
 	known := make(map[cas.Hash]bool)
-	bytes := int64(0)
-	for next = i; next < min(n, i+aheadFiles) && bytes < aheadBytes; next++ {
-		if f := file(next); f != nil && f.IsRegular() && f.Size() < aheadBytes {
-			bytes += f.Size()
+	size := int64(0)
+	for next = i; next < min(n, i+maxPrefetchFiles) && size < maxPrefetchBytes; next++ {
+		if f := file(next); f != nil && f.IsRegular() && f.Size() < maxPrefetchBytes {
+			size += f.Size()
 
 			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
 				if !isList && !known[h] {
@@ -118,5 +119,5 @@ func Prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 		return next, nil
 	}
 
-	return next, ask(hashes)
+	return next, fetch(hashes)
 }

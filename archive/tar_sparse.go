@@ -22,8 +22,8 @@ const (
 	maxSparseMap = 1 << 20
 )
 
-// setParts sets Sparse, Parts and Data of the entry of a file with holes. It leaves the entry as it is if the file has
-// too many parts.
+// setParts sets Sparse, Parts and Data of the entry of a file with holes. It leaves the entry as it is if the file
+// has too many parts.
 func (t tarWriter) setParts(e *stream.Entry, c *content.Content) {
 	var parts []content.DataRange
 	var data []io.Reader

@@ -11,12 +11,12 @@
 //
 // A push usually has a base: an older snapshot that is on the remote already. The remote has
 // every record that the base's indexes name, and all records that those refer to, because a
-// ref is written only after all that it needs. Therefore the walk over the snapshot's tree
-// stops at each page that the base has, and takes as long as the difference is large. New
-// records are copied in the stored form of the local packs into objects, in the order of the
-// walk. The last object, the head, also has the tree pages and an index of the records that
-// this push sent. Then the ref is written, if its name is free. Before that, other programs do
-// not see the snapshot.
+// ref is written only after all objects that it needs. Therefore the walk over the snapshot's
+// tree stops at each page that the base has: its time depends on the difference of the two
+// trees, and not on their size. New records are copied into objects, in the order of the walk,
+// with the bytes that they have in the local packs. The last object, the head, also has the
+// tree pages and an index of the records that this push sent. Then the ref is written, if its
+// name is free. Before that, other programs do not see the snapshot.
 //
 // The order of the walk is always the same, and objects are named by their bytes. So a push
 // that was killed and is run again finds the objects that it sent before.

@@ -18,10 +18,11 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 )
 
-const encryptedLine = "age-encryption.org/v1\n"
+// ageHeader is the beginning of every value that is encrypted with age.
+const ageHeader = "age-encryption.org/v1\n"
 
 // isEncrypted reports whether a value of the remote is encrypted with age.
-func isEncrypted(raw []byte) bool { return bytes.HasPrefix(raw, []byte(encryptedLine)) }
+func isEncrypted(raw []byte) bool { return bytes.HasPrefix(raw, []byte(ageHeader)) }
 
 // encrypt encrypts a value to the recipients of the remote, if it has any. The result differs at each
 // call, so a push that is run again does not find its encrypted objects on the remote.
@@ -53,7 +54,8 @@ func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// PutObject stores a value as an object of no snapshot. A ref that names it protects it from collections.
+// PutObject stores a value as an object without records. The caller writes a ref that names the object, so that
+// collections do not remove it.
 func PutObject(ctx context.Context, r *Remote, plain []byte) (backend.Object, error) {
 	f, err := r.Format(ctx)
 	if err != nil {
@@ -65,7 +67,7 @@ func PutObject(ctx context.Context, r *Remote, plain []byte) (backend.Object, er
 		return backend.Object{}, err
 	}
 
-	o := backend.Named(raw)
+	o := backend.ObjectOf(raw)
 	return o, r.b.Put(ctx, o.Key(), raw, backend.PutOptions{})
 }
 
@@ -78,7 +80,7 @@ func GetObject(ctx context.Context, r *Remote, o backend.Object) ([]byte, error)
 	return r.decryptAll(raw)
 }
 
-// decryptAll decrypts a whole value, up to backend.MaxValue bytes of it.
+// decryptAll decrypts a whole value. It returns at most backend.MaxValue bytes.
 func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	keys, err := r.identities()
 	if err != nil {
@@ -115,8 +117,8 @@ func (r *Remote) identities() ([]age.Identity, error) {
 	return r.o.Identities, nil
 }
 
-// decryptError converts an error of age. An error of reading the ciphertext keeps its kind, any other
-// is damage.
+// decryptError converts an error of age. If the ciphertext could not be read, the kind of the error stays. Any other
+// error means that the ciphertext is damaged.
 func decryptError(err error) error {
 	var no *age.NoIdentityMatchError
 	switch {
@@ -129,9 +131,9 @@ func decryptError(err error) error {
 	return errs.New(errs.Damaged, "decrypt: %w", err)
 }
 
-// read returns n decrypted bytes of an object from offset off on. Of an unencrypted object it also reads
-// ahead bytes more into the cache. With cachedOnly it makes no request, and fails for bytes that are
-// not in the cache.
+// read returns n decrypted bytes of an object from offset off on. If the object is not encrypted, it also reads the
+// next bytes, as many as ahead says, into the cache. If cachedOnly is set, it makes no request, and fails for bytes
+// that are not in the cache.
 func (r *Remote) read(ctx context.Context, o backend.Object, encrypted, cachedOnly bool, off, n, ahead int64) ([]byte, error) {
 	if !encrypted {
 		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetcher(o, cachedOnly))
@@ -161,8 +163,8 @@ func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, cachedOnly
 	return buf[:got], nil
 }
 
-// fetcher returns the function with which the cache reads an object from the remote, as it is stored
-// there. It returns nil if cachedOnly.
+// fetcher returns the function with which the cache reads the stored bytes of an object from the remote. It returns
+// nil if cachedOnly is set.
 func (r *Remote) fetcher(o backend.Object, cachedOnly bool) cache.Fetch {
 	if cachedOnly {
 		return nil
@@ -193,8 +195,8 @@ type readerKey struct {
 	cachedOnly bool
 }
 
-// decrypter returns a reader of the plain bytes of an object. Later callers get the same reader, so the
-// end of the context of one caller must not end its reads: only their timeout does.
+// decrypter returns a reader of the plain bytes of an object. Later callers get the same reader, so the end of one
+// caller's context must not end the reads: only Options.Timeout ends them.
 func (r *Remote) decrypter(ctx context.Context, o backend.Object, cachedOnly bool) (io.ReaderAt, error) {
 	keys, err := r.identities()
 	if err != nil {
@@ -242,8 +244,8 @@ const (
 
 // readIdentities reads the keys of the user. Without a file of keys it returns none.
 func readIdentities() ([]age.Identity, error) {
-	name, given := env.Lookup(identityVariable)
-	if !given {
+	name, isSet := env.Lookup(identityVariable)
+	if !isSet {
 		dir, err := os.UserConfigDir()
 		if err != nil {
 			return nil, nil //nolint:nilerr // no home, no keys
@@ -252,7 +254,7 @@ func readIdentities() ([]age.Identity, error) {
 	}
 
 	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) && !given {
+	if errors.Is(err, fs.ErrNotExist) && !isSet {
 		return nil, nil
 	}
 	if err != nil {

@@ -31,24 +31,24 @@ import (
 //     list is made from the list before it.
 //
 // A list includes an entry only if the scan read the ref of that push, if the removal had ended before
-// the entries were read, or if the entry is older than grace. A ref that was changed without an
+// the entries were read, or if the entry is older than stagePeriod. A ref that was changed without an
 // entry, by an older program, a person or a late request, is found by the next scan that compares
 // sums: verify, or a collection that removes objects.
 
 const (
-	entryPrefix  = "new/"
-	removalMark  = "rm-"
-	numberPrefix = listingKey + "-"
+	entryPrefix   = "new/"
+	removalPrefix = "rm-"
+	numberPrefix  = listingKey + "-"
 )
 
 // A refEntry is an entry that was read from the remote.
 type refEntry struct {
 	key, nonce, name string    // nonce of the push, or a random one; name of the ref
 	removed          bool      // the ref was removed, and the removal has ended
-	at               time.Time // by the service's clock
+	writtenAt        time.Time // by the service's clock
 }
 
-// errListReplaced: the newest list was deleted before it was read, because there is a newer one.
+// errListReplaced: the list was deleted before it was read, because another program has written a newer one.
 var errListReplaced = errors.New("the list was replaced")
 
 // listKey returns the key of the list with a number, from 1 on.
@@ -77,7 +77,7 @@ func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	if !f.Entries {
 		return r.b.Delete(ctx, "ref/"+name)
 	}
-	key := entryPrefix + removalMark + uuid.NewString() + "." + name
+	key := entryPrefix + removalPrefix + uuid.NewString() + "." + name
 	if err := r.b.Put(ctx, key, nil, backend.PutOptions{}); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *Remote) removeRef(ctx context.Context, f *Format, name string) error {
 	return r.b.Put(ctx, key, []byte("removed"), backend.PutOptions{})
 }
 
-// newestKnownList returns the highest number of a list that this program knows.
+// newestKnownList returns the highest number of a list that this program has read or written.
 func newestKnownList(r *Remote) int {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
@@ -98,7 +98,7 @@ func newestKnownList(r *Remote) int {
 // readEntries lists the entries of the remote. It needs their keys, sizes and times, not their values.
 func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 	err = r.b.List(ctx, entryPrefix, func(i backend.Info) error {
-		nonce, _ := strings.CutPrefix(i.Key[len(entryPrefix):], removalMark)
+		nonce, _ := strings.CutPrefix(i.Key[len(entryPrefix):], removalPrefix)
 		nonce, name, _ := strings.Cut(nonce, ".")
 		if uuid.Validate(nonce) == nil {
 			out = append(out, refEntry{i.Key, nonce, name, i.Size > 0, i.Modified})
@@ -109,13 +109,13 @@ func (r *Remote) readEntries(ctx context.Context) (out []refEntry, err error) {
 	return out, err
 }
 
-// readNewestList reads the list with the number v.number into v. It reports false if there is no list, or
+// readNewestList reads the list with the number v.newestList into v. usable is false if there is no list, or
 // if the list is damaged. Errors: errListReplaced; backend.ErrAway; the error of ctx.
 func (v *refScan) readNewestList(ctx context.Context) (usable bool, err error) {
-	if v.number == 0 {
+	if v.newestList == 0 {
 		return false, nil
 	}
-	l, refs, err := v.r.readListing(ctx, listKey(v.number))
+	l, refs, err := v.r.readListing(ctx, listKey(v.newestList))
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
 		return false, errListReplaced
@@ -131,7 +131,7 @@ func (v *refScan) readNewestList(ctx context.Context) (usable bool, err error) {
 		exists[e.key] = true
 	}
 
-	for _, key := range l.Done {
+	for _, key := range l.IncludedEntries {
 		if exists[key] {
 			v.listedEntries = append(v.listedEntries, key)
 		}
@@ -156,11 +156,10 @@ func (v *refScan) pendingEntries() (out []refEntry) {
 	return out
 }
 
-// takeEntries returns the names of the pending entries: the caller must read their refs. It leaves out a
-// name if this program pushed the ref and no other program has changed it since: then the entry of
-// the push is the only pending entry with that name, and the newest list is still the one that was
-// newest before the push. takeEntries puts such a ref into v.
-func (v *refScan) takeEntries() (unread []string) {
+// takePushedRefs returns the names of the refs that the caller must read, because a pending entry names them. It
+// leaves out a ref that this program pushed and that no other program has changed since, and puts it into v.refs.
+// Such a ref has only the entry of the push as a pending entry, and no list was written since before the push.
+func (v *refScan) takePushedRefs() (unread []string) {
 	changed := map[string][]refEntry{}
 	for _, e := range v.pendingEntries() {
 		changed[e.name] = append(changed[e.name], e)
@@ -169,10 +168,10 @@ func (v *refScan) takeEntries() (unread []string) {
 	v.r.pushed.mu.Lock()
 	defer v.r.pushed.mu.Unlock()
 
-	v.r.pushed.newestList = max(v.r.pushed.newestList, v.number)
-	for name, by := range changed {
+	v.r.pushed.newestList = max(v.r.pushed.newestList, v.newestList)
+	for name, entries := range changed {
 		own, ok := v.r.pushed.refs[name]
-		if ok && len(by) == 1 && own.ref.Nonce == by[0].nonce && own.listBefore == v.number {
+		if ok && len(entries) == 1 && own.ref.Nonce == entries[0].nonce && own.newestListBefore == v.newestList {
 			v.refs[name] = own
 		} else {
 			unread = append(unread, name)
@@ -180,7 +179,7 @@ func (v *refScan) takeEntries() (unread []string) {
 	}
 
 	for name, own := range v.r.pushed.refs {
-		if changed[name] == nil || own.listBefore != v.number { // a newer list may include the push
+		if changed[name] == nil || own.newestListBefore != v.newestList { // a newer list may include the push
 			delete(v.r.pushed.refs, name)
 		}
 	}
@@ -188,21 +187,21 @@ func (v *refScan) takeEntries() (unread []string) {
 	return unread
 }
 
-// settleEntries sets v.settledEntries: the entries that the next list includes. It also deletes old keys
-// if there are many.
+// settleEntries sets v.settledEntries, the entries that the next list includes. If the newest list includes many
+// entries, it also calls deleteOldKeys.
 func (v *refScan) settleEntries(ctx context.Context) {
 	var now time.Time
 	for _, i := range v.gc {
 		now = laterTime(now, i.Modified)
 	}
 	for _, e := range v.entries {
-		now = laterTime(now, e.at)
+		now = laterTime(now, e.writtenAt)
 	}
 
 	v.settledEntries = append(v.settledEntries, v.listedEntries...)
 	for _, e := range v.pendingEntries() {
 		known, exists := v.refs[e.name]
-		ended := exists && known.ref.Nonce == e.nonce || e.removed || now.Sub(e.at) >= grace
+		ended := exists && known.ref.Nonce == e.nonce || e.removed || now.Sub(e.writtenAt) >= stagePeriod
 		if ended && v.unreadable[e.name] == nil {
 			v.settledEntries = append(v.settledEntries, e.key)
 			v.changes++
@@ -226,7 +225,7 @@ func laterTime(a, b time.Time) time.Time {
 func (v *refScan) deleteOldKeys(ctx context.Context) {
 	old := v.listedEntries
 	for _, i := range v.gc {
-		if n := listNumber(i.Key); n > 0 && n < v.number {
+		if n := listNumber(i.Key); n > 0 && n < v.newestList {
 			old = append(old, i.Key)
 		}
 	}

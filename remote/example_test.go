@@ -42,8 +42,8 @@ func ExampleRemote_Push() {
 	out, err := s.Main().Remotes().Push(ctx, "v1")
 	check(err)
 	defer out.Release()
-	push := remote.Push{
-		Stored: func(_ context.Context, h cas.Hash) (cas.StoredObject, error) { return s.CAS().GetStored(h) },
+	push := remote.PushOptions{
+		ReadStored: func(_ context.Context, h cas.Hash) (cas.StoredObject, error) { return s.CAS().GetStored(h) },
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
 			return out.State.Mark(ctx, s.Source(), nil, false, keep)
 		},

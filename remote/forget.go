@@ -14,24 +14,24 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// A Forget has the arguments of Remote.Forget.
-type Forget struct {
-	Chunks map[cas.Hash]bool // the records that must not stay
-	Old    map[string]bool   // former ids of snapshots whose trees the store has changed since
+// ForgetOptions are the arguments of Remote.Forget.
+type ForgetOptions struct {
+	Chunks    map[cas.Hash]bool // the records to remove
+	FormerIDs map[string]bool   // ids that snapshots had before the store removed contents from their trees
 	// Push pushes the snapshot of a ref again, with its new tree, and replaces the ref. base is the name of
-	// a snapshot that this Forget has pushed already, or "" for a push without a base. After an error the
+	// a snapshot that this call of Forget has pushed already, or "" for a push without a base. After an error the
 	// ref is unchanged.
 	Push func(ctx context.Context, ref *object.Ref, base string) error
 }
 
-// A Forgot is the result of Remote.Forget.
-type Forgot struct {
-	Replaced []string          // names of the snapshots that were pushed again
-	Left     map[string]string // names of the snapshots that still have the records → the reason
-	Removed  int               // number of removed objects
-	Versions []backend.Version // former versions of removed objects that could not be removed
-	Unlisted error             // why former versions cannot be listed
-	Registry bool              // the remote is a registry, which removes objects itself
+// A ForgetResult is the result of Remote.Forget.
+type ForgetResult struct {
+	Replaced          []string          // names of the snapshots that were pushed again
+	Remaining         map[string]string // names of the snapshots that still have one of the records → the reason
+	RemovedObjects    int               // number of removed objects
+	RemainingVersions []backend.Version // former versions of removed objects that could not be removed
+	ListError         error             // why former versions cannot be listed; nil if they can
+	IsRegistry        bool              // the remote is a registry, which removes objects itself
 }
 
 // Forget removes records from the remote:
@@ -41,12 +41,12 @@ type Forgot struct {
 //  2. It pushes these snapshots again.
 //  3. It removes the objects of the mark that no ref names now.
 //
-// Unlike a collection, it does not wait between these steps. If a push that began before step 1 writes its
-// ref during step 3, the snapshot lacks objects: Forgot.Left reports it. Forget also removes objects that no ref
-// names, if they are older than maxMarkAge. If it is interrupted, a collection removes the objects of the
+// Unlike a collection, Forget does not wait between these steps. If a push that began before step 1 writes its ref
+// during step 3, that snapshot lacks objects: ForgetResult.Remaining names it. Forget also removes objects that no
+// ref names, if they are older than maxMarkAge. If Forget is interrupted, a collection removes the objects of the
 // mark.
-func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
-	f := &forgetRun{r: r, o: o, doomed: make(map[string]bool), done: &Forgot{Replaced: []string{}, Left: make(map[string]string), Registry: r.b.Collects()}}
+func (r *Remote) Forget(ctx context.Context, o ForgetOptions) (*ForgetResult, error) {
+	f := &forgetRun{r: r, options: o, toRemove: make(map[string]bool), result: &ForgetResult{Replaced: []string{}, Remaining: make(map[string]string), IsRegistry: r.b.IsRegistry()}}
 	refs, err := f.findRefs(ctx)
 	if err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
 	if err := f.findUnused(ctx); err != nil {
 		return nil, err
 	}
-	if len(refs)+len(f.doomed) == 0 {
-		return f.done, f.removeVersions(ctx)
+	if len(refs)+len(f.toRemove) == 0 {
+		return f.result, f.removeVersions(ctx)
 	}
 
 	mark := uuid.NewString()
@@ -67,73 +67,74 @@ func (r *Remote) Forget(ctx context.Context, o Forget) (*Forgot, error) {
 	for _, ref := range refs {
 		if err := o.Push(ctx, ref, base); err != nil {
 			if ctx.Err() != nil || errors.Is(err, backend.ErrAway) {
-				return f.done, err
+				return f.result, err
 			}
-			f.done.Left[ref.Name] = err.Error()
+			f.result.Remaining[ref.Name] = err.Error()
 			continue
 		}
 		base = ref.Name
-		f.done.Replaced = append(f.done.Replaced, ref.Name)
+		f.result.Replaced = append(f.result.Replaced, ref.Name)
 	}
 
-	if err := f.remove(ctx, mark); err != nil {
-		return f.done, err
+	if err := f.removeObjects(ctx, mark); err != nil {
+		return f.result, err
 	}
 
-	return f.done, f.removeVersions(ctx)
+	return f.result, f.removeVersions(ctx)
 }
 
-// removeVersions removes the former versions of all removed objects: nobody can read which records they have.
+// removeVersions removes the former versions of all removed objects. They may have one of the records: no index says
+// which records they have.
 func (f *forgetRun) removeVersions(ctx context.Context) error {
-	if len(f.o.Chunks) == 0 {
+	if len(f.options.Chunks) == 0 {
 		return nil
 	}
 
 	all, err := backend.FormerVersions(ctx, f.r.b, "obj/")
 	if errors.Is(err, backend.ErrDenied) {
-		f.done.Unlisted = err
+		f.result.ListError = err
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 
-	f.done.Versions, err = backend.DeleteVersions(ctx, f.r.b, all)
+	f.result.RemainingVersions, err = backend.DeleteVersions(ctx, f.r.b, all)
 	return err
 }
 
 // A forgetRun is one call of Forget.
 type forgetRun struct {
-	r      *Remote
-	o      Forget
-	doomed map[string]bool // names of objects to remove, unless a ref names them at the end
-	used   map[string]bool // names of objects that refs named at the beginning
-	done   *Forgot
+	r           *Remote
+	options     ForgetOptions
+	toRemove    map[string]bool // names of objects to remove, unless a ref names them at the end
+	usedObjects map[string]bool // names of objects that refs named at the beginning
+	result      *ForgetResult
 }
 
-// findRefs returns the refs to replace, oldest first. It adds their objects to doomed.
+// findRefs returns the refs to replace, the oldest first. It adds their objects to toRemove.
 func (f *forgetRun) findRefs(ctx context.Context) (replace []*object.Ref, err error) {
 	all, err := allRefs(ctx, f.r)
 	if err != nil {
 		return nil, err
 	}
 
-	bad, err := objectsWith(ctx, f.r, all, f.o.Chunks)
+	affected, err := objectsWith(ctx, f.r, all, f.options.Chunks)
 	if err != nil {
 		return nil, err
 	}
 
-	f.used = make(map[string]bool)
+	f.usedObjects = make(map[string]bool)
 	for _, ref := range all {
-		isOld := f.o.Old[ref.ID] || slices.ContainsFunc(ref.Objects, func(o backend.Object) bool { return bad[o.Name] })
-		if isOld {
+		isAffected := f.options.FormerIDs[ref.ID] || slices.ContainsFunc(ref.Objects, func(o backend.Object) bool { return affected[o.Name] })
+		if isAffected {
 			replace = append(replace, ref)
 		}
 
 		for _, o := range ref.Objects {
-			f.used[o.Name] = true
-			if isOld {
-				f.doomed[o.Name] = true
+			f.usedObjects[o.Name] = true
+			if isAffected {
+				f.toRemove[o.Name] = true
 			}
 		}
 	}
@@ -154,31 +155,31 @@ func allRefs(ctx context.Context, r *Remote) (all []*object.Ref, err error) {
 // objectsWith returns the names of the objects that have one of the records. It compares prefixes of hashes, so
 // it may return an object without such a record.
 func objectsWith(ctx context.Context, r *Remote, refs []*object.Ref, chunks map[cas.Hash]bool) (map[string]bool, error) {
-	bad, prefixes := make(map[string]bool), make(map[object.Prefix]bool)
+	names, prefixes := make(map[string]bool), make(map[object.Prefix]bool)
 	for h := range chunks {
 		prefixes[object.Prefix(h[:])] = true
 	}
 
 	for _, ref := range refs {
-		x, err := r.Snapshot(ref).Load(ctx)
+		x, err := r.Snapshot(ref).LoadIndex(ctx)
 		if err != nil {
 			return nil, err
 		}
 
 		for _, e := range slices.Concat(x.Entries(cas.KindData), x.Entries(cas.KindTree)) {
 			if prefixes[e.Prefix] {
-				bad[ref.Objects[e.Object].Name] = true
+				names[ref.Objects[e.Object].Name] = true
 			}
 		}
 	}
 
-	return bad, nil
+	return names, nil
 }
 
-// findUnused adds to doomed the objects that no ref and no hold names and that are older than any running
-// push. They may have one of the records: without a ref, they have no index, so Forget cannot check.
+// findUnused adds to toRemove the objects that no ref and no hold names, if they are older than any running push.
+// Such an object may have one of the records. Forget cannot check, because without a ref there is no index.
 func (f *forgetRun) findUnused(ctx context.Context) error {
-	if f.r.b.Collects() || len(f.o.Chunks) == 0 {
+	if f.r.b.IsRegistry() || len(f.options.Chunks) == 0 {
 		return nil
 	}
 	if err := f.r.b.Put(ctx, nowKey, nil, backend.PutOptions{}); err != nil {
@@ -189,49 +190,50 @@ func (f *forgetRun) findUnused(ctx context.Context) error {
 		return err
 	}
 
-	holds := &gcRun{r: f.r, now: now.Modified, live: make(map[string]bool)}
+	holds := &gcRun{r: f.r, serviceTime: now.Modified, liveObjects: make(map[string]bool)}
 	if err := holds.readHolds(ctx); err != nil {
 		return err
 	}
 
 	return f.r.b.List(ctx, "obj/", func(i backend.Info) error {
-		if name := i.Key[len("obj/"):]; !f.used[name] && !holds.live[name] && now.Modified.Sub(i.Modified) > maxMarkAge {
-			f.doomed[name] = true
+		if name := i.Key[len("obj/"):]; !f.usedObjects[name] && !holds.liveObjects[name] && now.Modified.Sub(i.Modified) > maxMarkAge {
+			f.toRemove[name] = true
 		}
 		return nil
 	})
 }
 
-// writeMark writes a mark of the doomed objects.
+// writeMark writes a mark with the objects in toRemove.
 func (f *forgetRun) writeMark(ctx context.Context, key string) error {
-	if f.r.b.Collects() {
+	if f.r.b.IsRegistry() {
 		return nil
 	}
 	c := &gcRun{r: f.r}
-	return c.writeMark(ctx, key, slices.Sorted(maps.Keys(f.doomed)))
+	return c.writeMark(ctx, key, slices.Sorted(maps.Keys(f.toRemove)))
 }
 
-// remove removes the doomed objects that no ref needs now, and completes the mark.
-func (f *forgetRun) remove(ctx context.Context, mark string) error {
-	if f.r.b.Collects() {
+// removeObjects removes the objects in toRemove that no ref names now. Then it replaces the condemned mark by a
+// removed mark.
+func (f *forgetRun) removeObjects(ctx context.Context, mark string) error {
+	if f.r.b.IsRegistry() {
 		return nil
 	}
 	if err := f.keepNeeded(ctx, func(string, string) {}); err != nil {
 		return err
 	}
 
-	keys := make([]string, 0, len(f.doomed))
-	for name := range f.doomed {
+	keys := make([]string, 0, len(f.toRemove))
+	for name := range f.toRemove {
 		keys = append(keys, "obj/"+name)
 	}
 	if err := backend.DeleteAll(ctx, f.r.b, keys); err != nil {
 		return err
 	}
-	f.done.Removed = len(keys)
+	f.result.RemovedObjects = len(keys)
 
-	// A push that read the marks before this Forget wrote its mark may have ended since the call above.
+	// A push that read the marks before this call of Forget wrote its mark may have ended since the first check.
 	if err := f.keepNeeded(ctx, func(ref, object string) {
-		f.done.Left[ref] = fmt.Sprintf("it was pushed meanwhile, and lacks object %s: push it again with --force --full", object)
+		f.result.Remaining[ref] = fmt.Sprintf("it was pushed meanwhile, and lacks object %s: push it again with --force --full", object)
 	}); err != nil {
 		return err
 	}
@@ -242,7 +244,8 @@ func (f *forgetRun) remove(ctx context.Context, mark string) error {
 	return f.r.b.Delete(ctx, condemnedPrefix+mark)
 }
 
-// keepNeeded removes the objects that refs name from doomed, and calls needed for each of them.
+// keepNeeded takes the objects that refs name out of toRemove, and calls needed for each of them with the name of a
+// ref.
 func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object string)) error {
 	refs, err := allRefs(ctx, f.r)
 	if err != nil {
@@ -251,8 +254,8 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 
 	for _, ref := range refs {
 		for _, o := range ref.Objects {
-			if f.doomed[o.Name] {
-				delete(f.doomed, o.Name)
+			if f.toRemove[o.Name] {
+				delete(f.toRemove, o.Name)
 				needed(ref.Name, o.Name)
 			}
 		}
@@ -261,10 +264,10 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 	return nil
 }
 
-// Contents calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a
-// snapshot with the record. It returns what it cannot read, because no ref names it: the number of objects, and
-// the former versions of removed objects.
-func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, former []backend.Version, err error) {
+// EachRecord calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a
+// snapshot with the record. It cannot read objects that no ref names: it returns their number, and the former
+// versions of removed objects.
+func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, former []backend.Version, err error) {
 	used, seen := make(map[string]bool), make(map[recordPlace]bool)
 	refs, err := allRefs(ctx, r)
 	if err != nil {
@@ -275,11 +278,11 @@ func (r *Remote) Contents(ctx context.Context, fn func(snapshot string, h cas.Ha
 		for _, o := range ref.Objects {
 			used[o.Name] = true
 		}
-		if err := r.Snapshot(ref).contents(ctx, seen, fn); err != nil {
+		if err := r.Snapshot(ref).eachRecord(ctx, seen, fn); err != nil {
 			return 0, nil, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
-	if r.b.Collects() {
+	if r.b.IsRegistry() {
 		return 0, nil, nil
 	}
 
@@ -302,27 +305,28 @@ type recordPlace struct {
 	offset uint32
 }
 
-// contents does the work of Contents for one snapshot. seen has the records that fn was called for.
-func (s *Snapshot) contents(ctx context.Context, seen map[recordPlace]bool, fn func(snapshot string, h cas.Hash, b []byte) error) error {
-	x, err := s.Load(ctx)
+// eachRecord does the work of Remote.EachRecord for one snapshot. seen has the places of the records for which fn was
+// called already.
+func (s *Snapshot) eachRecord(ctx context.Context, seen map[recordPlace]bool, fn func(snapshot string, h cas.Hash, b []byte) error) error {
+	x, err := s.LoadIndex(ctx)
 	if err != nil {
 		return err
 	}
 
 	var plain []byte
 	for _, e := range slices.Concat(x.Entries(cas.KindData), x.Entries(cas.KindTree)) {
-		at := recordPlace{s.Ref.Objects[e.Object].Name, e.Offset}
-		if seen[at] {
+		place := recordPlace{s.Ref.Objects[e.Object].Name, e.Offset}
+		if seen[place] {
 			continue
 		}
-		seen[at] = true
+		seen[place] = true
 
-		b, err := s.read(ctx, int(e.Object), false, int64(e.Offset), int64(e.Stored), s.ahead.next(&e))
+		b, err := s.read(ctx, int(e.Object), false, int64(e.Offset), int64(e.StoredSize), s.readAhead.next(&e))
 		if err != nil {
 			return err
 		}
-		if plain, err = s.r.expand.ExpandUnchecked(cas.StoredObject{Kind: e.Kind, Flags: e.Flags, PlainSize: int(e.Plain), Bytes: b}, plain); err != nil {
-			return fmt.Errorf("object %s: %w: %w", at.object, cas.ErrDamaged, err)
+		if plain, err = s.r.expander.ExpandUnchecked(cas.StoredObject{Kind: e.Kind, Flags: e.Flags, PlainSize: int(e.PlainSize), Bytes: b}, plain); err != nil {
+			return fmt.Errorf("object %s: %w: %w", place.object, cas.ErrDamaged, err)
 		}
 		if err := fn(s.Ref.Name, cas.Sum(plain), plain); err != nil {
 			return err

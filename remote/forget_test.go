@@ -33,22 +33,22 @@ func TestForget(t *testing.T) {
 			t.Fatal("the remote does not have the record")
 		}
 
-		done, err := r.Forget(t.Context(), Forget{
-			Chunks: map[cas.Hash]bool{secret: true}, Old: map[string]bool{ids["old"].String(): true},
+		done, err := r.Forget(t.Context(), ForgetOptions{
+			Chunks: map[cas.Hash]bool{secret: true}, FormerIDs: map[string]bool{ids["old"].String(): true},
 			Push: func(ctx context.Context, ref *object.Ref, base string) error {
 				id := ids[ref.Name]
 				if ref.Name == "old" {
 					id = ids["new"]
 				}
 				p := w.push(ref.Name, id, nil)
-				p.Force, p.Full, p.Base = true, base == "", base
+				p.Force, p.SendAll, p.Base = true, base == "", base
 				_, err := r.Push(ctx, p)
 				return err
 			},
 		})
 		must.OK(t, err)
 		slices.Sort(done.Replaced)
-		if !slices.Equal(done.Replaced, []string{"old", "shares"}) || len(done.Left) > 0 || (done.Removed > 0) == done.Registry {
+		if !slices.Equal(done.Replaced, []string{"old", "shares"}) || len(done.Remaining) > 0 || (done.RemovedObjects > 0) == done.IsRegistry {
 			t.Errorf("%+v", done)
 		}
 
@@ -65,7 +65,7 @@ func TestForget(t *testing.T) {
 func records(t *testing.T, r *Remote) map[cas.Hash]bool {
 	t.Helper()
 	all := make(map[cas.Hash]bool)
-	unread, _, err := r.Contents(t.Context(), func(_ string, h cas.Hash, _ []byte) error {
+	unread, _, err := r.EachRecord(t.Context(), func(_ string, h cas.Hash, _ []byte) error {
 		all[h] = true
 		return nil
 	})
@@ -97,9 +97,9 @@ func TestForgetLeavesHeldObjects(t *testing.T) {
 	forget := func(chunks map[cas.Hash]bool, want int) {
 		t.Helper()
 		before := len(b.list("obj/"))
-		done, err := r.Forget(t.Context(), Forget{Chunks: chunks})
+		done, err := r.Forget(t.Context(), ForgetOptions{Chunks: chunks})
 		must.OK(t, err)
-		if after := len(b.list("obj/")); done.Removed != want || before-after != want {
+		if after := len(b.list("obj/")); done.RemovedObjects != want || before-after != want {
 			t.Errorf("%d of %d objects were removed, want %d", before-after, before, want)
 		}
 	}

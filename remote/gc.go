@@ -17,38 +17,39 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// grace is the least time between the stages of a mark: from seen to condemned, from condemned to removed.
-// It must be longer than maxMarkAge plus the time that the write of a ref takes.
-const grace = 24 * time.Hour
+// stagePeriod is the shortest time from one stage of a mark to the next: from seen to condemned, from condemned to
+// removed. It must be longer than maxMarkAge plus the time that the write of a ref takes.
+const stagePeriod = 24 * time.Hour
 
-// maxRunTime is the time after its beginning at which a collection stops to remove objects.
+// maxRunTime is how long a collection may remove objects, counted from its beginning. If it has objects to remove
+// after that, it fails.
 const maxRunTime = 6 * time.Hour
 
-// expiryMargin is the time by which this machine's clock may be ahead of the clocks of others.
+// expiryMargin is the time by which this machine's clock may be ahead of the clock of the machine that set an expiry.
 const expiryMargin = 24 * time.Hour
 
 // A mark is a value on the remote with a list of object names. A collection and a push can run at the
 // same time, without a lock:
 //
 //	gc     writes the objects that neither a ref nor a hold names to the mark gc/seen-ID. A run at
-//	       least grace later writes the objects of that mark that are still not named to
-//	       gc/condemned-ID, and deletes gc/seen-ID. A run at least grace after that reads all refs
-//	       again, deletes the objects that are still not named, writes gc/removed-ID, and deletes
-//	       gc/condemned-ID. A run at least grace after that deletes gc/removed-ID.
+//	       least stagePeriod later writes the objects of that mark that are still not named to
+//	       gc/condemned-ID, and deletes gc/seen-ID. A run at least stagePeriod after that reads all
+//	       refs again, deletes the objects that are still not named, writes gc/removed-ID, and deletes
+//	       gc/condemned-ID. A run at least stagePeriod after that deletes gc/removed-ID.
 //	push   reads gc/condemned-* and gc/removed-* while it sends its objects, before it
-//	       writes its ref. If it needs an object in them, it starts again without that object:
-//	       without a base that needs it, and with another name for equal bytes.
+//	       writes its ref. If a mark has an object that the push needs, the push starts again without
+//	       that object: without a base that needs it, and with another name for equal bytes.
 //	       It also starts again if it takes longer than maxMarkAge.
 //
 // So a ref never names a deleted object X. The ref was written either
 //
-//  1. before the run that deletes X read the refs. Then that run found the ref; or
-//  2. after that, by a push that read the marks more than grace after X was condemned.
+//  1. before the run that deletes X read the refs. Then that run found the ref, and kept X; or
+//  2. after that, by a push that read the marks more than stagePeriod after X was condemned.
 //     Then the push found X in a mark, because gc/removed-ID is written before
 //     gc/condemned-ID is deleted.
 //
-// Two runs may delete X. The second one began before gc/removed-ID was written, and does not delete
-// objects later than maxRunTime after its beginning. As long as gc/removed-ID exists, no push that began
+// Two runs at the same time may delete X. The second one began before gc/removed-ID was written, and does
+// not delete objects later than maxRunTime after its beginning. As long as gc/removed-ID exists, no push that began
 // after X was condemned writes X.
 //
 // Ages are differences between times of marks, by the clock of the service that stores them.
@@ -63,12 +64,12 @@ type Collected struct {
 	Waiting   int   `json:"waiting"`   // objects that later runs will remove
 }
 
-// GC is one run of a collection. It fails if it cannot read a snapshot. A registry collects its
-// objects itself: there GC deletes only expired snapshots.
+// GC runs a collection. It fails if it cannot read a ref. A registry collects its objects itself: there GC only
+// deletes expired snapshots.
 func (r *Remote) GC(ctx context.Context) (Collected, error) {
-	c := &gcRun{r: r, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
+	c := &gcRun{r: r, startedAt: time.Now(), liveObjects: map[string]bool{}, objectSizes: map[string]int64{}}
 	steps := []func(context.Context) error{c.readMarks, c.readRefs, c.readObjects, c.readHolds, c.removeCondemned, c.advanceMarks, c.writeList}
-	if r.b.Collects() {
+	if r.b.IsRegistry() {
 		steps = []func(context.Context) error{c.readMarks, c.readRefs}
 	}
 
@@ -83,15 +84,15 @@ func (r *Remote) GC(ctx context.Context) (Collected, error) {
 
 // A gcRun is one run of a collection.
 type gcRun struct {
-	r     *Remote
-	began time.Time // by this machine's clock
-	now   time.Time // by the service's clock
-	marks []gcMark
-	scan  *refScan
+	r           *Remote
+	startedAt   time.Time // by this machine's clock
+	serviceTime time.Time // by the service's clock
+	marks       []gcMark
+	scan        *refScan
 
-	live    map[string]bool  // names of objects that a ref or a hold names
-	objects map[string]int64 // sizes of the objects on the remote, by name; 0 for an object that only a mark names
-	result  Collected
+	liveObjects map[string]bool  // names of objects that a ref or a hold names
+	objectSizes map[string]int64 // sizes of the objects on the remote, by name; 0 for an object that only a mark names
+	result      Collected
 }
 
 // nowKey is the key of an empty value. Its time of modification is the service's clock.
@@ -99,7 +100,7 @@ const nowKey = "gc/now"
 
 // readMarks reads the marks, sets now, and begins the scan of all refs.
 func (c *gcRun) readMarks(ctx context.Context) (err error) {
-	if c.r.b.Collects() {
+	if c.r.b.IsRegistry() {
 		c.scan, err = c.r.beginScan(ctx, true)
 		return err
 	}
@@ -115,7 +116,7 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 
 		for _, i := range c.scan.gc {
 			if i.Key == nowKey {
-				c.now = i.Modified
+				c.serviceTime = i.Modified
 			}
 		}
 
@@ -127,32 +128,32 @@ func (c *gcRun) readMarks(ctx context.Context) (err error) {
 }
 
 const (
-	// fewObjects is the number of objects up to which a collection on a remote with entries lists all of
-	// them. More objects are divided by the first digits of their names into parts so small that
-	// listedParts of them have at most fewObjects; a collection lists that many parts, at random.
+	// A collection on a remote with entries lists all objects if there are at most fewObjects. Otherwise it
+	// divides them into parts, by the first digits of their names, and lists listedParts random parts. The parts
+	// are so small that listedParts of them have about fewObjects objects.
 	fewObjects, listedParts = 2000, 2
 )
 
-// readObjects finds the objects on the remote. On a remote with entries and many objects, it takes the
-// objects that the list and the marks name, unless the run will remove some, and lists some parts of the
-// remote: so after some collections the objects of pushes that did not end are found too.
+// readObjects finds the objects on the remote. If the remote has entries and many objects, and the run will remove
+// none, it takes the objects that the list and the marks name, and only lists random parts of the remote. So the
+// objects of pushes that did not end are found after some collections.
 func (c *gcRun) readObjects(ctx context.Context) error {
 	prefixes := []string{"obj/"}
-	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects && !c.removes() {
+	if c.scan.format.Entries && len(c.scan.listedObjects) > fewObjects && !c.willRemove() {
 		c.addNamedObjects()
-		prefixes = randomPrefixes(len(c.objects))
+		prefixes = randomPrefixes(len(c.objectSizes))
 	}
 
 	for _, prefix := range prefixes {
 		if err := c.r.b.List(ctx, prefix, func(i backend.Info) error {
-			c.objects[i.Key[len("obj/"):]] = i.Size
+			c.objectSizes[i.Key[len("obj/"):]] = i.Size
 			return nil
 		}); err != nil {
 			return err
 		}
 	}
 
-	c.result.Objects = len(c.objects)
+	c.result.Objects = len(c.objectSizes)
 
 	return nil
 }
@@ -162,13 +163,13 @@ func (c *gcRun) addNamedObjects() {
 	for _, m := range c.marks {
 		for _, o := range m.objects {
 			if m.stage != removedPrefix {
-				c.objects[o] = 0
+				c.objectSizes[o] = 0
 			}
 		}
 	}
 
 	for _, o := range c.scan.listedObjects {
-		c.objects[o.Name] = o.Size
+		c.objectSizes[o.Name] = o.Size
 	}
 }
 
@@ -185,11 +186,11 @@ func randomPrefixes(n int) (prefixes []string) {
 	return prefixes
 }
 
-// readRefs removes expired refs, and marks the objects of all others as live. If the run will remove
+// readRefs removes expired refs, and adds the objects of all other refs to the live objects. If the run will remove
 // objects, the scan compares the sums of all refs.
 func (c *gcRun) readRefs(ctx context.Context) error {
 	for {
-		err := c.scan.endScan(ctx, c.removes())
+		err := c.scan.endScan(ctx, c.willRemove())
 		if err == nil {
 			break
 		}
@@ -219,25 +220,25 @@ func (c *gcRun) readRefs(ctx context.Context) error {
 	})
 }
 
-// writeList writes the list, if it would change. It leaves out objects that no ref names: advanceMarks has
+// writeList writes the list, if it has changed. It leaves out objects that no ref names: advanceMarks has
 // written them to a mark.
 func (c *gcRun) writeList(ctx context.Context) error {
 	before := len(c.scan.listedObjects)
-	c.scan.listedObjects = slices.DeleteFunc(c.scan.listedObjects, func(o backend.Object) bool { return !c.live[o.Name] })
+	c.scan.listedObjects = slices.DeleteFunc(c.scan.listedObjects, func(o backend.Object) bool { return !c.liveObjects[o.Name] })
 	if c.scan.format.Entries && (c.result.Expired > 0 || len(c.scan.listedObjects) < before) || c.scan.listingDue() {
 		c.scan.writeListing(ctx)
 	}
 	return nil
 }
 
-// markLive adds objects to the live ones.
+// markLive adds objects to the live objects.
 func (c *gcRun) markLive(objects []backend.Object) {
 	for _, o := range objects {
-		c.live[o.Name] = true
+		c.liveObjects[o.Name] = true
 	}
 }
 
-// readHolds deletes holds that have ended, and marks the objects of all others as live.
+// readHolds deletes holds that have ended, and adds the objects of all other holds to the live objects.
 func (c *gcRun) readHolds(ctx context.Context) error {
 	var infos []backend.Info
 	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
@@ -246,7 +247,7 @@ func (c *gcRun) readHolds(ctx context.Context) error {
 
 	var mu sync.Mutex
 	return forEach(ctx, infos, func(ctx context.Context, i backend.Info) error {
-		if c.now.Sub(i.Modified) >= holdTime {
+		if c.serviceTime.Sub(i.Modified) >= holdTime {
 			return c.r.b.Delete(ctx, i.Key)
 		}
 		raw, err := backend.Get(ctx, c.r.b, i.Key)
@@ -268,7 +269,8 @@ func (c *gcRun) readHolds(ctx context.Context) error {
 	})
 }
 
-// removeCondemned deletes the objects of due condemned marks, and deletes due removed marks.
+// removeCondemned deletes the objects in due condemned marks, and replaces each of these marks by a removed mark.
+// It also deletes due removed marks.
 func (c *gcRun) removeCondemned(ctx context.Context) error {
 	for _, m := range c.dueMarks(condemnedPrefix) {
 		// If a run removed the objects already, a push may have sent them again: they must stay.
@@ -298,13 +300,13 @@ func (c *gcRun) removeCondemned(ctx context.Context) error {
 	return nil
 }
 
-// removes reports whether the run will remove objects.
-func (c *gcRun) removes() bool { return len(c.dueMarks(condemnedPrefix)) > 0 }
+// willRemove reports whether the run will remove objects.
+func (c *gcRun) willRemove() bool { return len(c.dueMarks(condemnedPrefix)) > 0 }
 
-// dueMarks returns the marks of a stage that are older than grace, and thus due for the next stage.
+// dueMarks returns the marks of a stage that are at least stagePeriod old, and thus due for the next stage.
 func (c *gcRun) dueMarks(stage string) (out []gcMark) {
 	for _, m := range c.marks {
-		if m.stage == stage && c.now.Sub(m.at) >= grace {
+		if m.stage == stage && c.serviceTime.Sub(m.writtenAt) >= stagePeriod {
 			out = append(out, m)
 		}
 	}
@@ -316,8 +318,8 @@ func (c *gcRun) hasMark(stage, id string) bool {
 	return slices.ContainsFunc(c.marks, func(m gcMark) bool { return m.stage == stage && m.id == id })
 }
 
-// elapsed reports whether more than d has passed since a time of time.Now. It compares the monotonic
-// clock, which stops while a machine sleeps, and the wall clock, which can be set: one of them suffices.
+// elapsed reports whether more than d has passed since a time that time.Now returned, by the monotonic clock or by
+// the wall clock. The monotonic clock stops while the machine sleeps, and the wall clock can be set back.
 func elapsed(since time.Time, d time.Duration) bool {
 	now := time.Now()
 	return now.Sub(since) > d || now.Round(0).Sub(since.Round(0)) > d
@@ -327,7 +329,7 @@ func elapsed(since time.Time, d time.Duration) bool {
 func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
 	const atOnce = 1000 // objects that a service deletes with one request
 	for part := range slices.Chunk(c.unreferenced(names), atOnce) {
-		if elapsed(c.began, maxRunTime) {
+		if elapsed(c.startedAt, maxRunTime) {
 			return fmt.Errorf("it took more than %v: run it again", maxRunTime)
 		}
 
@@ -341,16 +343,16 @@ func (c *gcRun) removeObjects(ctx context.Context, names []string) error {
 
 		for _, name := range part {
 			c.result.Removed++
-			c.result.Bytes += c.objects[name]
-			delete(c.objects, name)
+			c.result.Bytes += c.objectSizes[name]
+			delete(c.objectSizes, name)
 		}
 	}
 
 	return nil
 }
 
-// advanceMarks condemns the objects of due seen marks, and writes a seen mark of the unreferenced objects
-// that are not in a mark yet.
+// advanceMarks replaces due seen marks by condemned marks. It also writes a seen mark with the unreferenced objects
+// that are in no mark yet.
 func (c *gcRun) advanceMarks(ctx context.Context) error {
 	marked := map[string]bool{}
 	for _, m := range c.marks {
@@ -368,7 +370,7 @@ func (c *gcRun) advanceMarks(ctx context.Context) error {
 		}
 	}
 
-	garbage := c.unreferenced(slices.Collect(maps.Keys(c.objects)))
+	garbage := c.unreferenced(slices.Collect(maps.Keys(c.objectSizes)))
 	c.result.Waiting = len(garbage)
 	return c.writeMark(ctx, seenPrefix+uuid.NewString(), slices.DeleteFunc(garbage, func(o string) bool { return marked[o] }))
 }
@@ -376,7 +378,7 @@ func (c *gcRun) advanceMarks(ctx context.Context) error {
 // unreferenced returns the names of objects that are on the remote and not live, sorted.
 func (c *gcRun) unreferenced(names []string) (out []string) {
 	for _, o := range names {
-		if _, there := c.objects[o]; there && !c.live[o] {
+		if _, there := c.objectSizes[o]; there && !c.liveObjects[o] {
 			out = append(out, o)
 		}
 	}

@@ -92,7 +92,7 @@ func (c *clocked) List(_ context.Context, prefix string, fn func(backend.Info) e
 	defer c.mu.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(c.keys)) {
 		if e, ok := c.keys[k]; ok && strings.HasPrefix(k, prefix) {
-			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at, Sum: md5Sum(e.data)}); err != nil {
+			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at, MD5: md5Sum(e.data)}); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (c *clocked) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-func (c *clocked) Collects() bool        { return false }
+func (c *clocked) IsRegistry() bool      { return false }
 func (c *clocked) URL() string           { return "memory" }
 func (c *clocked) CloseIdleConnections() {}
 
@@ -305,7 +305,7 @@ func TestCollectionsMeet(t *testing.T) {
 // A collection that stood still for long removes nothing.
 func TestLateCollection(t *testing.T) {
 	b := newClocked()
-	c := &gcRun{r: on(t, b, Options{}), objects: map[string]int64{"x": 1}, began: time.Now().Add(-maxRunTime - time.Minute)}
+	c := &gcRun{r: on(t, b, Options{}), objectSizes: map[string]int64{"x": 1}, startedAt: time.Now().Add(-maxRunTime - time.Minute)}
 	if err := c.removeObjects(t.Context(), []string{"x"}); err == nil || c.result.Removed != 0 {
 		t.Errorf("%v, %+v", err, c.result)
 	}
@@ -395,9 +395,9 @@ func (m *model) remove(name string) {
 func (m *model) remote(b backend.Backend, o Options) *Remote {
 	r := &Remote{b: b, o: o}
 	r.health = health{probe: r.probe, report: func(bool, time.Time) {}}
-	r.health.start()
+	r.health.makeContexts()
 	if m.reader != nil {
-		r.expand, r.o = m.reader.expand, m.reader.o
+		r.expander, r.o = m.reader.expander, m.reader.o
 	}
 	return r
 }
@@ -484,7 +484,7 @@ func (m *model) startPush() {
 	m.push(p)
 }
 
-func (m *model) push(p Push) {
+func (m *model) push(p PushOptions) {
 	m.start(true, func(r *Remote) error { _, err := r.Push(context.Background(), p); return err })
 }
 

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// slowAfter is the duration of a read after which the remote is probed.
-	slowAfter = 3 * time.Second
-	// probeTime bounds one probe, and probeEvery is the pause before the next one.
-	probeTime  = 2 * time.Second
-	probeEvery = time.Second
-	// awayAfter is the number of probes without an answer after which the remote is away.
-	awayAfter = 3
+	// A read that takes longer than slowReadTime starts the probing.
+	slowReadTime = 3 * time.Second
+	// probeTimeout is the timeout of one probe, and probePause is the pause before the next probe.
+	probeTimeout = 2 * time.Second
+	probePause   = time.Second
+	// maxFailedProbes is the number of probes without an answer after which the remote is away.
+	maxFailedProbes = 3
 	// retryDelay is the pause before a read that got no answer is repeated.
 	retryDelay = 200 * time.Millisecond
 )
@@ -33,39 +33,39 @@ type health struct {
 	timeout time.Duration                   // of a read; 0: no timeout
 	report  func(away bool, since time.Time)
 
-	mu          sync.Mutex
-	probing     bool
-	since       time.Time          // when the remote went away; zero while it answers
-	recovered   chan struct{}      // closed when the remote answers again; nil while it answers
-	reachable   context.Context    // parent context of reads: ends when the remote goes away
-	cancelReads context.CancelFunc // ends reachable
-	closed      context.Context    // ends when the remote is closed
-	close       context.CancelFunc
+	mu            sync.Mutex
+	probing       bool
+	awaySince     time.Time          // when the remote went away; zero while it answers
+	recovered     chan struct{}      // closed when the remote answers again; nil while it answers
+	reachable     context.Context    // parent context of reads: ends when the remote goes away
+	cancelReads   context.CancelFunc // ends reachable
+	closedContext context.Context    // ends when the remote is closed
+	close         context.CancelFunc
 }
 
-// start makes the contexts. It starts no probe.
-func (h *health) start() {
-	h.closed, h.close = context.WithCancel(context.Background())
-	h.reachable, h.cancelReads = context.WithCancel(h.closed)
+// makeContexts sets the contexts of a new health.
+func (h *health) makeContexts() {
+	h.closedContext, h.close = context.WithCancel(context.Background())
+	h.reachable, h.cancelReads = context.WithCancel(h.closedContext)
 }
 
-// Away returns the time since which the remote does not answer, or zero if it answers.
-func (r *Remote) Away() time.Time {
+// AwaySince returns the time since which the remote does not answer, or the zero time if it answers.
+func (r *Remote) AwaySince() time.Time {
 	r.health.mu.Lock()
 	defer r.health.mu.Unlock()
-	return r.health.since
+	return r.health.awaySince
 }
 
-// retry calls fn, and again while fn gets no answer, until the timeout. Errors: the error of fn if the
-// remote answered; backend.ErrAway after the timeout; errClosed; the error of ctx.
+// retry calls fn until fn gets an answer, or until the timeout. Errors: the error of fn if the remote answered;
+// backend.ErrAway after the timeout; errClosed; the error of ctx.
 func (h *health) retry(ctx context.Context, fn func(context.Context) error) error {
-	caller := ctx
+	callerCtx := ctx
 
 	if h.timeout > 0 {
 		began := time.Now()
 		h.mu.Lock()
-		if !h.since.IsZero() { // the timeout of a read during an outage begins with the outage
-			began = h.since
+		if !h.awaySince.IsZero() { // the timeout of a read during an outage begins with the outage
+			began = h.awaySince
 		}
 
 		h.mu.Unlock()
@@ -80,9 +80,9 @@ func (h *health) retry(ctx context.Context, fn func(context.Context) error) erro
 		switch {
 		case err == nil:
 			return nil
-		case caller.Err() != nil:
-			return caller.Err()
-		case h.closed.Err() != nil:
+		case callerCtx.Err() != nil:
+			return callerCtx.Err()
+		case h.closedContext.Err() != nil:
 			return errClosed
 		case ctx.Err() == nil && (!errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrUntrusted)):
 			return err
@@ -90,7 +90,7 @@ func (h *health) retry(ctx context.Context, fn func(context.Context) error) erro
 
 		// The remote did not answer.
 		h.startProbing()
-		if pause(ctx, retryDelay) != nil && caller.Err() == nil {
+		if pause(ctx, retryDelay) != nil && callerCtx.Err() == nil {
 			return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
 		}
 	}
@@ -109,7 +109,7 @@ func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) er
 		select {
 		case <-recovered:
 			return h.tryOnce(ctx, fn)
-		case <-h.closed.Done():
+		case <-h.closedContext.Done():
 			return errClosed
 		case <-ctx.Done():
 			return ctx.Err()
@@ -120,7 +120,7 @@ func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) er
 	defer cancel()
 	defer context.AfterFunc(reachable, cancel)()
 
-	slow := time.AfterFunc(slowAfter, h.startProbing)
+	slow := time.AfterFunc(slowReadTime, h.startProbing)
 	defer slow.Stop()
 
 	err := fn(ctx)
@@ -135,22 +135,22 @@ func (h *health) tryOnce(ctx context.Context, fn func(context.Context) error) er
 func (h *health) startProbing() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.probing && h.closed.Err() == nil {
+	if !h.probing && h.closedContext.Err() == nil {
 		h.probing = true
 		go h.probeUntilAnswered()
 	}
 }
 
-// probeUntilAnswered probes the remote until it answers or is closed. It sets the state of health.
+// probeUntilAnswered probes the remote until the remote answers or is closed. It calls setAway and setAnswered.
 func (h *health) probeUntilAnswered() {
 	began := time.Now()
 
 	for n := 1; ; n++ {
-		ctx, cancel := context.WithTimeout(h.closed, probeTime)
+		ctx, cancel := context.WithTimeout(h.closedContext, probeTimeout)
 		err := h.probe(ctx)
 		late := ctx.Err() != nil
 		cancel()
-		if h.closed.Err() != nil {
+		if h.closedContext.Err() != nil {
 			return
 		}
 
@@ -159,10 +159,10 @@ func (h *health) probeUntilAnswered() {
 			return
 		}
 
-		if n == awayAfter {
+		if n == maxFailedProbes {
 			h.setAway(began)
 		}
-		if pause(h.closed, probeEvery) != nil {
+		if pause(h.closedContext, probePause) != nil {
 			return
 		}
 	}
@@ -171,7 +171,7 @@ func (h *health) probeUntilAnswered() {
 // setAway cancels the reads under way and makes new ones wait.
 func (h *health) setAway(since time.Time) {
 	h.mu.Lock()
-	h.since, h.recovered = since, make(chan struct{})
+	h.awaySince, h.recovered = since, make(chan struct{})
 	h.cancelReads()
 	h.mu.Unlock()
 	h.report(true, since)
@@ -180,10 +180,10 @@ func (h *health) setAway(since time.Time) {
 // setAnswered ends the probing, and an outage.
 func (h *health) setAnswered() {
 	h.mu.Lock()
-	since, recovered := h.since, h.recovered
-	h.probing, h.since, h.recovered = false, time.Time{}, nil
+	since, recovered := h.awaySince, h.recovered
+	h.probing, h.awaySince, h.recovered = false, time.Time{}, nil
 	if recovered != nil {
-		h.reachable, h.cancelReads = context.WithCancel(h.closed)
+		h.reachable, h.cancelReads = context.WithCancel(h.closedContext)
 		close(recovered)
 	}
 

@@ -103,10 +103,10 @@ func (w *world) stored(_ context.Context, h cas.Hash) (cas.StoredObject, error) 
 }
 
 // push says how a state of the world is pushed.
-func (w *world) push(name string, id cas.Hash, base *Snapshot) Push {
-	p := Push{
+func (w *world) push(name string, id cas.Hash, base *Snapshot) PushOptions {
+	p := PushOptions{
 		Ref:  object.Ref{Name: name, ID: id.String(), Created: time.Unix(1, 0)},
-		Mark: marker(id, w.get), Stored: w.stored,
+		Mark: marker(id, w.get), ReadStored: w.stored,
 	}
 	if base != nil {
 		p.Base = base.Ref.Name
@@ -163,7 +163,7 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 	s := r.Snapshot(ref)
 	all := map[cas.Hash][]byte{}
 	get := func(h cas.Hash) ([]byte, error) { return s.Get(ctx, h, nil) }
-	err = walk(ctx, s.Ref.State(), get, func(h cas.Hash) bool {
+	err = walk(ctx, s.Ref.StateHash(), get, func(h cas.Hash) bool {
 		b, err := get(h)
 		if err != nil {
 			t.Fatalf("snapshot %s: %v", name, err)
@@ -179,8 +179,8 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 func (w *world) check(t testing.TB, r *Remote, name string, id cas.Hash) *Snapshot {
 	t.Helper()
 	s, all := load(t, r, name)
-	if s.Ref.State() != id {
-		t.Fatalf("%s is %s, not %s", name, s.Ref.State(), id)
+	if s.Ref.StateHash() != id {
+		t.Fatalf("%s is %s, not %s", name, s.Ref.StateHash(), id)
 	}
 	n := 0
 	err := walk(context.Background(), id, w.get, func(h cas.Hash) bool {

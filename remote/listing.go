@@ -29,18 +29,18 @@ import (
 const (
 	listingKey = "gc/list" // older programs ignore unknown keys below gc/
 	maxListing = 256 << 20 // bytes before compression
-	// fewRefs is the number of refs outside the list above which a scan writes the list again.
+	// A scan writes the list again if more than fewRefs refs are not in the list.
 	fewRefs = 8
-	// UpdateList writes the list when this program has pushed at least newRefs refs since the last list, and
-	// at least a part of 1/partOfRefs of the refs in the list.
-	newRefs, partOfRefs = 64, 16
+	// UpdateList writes the list when this program has pushed at least minNewRefs refs since the last list, and
+	// at least 1/newRefsDivisor of the number of refs in the list.
+	minNewRefs, newRefsDivisor = 64, 16
 )
 
 // A listing is the list in the form in which it is stored.
 type listing struct {
-	Objects []backend.Object `json:"objects"` // objects of all refs, each once, and of refs that were removed
-	Refs    []listedRef      `json:"refs"`
-	Done    []string         `json:"done,omitempty"` // keys of entries that the list includes
+	Objects         []backend.Object `json:"objects"` // objects of all refs, each once, and of refs that were removed
+	Refs            []listedRef      `json:"refs"`
+	IncludedEntries []string         `json:"done,omitempty"` // keys of entries that the list includes
 }
 
 // A listedRef is a ref in the list.
@@ -51,22 +51,24 @@ type listedRef struct {
 	Encrypted bool        `json:"encrypted,omitempty"`
 }
 
-// A knownRef is a ref that was read, listed or pushed, and the sum of its value.
+// A knownRef is a ref that was read, listed or pushed.
 type knownRef struct {
-	sum        string
-	ref        *object.Ref
-	listBefore int // of a ref that this program pushed: number of the newest list known before its entry was written
+	sum string // MD5 of the ref's value, in hex
+	ref *object.Ref
+	// For a ref that this program pushed, newestListBefore is the number of the newest list that was known before
+	// the entry of the ref was written.
+	newestListBefore int
 }
 
 // A pushedRefs has the refs that this program pushed since it wrote the list.
 type pushedRefs struct {
-	mu         sync.Mutex
-	refs       map[string]knownRef
-	listed     int  // number of refs in the list, as far as this program knows
-	newestList int  // highest number of a list that this program knows
-	noSums     bool // the service reports no sums, so a list is of no use
-	lastRef    *object.Ref
-	lastTime   time.Time // when lastRef was pushed
+	mu           sync.Mutex
+	refs         map[string]knownRef
+	listedCount  int  // number of refs in the list that this program wrote last
+	newestList   int  // highest number of a list that this program has read or written
+	noSums       bool // the service reports no sums, so a list is of no use
+	lastRef      *object.Ref
+	lastPushedAt time.Time // when lastRef was pushed
 }
 
 func md5Sum(raw []byte) string {
@@ -74,8 +76,8 @@ func md5Sum(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// encodeListing returns the compressed list of refs. l has the objects and entries of the list, to which
-// encodeListing adds the other objects of refs.
+// encodeListing returns the compressed list of refs. l has objects and entries for the list. encodeListing adds the
+// objects of refs that l lacks.
 func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	number := map[backend.Object]int{}
 	for n, o := range l.Objects {
@@ -115,7 +117,8 @@ func encodeListing(l listing, refs map[string]knownRef) ([]byte, error) {
 	return enc.EncodeAll(raw, nil), nil
 }
 
-// decodeListing decodes a list and its refs, by name. It leaves out invalid refs, as Ref.Check finds them.
+// decodeListing decodes a list. It returns the list, and its refs by name. It leaves out refs for which Ref.Check
+// returns an error.
 func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxListing))
 	if err != nil {
@@ -154,8 +157,8 @@ func decodeListing(raw []byte) (*listing, map[string]knownRef, error) {
 	return &l, refs, nil
 }
 
-// readListing reads a list and its refs, by name. Errors: backend.ErrNotFound; any other error if the list
-// cannot be used. On a remote with recipients, a list that is not encrypted cannot be used.
+// readListing reads the list at a key. It returns the list, and its refs by name. Errors: backend.ErrNotFound; any
+// other error if the list cannot be used. On a remote with recipients, a list that is not encrypted cannot be used.
 func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[string]knownRef, error) {
 	raw, err := backend.Get(ctx, r.b, key)
 	if err != nil {
@@ -176,8 +179,8 @@ func (r *Remote) readListing(ctx context.Context, key string) (*listing, map[str
 func (v *refScan) writeListing(ctx context.Context) {
 	l, key, o := listing{}, listingKey, backend.PutOptions{}
 	if v.format.Entries {
-		l.Objects, l.Done = v.listedObjects, v.settledEntries
-		key, o.IfAbsent = listKey(v.number+1), true
+		l.Objects, l.IncludedEntries = v.listedObjects, v.settledEntries
+		key, o.IfAbsent = listKey(v.newestList+1), true
 	}
 
 	raw, err := encodeListing(l, v.refs)
@@ -199,19 +202,18 @@ func (v *refScan) writeListing(ctx context.Context) {
 		}
 	}
 
-	v.r.pushed.listed = len(v.refs)
+	v.r.pushed.listedCount = len(v.refs)
 	if v.format.Entries {
-		v.r.pushed.newestList = max(v.r.pushed.newestList, v.number+1)
+		v.r.pushed.newestList = max(v.r.pushed.newestList, v.newestList+1)
 	}
 }
 
-// notePushed remembers a ref that this program pushed, for the next list. listBefore is the number of the
-// newest list that was known before the entry of the ref was written.
-func (r *Remote) notePushed(ref *object.Ref, raw []byte, listBefore int) {
+// notePushed records a ref that this program pushed, for the next list. newestListBefore is as in knownRef.
+func (r *Remote) notePushed(ref *object.Ref, raw []byte, newestListBefore int) {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
 
-	r.pushed.lastRef, r.pushed.lastTime = ref, time.Now()
+	r.pushed.lastRef, r.pushed.lastPushedAt = ref, time.Now()
 	if r.pushed.noSums {
 		return
 	}
@@ -219,15 +221,15 @@ func (r *Remote) notePushed(ref *object.Ref, raw []byte, listBefore int) {
 		r.pushed.refs = map[string]knownRef{}
 	}
 
-	r.pushed.refs[ref.Name] = knownRef{md5Sum(raw), ref, listBefore}
+	r.pushed.refs[ref.Name] = knownRef{md5Sum(raw), ref, newestListBefore}
 }
 
-// pushedLately returns the ref of a name if it is the last ref that this program pushed, less than
-// maxMarkAge ago; otherwise nil.
-func (r *Remote) pushedLately(name string) *object.Ref {
+// recentPush returns the ref that this program pushed last, if it has the name and was pushed less than maxMarkAge
+// ago; otherwise nil.
+func (r *Remote) recentPush(name string) *object.Ref {
 	r.pushed.mu.Lock()
 	defer r.pushed.mu.Unlock()
-	if last := r.pushed.lastRef; last != nil && last.Name == name && !elapsed(r.pushed.lastTime, maxMarkAge) {
+	if last := r.pushed.lastRef; last != nil && last.Name == name && !elapsed(r.pushed.lastPushedAt, maxMarkAge) {
 		return last
 	}
 	return nil
@@ -237,9 +239,9 @@ func (r *Remote) pushedLately(name string) *object.Ref {
 // Refs.
 func (r *Remote) UpdateList(ctx context.Context) error {
 	r.pushed.mu.Lock()
-	due := len(r.pushed.refs) >= max(newRefs, r.pushed.listed/partOfRefs)
+	due := len(r.pushed.refs) >= max(minNewRefs, r.pushed.listedCount/newRefsDivisor)
 	r.pushed.mu.Unlock()
-	if !due || r.b.Collects() {
+	if !due || r.b.IsRegistry() {
 		return nil
 	}
 

@@ -13,10 +13,10 @@ import (
 
 // A gcMark is a mark that was read from the remote. gc.go explains the marks.
 type gcMark struct {
-	stage   string // seenPrefix, condemnedPrefix or removedPrefix
-	id      string
-	at      time.Time // when it was written, by the service's clock
-	objects []string  // names
+	stage     string // seenPrefix, condemnedPrefix or removedPrefix
+	id        string
+	writtenAt time.Time // when it was written, by the service's clock
+	objects   []string  // names
 }
 
 func (m gcMark) key() string { return m.stage + m.id }
@@ -45,7 +45,7 @@ func readMarks(ctx context.Context, r *Remote, keys []backend.Info, stages ...st
 	for _, i := range keys {
 		for _, stage := range stages {
 			if id, ok := strings.CutPrefix(i.Key, stage); ok {
-				out = append(out, gcMark{stage: stage, id: id, at: i.Modified})
+				out = append(out, gcMark{stage: stage, id: id, writtenAt: i.Modified})
 			}
 		}
 	}
@@ -63,10 +63,10 @@ func readMarks(ctx context.Context, r *Remote, keys []backend.Info, stages ...st
 	return out, nil
 }
 
-// readCondemned returns the names of the objects that a collection may be about to remove.
+// readCondemned returns the names of the objects that a collection may remove, or has removed.
 func readCondemned(ctx context.Context, r *Remote) (map[string]bool, error) {
 	out := map[string]bool{}
-	if r.b.Collects() {
+	if r.b.IsRegistry() {
 		return out, nil
 	}
 

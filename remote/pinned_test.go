@@ -49,8 +49,8 @@ func TestOtherThanAskedFor(t *testing.T) {
 				return
 			}
 			must.OK(t, err)
-			if ref.State() != asked {
-				t.Fatalf("it is %s, not %s", ref.State(), asked)
+			if ref.StateHash() != asked {
+				t.Fatalf("it is %s, not %s", ref.StateHash(), asked)
 			}
 			s := r.Snapshot(ref)
 			get := func(h cas.Hash) ([]byte, error) { return s.Get(context.Background(), h, nil) }

@@ -13,13 +13,14 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// A Pull has the arguments of Snapshot.Pull.
-type Pull struct {
-	// Mark is like Push.Mark. It must read pages that the store lacks from the snapshot.
+// PullOptions are the arguments of Snapshot.Pull.
+type PullOptions struct {
+	// Mark is as PushOptions.Mark. It must read pages that the store lacks from the snapshot.
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
 	Has  func(cas.Hash) (bool, error)                    // as cas.Store.Has
 	Put  func(kind cas.Kind, b []byte) (cas.Hash, error) // as cas.Store.Put
-	// Progress is called with numbers of bytes of stored records. May be nil.
+	// Progress is called with the number of bytes of records that were copied, and of all records to copy. May
+	// be nil.
 	Progress func(done, total int64)
 }
 
@@ -27,9 +28,9 @@ type Pull struct {
 // has, so a pull that was interrupted continues where it stopped.
 //
 // The store may have a page without the records that the page refers to: the page may be garbage
-// that a collection has begun to remove. So the walk covers the whole tree, and a page is put only
-// after the records that it refers to.
-func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
+// that a collection has begun to remove. So the walk covers the whole tree, and a page is put into
+// the store only after the records that it refers to.
+func (s *Snapshot) Pull(ctx context.Context, p PullOptions) error {
 	if err := s.Fetch(ctx, cas.KindTree); err != nil {
 		return fmt.Errorf("reading the tree: %w", err)
 	}
@@ -41,17 +42,17 @@ func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
 
 	total := int64(0)
 	for _, w := range slices.Concat(data, pages) {
-		total += int64(w.entry.Stored)
+		total += int64(w.entry.StoredSize)
 	}
 
-	done := meter{report: p.Progress, total: total}
-	if err := s.pullData(ctx, data, p, &done); err != nil {
+	progress := meter{report: p.Progress, total: total}
+	if err := s.pullData(ctx, data, p, &progress); err != nil {
 		return err
 	}
 
 	slices.Reverse(pages) // the walk visits a page before the pages that it refers to
 
-	return s.putItems(ctx, pages, p, &done)
+	return s.putItems(ctx, pages, p, &progress)
 }
 
 // A pullItem is a record that the store lacks, and its place on the remote.
@@ -60,9 +61,10 @@ type pullItem struct {
 	entry object.Entry
 }
 
-// listMissing returns the records that the store lacks: data, and pages in the order of the walk.
-func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullItem, err error) {
-	index, err := s.Load(ctx)
+// listMissing returns the records that the store lacks: records with file data, and tree pages in the order of the
+// walk.
+func (s *Snapshot) listMissing(ctx context.Context, p PullOptions) (data, pages []pullItem, err error) {
+	index, err := s.LoadIndex(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,8 +108,9 @@ func (s *Snapshot) listMissing(ctx context.Context, p Pull) (data, pages []pullI
 	return data, pages, nil
 }
 
-// pullData copies data in the order of its places on the remote, several ranges at once.
-func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *meter) error {
+// pullData copies records with file data into the store, in the order of their places on the remote, and several
+// ranges at once.
+func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p PullOptions, progress *meter) error {
 	slices.SortFunc(data, func(a, b pullItem) int { return object.ByPlace(a.entry, b.entry) })
 	entries := make([]object.Entry, len(data))
 	for i, w := range data {
@@ -115,7 +118,7 @@ func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(uploads)
+	g.SetLimit(parallelUploads)
 
 	for _, joined := range joinRanges(entries, cache.BlockSize) {
 		n := 0
@@ -130,7 +133,7 @@ func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *
 			if _, err := s.read(ctx, int(joined.object), false, joined.off, joined.end-joined.off, 0); err != nil {
 				return err
 			}
-			return s.putItems(ctx, part, p, done)
+			return s.putItems(ctx, part, p, progress)
 		})
 	}
 
@@ -138,7 +141,7 @@ func (s *Snapshot) pullData(ctx context.Context, data []pullItem, p Pull, done *
 }
 
 // putItems copies records into the store.
-func (s *Snapshot) putItems(ctx context.Context, all []pullItem, p Pull, done *meter) error {
+func (s *Snapshot) putItems(ctx context.Context, all []pullItem, p PullOptions, progress *meter) error {
 	for _, w := range all {
 		b, err := s.Get(ctx, w.hash, nil)
 		if err != nil {
@@ -148,7 +151,7 @@ func (s *Snapshot) putItems(ctx context.Context, all []pullItem, p Pull, done *m
 			return err
 		}
 
-		done.add(int64(w.entry.Stored))
+		progress.add(int64(w.entry.StoredSize))
 	}
 	return nil
 }

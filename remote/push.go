@@ -19,53 +19,54 @@ import (
 )
 
 const (
-	objectSize = 32 << 20 // bytes of a full object
-	smallData  = 4 << 20  // size up to which the last data is sent in the head, and not in an object of its own
-	smallest   = 1 << 20  // a merge sends the records of objects with fewer bytes again
-	maxIndexes = 8        // a push merges the indexes of its base if the base has this many
-	uploads    = 4        // parallel uploads
-	attempts   = 8        // attempts of a push while collections condemn its objects
+	fullObjectSize  = 32 << 20 // largest size of an object, in bytes
+	maxHeadData     = 4 << 20  // file data of at most this many bytes at the end of a push is sent in the head
+	minReusedSize   = 1 << 20  // a merge sends the records in smaller objects again
+	maxIndexes      = 8        // a push merges the indexes of its base if the base has this many
+	parallelUploads = 4        // largest number of uploads, or of ranges in a pull, at the same time
+	maxAttempts     = 8        // a push fails if collections condemn its objects in all of these attempts
 
 	// maxMarkAge is the greatest time between a push's read of the marks and the write of its ref: see
 	// gc.go.
 	maxMarkAge = 6 * time.Hour
 
-	// settleTime is the time after which a ref that was written without a condition is read again.
+	// settleTime is the pause between a write of a ref without a condition and the read that shows whether
+	// another program has replaced the ref.
 	settleTime = time.Second
 )
 
-// A Push has the arguments of Remote.Push.
-type Push struct {
+// PushOptions are the arguments of Remote.Push.
+type PushOptions struct {
 	// Ref has the name and the description of the snapshot. Push fills in Version, Nonce, Pushed,
 	// Objects, Indexes and Encrypted.
 	Ref object.Ref
 	// Mark walks over the records of the snapshot. It calls keep for each record, and for the records
 	// that it refers to if keep returns true.
-	Mark   func(ctx context.Context, keep func(cas.Hash) bool) error
-	Stored func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) // as cas.Store.GetStored
+	Mark       func(ctx context.Context, keep func(cas.Hash) bool) error
+	ReadStored func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) // as cas.Store.GetStored
 	// Base is the name of the snapshot on the remote to compare with; if empty, Ref.Name.
-	Base  string
-	Force bool // replace a snapshot of the same name
-	Full  bool // send all records, and do not use a base
-	// Progress is called with the number of records sent, of all records to send, and of bytes sent. May
-	// be nil.
-	Progress func(parts, of int, sent int64)
+	Base    string
+	Force   bool // replace a snapshot of the same name
+	SendAll bool // send all records, and do not use a base
+	// Progress is called with the number of records sent, the number of all records to send, and the number of
+	// bytes sent. May be nil.
+	Progress func(done, total int, sentBytes int64)
 }
 
-// A Pushed is the result of a push.
-type Pushed struct {
+// A PushResult is the result of a push.
+type PushResult struct {
 	Ref       *object.Ref `json:"-"`
 	Unchanged bool        `json:"unchanged" jsonschema:"the remote had it already"`
 	Objects   int         `json:"objects" jsonschema:"number of objects sent"`
 	Bytes     int64       `json:"bytes" jsonschema:"bytes sent"`
 }
 
-// Push copies a snapshot to the remote. Other programs see it when the remote has all that it needs.
+// Push copies a snapshot to the remote. Other programs see it when the remote has all objects that it needs.
 //
 // Errors: ErrExists; ErrNoRemote; cas.ErrDamaged if a record is damaged in the local store (then
 // no ref was written); errors of package backend.
-func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
-	u := &pushRun{r: r, p: &p, nonce: uuid.NewString()}
+func (r *Remote) Push(ctx context.Context, p PushOptions) (*PushResult, error) {
+	u := &pushRun{r: r, options: &p, nonce: uuid.NewString()}
 	if result, err := u.confirmBase(ctx); err != nil || result != nil {
 		return result, err
 	}
@@ -76,22 +77,23 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 	}
 
 	// An attempt reads the marks while it sends objects, since the marks rarely contain its objects.
-	for range attempts {
-		if err := u.attempt(ctx); err != nil {
+	for range maxAttempts {
+		if err := u.tryPush(ctx); err != nil {
 			return nil, err
 		}
-		if u.noneCondemned(u.objects) && !elapsed(u.marksRead, maxMarkAge) {
-			return u.publish(ctx)
+		if u.noneCondemned(u.objects) && !elapsed(u.marksReadAt, maxMarkAge) {
+			return u.writeRef(ctx)
 		}
 	}
 
 	return nil, fmt.Errorf("the push took so long that a collection came between; run it again: %w", backend.ErrChanged)
 }
 
-// Missing returns the number of bytes that Push would send, before encryption. With Push.Full it makes no request.
-func Missing(ctx context.Context, r *Remote, p Push) (bytes int64, err error) {
-	u := &pushRun{r: r, p: &p}
-	if !p.Full {
+// MissingBytes returns the number of bytes that Push would send, before encryption. If PushOptions.SendAll is set, it
+// makes no request.
+func MissingBytes(ctx context.Context, r *Remote, p PushOptions) (bytes int64, err error) {
+	u := &pushRun{r: r, options: &p}
+	if !p.SendAll {
 		if result, err := u.confirmBase(ctx); err != nil || result != nil {
 			return 0, err
 		}
@@ -101,7 +103,7 @@ func Missing(ctx context.Context, r *Remote, p Push) (bytes int64, err error) {
 	}
 
 	for _, h := range u.toSend {
-		rec, err := p.Stored(ctx, h)
+		rec, err := p.ReadStored(ctx, h)
 		if err != nil {
 			return 0, err
 		}
@@ -111,18 +113,18 @@ func Missing(ctx context.Context, r *Remote, p Push) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// attempt writes the entry, reads which objects are condemned, and sends the missing records, all at the
-// same time. It does not use objects that were condemned at the attempt before.
-func (u *pushRun) attempt(ctx context.Context) error {
-	u.objects, u.indexes, u.entries, u.reused, u.toSend = nil, nil, nil, nil, nil
-	u.marksRead, u.recordsSent = time.Now(), 0
+// tryPush makes one attempt of a push. At the same time, it writes the entry, reads which objects are condemned, and
+// sends the missing records. It does not use objects that were condemned at the previous attempt.
+func (u *pushRun) tryPush(ctx context.Context) error {
+	u.objects, u.indexes, u.sentEntries, u.reusedEntries, u.toSend = nil, nil, nil, nil, nil
+	u.marksReadAt, u.recordsSent = time.Now(), 0
 	if u.base != nil && !u.noneCondemned(u.base.Ref.Objects) {
 		u.base = nil
 	}
 
-	u.listBefore = newestKnownList(u.r)
+	u.newestListBefore = newestKnownList(u.r)
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return u.r.writeEntry(gctx, u.format, u.nonce, u.p.Ref.Name) })
+	g.Go(func() error { return u.r.writeEntry(gctx, u.format, u.nonce, u.options.Ref.Name) })
 	var condemned map[string]bool
 	g.Go(func() (err error) {
 		if condemned, err = readCondemned(gctx, u.r); err != nil {
@@ -135,7 +137,7 @@ func (u *pushRun) attempt(ctx context.Context) error {
 		if err := u.planSend(gctx); err != nil {
 			return err
 		}
-		return u.send(gctx)
+		return u.sendRecords(gctx)
 	})
 
 	err := g.Wait()
@@ -146,22 +148,22 @@ func (u *pushRun) attempt(ctx context.Context) error {
 
 // A pushRun is one call of Push. Each attempt resets the fields from toSend to recordsSent.
 type pushRun struct {
-	r          *Remote
-	p          *Push
-	base       *Snapshot     // nil without a base
-	baseIndex  *object.Index // the records of base
-	format     *Format
-	nonce      string
-	listBefore int // number of the newest list that was known before the entry was written
+	r                *Remote
+	options          *PushOptions
+	base             *Snapshot     // nil without a base
+	baseIndex        *object.Index // the records of base
+	format           *Format
+	nonce            string
+	newestListBefore int // number of the newest list that was known before the entry was written
 
-	condemned map[string]bool // names of objects, as of the last attempt
-	marksRead time.Time       // when that attempt began
+	condemned   map[string]bool // names of objects, as of the last attempt
+	marksReadAt time.Time       // when that attempt began
 
-	toSend []cas.Hash     // records that the base lacks, in the order of the walk
-	reused []object.Entry // of a merge: records that stay in an object of the base
+	toSend        []cas.Hash     // records that the base lacks, in the order of the walk
+	reusedEntries []object.Entry // of a merge: records that stay in an object of the base
 
-	entries []object.Entry   // records that were sent, for the index
-	indexes []object.Section // of the ref, the newest first
+	sentEntries []object.Entry   // records that were sent, for the index
+	indexes     []object.Section // of the ref, the newest first
 
 	mu          sync.Mutex
 	objects     []backend.Object // of the ref; an object that is being sent has no name yet
@@ -170,13 +172,13 @@ type pushRun struct {
 	bytesSent   int64
 }
 
-// confirmBase reads the base's ref. The ref proves that the remote has all records of the base. A ref that
-// this program pushed less than maxMarkAge ago proves it too, without a request: a collection takes
-// days to remove objects. confirmBase returns a result if the push has nothing to send.
-func (u *pushRun) confirmBase(ctx context.Context) (*Pushed, error) {
-	name := cmp.Or(u.p.Base, u.p.Ref.Name)
-	ref := u.r.pushedLately(name)
-	if ref == nil || name == u.p.Ref.Name {
+// confirmBase reads the ref of the base. The ref proves that the remote has all records of the base. If this program
+// pushed the ref less than maxMarkAge ago, confirmBase makes no request for it, because a collection takes days to
+// remove objects. It returns a result if the push has nothing to send.
+func (u *pushRun) confirmBase(ctx context.Context) (*PushResult, error) {
+	name := cmp.Or(u.options.Base, u.options.Ref.Name)
+	ref := u.r.recentPush(name)
+	if ref == nil || name == u.options.Ref.Name {
 		var err error
 		ref, err = u.r.Ref(ctx, name)
 		if errors.Is(err, backend.ErrNotFound) {
@@ -187,30 +189,30 @@ func (u *pushRun) confirmBase(ctx context.Context) (*Pushed, error) {
 		}
 	}
 
-	if name == u.p.Ref.Name && ref.ID == u.p.Ref.ID && !(u.p.Full && u.p.Force) {
-		return &Pushed{Ref: ref, Unchanged: true}, nil
+	if name == u.options.Ref.Name && ref.ID == u.options.Ref.ID && !(u.options.SendAll && u.options.Force) {
+		return &PushResult{Ref: ref, Unchanged: true}, nil
 	}
-	if name == u.p.Ref.Name && !u.p.Force {
-		return nil, nameTaken(ref)
+	if name == u.options.Ref.Name && !u.options.Force {
+		return nil, errNameTaken(ref)
 	}
 
-	if name == u.p.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
+	if name == u.options.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
 		// The remote is on a disk that ignores case.
 		return nil, fmt.Errorf("%s has the name %s there, which the place does not tell from %s: %w", ref.Name, ref.Name, name, ErrExists)
 	}
-	if u.p.Full {
+	if u.options.SendAll {
 		return nil, nil
 	}
 
 	u.base = u.r.Snapshot(ref)
-	index, err := u.base.Load(ctx)
+	index, err := u.base.LoadIndex(ctx)
 	u.baseIndex = index
 
 	return nil, err
 }
 
-// nameTaken returns an ErrExists error: ref, a ref on the remote, has the name.
-func nameTaken(ref *object.Ref) error {
+// errNameTaken returns an error that wraps ErrExists. ref is the ref on the remote that has the name.
+func errNameTaken(ref *object.Ref) error {
 	return fmt.Errorf("%s is %.12s of %s: %w", ref.Name, ref.ID, ref.Created.Format(time.RFC3339), ErrExists)
 }
 
@@ -219,9 +221,9 @@ func (u *pushRun) noneCondemned(objects []backend.Object) bool {
 	return !slices.ContainsFunc(objects, func(o backend.Object) bool { return u.condemned[o.Name] })
 }
 
-// publish writes the ref.
-func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
-	ref := u.p.Ref
+// writeRef writes the ref, so that other programs see the snapshot.
+func (u *pushRun) writeRef(ctx context.Context) (*PushResult, error) {
+	ref := u.options.Ref
 	ref.Version, ref.Nonce, ref.Pushed = object.Version, u.nonce, time.Now().UTC()
 	ref.Objects, ref.Indexes, ref.Encrypted = u.objects, u.indexes, len(u.format.Recipients) > 0
 	raw, err := u.format.encodeRef(&ref)
@@ -229,10 +231,10 @@ func (u *pushRun) publish(ctx context.Context) (*Pushed, error) {
 		return nil, err
 	}
 
-	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.p.Force, Keeps: ref.Objects})
-	done := &Pushed{Ref: &ref, Objects: u.objectsSent, Bytes: u.bytesSent}
+	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.options.Force, RefObjects: ref.Objects})
+	done := &PushResult{Ref: &ref, Objects: u.objectsSent, Bytes: u.bytesSent}
 	if err == nil && u.format.Conditional {
-		u.r.notePushed(&ref, raw, u.listBefore)
+		u.r.notePushed(&ref, raw, u.newestListBefore)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
@@ -252,23 +254,23 @@ func (f *Format) encodeRef(ref *object.Ref) ([]byte, error) {
 }
 
 // CopyRef writes a copy of a ref of the remote under another name, unless that name is taken.
-func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error {
+func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, name string) error {
 	f, err := r.Format(ctx)
 	if err != nil {
 		return err
 	}
 
 	renamed := *ref
-	renamed.Name = as
+	renamed.Name = name
 	raw, err := f.encodeRef(&renamed)
 	if err != nil {
 		return err
 	}
-	if err := r.writeEntry(ctx, f, renamed.Nonce, as); err != nil {
+	if err := r.writeEntry(ctx, f, renamed.Nonce, name); err != nil {
 		return err
 	}
 
-	err = r.b.Put(ctx, "ref/"+as, raw, backend.PutOptions{IfAbsent: true, Keeps: ref.Objects})
+	err = r.b.Put(ctx, "ref/"+name, raw, backend.PutOptions{IfAbsent: true, RefObjects: ref.Objects})
 	if errors.Is(err, backend.ErrChanged) { // an earlier call copied it
 		return nil
 	}
@@ -277,8 +279,9 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, as string) error 
 }
 
 // resolveRef reads the ref after a write whose result is unknown: the answer was lost, another writer was
-// faster, or the service does not support conditions. It returns done if the push wrote the ref.
-func (u *pushRun) resolveRef(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
+// faster, or the service does not support conditions. cause is the error of the write, nil if the write succeeded.
+// resolveRef returns done if the remote has the ref of this push.
+func (u *pushRun) resolveRef(ctx context.Context, done *PushResult, cause error) (*PushResult, error) {
 	if cause == nil {
 		time.Sleep(settleTime)
 	}
@@ -290,8 +293,8 @@ func (u *pushRun) resolveRef(ctx context.Context, done *Pushed, cause error) (*P
 	case found.Nonce == done.Ref.Nonce:
 		return done, nil
 	case found.ID == done.Ref.ID:
-		return &Pushed{Ref: found, Unchanged: true}, nil
+		return &PushResult{Ref: found, Unchanged: true}, nil
 	}
 
-	return nil, nameTaken(found)
+	return nil, errNameTaken(found)
 }

@@ -17,7 +17,7 @@ func (u *pushRun) planSend(ctx context.Context) error {
 	seen := make(map[cas.Hash]struct{})
 	merge := u.base != nil && len(u.base.Ref.Indexes) >= maxIndexes
 	var inBase []cas.Hash // of a merge: the records that the base has
-	err := u.p.Mark(ctx, func(h cas.Hash) bool {
+	err := u.options.Mark(ctx, func(h cas.Hash) bool {
 		if _, ok := seen[h]; ok {
 			return false
 		}
@@ -53,19 +53,20 @@ func (u *pushRun) planSend(ctx context.Context) error {
 	return nil
 }
 
-// planMerge keeps the objects of the base that are large and at least half live. Records of the snapshot
-// in other objects are sent again. inBase has the records of the snapshot that the base has.
+// planMerge plans a push that merges the indexes of its base. It keeps the objects of the base that are large and of
+// which the snapshot needs at least half. Records of the snapshot in other objects are sent again. inBase has the
+// records of the snapshot that the base has.
 func (u *pushRun) planMerge(inBase []cas.Hash) {
 	base := u.base
 	live := make([]int64, len(base.Ref.Objects)) // bytes of live records
 	for _, h := range inBase {
 		e, _ := u.baseIndex.Find(h)
-		live[e.Object] += int64(e.Stored)
+		live[e.Object] += int64(e.StoredSize)
 	}
 
 	number := make(map[uint32]uint32) // index of a kept object in the base's list → in the new list
 	for i, o := range base.Ref.Objects {
-		if o.Size >= smallest && 2*live[i] >= o.Size {
+		if o.Size >= minReusedSize && 2*live[i] >= o.Size {
 			number[uint32(i)] = uint32(len(u.objects))
 			u.objects = append(u.objects, o)
 		}
@@ -75,21 +76,21 @@ func (u *pushRun) planMerge(inBase []cas.Hash) {
 		e, _ := u.baseIndex.Find(h)
 		if n, ok := number[e.Object]; ok {
 			e.Object = n
-			u.reused = append(u.reused, e)
+			u.reusedEntries = append(u.reusedEntries, e)
 		} else {
 			u.toSend = append(u.toSend, h)
 		}
 	}
 }
 
-// send sends the records: objects as they become full, and the head last.
-func (u *pushRun) send(ctx context.Context) error {
+// sendRecords sends the records in toSend. It sends each object as soon as the object is full, and the head last.
+func (u *pushRun) sendRecords(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(uploads)
+	g.SetLimit(parallelUploads)
 	var data, pages object.Pack
 
 	for _, h := range u.toSend {
-		rec, err := u.p.Stored(gctx, h)
+		rec, err := u.options.ReadStored(gctx, h)
 		if err != nil {
 			return errors.Join(fmt.Errorf("reading what is to be pushed: %w", err), g.Wait())
 		}
@@ -98,15 +99,15 @@ func (u *pushRun) send(ctx context.Context) error {
 		if rec.Kind == cas.KindTree {
 			into = &pages
 		}
-		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > objectSize {
-			u.sendFull(gctx, g, into)
+		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > fullObjectSize {
+			u.sendObject(gctx, g, into)
 		}
 
 		into.Add(h, rec)
 	}
 
-	if len(data.Bytes) > smallData {
-		u.sendFull(gctx, g, &data)
+	if len(data.Bytes) > maxHeadData {
+		u.sendObject(gctx, g, &data)
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -118,25 +119,25 @@ func (u *pushRun) send(ctx context.Context) error {
 	return u.sendHead(ctx, &data, &pages)
 }
 
-// sendFull sends an object in the background, and empties p.
-func (u *pushRun) sendFull(ctx context.Context, g *errgroup.Group, p *object.Pack) {
-	place := u.reserveObject()
-	u.addEntries(p.Entries, place)
+// sendObject sends the object p in the background, and empties p.
+func (u *pushRun) sendObject(ctx context.Context, g *errgroup.Group, p *object.Pack) {
+	number := u.reserveObject()
+	u.addEntries(p.Entries, number)
 	full := *p
-	*p = object.Pack{Bytes: make([]byte, 0, objectSize)} // the next object is as large, so its buffer need not grow
-	g.Go(func() error { return u.upload(ctx, &full, place, false) })
+	*p = object.Pack{Bytes: make([]byte, 0, fullObjectSize)} // the next object is as large, so its buffer need not grow
+	g.Go(func() error { return u.upload(ctx, &full, number, false) })
 }
 
 // addEntries adds the records of an object to the index.
-func (u *pushRun) addEntries(entries []object.Entry, place int) {
+func (u *pushRun) addEntries(entries []object.Entry, number int) {
 	for _, e := range entries {
-		e.Object = uint32(place)
-		u.entries = append(u.entries, e)
+		e.Object = uint32(number)
+		u.sentEntries = append(u.sentEntries, e)
 	}
 }
 
-// reserveObject adds an object without a name to the list of the ref and returns its index there. upload
-// sets the name, the hash of the encrypted bytes.
+// reserveObject adds an object without a name to the objects of the ref, and returns its number there. upload
+// sets the name, which is the hash of the encrypted bytes.
 func (u *pushRun) reserveObject() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -144,8 +145,8 @@ func (u *pushRun) reserveObject() int {
 	return len(u.objects) - 1
 }
 
-// sendHead sends the head: the last object, with the index. Without new records, and without a merge, it
-// sends no object.
+// sendHead sends the head: the last object, with the index. If there are neither new records nor a merge, it sends
+// nothing.
 func (u *pushRun) sendHead(ctx context.Context, data, pages *object.Pack) error {
 	base := u.base
 	merged := base == nil || len(base.Ref.Indexes) >= maxIndexes
@@ -157,32 +158,32 @@ func (u *pushRun) sendHead(ctx context.Context, data, pages *object.Pack) error 
 	}
 
 	data.Append(pages)
-	place := u.reserveObject()
-	u.addEntries(data.Entries, place)
-	section := data.EncodeIndex(append(u.entries, u.reused...))
-	section.Object = place
+	number := u.reserveObject()
+	u.addEntries(data.Entries, number)
+	section := data.EncodeIndex(append(u.sentEntries, u.reusedEntries...))
+	section.Object = number
 	u.indexes = append([]object.Section{section}, u.indexes...)
-	return u.upload(ctx, data, place, true)
+	return u.upload(ctx, data, number, true)
 }
 
-// upload sends an object, unless the remote has it from an earlier push that was interrupted. It puts the
-// head into the cache, because the next push reads its index.
-func (u *pushRun) upload(ctx context.Context, p *object.Pack, place int, head bool) error {
+// upload sends the object with a number, unless the remote has it from an earlier push that was interrupted. It
+// puts the head into the cache, because the next push reads the index in it.
+func (u *pushRun) upload(ctx context.Context, p *object.Pack, number int, isHead bool) error {
 	encrypted, err := u.format.encrypt(p.Bytes)
 	if err != nil {
 		return err
 	}
 
-	o := backend.Named(encrypted)
+	o := backend.ObjectOf(encrypted)
 	if u.condemned[o.Name] {
 		// Equal bytes have the name of an object that a collection is about to remove.
 		p.Bytes = append(p.Bytes, 0)
-		return u.upload(ctx, p, place, head)
+		return u.upload(ctx, p, number, isHead)
 	}
 
 	// For a small object, a request whether it exists takes as long as sending it.
 	exists := false
-	if o.Size >= smallest && !u.p.Full && len(u.format.Recipients) == 0 {
+	if o.Size >= minReusedSize && !u.options.SendAll && len(u.format.Recipients) == 0 {
 		info, err := u.r.b.Stat(ctx, o.Key())
 		if err != nil && !errors.Is(err, backend.ErrNotFound) {
 			return err
@@ -196,22 +197,22 @@ func (u *pushRun) upload(ctx context.Context, p *object.Pack, place int, head bo
 		}
 	}
 
-	if head {
+	if isHead {
 		u.r.o.Cache.Put(o, 0, encrypted)
 	}
 
 	u.mu.Lock()
 	defer u.mu.Unlock()
 
-	u.objects[place] = o
+	u.objects[number] = o
 	u.recordsSent += len(p.Entries)
 	if !exists {
 		u.objectsSent++
 		u.bytesSent += o.Size
 	}
 
-	if u.p.Progress != nil {
-		u.p.Progress(u.recordsSent, len(u.toSend), u.bytesSent)
+	if u.options.Progress != nil {
+		u.options.Progress(u.recordsSent, len(u.toSend), u.bytesSent)
 	}
 
 	return nil

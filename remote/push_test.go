@@ -84,7 +84,7 @@ func TestPushRequests(t *testing.T) {
 	w := newWorld()
 	var all [][]byte
 	for i := range uint64(8000) {
-		all = append(all, remotetest.Bytes(i, 500)) // with the index more than smallData
+		all = append(all, remotetest.Bytes(i, 500)) // with the index more than maxHeadData
 	}
 	v1 := w.tree(all)
 	done, err := r.Push(t.Context(), w.push("v1", v1, nil))
@@ -189,7 +189,7 @@ func TestLargePush(t *testing.T) {
 	done, err := r.Push(t.Context(), p)
 	must.OK(t, err)
 	for _, o := range done.Ref.Objects {
-		if o.Size > objectSize {
+		if o.Size > fullObjectSize {
 			t.Errorf("an object of %d bytes", o.Size)
 		}
 	}
@@ -246,7 +246,7 @@ func TestDamagedHere(t *testing.T) {
 	id := w.tree(all)
 	p := w.push("v1", id, nil)
 	bad := cas.Sum(all[20])
-	p.Stored = func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
+	p.ReadStored = func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 		if h == bad {
 			return cas.StoredObject{}, cas.ErrDamaged
 		}
@@ -301,7 +301,7 @@ func TestPull(t *testing.T) {
 		b, _ := w.get(id)
 		here.put(cas.KindTree, b)
 		var last, total int64
-		pull := Pull{
+		pull := PullOptions{
 			Mark: marker(id, func(h cas.Hash) ([]byte, error) { return s.Get(t.Context(), h, nil) }),
 			Has:  func(h cas.Hash) (bool, error) { _, err := here.get(h); return err == nil, nil },
 			Put: func(k cas.Kind, b []byte) (cas.Hash, error) {

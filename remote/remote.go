@@ -34,14 +34,14 @@ var (
 	ErrIncomplete = errs.New(errs.Damaged, "the remote lacks a part of the snapshot")
 )
 
-// parallel is the largest number of calls that forEach runs at the same time.
-const parallel = 16
+// maxParallel is the largest number of calls that forEach runs at the same time.
+const maxParallel = 16
 
-// forEach calls fn for all items. The constant parallel limits the calls that run at the same time. forEach returns
-// the first error, which cancels the context of the other calls.
+// forEach calls fn for all items. The constant maxParallel limits the calls that run at the same time. forEach
+// returns the first error, which cancels the context of the other calls.
 func forEach[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	g.SetLimit(maxParallel)
 	for _, one := range all {
 		g.Go(func() error { return fn(ctx, one) })
 	}
@@ -53,26 +53,27 @@ type Options struct {
 	Cache *cache.Cache
 	// Identities are keys to decrypt with; if nil, the keys of the user.
 	Identities []age.Identity
-	// To are the recipients to which values are encrypted, instead of those in the remote's format. May be nil.
-	To []string
-	// Allowed is called before each request. It returns an error if the remote must not be contacted. May
+	// EncryptTo are the recipients to which values are encrypted, instead of the recipients in the remote's format.
+	// May be nil.
+	EncryptTo []string
+	// Authorize is called before each request. It returns an error if the remote must not be contacted. May
 	// be nil.
-	Allowed func(url string) error
-	// Recipients is called once with the recipients in the remote's format. It returns an error if they
+	Authorize func(url string) error
+	// CheckRecipients is called once with the recipients in the remote's format. It returns an error if they
 	// are not trusted: the format is not authenticated, so the service could change it. May be nil.
-	Recipients func(url string, found []string) error
+	CheckRecipients func(url string, found []string) error
 	// Timeout is the timeout of a read; default 30 s, negative for no timeout.
 	Timeout time.Duration
-	// Note is called when the remote stops to answer, and when it answers again. May be nil.
-	Note func(away bool, since time.Time)
+	// ReportAway is called when the remote stops to answer (away is true), and when it answers again. May be nil.
+	ReportAway func(away bool, since time.Time)
 }
 
 // A Remote is an open remote. It is safe for concurrent use.
 type Remote struct {
-	b      backend.Backend
-	o      Options
-	expand *cas.Expander
-	health health
+	b        backend.Backend
+	o        Options
+	expander *cas.Expander
+	health   health
 
 	format      atomic.Pointer[Format]
 	pushed      pushedRefs
@@ -86,17 +87,17 @@ type Ref = object.Ref
 
 // Open returns the remote at a URL. It makes no request. The caller closes the remote.
 func Open(url string, o Options) (*Remote, error) {
-	b := backend.Lazy(url, o.Allowed)
+	b := backend.OpenLazily(url, o.Authorize)
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
 	}
-	if o.Note == nil {
-		o.Note = func(bool, time.Time) {}
+	if o.ReportAway == nil {
+		o.ReportAway = func(bool, time.Time) {}
 	}
 
-	r := &Remote{b: b, o: o, expand: cas.NewExpander(), maxUnlisted: fewRefs}
-	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), report: o.Note}
-	r.health.start()
+	r := &Remote{b: b, o: o, expander: cas.NewExpander(), maxUnlisted: fewRefs}
+	r.health = health{probe: r.probe, timeout: max(o.Timeout, 0), report: o.ReportAway}
+	r.health.makeContexts()
 
 	return r, nil
 }
@@ -111,11 +112,12 @@ func (r *Remote) probe(ctx context.Context) error {
 // Close ends reads that wait, and closes the connections.
 func (r *Remote) Close() {
 	r.health.close()
-	r.expand.Close()
+	r.expander.Close()
 	r.b.CloseIdleConnections()
 }
 
-// Probe starts to probe the remote in the background. Away returns the result.
+// Probe starts small requests in the background that find out whether the remote answers. AwaySince returns the
+// result.
 func (r *Remote) Probe() { r.health.startProbing() }
 
 // URL returns the URL of the remote.
@@ -172,8 +174,8 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	return found, nil
 }
 
-// Remove removes snapshots from the remote, or none if one of them does not exist. The remote's gc
-// removes the objects that only they need. Errors: backend.ErrNotFound.
+// Remove removes snapshots from the remote. If one of them does not exist, it removes none. Remote.GC later removes
+// the objects that only these snapshots need. Errors: backend.ErrNotFound.
 func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		// In a registry, Get fails for a tag that is not a snapshot: the repository may have images too.
@@ -205,8 +207,8 @@ type Format struct {
 	Version     int      `json:"version"`
 	Conditional bool     `json:"conditional"` // the service supports conditional puts
 	Recipients  []string `json:"recipients,omitempty"`
-	// Entries: each change of a ref has an entry. The first line of the value says so, and not the JSON:
-	// older programs, which write no entries, refuse a remote with another first line.
+	// Entries is set if each change of a ref has an entry, see entries.go. It is encoded in the first line of the
+	// value and not in the JSON, because older programs, which write no entries, refuse another first line.
 	Entries bool `json:"-"`
 }
 
@@ -217,7 +219,7 @@ const (
 )
 
 // Format returns the format, which it reads once. Errors: ErrNoRemote, ErrForeign, object.ErrNewer,
-// object.ErrMalformed, and the error of Options.Recipients.
+// object.ErrMalformed, and the error of Options.CheckRecipients.
 func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if f := r.format.Load(); f != nil {
 		return f, nil
@@ -235,12 +237,12 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.URL(), err)
 	}
-	if r.o.To != nil {
-		f.Recipients = r.o.To
+	if r.o.EncryptTo != nil {
+		f.Recipients = r.o.EncryptTo
 	}
 
-	if r.o.Recipients != nil {
-		if err := r.o.Recipients(r.URL(), f.Recipients); err != nil {
+	if r.o.CheckRecipients != nil {
+		if err := r.o.CheckRecipients(r.URL(), f.Recipients); err != nil {
 			return nil, err
 		}
 	}
@@ -279,8 +281,8 @@ func decodeFormat(raw []byte) (*Format, error) {
 }
 
 // Init sets a remote up, for `amberfs remote add`: it probes the service and writes the format. If the
-// remote has a format, Init reads it, and fails if recipients are given and differ. It calls warn for
-// a guarantee that the service does not provide.
+// remote has a format already, Init reads it, and fails if recipients are given and differ from the recipients in it.
+// It calls warn with a sentence about a guarantee that the service does not provide.
 func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
 	for _, s := range recipients {
 		if _, err := age.ParseX25519Recipient(s); err != nil {
@@ -342,10 +344,10 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	return r.Format(ctx)
 }
 
-// checkEmpty returns ErrForeign if a place without a format has keys like the keys of a remote: a
-// collection would remove another program's data. In a registry amberfs does not remove objects.
+// checkEmpty returns ErrForeign if a directory or bucket without a format has keys like the keys of a remote: a
+// collection could remove another program's data. It does not check a registry, where amberfs removes no objects.
 func (r *Remote) checkEmpty(ctx context.Context) error {
-	if r.b.Collects() {
+	if r.b.IsRegistry() {
 		return nil
 	}
 	found := ""

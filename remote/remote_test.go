@@ -71,7 +71,7 @@ func TestForeignPlace(t *testing.T) {
 // What another program keeps under a prefix is no garbage of ours.
 func TestForeignPrefix(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, backend.Named([]byte("theirs")).Key())
+	file := filepath.Join(dir, backend.ObjectOf([]byte("theirs")).Key())
 	must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	must.OK(t, os.WriteFile(file, []byte("theirs"), 0o644))
 	r := openRemote(t, "file://"+dir, Options{})
@@ -261,7 +261,7 @@ func TestAwayAndBack(t *testing.T) {
 	if err != nil || string(again) != string(b) {
 		t.Errorf("what is cached: %v", err)
 	}
-	cold := openRemote(t, url, Options{Timeout: 10 * time.Second, Note: func(away bool, _ time.Time) { noted <- away }})
+	cold := openRemote(t, url, Options{Timeout: 10 * time.Second, ReportAway: func(away bool, _ time.Time) { noted <- away }})
 	index := s.index.Load()
 	s = cold.Snapshot(s.Ref)
 	s.index.Store(index)
@@ -269,7 +269,7 @@ func TestAwayAndBack(t *testing.T) {
 		if _, err := s.Get(t.Context(), id, nil); !errors.Is(err, backend.ErrAway) {
 			t.Fatalf("what is not: %v", err)
 		}
-		return !cold.Away().IsZero()
+		return !cold.AwaySince().IsZero()
 	})
 	const reads = 1000
 	requests := p.Requests.Load()
@@ -284,7 +284,7 @@ func TestAwayAndBack(t *testing.T) {
 	p.SetAway(false)
 	await.True(t, "it is back", func() bool { _, err := s.Get(t.Context(), id, nil); return err == nil })
 	w.check(t, cold, "v1", id)
-	if !cold.Away().IsZero() {
+	if !cold.AwaySince().IsZero() {
 		t.Error("it is still thought away")
 	}
 	if away, back := <-noted, !<-noted; !away || !back || len(noted) > 0 {

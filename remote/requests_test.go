@@ -70,7 +70,7 @@ func (q *requests) count(fn func()) int64 {
 func putRef(t *testing.T, b backend.Backend, n int) *object.Ref {
 	t.Helper()
 	data := fmt.Append(nil, "object ", n)
-	o := backend.Named(data)
+	o := backend.ObjectOf(data)
 	ref := &object.Ref{
 		Version: object.Version, Name: fmt.Sprint("s", n), ID: cas.Sum(data).String(), Nonce: uuid.NewString(), Created: time.Unix(int64(n), 0),
 		Objects: []backend.Object{o},
@@ -134,7 +134,7 @@ func TestRequests(t *testing.T) {
 	list(snapshots+2-old, entries+1)
 
 	// What was removed is freed, and what was left by a push that did not end.
-	left := backend.Named([]byte("left"))
+	left := backend.ObjectOf([]byte("left"))
 	must.OK(t, b.clocked.Put(t.Context(), left.Key(), []byte("left"), backend.PutOptions{}))
 	removed := 0
 	for range 300 {

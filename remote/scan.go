@@ -12,19 +12,19 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// A refScan is one read of all refs.
+// A refScan reads all refs of a remote once.
 type refScan struct {
 	r          *Remote
 	format     *Format
 	refs       map[string]knownRef
 	unreadable map[string]error  // errors of refs that cannot be read, by name
-	changes    int               // number of refs and entries that a new list would have and the list has not
+	changes    int               // number of refs and entries that the list lacks
 	sums       map[string]string // sums of the refs as the service reports them, by name; nil if it was not asked
-	sumsMatch  bool              // one of these sums is the MD5 of a value
+	sumsMatch  bool              // at least one of these sums is the MD5 of a value that was read
 
 	gc             []backend.Info   // the keys below gc/, if the remote has entries or a collection asked for them
 	entries        []refEntry       // all entries of the remote
-	number         int              // of the newest list, 0 if there is no list
+	newestList     int              // of the newest list, 0 if there is no list
 	listedObjects  []backend.Object // objects in the list
 	settledEntries []string         // keys of the entries that the next list includes
 	listedEntries  []string         // keys of the entries that the list includes
@@ -37,7 +37,7 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 	return r.readRefs(ctx, false, fn)
 }
 
-// readRefs does the work of Refs. all is the argument of scanRefs.
+// readRefs does the work of Refs. all is as in scanRefs.
 func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, ref *object.Ref, err error) error) error {
 	v, err := r.scanRefs(ctx, all)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Remote) readRefs(ctx context.Context, all bool, fn func(name string, re
 	return v.forEach(fn)
 }
 
-// forEach calls fn as Refs does.
+// forEach calls fn for each ref of the scan, as Remote.Refs does.
 func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error) error {
 	for name, err := range v.unreadable {
 		if err := fn(name, nil, err); err != nil {
@@ -68,8 +68,8 @@ func (v *refScan) forEach(fn func(name string, ref *object.Ref, err error) error
 	return nil
 }
 
-// scanRefs reads all refs. With all, or if the remote has no entries, it takes their names and sums from
-// the service, otherwise their names from the list and the entries.
+// scanRefs reads all refs. If all is set, or if the remote has no entries, it lists their keys and sums at the
+// service. Otherwise it takes their names from the list and the entries, which takes fewer requests.
 func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
 	for {
 		v, err := r.beginScan(ctx, false)
@@ -82,11 +82,11 @@ func (r *Remote) scanRefs(ctx context.Context, all bool) (*refScan, error) {
 	}
 }
 
-// beginScan reads the entries, and then the numbers of the lists. With gc, it also reads all keys below
-// gc/.
+// beginScan reads the entries, and then the numbers of the lists. If gc is set, it reads all keys below gc/, also
+// on a remote without entries.
 func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 	v := &refScan{r: r, format: &Format{}, refs: map[string]knownRef{}, unreadable: map[string]error{}}
-	if r.b.Collects() {
+	if r.b.IsRegistry() {
 		return v, nil
 	}
 
@@ -113,13 +113,13 @@ func (r *Remote) beginScan(ctx context.Context, gc bool) (*refScan, error) {
 	}
 
 	for _, i := range v.gc {
-		v.number = max(v.number, listNumber(i.Key))
+		v.newestList = max(v.newestList, listNumber(i.Key))
 	}
 
 	return v, nil
 }
 
-// endScan reads the refs that are neither in the list nor pushed by this program. It returns
+// endScan reads the refs that are neither in the list nor pushed by this program. all is as in scanRefs. It returns
 // errListReplaced if the caller must begin the scan again.
 func (v *refScan) endScan(ctx context.Context, all bool) error {
 	unread, err := v.unreadRefs(ctx, all)
@@ -170,8 +170,8 @@ func (v *refScan) endScan(ctx context.Context, all bool) error {
 	return nil
 }
 
-// unreadRefs takes the refs of the scan from the list and from pushes of this program. It returns the names
-// of the refs that must be read.
+// unreadRefs sets v.refs to the refs that it takes from the list and from pushes of this program. It returns the
+// names of the refs that the caller must read.
 func (v *refScan) unreadRefs(ctx context.Context, all bool) ([]string, error) {
 	if !v.format.Entries {
 		return v.compareSums(ctx)
@@ -181,14 +181,14 @@ func (v *refScan) unreadRefs(ctx context.Context, all bool) ([]string, error) {
 		return nil, err
 	}
 	if usable && !all {
-		return v.takeEntries(), nil
+		return v.takePushedRefs(), nil
 	}
 
 	return v.compareSums(ctx)
 }
 
-// compareSums asks the service for the names and sums of all refs. A ref whose sum is in the list, or is
-// the sum of a push of this program, is taken from there. It returns the names of all other refs.
+// compareSums asks the service for the names and sums of all refs. If the list, or a push of this program, has a ref
+// with the same name and sum, compareSums takes that ref. It returns the names of all other refs.
 func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) {
 	var infos []backend.Info
 	if err := v.r.b.List(ctx, "ref/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
@@ -197,7 +197,7 @@ func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) 
 
 	known := v.refs
 	v.refs, v.sums = map[string]knownRef{}, map[string]string{}
-	if !v.format.Entries && len(infos) > v.r.maxUnlisted && !v.r.b.Collects() {
+	if !v.format.Entries && len(infos) > v.r.maxUnlisted && !v.r.b.IsRegistry() {
 		if _, refs, err := v.r.readListing(ctx, listingKey); err == nil {
 			known = refs
 		}
@@ -208,13 +208,13 @@ func (v *refScan) compareSums(ctx context.Context) (unread []string, err error) 
 
 	for _, i := range infos {
 		name := strings.TrimPrefix(i.Key, "ref/")
-		v.sums[name] = i.Sum
+		v.sums[name] = i.MD5
 		ref, ok := known[name]
-		if own, pushed := v.r.pushed.refs[name]; pushed && own.sum == i.Sum {
+		if own, pushed := v.r.pushed.refs[name]; pushed && own.sum == i.MD5 {
 			ref, ok = own, true
 		}
 
-		if ok && i.Sum != "" && i.Sum == ref.sum {
+		if ok && i.MD5 != "" && i.MD5 == ref.sum {
 			v.refs[name], v.sumsMatch = ref, true
 		} else {
 			unread = append(unread, name)

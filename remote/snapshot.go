@@ -20,37 +20,37 @@ import (
 )
 
 const (
-	// fetchRun is the most bytes of one request of Fetch.
-	fetchRun = 8 << 20
-	// aheadMost is the most bytes that a read of a record reads ahead.
-	aheadMost = 4 << 20
+	// maxFetchRange is the largest number of bytes in one request of Fetch.
+	maxFetchRange = 8 << 20
+	// maxReadAhead is the largest number of bytes that a read of a record reads ahead.
+	maxReadAhead = 4 << 20
 )
 
 // A Snapshot reads the records of a snapshot on a remote. Its methods have the interface of a cas.Store, so
-// in their comments "object" is a record. The first read, or Load, reads the indexes with the places of
+// in their comments "object" is a record. The first read, or LoadIndex, reads the indexes with the places of
 // the records. A Snapshot is safe for concurrent use.
 type Snapshot struct {
-	Ref     *object.Ref
-	r       *Remote
-	index   atomic.Pointer[object.Index]
-	loading *semaphore.Weighted // taken by the goroutine that reads the indexes
-	ahead   readAhead
+	Ref       *object.Ref
+	r         *Remote
+	index     atomic.Pointer[object.Index]
+	loadLock  *semaphore.Weighted // acquired by the goroutine that reads the indexes
+	readAhead readAhead
 }
 
 // Snapshot returns the snapshot of a ref. It makes no request.
 func (r *Remote) Snapshot(ref *object.Ref) *Snapshot {
-	return &Snapshot{Ref: ref, r: r, loading: semaphore.NewWeighted(1)}
+	return &Snapshot{Ref: ref, r: r, loadLock: semaphore.NewWeighted(1)}
 }
 
-// Load returns the indexes, which it reads once. After an error the next call reads them again.
-func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
+// LoadIndex returns the indexes, which it reads once. After an error the next call reads them again.
+func (s *Snapshot) LoadIndex(ctx context.Context) (*object.Index, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	if err := s.loading.Acquire(ctx, 1); err != nil {
+	if err := s.loadLock.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer s.loading.Release(1)
+	defer s.loadLock.Release(1)
 
 	if x := s.index.Load(); x != nil {
 		return x, nil
@@ -69,8 +69,8 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	return x, nil
 }
 
-// Loaded reports whether the indexes were read.
-func (s *Snapshot) Loaded() bool { return s.index.Load() != nil }
+// IsLoaded reports whether the indexes were read.
+func (s *Snapshot) IsLoaded() bool { return s.index.Load() != nil }
 
 // readIndexes reads all indexes. It drops a damaged one from the cache.
 func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
@@ -102,7 +102,7 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 
 // Has reports whether the remote has the object h, and all objects that h refers to.
 func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
-	x, err := s.Load(ctx)
+	x, err := s.LoadIndex(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -118,7 +118,7 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 }
 
 // GetCached is Get without requests. If the cache lacks the object, it returns a cas.AbsentError error. It
-// panics if the indexes were not loaded: see Loaded.
+// panics if the indexes were not loaded: see IsLoaded.
 func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	e, ok := s.index.Load().Find(h)
 	if !ok {
@@ -126,7 +126,7 @@ func (s *Snapshot) GetCached(h cas.Hash, dst []byte) ([]byte, error) {
 	}
 
 	if _, b, err := s.readExpanded(context.Background(), h, e, true, 0, dst); err == nil {
-		s.ahead.next(&e)
+		s.readAhead.next(&e)
 		return b, nil
 	}
 
@@ -144,7 +144,7 @@ func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.StoredObject, er
 
 // get returns an object in its stored form, and its plain bytes, appended to dst[:0].
 func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.StoredObject, plain []byte, err error) {
-	x, err := s.Load(ctx)
+	x, err := s.LoadIndex(ctx)
 	if err != nil {
 		return rec, dst[:0], err
 	}
@@ -154,28 +154,28 @@ func (s *Snapshot) get(ctx context.Context, h cas.Hash, dst []byte) (rec cas.Sto
 		return rec, dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
 
-	rec, plain, err = s.readExpanded(ctx, h, e, false, s.ahead.next(&e), dst)
+	rec, plain, err = s.readExpanded(ctx, h, e, false, s.readAhead.next(&e), dst)
 	if errors.Is(err, cas.ErrDamaged) { // perhaps only in the cache, after a power cut
-		s.r.dropCached(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
+		s.r.dropCached(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.StoredSize))
 		rec, plain, err = s.readExpanded(ctx, h, e, false, 0, dst)
 	}
 
 	return rec, plain, err
 }
 
-// readExpanded reads the object at an entry, and compares it with its hash. With cachedOnly it makes no
-// request.
+// readExpanded reads the object at an entry, and compares it with its hash. It returns the object in its stored
+// form, and its plain bytes, appended to dst[:0]. cachedOnly and ahead are as in Remote.read.
 func (s *Snapshot) readExpanded(ctx context.Context, h cas.Hash, e object.Entry, cachedOnly bool, ahead int64, dst []byte) (cas.StoredObject, []byte, error) {
-	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.Stored), ahead)
-	if err == nil && len(b) != int(e.Stored) {
+	b, err := s.read(ctx, int(e.Object), cachedOnly, int64(e.Offset), int64(e.StoredSize), ahead)
+	if err == nil && len(b) != int(e.StoredSize) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
 	if err != nil {
 		return cas.StoredObject{}, dst[:0], fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
 	}
 
-	rec := cas.StoredObject{Kind: e.Kind, Flags: e.Flags, PlainSize: int(e.Plain), Bytes: b}
-	plain, err := s.r.expand.Expand(h, rec, dst)
+	rec := cas.StoredObject{Kind: e.Kind, Flags: e.Flags, PlainSize: int(e.PlainSize), Bytes: b}
+	plain, err := s.r.expander.Expand(h, rec, dst)
 	return rec, plain, err
 }
 
@@ -193,9 +193,9 @@ func asIncomplete(err error) error {
 	return err
 }
 
-// Fetch reads all objects of one kind into the cache, with requests of up to fetchRun bytes.
+// Fetch reads all objects of one kind into the cache, with requests of up to maxFetchRange bytes.
 func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
-	x, err := s.Load(ctx)
+	x, err := s.LoadIndex(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,11 +215,11 @@ type byteRange struct {
 }
 
 // joinRanges returns ranges with all entries, which are sorted by place. Entries less than gap bytes apart
-// share a range of at most fetchRun bytes.
+// share a range of at most maxFetchRange bytes.
 func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	for _, e := range entries {
 		if n := len(out) - 1; n >= 0 && out[n].object == e.Object &&
-			int64(e.Offset)-out[n].end < gap && e.End()-out[n].off <= fetchRun {
+			int64(e.Offset)-out[n].end < gap && e.End()-out[n].off <= maxFetchRange {
 			out[n].end = max(out[n].end, e.End())
 			continue
 		}
@@ -229,8 +229,8 @@ func joinRanges(entries []object.Entry, gap int64) (out []byteRange) {
 	return slices.Clip(out)
 }
 
-// A readAhead decides how far to read ahead. The distance is doubled with each record that follows the
-// record before, up to aheadMost, and is 0 after any other record.
+// A readAhead decides how many bytes to read ahead. It doubles the number, up to maxReadAhead, at each record that
+// follows the last record on the remote. At any other record, the number becomes 0.
 type readAhead struct {
 	mu     sync.Mutex
 	object uint32 // of the last record
@@ -238,14 +238,14 @@ type readAhead struct {
 	size   int64  // bytes to read ahead
 }
 
-// next returns how many bytes to read ahead with the record at e.
+// next returns how many bytes to read ahead after the record at e.
 func (a *readAhead) next(e *object.Entry) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	follows := e.Object == a.object && int64(e.Offset) >= a.end && int64(e.Offset) < a.end+cache.BlockSize
 	if follows {
-		a.size = min(max(2*a.size, int64(e.Stored)), aheadMost)
+		a.size = min(max(2*a.size, int64(e.StoredSize)), maxReadAhead)
 	} else {
 		a.size = 0
 	}
@@ -257,7 +257,8 @@ func (a *readAhead) next(e *object.Entry) int64 {
 // holdTime is the time after which a hold ends, unless it is written again.
 const holdTime = 7 * 24 * time.Hour
 
-// A hold is a value with objects that a collection must not remove, because a program reads them.
+// A hold is a value on the remote that names objects. A collection must not remove them, because a program reads
+// them.
 type hold struct {
 	Objects []backend.Object `json:"objects"`
 }
@@ -266,7 +267,7 @@ type hold struct {
 // reader calls it once a day with the same id.
 func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	r := s.r
-	if r.b.Collects() {
+	if r.b.IsRegistry() {
 		return nil
 	}
 	// Hold writes only to a remote that was set up: another person may have chosen the URL.

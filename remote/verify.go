@@ -15,22 +15,23 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// A Verified is the result of Verify.
-type Verified struct {
+// A VerifyResult is the result of Verify.
+type VerifyResult struct {
 	Snapshots int   `json:"snapshots"`
 	Objects   int   `json:"objects"`
 	Bytes     int64 `json:"bytes"`   // of the objects
 	Damaged   int   `json:"damaged"` // damaged snapshots
 }
 
-// Verify checks that the remote has all objects that refs name, with the right lengths. With deep it reads
-// them and checks every byte. It calls bad for each damaged snapshot, and progress with the bytes of
-// the objects that it has checked. It calls each of the two functions from one goroutine at a time.
-func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error), progress func(done, total int64)) (sum Verified, err error) {
+// Verify checks that the remote has all objects that refs name, with the right lengths. If deep is set, it also
+// reads the objects and checks every byte. It calls reportDamage for each damaged snapshot. It calls progress with
+// the number of bytes of objects that it has checked, and of all objects. It calls each of the two functions from
+// one goroutine at a time.
+func (r *Remote) Verify(ctx context.Context, deep bool, reportDamage func(snapshot string, err error), progress func(done, total int64)) (result VerifyResult, err error) {
 	report := func(name string, err error) error {
 		if isDamage(err) {
-			sum.Damaged++
-			bad(name, err)
+			result.Damaged++
+			reportDamage(name, err)
 			return nil
 		}
 		return err
@@ -39,7 +40,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	objects := map[backend.Object]error{} // why an object is damaged, or nil
 	var refs []*object.Ref
 	err = r.readRefs(ctx, true, func(name string, ref *object.Ref, err error) error {
-		sum.Snapshots++
+		result.Snapshots++
 		if err != nil {
 			return report(name, err)
 		}
@@ -53,28 +54,28 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		return nil
 	})
 	if err != nil {
-		return sum, err
+		return result, err
 	}
 
 	if err := verifyObjects(ctx, r, objects, deep, progress); err != nil {
-		return sum, err
+		return result, err
 	}
 
 	for o := range objects {
-		sum.Objects++
-		sum.Bytes += o.Size
+		result.Objects++
+		result.Bytes += o.Size
 	}
 
 	for _, ref := range refs {
 		if err := report(ref.Name, verifySnapshot(ctx, r, ref, objects)); err != nil {
-			return sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
+			return result, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
 
-	return sum, nil
+	return result, nil
 }
 
-// verifyObjects checks all objects, and sets the errors of the damaged ones.
+// verifyObjects checks all objects, and sets the values of the damaged ones to their errors.
 func verifyObjects(ctx context.Context, r *Remote, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
 	m := meter{report: progress}
 	all := slices.Collect(maps.Keys(objects))
@@ -107,12 +108,12 @@ func verifySnapshot(ctx context.Context, r *Remote, ref *object.Ref, objects map
 		}
 	}
 
-	_, err := r.Snapshot(ref).Load(ctx)
+	_, err := r.Snapshot(ref).LoadIndex(ctx)
 	return err
 }
 
-// isDamage reports whether an error proves that a value on the remote is missing or damaged. Other errors
-// may come from this machine or the network.
+// isDamage reports whether an error means that a value on the remote is missing, damaged, or of another version.
+// Other errors may come from this machine or the network.
 func isDamage(err error) bool {
 	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) ||
 		errors.Is(err, object.ErrNewer) || errors.Is(err, object.ErrOlder)
@@ -140,14 +141,14 @@ func verifyObject(ctx context.Context, r *Remote, o backend.Object, deep bool) e
 	if err != nil {
 		return err
 	}
-	if backend.Named(data) != o {
+	if backend.ObjectOf(data) != o {
 		return fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
 	}
 
 	return nil
 }
 
-// A meter adds up and reports the progress of several goroutines.
+// A meter adds up the progress of several goroutines, and reports the sum.
 type meter struct {
 	report func(done, total int64)
 	total  int64

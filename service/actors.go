@@ -42,7 +42,7 @@ func registerActor(_ context.Context, r *Request, a Actor) (Registered, error) {
 	return Registered{a.Name, id}, r.Workspace.Store().Actors().Register(id, r.Caller.UID, r.Workspace.View(), a.Name)
 }
 
-// actorProcess returns the process to register. The result 0 stands for all processes that the daemon cannot
+// actorProcess returns the id of the process to register. 0 stands for all processes that the daemon cannot
 // see. A caller in the mount can register only itself and its ancestors.
 func actorProcess(r *Request, a Actor) (uint32, error) {
 	switch {
@@ -101,8 +101,8 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 	return out, nil
 }
 
-// knownActor returns an error for an unknown actor: one that has changed nothing in the workspace, is not
-// registered for the workspace, and is not the caller.
+// checkActor returns an error for an unknown actor: an actor that has changed nothing in the workspace, is not
+// registered for the workspace, and is not the caller's.
 func knownActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
@@ -125,8 +125,8 @@ func knownActor(ctx context.Context, r *Request, by string) error {
 	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
-// completeUndo completes the options of a request to undo an actor. If o.Since is no snapshot, it is a time,
-// which completeUndo moves to o.After.
+// completeUndo completes the options of a request to undo the changes of an actor. If o.Since is not the name of a
+// snapshot, completeUndo reads it as a time, and moves it to o.After.
 func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
 	if err := knownActor(ctx, r, o.Actor); err != nil {
 		return o, err
@@ -173,8 +173,8 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 	return result, nil
 }
 
-// changedBy returns the files that an actor changed between the snapshots a and b, or up to now if b
-// is "". The order of a and b does not matter.
+// pathsChangedBy returns the paths of the files that an actor changed between the snapshots a and b, or up to now if b
+// is "". The order of a and b does not matter. If paths is not empty, it returns only files at or below these paths.
 func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
 	if err := knownActor(ctx, r, by); err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.
 	return out, nil
 }
 
-// pathsBy appends to out the files that an actor changed in an interval.
+// appendPathsBy appends to out the files that an actor changed in an interval. paths is as in tree.DiffOptions.
 func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {
@@ -234,7 +234,7 @@ func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, w
 	})
 }
 
-// actorsOf returns the actors that changed a file in an interval, sorted. nodes are the inodes of the file
+// actorsOf returns the names of the actors that changed a file in an interval, sorted. nodes are the inodes of the file
 // before and after the interval; each may be nil.
 func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)

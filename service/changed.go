@@ -23,11 +23,11 @@ import (
 // the value of the label is the name of the caller who looked.
 const LookLabel = "look"
 
-// lastLook is the value of Changed.Since for the snapshot of the last look.
+// sinceLastLook is the value of Changed.Since for the snapshot of the last look.
 const lastLook = "last"
 
-// lookAtChanges compares the workspace with a.Since, by default the snapshot of the caller's last look. In
-// that case it takes the snapshot of this look, if the workspace differs or there was no look before.
+// lookAtChanges compares the workspace with the snapshot a.Since. The default is the snapshot of the caller's last look:
+// then lookAtChanges also takes a snapshot for this look, if the workspace differs or there was no look before.
 func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
 	looks := a.Since == "" || strings.EqualFold(a.Since, lastLook)
@@ -67,11 +67,11 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 	return d, err
 }
 
-// maxLook bounds the value of LookLabel, in bytes.
+// maxLookLabel is the largest length of the value of LookLabel, in bytes.
 const maxLook = 200
 
-// lookOf returns the snapshot of the last look under the name look. first reports that there was no look;
-// then name is the newest snapshot, or the base.
+// lastLookOf returns the name of the snapshot of the last look. look is the value of LookLabel. first is true if there was
+// no look: then name is the newest snapshot, or the base.
 func lookOf(r *Request, look string) (name string, first bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().NewestFirst() {
@@ -84,8 +84,8 @@ func lookOf(r *Request, look string) (name string, first bool) {
 	return cmp.Or(newest, "base"), true
 }
 
-// effects sets the differences in d. For git directories, it describes the changes in d.Git in the terms of
-// git, instead of listing the files that git itself maintains.
+// setEffects sets d.Effects and d.Git to the differences of two states. It does not list the files that git itself
+// maintains in git directories: d.Git describes their changes in the terms of git.
 func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
 	repos := make(map[string]bool) // the git directories of both states
@@ -131,10 +131,10 @@ func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChang
 	return markIgnored(ctx, r, to, d.Effects)
 }
 
-// markIgnored marks the files that were added or overwritten and that .gitignore names. Deletions are
-// not marked: git has no other copy of an ignored file.
+// markIgnored sets Ignored for the files in list that were added or overwritten and that .gitignore names. It does not
+// mark deletions, because git has no other copy of an ignored file.
 func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
-	const most = 10_000 // further paths are not looked up, and count as not ignored
+	const most = 10_000 // git is not asked about further paths, which count as not ignored
 	var paths []string
 	at := make(map[string]*PathEffect)
 
@@ -168,7 +168,7 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 	return nil
 }
 
-// undoOf returns the command that undoes the changes since a snapshot. If several actors have made changes
+// undoCommand returns the command that undoes the changes since a snapshot. If several actors have made changes
 // since then, the command undoes only the changes of the caller.
 func undoOf(r *Request, since string) string {
 	var by []string

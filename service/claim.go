@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// claim returns the fork of a label, and creates it if there is none. If the label was claimed in this store
-// before, and a.From names a snapshot on a remote that is a later state of the label, claim first restores
-// the fork to that snapshot.
+// claim returns the fork of a label, and creates it if there is none. a.From can be a snapshot on a remote that another
+// machine pushed from its fork of the label. If the label was claimed in this store before, and that snapshot is a
+// later state of the fork, claim first restores the fork to it.
 func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
 	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
@@ -42,11 +42,10 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 	return Claimed{Path: forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
 }
 
-// catchUp compares the label's state with the snapshot a.From on a remote. If that snapshot is a later state
-// of the label, catchUp restores the label's fork to it and returns the snapshot's name in the fork. If the
-// label's fork has ended, it returns the snapshot's name in the workspace, for a new fork. It returns "" if
-// the label already has that state or a later one. It also returns "" if the remote does not answer, so that
-// sandboxes start without the remote.
+// catchUp compares the state of the label's fork with the snapshot a.From on a remote. If that snapshot is a later state
+// of the fork, catchUp restores the fork to it and returns the snapshot's name in the fork. If the fork has ended, it
+// returns the snapshot's name in the workspace, for a new fork. It returns "" if the fork has that state or a later
+// one. It also returns "" if the remote does not answer, so that sandboxes start without the remote.
 func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
 	ref, err := fs.claimedRef(ctx, r, a)
 	if err != nil {
@@ -68,7 +67,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 	in := *r
 	in.Workspace, in.op = fork, nil
 	name := ""
-	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // only this part of a claim is not cheap
+	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // unlike the rest of a claim, this takes long
 		since := fork.Remotes().NewestOf(ref.Lineage)
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)

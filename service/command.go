@@ -14,38 +14,39 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// A Command is a command of the command line that only calls an operation and prints the result.
+// A Command is a command of the command line that calls one operation and prints its result. Use, Group, Short, Long,
+// Example and Aliases are as in cobra.Command.
 type Command struct {
 	Use, Group, Short, Long, Example string
 	Under                            string // the parent command, for a subcommand; it has no group
 	Aliases                          []string
-	Preset                           any // arguments that are the same in every call; the type is Op.Args
-	Args                             Positional
-	Takes                            string // describes the arguments in an error; if empty, the words of Use
-	Dash                             string // the field that the words after -- set; if empty, they are ordinary words
+	Preset                           any        // arguments that are the same in every call; the type is Op.Args
+	Args                             Positional // the fields that the words of the command line set
+	Takes                            string     // describes the words in an error; if empty, the words of Use
+	Dash                             string     // the field that the words after -- set; if empty, they are ordinary words
 	Flags                            []Flag
-	// Prefer has the values of the flag --prefer that stand for --ours and --theirs. Each is a list of names,
-	// separated by blanks.
+	// PreferSides has the values of the flag --prefer: those that stand for --ours, and those that stand for
+	// --theirs. Each of the two is a list of values, separated by blanks.
 	Prefer [2]string
-	// Call, if set, converts the arguments that the command line sets to the arguments of the call, which
-	// may be arguments of another operation. See calling.
+	// Convert, if set, converts the arguments that the command line sets to the arguments of the call, which
+	// may be arguments of another operation. See converter.
 	Call   func(args any, g *Given) (any, error)
 	Pager  bool            // on a terminal, the text is shown by the pager
-	Damage bool            // print the result of an error of the kind Damaged, too
+	Damage bool            // if an error is of the kind Damaged, its result is printed, too
 	Forms  map[string]Form // text forms that replace Op.Text, by the flag that selects them
-	// Path is a format for the hint in the error for a word that is a path and no snapshot. The command
-	// inserts the path, quoted for a shell.
+	// PathHint is the format of a hint for the error that a word is not a snapshot, but a path. Its argument is
+	// the path, quoted for a shell.
 	Path string
 }
 
 // A Flag sets a field of the arguments. Name is NAME for the field of the same name (dry-run sets dry_run),
 // NAME=FIELD for another field, or NAME=FIELD:VALUE for a flag without a value that sets FIELD to VALUE.
-// NAME= sets no field: Command.Call reads the flag. Such a flag takes a value if About has a word in
+// NAME= sets no field: Command.Convert reads the flag. Such a flag takes a value if About has a word in
 // backquotes.
 type Flag struct{ Name, Short, About string }
 
-// Parts returns the name of the flag, the field that it sets, and the value to set if the flag takes
-// none from the command line.
+// Parts splits f.Name into the name of the flag, the field that it sets, "" for none, and the VALUE of a flag without a
+// value on the command line.
 func (f Flag) Parts() (name, field, value string) {
 	name, field, other := strings.Cut(f.Name, "=")
 	if !other {
@@ -55,7 +56,7 @@ func (f Flag) Parts() (name, field, value string) {
 	return name, field, value
 }
 
-// A Given is a parsed command line before Command.Call.
+// A ParsedLine is a parsed command line. Command.Convert reads it.
 type Given struct {
 	Words []string          // the words; without the words after -- if Command.Dash is set
 	Dash  int               // the number of words before --; -1 without --
@@ -65,13 +66,14 @@ type Given struct {
 	Read  func(file string) ([]byte, error)
 }
 
-// Has reports whether a flag was given.
+// HasFlag reports whether a flag was given.
 func (g *Given) Has(flag string) bool { _, ok := g.Flags[flag]; return ok }
 
-// Is reports whether a flag without a value was given and is set.
+// IsSet reports whether a flag without a value was given, and not as --FLAG=false.
 func (g *Given) Is(flag string) bool { return g.Flags[flag] == strconv.FormatBool(true) }
 
-// Arguments returns the arguments that the command line sets, converted by Call if it is set.
+// Arguments returns the arguments for a call of the operation, which the command line sets. c.Convert, if set, converts
+// them.
 func (c *Command) Arguments(o *Op, preset any, g *Given) (any, error) {
 	for i, w := range c.Args.Words() {
 		if i < len(g.Words) && g.Words[i] == "" && FieldNamed(reflect.New(o.Args).Elem(), w.Field).Type() == reflect.TypeFor[naming.BytePath]() {
@@ -87,13 +89,13 @@ func (c *Command) Arguments(o *Op, preset any, g *Given) (any, error) {
 	return c.Call(args, g)
 }
 
-// calling converts call, which takes arguments of the type A, to a function for Command.Call.
+// converter returns convert, which takes arguments of the type A, as a function for Command.Convert.
 func calling[A any](call func(A, *Given) (any, error)) func(any, *Given) (any, error) {
 	return func(args any, g *Given) (any, error) { return call(args.(A), g) }
 }
 
-// sinceForDaemon converts a time in the user's time zone to a text that does not depend on the daemon's time
-// zone.
+// absoluteSince converts a time or duration, as the user gave it, to a time in RFC 3339. The daemon may be in another
+// time zone than the user.
 func sinceForDaemon(text string) (string, error) {
 	t, err := ParseSince(text)
 	if err != nil || t.IsZero() {
@@ -126,7 +128,7 @@ func callLog(a Log, _ *Given) (_ any, err error) {
 	return a, err
 }
 
-// callDiff splits A..B. With --json, it calls the operation Changes, which returns a list.
+// convertDiff splits A..B. For --json it returns arguments of the operation Changes, whose result is a list.
 func callDiff(a Diff, g *Given) (any, error) {
 	if len(g.Words) == 1 {
 		a.A, a.B, _ = strings.Cut(a.A, "..") // no name has two dots
@@ -149,7 +151,8 @@ func callDiff(a Diff, g *Given) (any, error) {
 	return a, nil
 }
 
-// callRestore treats a single word as a path if it stands after -- or has a slash.
+// convertRestore treats a single word as a path if it stands after -- or has a slash. For a path it returns arguments of
+// the operation Revert.
 func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
 	if g.Dash == 0 && len(a.Paths) > 0 {
 		return nil, errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
@@ -168,7 +171,8 @@ func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
 	return Revert{Path: naming.BytePath(a.Name)}, nil
 }
 
-// callUndo undoes an operation, by default the last one, or the turns of an agent, unless an actor is named.
+// convertUndo returns the arguments of one of three operations: of undo-by for --by, of Restore for --turn and --keep,
+// else of undo-op, by default for the last operation.
 func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
 	turn, err := strconv.Atoi(g.Flags["turn"])
 	if g.Has("turn") && (err != nil || turn < 1 || g.Has("by") || g.Has("op")) {
@@ -207,7 +211,7 @@ func UndoRestore(keep []naming.BytePath, dryRun bool) snapshot.RestoreOptions {
 	return snapshot.RestoreOptions{Name: "undo", Keep: keep, DryRun: dryRun}
 }
 
-// callFork deletes a fork if --delete or --discard is given.
+// convertFork returns arguments of the operation DeleteFork if --delete or --discard is given.
 func callFork(a snapshot.ForkOptions, g *Given) (any, error) {
 	deletes, discards := g.Is("delete"), g.Is("discard")
 	switch {
@@ -222,7 +226,7 @@ func callFork(a snapshot.ForkOptions, g *Given) (any, error) {
 	return DeleteFork{Name: a.Name, Discard: discards, Force: g.Is("force")}, nil
 }
 
-// callActor registers the parent process of the command by default, because the command itself ends at once.
+// convertActor sets the parent process of the command as the default, because the command itself ends at once.
 func callActor(a Actor, _ *Given) (any, error) {
 	if a.PID == 0 {
 		a.Up = 1
@@ -230,7 +234,8 @@ func callActor(a Actor, _ *Given) (any, error) {
 	return a, nil
 }
 
-// callPolicy shows the policy if no file is given.
+// convertPolicy reads the patch from the file. If no file is given, it returns arguments of the operation Policy, which
+// shows the policy.
 func callPolicy(_ SetPolicy, g *Given) (any, error) {
 	if len(g.Words) == 0 {
 		return Policy{}, nil

@@ -42,8 +42,8 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	})
 }
 
-// compare calls fn with the states that a and b name, see holdState. Only b can be "", which names the
-// present state. The states are released when fn returns.
+// withStates calls fn with the states that the names a and b stand for, see holdState. Only b can be "", which stands for
+// the present state. The states are protected from gc until fn returns.
 func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
 	if a == "" {
 		_, err := r.Workspace.Find(a) // the error for an empty name
@@ -65,12 +65,12 @@ func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error
 	return fn(from, to)
 }
 
-// inForks is the prefix of the name of a fork's state, see holdState.
+// forkStatePrefix is the prefix of the name of a fork's state, see holdState.
 const inForks = naming.ForksDir + "/"
 
-// holdState returns the state that name stands for: the present state for "", the state of a
-// snapshot or, for a caller of the socket, a state of a fork, spelled as in the mount: .forks/F or
-// .forks/F/.snapshots/S. The state's objects are protected from gc until release is called.
+// holdState returns the state with a name. "" is the name of the present state. Otherwise the name is that of a snapshot
+// or, if the caller uses the socket, a path in the mount: .forks/F for the present state of the fork F, or
+// .forks/F/.snapshots/S for a snapshot in it. The state's objects are protected from gc until release is called.
 func holdState(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
 
@@ -176,10 +176,11 @@ func diffedFile(f diff.File) DiffedFile {
 
 // Diffs are returned in parts: a browser or a model cannot use a diff of a hundred megabytes.
 const (
-	// hunkLines is the default number of lines in a part. Each line is cut off after lineBytes.
+	// maxHunkLines is the largest number of lines in a part, and the default. Each line is cut off after
+	// maxLineBytes.
 	hunkLines = 500
 	lineBytes = 4 << 10
-	// maxRead is the most bytes that one call of the operation File returns.
+	// maxFileRead is the largest number of bytes that one call of the operation File returns.
 	maxRead = 64 << 20
 )
 
@@ -212,8 +213,8 @@ func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	return out, err
 }
 
-// partOf returns one part of a diff: at most lines lines, from line number cursor on. next is the cursor of
-// the following part, 0 at the end. seen is the number of lines of the diff before hunks.
+// sliceHunks returns one part of a diff: the lines from number cursor on, as many as lines says. next is the cursor of
+// the following part, 0 at the end. seen is the number of lines of the diff that precede hunks.
 func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines

@@ -15,10 +15,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// explainConflict returns an error of the kind Conflict for two errors of a merge. For threeway.ErrConflict
-// the text has the number of paths in conflict, followed by what, which says where the paths changed; the
+// explainConflict returns an error of the kind Conflict for two errors of a merge. For threeway.ErrConflict,
+// the text is the number of paths in conflict, followed by change, which says where these paths were changed. The
 // error also has the hint and the result. threeway.ErrMeanwhile means that contents have changed after the
-// user decided about them. Other errors are returned unchanged.
+// user decided about them. explainConflict returns other errors unchanged.
 func explainConflict(err error, result any, paths []string, what, hint string) error {
 	switch {
 	case errors.Is(err, threeway.ErrConflict):
@@ -30,8 +30,9 @@ func explainConflict(err error, result any, paths []string, what, hint string) e
 	return err
 }
 
-// showConflict returns the present sides of a path in conflict. They can change before the user decides, so
-// the operations merge and undo-by compare the digest Of with the sides at that time.
+// showConflict returns the present sides of a path in conflict. The sides can change before the user decides. So the
+// result has a digest of the sides (Conflicting.Of), and the operations merge and undo-by compare it with the sides
+// at the time of the merge.
 func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
 	now, release, err := r.Workspace.HoldState("")
 	if err != nil {
@@ -91,8 +92,8 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	return out, err
 }
 
-// compareSides compares the versions of a file in base, ours and theirs. A version is nil if the side does not have
-// the file. The field Of of the result is the digest of the files in digested.
+// compareSides compares the versions of a file on the three sides of a merge: base, ours and theirs. A version is nil if
+// the side does not have the file. Conflicting.Of of the result is the digest of the files in digested.
 func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
 	const maxSide = 1 << 20
 

@@ -24,11 +24,11 @@ import (
 
 // A Connection connects a store to its registered remotes and to the remotes from which it reads objects.
 type Connection struct {
-	// From is the URL@SNAPSHOT that a new store begins with; empty for none.
+	// StartSnapshot is the snapshot on a remote, as URL@SNAPSHOT, with which a new store begins; "" for none.
 	From string
-	// OrEmpty lets a new store begin empty if the snapshot From does not exist.
+	// AllowEmpty lets a new store begin empty if the snapshot StartSnapshot does not exist.
 	OrEmpty bool
-	Timeout time.Duration // of a read; 0 is the default, negative for none
+	Timeout time.Duration // of a read from a remote; 0: the default, negative: no timeout
 	Log     *slog.Logger
 
 	Remotes *known.Registry // set by Connect
@@ -54,7 +54,7 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 			return nil, nil, err
 		}
 
-		if err := k.Load(); err != nil {
+		if err := k.LoadSources(); err != nil {
 			c.Close()
 			return nil, nil, err
 		}
@@ -63,11 +63,12 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 	}
 }
 
-// startState returns the snapshot that a new store begins with: the snapshot of an interrupted attempt, or
-// c.From. It returns nil for a store that begins empty, and for an existing store. By giving c.From for an
-// existing store, the user agrees to requests to that remote.
+// startState returns the snapshot with which a new store begins: the snapshot of an interrupted attempt, or
+// c.StartSnapshot. It returns nil for a store that begins empty, and for an existing store. If the user gives
+// c.StartSnapshot for an existing store, startState records that the user agrees to requests to that remote. first
+// is set for a new store.
 func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.StartSnapshot, error) {
-	url, name, _ := known.SplitFrom(c.From)
+	url, name, _ := known.SplitSnapshotURL(c.From)
 	if !first && c.From != "" {
 		_, err := c.Remotes.Remote(url)
 		return nil, err
@@ -76,10 +77,10 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 		return nil, nil
 	}
 
-	ref := c.Remotes.From()
+	ref := c.Remotes.FirstSource()
 	if ref == nil && c.From != "" {
 		var err error
-		ref, err = c.Remotes.MountFrom(ctx, url, name)
+		ref, err = c.Remotes.SetFirstSource(ctx, url, name)
 		if errors.Is(err, backend.ErrNotFound) {
 			if c.OrEmpty {
 				return nil, nil
@@ -94,7 +95,7 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 		return nil, nil
 	}
 
-	return &snapshot.StartSnapshot{ID: ref.State(), Info: InfoOf(ref)}, nil
+	return &snapshot.StartSnapshot{ID: ref.StateHash(), Info: InfoOf(ref)}, nil
 }
 
 // HangUp makes all later reads from remotes fail.
@@ -114,19 +115,19 @@ func (c *Connection) Close() {
 // retryPause is the pause of Run after a remote did not answer.
 const retryPause = 5 * time.Second
 
-// firstHold is the time from the mount to the first hold that a store writes to a remote. A hold protects
+// firstHoldDelay is the time from the mount to the first hold that a store writes to a remote. A hold protects
 // objects on the remote from gc. The first one may be late because the remote's gc keeps unused objects for a
 // day. So short mounts write no hold, and the hold does not slow down the first reads.
 const firstHold = 10 * time.Second
 
-// Run does the background work for a store that reads from remotes, until ctx ends. It fetches contents ahead
-// of reads, if the option prefetch says so. It renews the holds, which protect the objects that the store
-// needs from the gc of the remotes.
+// Run does the background work for a store that reads from remotes, until ctx ends. It fetches contents before they are
+// read. prefetch is one of the constants known.PrefetchNone, PrefetchTree and PrefetchAll. Run also renews the holds,
+// which protect the objects that the store needs from the gc of the remotes.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
 	first := time.Now().Add(firstHold)
 	if c.mountedBefore {
-		c.Remotes.Probe()
+		c.Remotes.ProbeSources()
 	}
 
 	for ctx.Err() == nil {
@@ -135,13 +136,13 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 			c.Log.Warn("fetching ahead of what is read", "err", err)
 		}
 
-		// The first hold is written late, see firstHold. After that, holds are renewed.
+		// The first hold is written late, see firstHoldDelay. After that, holds are renewed.
 		early := time.Until(first)
 		if early <= 0 && !errors.Is(err, backend.ErrAway) {
 			err = c.Remotes.Hold(ctx, held)
 		}
 
-		wait := known.HoldAgain
+		wait := known.HoldRenewal
 		switch {
 		case errors.Is(err, backend.ErrAway):
 			wait = retryPause
@@ -151,15 +152,15 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 
 		select {
 		case <-ctx.Done():
-		case <-c.Remotes.Added():
+		case <-c.Remotes.SourceAdded():
 		case <-time.After(wait):
 		}
 	}
 }
 
-// CheckStore verifies a store that is not mounted. memory is the number of bytes for the contents of its
-// journal. If the store could be opened and has damage, the error is of the kind Damaged and has the report
-// as its result.
+// CheckStore verifies a store that is not mounted. memory is the largest number of bytes of its journal's contents in
+// memory. If the store can be opened and has damage, the error is of the kind Damaged and has the report as its
+// result.
 func CheckStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
@@ -180,8 +181,8 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 	return nil, errs.Fail(errs.Damaged, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-// RepairStore repairs a store that is not mounted, with memory bytes for the contents of its journal. It
-// returns an error of the kind Damaged if paths stay incomplete.
+// RepairStore repairs a store that is not mounted. memory is as in CheckStore. If paths stay incomplete, RepairStore
+// returns an error of the kind Damaged.
 func RepairStore(ctx context.Context, dir string, memory int64, show func(Progress)) (*repair.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
@@ -194,7 +195,7 @@ func RepairStore(ctx context.Context, dir string, memory int64, show func(Progre
 	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
 }
 
-// DamageFound returns an error of the kind Damaged for a report with damage, else nil.
+// DamageError returns an error of the kind Damaged for a report with damage, else nil.
 func DamageFound(r *repair.Report, hint string) error {
 	if r.OK() {
 		return nil
@@ -206,8 +207,8 @@ func DamageFound(r *repair.Report, hint string) error {
 	return errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
 }
 
-// count returns a number with its noun, in the plural unless n is 1. Unlike plural, it writes large numbers
-// without commas.
+// countText returns a number and the noun what, with an s unless n is 1. Unlike plural, it writes large numbers without
+// commas.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -215,8 +216,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// ProveStore searches a store that is not mounted for forgotten contents, with memory bytes for the contents
-// of its journal.
+// VerifyForgottenStore searches a store that is not mounted, and its remotes, for forgotten contents. memory is as in
+// CheckStore. If it finds some, it returns an error of the kind Damaged.
 func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()

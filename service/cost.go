@@ -8,19 +8,20 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A Cost is the set of the shared resources that an operation uses. An operation that is not Cheap waits for its turn.
+// A Cost is the set of the shared resources that an operation uses. An operation with another cost than Cheap waits for
+// its turn.
 type Cost int
 
 const (
 	// Cheap operations use little processor time and memory. They may wait long for a disk, a network or
 	// background work.
 	Cheap Cost = 1 << iota
-	// Compares is for operations that use much processor time. Such requests of all tenants take
-	// turns, and only a few requests of one tenant run at a time.
+	// CPUHeavy operations use much processor time. The requests of all tenants for them take turns, and only a few
+	// requests of one tenant run at a time.
 	Compares
-	lists
-	texts
-	gits
+	lists // uses the memory pool ListMemory
+	texts // uses the memory pool TextMemory
+	gits  // uses the memory pool GitMemory
 )
 
 // The pools of memory. An operation that uses a pool also uses much processor time. It reserves memory in the
@@ -31,8 +32,8 @@ const (
 	Gits  = gits | Compares  // for merges of texts, and for processes of git
 )
 
-// budget returns the memory pool p for the tenant (main, or a fork of main with the forks in it) of the
-// request's workspace. It panics unless the operation's row has p in Cost.
+// budget returns the memory pool p for the tenant of the request's workspace. A tenant is main, or a fork of main with
+// the forks in it. budget panics unless the operation's row has p in Op.Cost.
 func (r *Request) budget(p Cost) *budget.Budget {
 	if r.op != nil && r.op.Cost&p != p {
 		panic(r.op.Name + " does not say that it charges this pool")
@@ -45,7 +46,7 @@ func (r *Request) budget(p Cost) *budget.Budget {
 	return r.pools[p].Of(r.Workspace.Tenant())
 }
 
-// reserve reserves memory for a list. It waits while other requests have reserved too much.
+// reserveMemory reserves memory for a list. It waits while other requests have reserved too much.
 func reserve(ctx context.Context, list *budget.Charge, bytes int64) error {
 	if list.Try(bytes) != nil {
 		return list.All(ctx)
@@ -53,7 +54,7 @@ func reserve(ctx context.Context, list *budget.Charge, bytes int64) error {
 	return nil
 }
 
-// CostOf returns the cost of the operation with these arguments in a workspace.
+// CostOf returns the cost of a call of the operation in a workspace.
 func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
 	if o.ReadsAll != nil && o.ReadsAll(ws, args) {
 		return Compares

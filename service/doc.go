@@ -28,11 +28,11 @@
 //
 // # Families
 //
-// Most operations need only their request (op). A request has the workspace, and so the store, and the parts
-// that all operations share: the log, the turns and the pools of memory (core). Operations that share further
-// state are methods of a type with that state (familyOp): forks, history, remotes, imports, Exports, freezes,
-// erasure and upkeep. If a family needs a method of another family, New passes a function or an interface to
-// it.
+// A family is a set of operations that share state. Most operations need only their request, and belong to no
+// family: the function op makes their rows. A request has the workspace, and so the store, and the parts that all
+// operations share: the log, the turns and the pools of memory (core). Operations of a family are methods of a
+// type with the shared state: forks, history, remotes, imports, Exports, freezes, erasure and upkeep. The function
+// familyOp makes their rows. If a family needs a method of another family, New passes a function or an interface.
 //
 // # Rights
 //

@@ -17,7 +17,7 @@ import (
 type door struct {
 	*net.UnixListener
 	mu   sync.Mutex
-	shut chan struct{} // closed when the door opens; nil while it is open
+	shut chan struct{} // while the door is shut: closed when the door opens; nil while it is open
 }
 
 // Accept implements net.Listener.
@@ -43,7 +43,7 @@ func (d *door) Close() error {
 	return d.UnixListener.Close()
 }
 
-// shutOut stops Accept until open is called.
+// shut stops Accept until open is called.
 func (d *door) shutOut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,11 +62,11 @@ func (d *door) open() {
 	}
 }
 
-// callSet has the unanswered requests of a server that would fail at the end of the daemon.
+// A callSet has the unanswered requests of a server that would fail if the daemon ended now.
 type callSet struct {
 	mu      sync.Mutex
 	active  map[*pendingCall]bool
-	fresh   map[net.Conn]bool // connections that have not sent a request yet
+	fresh   map[net.Conn]bool // connections on which the client has not sent a request yet
 	changed chan struct{}     // closed and replaced when an element is removed
 }
 
@@ -100,15 +100,15 @@ func (c *pendingCall) remove() {
 	c.set.wake()
 }
 
-// exemptCall removes a request from its set before the request is answered, because its client can handle the
-// end of the daemon.
+// exemptCall removes a request from its callSet before it is answered. The server calls it for requests whose client can
+// handle the end of the daemon.
 func exemptCall(r *http.Request) {
 	if one, ok := r.Context().Value(callKey{}).(*pendingCall); ok {
 		one.remove()
 	}
 }
 
-// wake wakes the goroutines that wait for a removal from the set. The caller holds c.mu.
+// wake closes the channel that pending has returned, after a removal from the set. The caller holds c.mu.
 func (c *callSet) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -126,8 +126,8 @@ func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// running returns the paths of the unanswered requests in the set. fresh reports whether there are
-// connections without a request yet. The channel is closed at the next removal.
+// pending returns the paths of the unanswered requests in the set. fresh is true if there are connections without a
+// request yet. The channel changed is closed at the next removal of a request or connection.
 func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,11 +141,11 @@ func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}
 	return paths, len(c.fresh) > 0, c.changed
 }
 
-// freshTime is how long Drain waits for the request of a client that has just connected.
+// freshConnWait is how long Drain waits for the request of a client that has just connected.
 const freshTime = time.Second
 
-// Drain stops accepting clients, and returns when all requests in the callSet are answered. If ctx is done
-// before, Drain accepts clients again and returns the names of the operations that still run.
+// Drain stops accepting clients, and returns nil when all requests in the callSet are answered. If ctx ends before that,
+// Drain accepts clients again and returns the names of the operations that still run.
 func (srv *Server) Drain(ctx context.Context) (running []string) {
 	srv.door.shutOut()
 	srv.http.SetKeepAlivesEnabled(false) // a client with an unused connection must connect again

@@ -304,7 +304,7 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 		old[id] = true
 	}
 
-	done, err := to.Forget(ctx, remote.Forget{Chunks: f.chunks, Old: old, Push: func(ctx context.Context, ref *remote.Ref, base string) error {
+	done, err := to.Forget(ctx, remote.ForgetOptions{Chunks: f.chunks, FormerIDs: old, Push: func(ctx context.Context, ref *remote.Ref, base string) error {
 		if now, ok := f.rewritten[ref.ID]; ok {
 			return f.pushRewritten(ctx, to, ref, now, base)
 		}
@@ -312,19 +312,19 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 	}})
 	if done != nil {
 		var versions []forget.Version
-		for _, v := range done.Versions {
+		for _, v := range done.RemainingVersions {
 			versions = append(versions, forget.Version(v))
 		}
-		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.Removed, Remaining: done.Left, Versions: versions})
+		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.RemovedObjects, Remaining: done.Remaining, Versions: versions})
 	}
 	if err != nil {
 		return err
 	}
 
-	if done.Unlisted != nil {
-		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, done.Unlisted))
+	if done.ListError != nil {
+		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, done.ListError))
 	}
-	if done.Registry {
+	if done.IsRegistry {
 		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("layers without a tag in remote %s: the registry removes them", name))
 	}
 
@@ -340,8 +340,8 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 	}
 	defer x.Release()
 
-	p := remote.Push{Ref: pushedRef(x.Info, ref.Name, x.ActorSets), Force: true, Full: base == "", Base: base,
-		Mark: marker(x.State, f.store.Source(), x.ActorSets), Stored: f.stored}
+	p := remote.PushOptions{Ref: pushedRef(x.Info, ref.Name, x.ActorSets), Force: true, SendAll: base == "", Base: base,
+		Mark: marker(x.State, f.store.Source(), x.ActorSets), ReadStored: f.stored}
 	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = x.Claim, x.Lineage, ref.Expires
 	_, err = to.Push(ctx, p)
 
@@ -353,13 +353,13 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 func (f *remoteForget) pushAgain(ctx context.Context, to *remote.Remote, ref *remote.Ref, base string) error {
 	there := to.Snapshot(ref)
 	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)
-	st, err := tree.Load(src, ref.State())
+	st, err := tree.Load(src, ref.StateHash())
 	if err != nil {
 		return err
 	}
 
 	mark := marker(st, src, ref.ActorSets)
-	p := remote.Push{Ref: *ref, Force: true, Full: base == "", Base: base, Stored: there.Stored,
+	p := remote.PushOptions{Ref: *ref, Force: true, SendAll: base == "", Base: base, ReadStored: there.Stored,
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
 			has := false
 			err := mark(ctx, func(h cas.Hash) bool {
@@ -393,7 +393,7 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 			return explainRemoteError(name, err)
 		}
 
-		unread, former, err := at.Contents(ctx, func(sn string, h cas.Hash, b []byte) error {
+		unread, former, err := at.EachRecord(ctx, func(sn string, h cas.Hash, b []byte) error {
 			proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
 			if scan.IsForgotten(h) || scan.Contains(b) {
 				proof.Found = append(proof.Found, fmt.Sprintf("snapshot %s on remote %s", sn, name))

@@ -62,8 +62,8 @@ const defaultLife = "24h"
 func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
 	newest := time.Time{}
 	for url, a := range areas {
-		if name == "" && len(areas) == 1 || name == "" && a.Used.After(newest) {
-			name, newest = url, a.Used
+		if name == "" && len(areas) == 1 || name == "" && a.LastUsed.After(newest) {
+			name, newest = url, a.LastUsed
 		}
 	}
 
@@ -133,7 +133,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 		}()
 	}
 
-	terms := handoff.Terms{Expires: done.Expires, Times: done.Times, Session: a.Session, Transcript: a.Transcript}
+	terms := handoff.Terms{Expires: done.Expires, MaxClaims: done.Times, Session: a.Session, Transcript: a.Transcript}
 	if err := rs.handOff(ctx, r, area, id, terms, &done); err != nil {
 		return done, explainRemoteError(url, err)
 	}
@@ -142,7 +142,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 		return done, nil
 	}
 
-	done.ID, done.Line = id, "amberfs handoff '"+area.Sent[len(area.Sent)-1].String()+"'"
+	done.ID, done.Line = id, "amberfs handoff '"+area.Handoffs[len(area.Handoffs)-1].String()+"'"
 	if err := area.Sweep(ctx, known.CacheOf(rs.known), false); err != nil {
 		r.log.Warn("handoff: what has expired was not removed", "remote", url, "err", err)
 	}
@@ -168,20 +168,20 @@ func (rs *remotes) handOff(ctx context.Context, r *Request, area *handoff.Area, 
 	}
 	defer x.Release()
 
-	p := remote.Push{
-		Ref: pushedRef(x.Info, id, x.ActorSets), Mark: marker(x.State, rs.store.Source(), x.ActorSets), Stored: rs.stored,
-		Progress: func(parts, of int, sent int64) {
-			r.progress(Progress{What: "handing off", Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
+	p := remote.PushOptions{
+		Ref: pushedRef(x.Info, id, x.ActorSets), Mark: marker(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.stored,
+		Progress: func(parts, total int, sentBytes int64) {
+			r.progress(Progress{What: "handing off", Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
 	}
 
 	done.Files, done.Bytes = x.Info.Files, x.Info.Bytes
 	if done.DryRun {
-		done.Sent, err = area.Missing(ctx, known.CacheOf(rs.known), p)
+		done.Sent, err = area.MissingBytes(ctx, known.CacheOf(rs.known), p)
 		return err
 	}
 
-	if err := area.Begin(id, done.Fork, terms); err != nil {
+	if err := area.AddHandoff(id, done.Fork, terms); err != nil {
 		return err
 	}
 	if err := known.SetArea(rs.known, done.Remote, area); err != nil {
@@ -241,9 +241,9 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 // setMerged records that the returned snapshot of a handoff was merged.
 func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 	for url, area := range areas {
-		for i := range area.Sent {
-			if area.Sent[i].ID == id {
-				area.Sent[i].Merged = true
+		for i := range area.Handoffs {
+			if area.Handoffs[i].ID == id {
+				area.Handoffs[i].Merged = true
 				return known.SetArea(rs.known, url, area)
 			}
 		}
@@ -253,20 +253,20 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 
 // fetchBack finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork, unless it is
 // restored already. It changes the handoff's record in areas, and returns the record as sent. The caller stores areas.
-func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.Sent, err error) {
+func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.SentHandoff, err error) {
 	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
 	if len(areas) == 0 {
 		return "", nil, none.WithHint("nothing was handed off from here")
 	}
 
 	for url, area := range areas {
-		for i := len(area.Sent) - 1; i >= 0; i-- {
-			sent := &area.Sent[i]
-			if !sent.Sent || a.ID != "" && a.ID != sent.ID {
+		for i := len(area.Handoffs) - 1; i >= 0; i-- {
+			sent := &area.Handoffs[i]
+			if !sent.Uploaded || a.ID != "" && a.ID != sent.ID {
 				continue
 			}
 
-			at, ref, err := area.Returned(ctx, known.CacheOf(rs.known), sent.ID)
+			at, ref, err := area.FindReturned(ctx, known.CacheOf(rs.known), sent.ID)
 			if errors.Is(err, backend.ErrNotFound) {
 				continue
 			}
@@ -276,12 +276,12 @@ func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, are
 			defer at.Close()
 
 			switch {
-			case sent.Merged && (a.ID != "" || ref.ID != sent.Returned):
+			case sent.Merged && (a.ID != "" || ref.ID != sent.ReturnedID):
 				return url, nil, errs.Fail(errs.Exist, "the handoff %s was merged already", sent.ID).
 					WithHint("to bring further work, hand it off there with `amberfs handoff`")
 			case sent.Merged:
 				continue
-			case sent.Returned == ref.ID:
+			case sent.ReturnedID == ref.ID:
 				return url, sent, nil
 			}
 
@@ -293,7 +293,7 @@ func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, are
 }
 
 // restoreBack pulls the returned snapshot ref into the fork of a handoff, and restores it there.
-func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remote, ref *remote.Ref, sent *handoff.Sent) error {
+func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remote, ref *remote.Ref, sent *handoff.SentHandoff) error {
 	fork, err := r.Workspace.Forks().Named(sent.Fork)
 	if err != nil {
 		return err
@@ -308,7 +308,7 @@ func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remot
 	if _, err := fork.Restore(ctx, snapshot.RestoreOptions{Name: got.Name, Caller: r.Caller}); err != nil {
 		return err
 	}
-	sent.Returned = ref.ID
+	sent.ReturnedID = ref.ID
 
 	return nil
 }

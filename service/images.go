@@ -65,7 +65,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 
 		d, most := digest.Digest(h.Name), int64(math.MaxInt64)
 		if text != nil {
-			most = image.MaxText
+			most = image.MaxJSON
 		}
 		if want != "" && d != want || h.Size > most {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
@@ -241,7 +241,7 @@ func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err
 
 	o := archive.LayerOptions{Source: r.source(), Base: tree.New(1, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR, Nlink: 2})}
 	var release func()
-	if o.Now, release, err = r.Workspace.Remotes().HoldToSend(ctx, now.Name); err != nil {
+	if o.Target, release, err = r.Workspace.Remotes().HoldToSend(ctx, now.Name); err != nil {
 		return out, err
 	}
 	defer release()

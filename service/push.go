@@ -104,11 +104,11 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 		return Pushed{}, err
 	}
 
-	p := remote.Push{
-		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
-		Base: rs.known.Base(to), Mark: marker(x.State, rs.store.Source(), x.ActorSets), Stored: rs.stored,
-		Progress: func(parts, of int, sent int64) {
-			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
+	p := remote.PushOptions{
+		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
+		Base: rs.known.PushBase(to), Mark: marker(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.stored,
+		Progress: func(parts, total int, sentBytes int64) {
+			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
 	}
 
@@ -129,13 +129,13 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 		r.Workspace.Remotes().ReportPushed(x.Info.Name, a.Remote, r.Caller)
 	}
 
-	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, Pushed: *done}
+	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, PushResult: *done}
 	if confinedToFork(r) {
 		out.Objects, out.Bytes = 0, 0 // these numbers would reveal which objects of other tenants the remote has
 		return out, nil               // no SetBase: the base of the owner's next push stays a snapshot of the owner
 	}
 
-	return out, rs.known.SetBase(to, done.Ref.Name)
+	return out, rs.known.SetPushBase(to, done.Ref.Name)
 }
 
 // makeWay frees the name of ref on the remote: it copies the snapshot with that name to NAME.ID, and returns
@@ -169,7 +169,7 @@ func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	return ref
 }
 
-// marker returns a function for remote.Push.Mark: it calls keep for each object of a state, and for the
+// marker returns a function for remote.PushOptions.Mark: it calls keep for each object of a state, and for the
 // objects in further.
 func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
@@ -305,7 +305,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	}
 
 	var damaged error
-	sent := bs.known.Sent(to)
+	sent := bs.known.BackupSeq(to)
 
 	for _, i := range slices.Backward(bs.main.List()) {
 		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
@@ -321,7 +321,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 			return explainRemoteError(p.Remote, err)
 		}
 
-		if err := bs.known.SetSent(to, i.Seq); err != nil {
+		if err := bs.known.SetBackupSeq(to, i.Seq); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,7 @@ func (rs *remotes) addRemote(ctx context.Context, _ *Request, a AddRemote) (Adde
 	if err != nil {
 		return AddedRemote{}, err
 	}
-	if err := rs.known.MayAdd(a.Name, r.URL()); err != nil {
+	if err := rs.known.CheckAdd(a.Name, r.URL()); err != nil {
 		return AddedRemote{}, err
 	}
 	if err := backend.MakeDir(a.URL); err != nil {
@@ -137,24 +137,24 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote
 		return info, err
 	}
 
-	info, err = r.Workspace.Remotes().AddPulled(info, ref.State(), r.Caller)
+	info, err = r.Workspace.Remotes().AddPulled(info, ref.StateHash(), r.Caller)
 	if err != nil {
 		return info, err
 	}
 
-	return info, rs.known.SetBase(from, ref.Name)
+	return info, rs.known.SetPushBase(from, ref.Name)
 }
 
 // copyObjects copies the objects of a snapshot on a remote to the disk of the store.
 func (rs *remotes) copyObjects(ctx context.Context, r *Request, from *remote.Snapshot) error {
 	store := rs.store.CAS()
 	src := tree.NewSource(pullSource{ctx, rs.store, from}, nil, 16<<20)
-	st, err := tree.Load(src, from.Ref.State())
+	st, err := tree.Load(src, from.Ref.StateHash())
 	if err != nil {
 		return err
 	}
 
-	err = from.Pull(ctx, remote.Pull{
+	err = from.Pull(ctx, remote.PullOptions{
 		Mark: marker(st, src, from.Ref.ActorSets), Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
 			r.progress(Progress{What: "pulling " + from.Ref.Name, Done: done, Total: total, Unit: "bytes"})
@@ -245,7 +245,7 @@ func (rs *remotes) verifyRemote(ctx context.Context, r *Request, a VerifyRemote)
 		return done, err
 	}
 
-	done.Verified, err = at.Verify(ctx, a.Deep, func(name string, err error) {
+	done.VerifyResult, err = at.Verify(ctx, a.Deep, func(name string, err error) {
 		done.Damage = append(done.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
 	}, func(n, total int64) {
 		r.progress(Progress{What: "verifying " + a.Remote, Done: n, Total: total, Unit: "bytes"})
@@ -338,12 +338,12 @@ func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again
 	}
 
 	if again {
-		if err := rs.known.Forget(ctx, to, from[at+1:]); err != nil {
+		if err := rs.known.ForgetName(ctx, to, from[at+1:]); err != nil {
 			return nil, err
 		}
 	}
 
-	ref, err := rs.known.Source(ctx, to, from[at+1:])
+	ref, err := rs.known.AddSource(ctx, to, from[at+1:])
 	return ref, explainRemoteError(from[:at], err)
 }
 
@@ -371,6 +371,6 @@ func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error
 		return "", err
 	}
 
-	info, err := r.Workspace.Remotes().AddPulled(info, ref.State(), r.Caller)
+	info, err := r.Workspace.Remotes().AddPulled(info, ref.StateHash(), r.Caller)
 	return info.Name, err
 }

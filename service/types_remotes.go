@@ -207,7 +207,7 @@ type Pushed struct {
 	Snapshot string `json:"snapshot"`
 	As       string `json:"as" jsonschema:"its name on the remote"`
 	ID       string `json:"id"`
-	remote.Pushed
+	remote.PushResult
 }
 
 type Pull struct {
@@ -245,7 +245,7 @@ type VerifyRemote struct {
 }
 
 type VerifiedRemote struct {
-	remote.Verified
+	remote.VerifyResult
 	Damage []RemoteDamage `json:"damage"`
 }
 

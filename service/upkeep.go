@@ -53,7 +53,7 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 	}
 
 	st.Push = u.backup()
-	for url, since := range u.known.Away() {
+	for url, since := range u.known.AwaySince() {
 		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
 	}
 	for name, url := range u.known.Untrusted() {

@@ -227,11 +227,11 @@ func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref strin
 	var d digest.Digest
 	if file, ok := strings.CutPrefix(ref, "docker-archive:"); ok {
 		err = writeFile(file, func(w io.Writer) (err error) {
-			d, err = e.ToArchive(ctx, w)
+			d, err = e.WriteArchive(ctx, w)
 			return err
 		})
 	} else {
-		d, err = e.To(ctx, ref)
+		d, err = e.WriteImage(ctx, ref)
 	}
 
 	bar.done()

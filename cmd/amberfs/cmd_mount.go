@@ -121,7 +121,7 @@ func mountWords(ctx context.Context, a *app, o mountOptions, words []string, do 
 
 // splitFrom parses the value of --from: the path of a directory, which it makes absolute, or a snapshot on a remote.
 func splitFrom(a *app, from string) (dir, remote string, err error) {
-	_, name, ok := known.SplitFrom(from)
+	_, name, ok := known.SplitSnapshotURL(from)
 	switch {
 	case from == "":
 		return "", "", nil

@@ -36,7 +36,7 @@ import (
 // A receipt is the record of a received handoff. It is a file in the state directory of the user who received
 // it.
 type receipt struct {
-	handoff.Received
+	handoff.ReceivedHandoff
 	Path    string   `json:"path"`
 	By      string   `json:"by"`              // a random text that identifies this receiver, see handoff.Claim
 	Since   int64    `json:"since,omitempty"` // the change time (ns) of the directory when all files were written, 0 before
@@ -140,7 +140,7 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 		return explainHandoff(err)
 	}
 
-	r.Received = *got
+	r.ReceivedHandoff = *got
 	if err := r.save(); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 	if err := r.save(); err != nil {
 		return err
 	}
-	from.Done()
+	from.RemoveLine()
 	bar.done()
 
 	return a.print(out, func() { r.print(a, out) })
@@ -206,7 +206,7 @@ func prepareReceipt(line handoff.Line, dir string) (*receipt, error) {
 		return nil, err
 	}
 
-	r = &receipt{Received: handoff.Received{Line: line}, Path: dir, By: rand.Text()}
+	r = &receipt{ReceivedHandoff: handoff.ReceivedHandoff{Line: line}, Path: dir, By: rand.Text()}
 	return r, r.save()
 }
 
@@ -235,7 +235,7 @@ func (r *receipt) write(ctx context.Context, a *app, from *handoff.Objects, bar 
 	done, err := hostdir.Apply(ctx, r.Path, hostdir.ApplyOptions{
 		Source: from.Source, Base: none, Now: from.Tree, Conflicts: threeway.TakeTheirs, Everything: true, Prefetch: from.Prefetch,
 		Progress: func(p stream.Progress) {
-			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: from.Read.Load()})
+			bar.show(service.Progress{What: "receiving", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: from.PrefetchedBytes.Load()})
 		},
 	})
 	if err != nil {
@@ -352,7 +352,7 @@ func (r *receipt) push(ctx context.Context, a *app, temp string, out *sentBack) 
 		bar.show(service.Progress{What: "reading", Done: p.Files, Total: r.Ref.Files, Unit: "files", Bytes: p.Bytes})
 	}
 
-	now, err := service.StateOver(ctx, from.Source, from, r.Ref.State(), func(sink stream.Sink) error {
+	now, err := service.StateOver(ctx, from.Source, from, r.Ref.StateHash(), func(sink stream.Sink) error {
 		return hostdir.ReadChanges(ctx, r.Path, from.Source, from.Tree, func(e stream.Entry) error {
 			if e.Whiteout && slices.Contains(r.Skipped, e.Path) {
 				return nil // the entry is missing because it could not be created when the tree was received

@@ -23,9 +23,9 @@ var (
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
 	// ErrNoBucket: the bucket does not exist.
 	ErrNoBucket = errs.New(errs.NotExist, "no such bucket")
-	// ErrChanged: the condition of a Put does not hold.
+	// ErrChanged: the key of a Put with PutOptions.IfAbsent exists.
 	ErrChanged = errs.New(errs.Exist, "it was changed meanwhile")
-	// ErrDenied: the credentials are missing, wrong, or do not allow this.
+	// ErrDenied: the credentials are missing, wrong, or do not allow the request.
 	ErrDenied = errs.New(errs.Perm, "the remote refused the request")
 	// ErrAway: the remote did not answer, or answered that it cannot do the request now.
 	ErrAway = errs.Away
@@ -33,28 +33,29 @@ var (
 	ErrUnsupported = errs.New(errs.NotSupported, "this kind of remote does not support that")
 )
 
-// MaxValue is the most bytes of a value that Get reads.
+// MaxValue is the largest number of bytes that Get reads.
 const MaxValue = 64 << 20
 
 // A Backend stores values under keys, in one bucket, repository or directory. It is safe for concurrent
-// use. Each call ends when its context does. Any call may fail with ErrDenied or ErrAway.
+// use. Each call returns when its context ends. Any call may fail with ErrDenied or ErrAway.
 type Backend interface {
-	// Put stores data under key, durably, if the condition is met. Readers see all of data or none of it.
-	// Errors: ErrChanged. After ErrAway data may have been stored.
+	// Put stores data under key, durably, if the condition in o is met. Readers see all of data or none of it.
+	// Errors: ErrChanged. After ErrAway the data may be stored or not.
 	Put(ctx context.Context, key string, data []byte, o PutOptions) error
-	// GetRange returns the n bytes at offset off of a value; fewer at its end. Errors: ErrNotFound.
+	// GetRange returns n bytes of a value from offset off on, or fewer at the end of the value. Errors:
+	// ErrNotFound.
 	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
-	// Stat returns the Info of a key, without Sum. Errors: ErrNotFound.
+	// Stat returns the Info of a key, without Info.MD5. Errors: ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)
-	// List calls fn for every key that begins with prefix, in no order.
+	// List calls fn for every key that begins with prefix, in any order, until fn returns an error.
 	List(ctx context.Context, prefix string, fn func(Info) error) error
 	// Delete removes a key. It is no error if the key does not exist.
 	Delete(ctx context.Context, key string) error
 
-	// Collects reports whether this is a registry, which removes objects without a ref itself. In a
-	// registry objects cannot be listed, and of several conditional Puts of one key at once more than
+	// IsRegistry reports whether this is an OCI registry. A registry itself removes objects that no ref
+	// needs. Its objects cannot be listed. If several conditional Puts of one key run at once, more than
 	// one may succeed.
-	Collects() bool
+	IsRegistry() bool
 	// URL returns a URL for Open.
 	URL() string
 	// CloseIdleConnections closes connections that no call uses.
@@ -71,17 +72,17 @@ type batchDeleter interface {
 	DeleteAll(ctx context.Context, keys []string) error
 }
 
-// parallelDeletes is the number of requests at a time of a DeleteAll without batches.
+// parallelDeletes is the largest number of requests that delete one key or version each at the same time.
 const parallelDeletes = 16
 
-// DeleteAll removes keys, with as few requests as b can. It is no error if a key does not exist. After an
-// error, some of the keys may be left.
+// DeleteAll removes keys, with many keys in one request if b supports it. It is no error if a key does not exist.
+// After an error, some of the keys may still exist.
 func DeleteAll(ctx context.Context, b Backend, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	if l, ok := b.(*lazyBackend); ok {
-		b = l.forKey(keys[0])
+		b = l.backendFor(keys[0])
 	}
 
 	if batch, ok := b.(batchDeleter); ok && len(keys) > 1 {
@@ -116,8 +117,8 @@ func FormerVersions(ctx context.Context, b Backend, prefix string) ([]Version, e
 	return nil, nil
 }
 
-// DeleteVersions removes versions, and returns those that the service refuses to remove.
-func DeleteVersions(ctx context.Context, b Backend, all []Version) (left []Version, err error) {
+// DeleteVersions removes versions. It returns the versions that the service refuses to remove.
+func DeleteVersions(ctx context.Context, b Backend, all []Version) (refused []Version, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelDeletes)
 	var mu sync.Mutex
@@ -131,13 +132,13 @@ func DeleteVersions(ctx context.Context, b Backend, all []Version) (left []Versi
 
 			mu.Lock()
 			defer mu.Unlock()
-			left = append(left, v)
+			refused = append(refused, v)
 
 			return nil
 		})
 	}
 
-	return left, g.Wait()
+	return refused, g.Wait()
 }
 
 func versionerOf(b Backend) versioner {
@@ -151,12 +152,12 @@ func versionerOf(b Backend) versioner {
 // PutOptions are the options of a Put. The zero value means: no condition.
 type PutOptions struct {
 	IfAbsent bool // fail with ErrChanged if the key exists
-	// Keeps are the objects of a ref. A registry keeps objects only if it knows the refs that need them;
-	// other backends ignore Keeps.
-	Keeps []Object
+	// RefObjects are the objects that the ref with this key needs. A registry keeps an object only if a ref
+	// names it. Other backends ignore RefObjects.
+	RefObjects []Object
 }
 
-// An Object identifies an object.
+// An Object identifies an immutable value on a remote by its contents.
 type Object struct {
 	Name string `json:"name"` // SHA-256, 64 hex digits
 	Size int64  `json:"size"`
@@ -165,8 +166,8 @@ type Object struct {
 // Key returns the key of the object.
 func (o Object) Key() string { return "obj/" + o.Name }
 
-// Named returns the name and the size of the object with the bytes data.
-func Named(data []byte) Object {
+// ObjectOf returns the name and the size of the object with the bytes data.
+func ObjectOf(data []byte) Object {
 	sum := sha256.Sum256(data)
 	return Object{hex.EncodeToString(sum[:]), int64(len(data))}
 }
@@ -176,7 +177,7 @@ type Info struct {
 	Key      string
 	Size     int64     // of the value; 0 from a registry's List
 	Modified time.Time // by the service's clock; zero in a registry
-	Sum      string    // MD5 of the value in hex, from List; "" if the service does not report it
+	MD5      string    // MD5 of the value in hex, from List; "" if the service does not report it
 }
 
 var keyPattern = pattern.New(`^(format|(ref/|hold/|gc/|new/(rm-)?[0-9a-f-]{36}\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
@@ -229,8 +230,8 @@ var schemePattern = pattern.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 // IsURL reports whether s has the form of a URL, of any scheme.
 func IsURL(s string) bool { return schemePattern().MatchString(s) }
 
-// parameters returns the known parameters of a remote's URL. It refuses others.
-func parameters(u *url.URL, known ...string) (map[string]string, error) {
+// parseParameters returns the known parameters of a remote's URL. It returns an error if the URL has others.
+func parseParameters(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, errors.New("the parameters of the remote's URL cannot be read")
@@ -261,38 +262,39 @@ func credentialsFile(p map[string]string) (string, error) {
 // ErrUntrusted: the user has not agreed to contact this remote.
 var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remote")
 
-// Lazy returns the backend of a URL. Before each request it checks the key, and calls allowed, unless
-// that is nil: if allowed fails, no request is made. If the backend cannot be opened, for example
+// OpenLazily returns the backend of a URL. Before each request the backend checks the key, and calls authorize, which
+// may be nil: if authorize returns an error, no request is made. If the backend cannot be opened, for example
 // because the file that AWS_CA_BUNDLE names does not exist, each call tries again to open it.
-func Lazy(raw string, allowed func(url string) error) Backend {
-	l := &lazyBackend{url: raw, allowed: allowed}
+func OpenLazily(raw string, authorize func(url string) error) Backend {
+	l := &lazyBackend{url: raw, authorize: authorize}
 	if b, err := Open(raw); err == nil {
-		l.opened, l.url = b, b.URL()
+		l.inner, l.url = b, b.URL()
 	}
 	return l
 }
 
-// A lazyBackend is the backend that Lazy returns.
+// A lazyBackend is the backend that OpenLazily returns.
 type lazyBackend struct {
-	url     string
-	allowed func(url string) error
+	url       string
+	authorize func(url string) error
 
-	mu     sync.Mutex
-	opened Backend // nil if it could not be opened
+	mu    sync.Mutex
+	inner Backend // nil while it could not be opened
 }
 
-// forKey returns the backend for a call with a key. On an error, it is an errBackend.
-func (l *lazyBackend) forKey(key string) Backend {
+// backendFor returns the backend for a call with a key, or an errBackend if the key is not valid or the backend
+// cannot be used.
+func (l *lazyBackend) backendFor(key string) Backend {
 	if !isKey(key) {
 		return errBackend{fmt.Errorf("%q is not a key of a remote", key)}
 	}
 	return l.backend()
 }
 
-// backend returns the opened backend. On an error, it is an errBackend.
+// backend returns the opened backend, or an errBackend if it cannot be used.
 func (l *lazyBackend) backend() Backend {
-	if l.allowed != nil {
-		if err := l.allowed(l.url); err != nil {
+	if l.authorize != nil {
+		if err := l.authorize(l.url); err != nil {
 			return errBackend{err}
 		}
 	}
@@ -300,40 +302,40 @@ func (l *lazyBackend) backend() Backend {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.opened == nil {
+	if l.inner == nil {
 		b, err := Open(l.url)
 		if err != nil {
 			return errBackend{errs.New(errs.Invalid, "%w", err)}
 		}
-		l.opened = b
+		l.inner = b
 	}
 
-	return l.opened
+	return l.inner
 }
 
 func (l *lazyBackend) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	return l.forKey(key).Put(ctx, key, data, o)
+	return l.backendFor(key).Put(ctx, key, data, o)
 }
 func (l *lazyBackend) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	return l.forKey(key).GetRange(ctx, key, off, n)
+	return l.backendFor(key).GetRange(ctx, key, off, n)
 }
 func (l *lazyBackend) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	return l.backend().List(ctx, prefix, fn)
 }
 func (l *lazyBackend) Stat(ctx context.Context, key string) (Info, error) {
-	return l.forKey(key).Stat(ctx, key)
+	return l.backendFor(key).Stat(ctx, key)
 }
 func (l *lazyBackend) Delete(ctx context.Context, key string) error {
-	return l.forKey(key).Delete(ctx, key)
+	return l.backendFor(key).Delete(ctx, key)
 }
-func (l *lazyBackend) Collects() bool { return l.backend().Collects() }
-func (l *lazyBackend) URL() string    { return l.url }
+func (l *lazyBackend) IsRegistry() bool { return l.backend().IsRegistry() }
+func (l *lazyBackend) URL() string      { return l.url }
 
 func (l *lazyBackend) CloseIdleConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.opened != nil {
-		l.opened.CloseIdleConnections()
+	if l.inner != nil {
+		l.inner.CloseIdleConnections()
 	}
 }
 
@@ -347,6 +349,6 @@ func (f errBackend) GetRange(context.Context, string, int64, int64) ([]byte, err
 func (f errBackend) Stat(context.Context, string) (Info, error)           { return Info{}, f.err }
 func (f errBackend) List(context.Context, string, func(Info) error) error { return f.err }
 func (f errBackend) Delete(context.Context, string) error                 { return f.err }
-func (f errBackend) Collects() bool                                       { return false }
+func (f errBackend) IsRegistry() bool                                     { return false }
 func (f errBackend) URL() string                                          { return "" }
 func (f errBackend) CloseIdleConnections()                                {}

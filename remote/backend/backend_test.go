@@ -19,7 +19,7 @@ func open(t *testing.T, url string) backend.Backend {
 	t.Helper()
 	_, err := backend.Open(url)
 	must.OK(t, err)
-	b := backend.Lazy(url, nil)
+	b := backend.OpenLazily(url, nil)
 	t.Cleanup(func() { b.CloseIdleConnections() })
 	return b
 }
@@ -54,7 +54,7 @@ func TestDirectoryAway(t *testing.T) {
 	url := "file://" + dir
 	must.OK(t, backend.MakeDir(url))
 	b, data := open(t, url), []byte("data")
-	key := backend.Named(data).Key()
+	key := backend.ObjectOf(data).Key()
 	for _, k := range []string{key, "format"} {
 		must.OK(t, b.Put(ctx, k, data, backend.PutOptions{}))
 	}
@@ -81,7 +81,7 @@ func TestDirectoryAway(t *testing.T) {
 // directory, or writes there.
 func TestDirectoryOfOthers(t *testing.T) {
 	ctx, data := t.Context(), []byte("ours")
-	key := backend.Named(data).Key()
+	key := backend.ObjectOf(data).Key()
 	outside := filepath.Join(t.TempDir(), "theirs")
 	makers := map[string]func(name string) error{
 		"a FIFO":      func(name string) error { return syscall.Mkfifo(name, 0o600) },
@@ -169,7 +169,7 @@ func disturbed(t *testing.T, fn func(t *testing.T, p *remotetest.Proxy, b backen
 func TestDisturbed(t *testing.T) {
 	disturbed(t, func(t *testing.T, p *remotetest.Proxy, b backend.Backend) {
 		data := remotetest.Bytes(7, 100_000)
-		key := backend.Named(data).Key()
+		key := backend.ObjectOf(data).Key()
 		p.Disturb(remotetest.Busy)
 		if err := b.Put(t.Context(), key, data, backend.PutOptions{}); err != nil {
 			t.Fatalf("put of a store that is busy once: %v", err)

@@ -16,9 +16,9 @@
 // Put can require that the key does not exist. If several such Puts of one key run at once, one
 // succeeds. That decides a race between two pushes of one name; there is no other lock. S3
 // has had conditional writes since 2024. Some compatible stores do not have them, and
-// some ignore the condition silently, so Probe tries. In a directory, the rename does not replace
-// a file. A registry has no conditional writes: there Put first looks whether the key exists,
-// and then writes; see Collects.
+// some ignore the condition silently, so Probe tests them. In a directory, Put renames a temporary
+// file to the key, with a flag that fails if the key exists. A registry has no conditional writes:
+// there Put first checks whether the key exists, and then writes; see Backend.IsRegistry.
 //
 // # Errors and secrets
 //

@@ -23,7 +23,7 @@ import (
 type dir struct{ path string }
 
 func openDir(u *url.URL) (Backend, error) {
-	if _, err := parameters(u); err != nil {
+	if _, err := parseParameters(u); err != nil {
 		return nil, err
 	}
 	if u.Host != "" || !path.IsAbs(u.Path) {
@@ -47,11 +47,11 @@ func MakeDir(raw string) error {
 }
 
 func (d *dir) URL() string           { return (&url.URL{Scheme: "file", Path: d.path}).String() }
-func (d *dir) Collects() bool        { return false }
+func (d *dir) IsRegistry() bool      { return false }
 func (d *dir) CloseIdleConnections() {}
 
-// withDir calls fn with the open directory, and wraps its error.
-func (d *dir) withDir(ctx context.Context, what, key string, fn func(b *vfs.Beneath) error) error {
+// withDir calls fn with the open directory, and wraps its error. operation is the verb for the error text.
+func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs.Beneath) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -61,44 +61,44 @@ func (d *dir) withDir(ctx context.Context, what, key string, fn func(b *vfs.Bene
 		return fmt.Errorf("%w: there is no directory %s (is its disk mounted?)", ErrAway, d.path)
 	}
 	if err != nil {
-		return d.wrapError(what, key, err)
+		return d.wrapError(operation, key, err)
 	}
 	defer b.Close()
 
 	err = fn(b)
-	// If the disk is not mounted, its mount point is an empty directory: that proves no loss.
-	if errors.Is(err, fs.ErrNotExist) && (what == "look for" || strings.HasPrefix(key, "obj/")) {
+	// If the disk is not mounted, its mount point is an empty directory: a missing file does not prove a loss.
+	if errors.Is(err, fs.ErrNotExist) && (operation == "look for" || strings.HasPrefix(key, "obj/")) {
 		if _, ferr := b.Stat(d.file("format")); errors.Is(ferr, fs.ErrNotExist) {
-			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", what, key, ErrAway, d.path)
+			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", operation, key, ErrAway, d.path)
 		}
 	}
 
-	return d.wrapError(what, key, err)
+	return d.wrapError(operation, key, err)
 }
 
 func (d *dir) file(key string) string { return filepath.Join(d.path, key) }
 
 // wrapError converts an error of the file system to an error of this package.
-func (d *dir) wrapError(what, key string, err error) error {
+func (d *dir) wrapError(operation, key string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s %s: %w", what, key, ErrNotFound)
+		return fmt.Errorf("%s %s: %w", operation, key, ErrNotFound)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrDenied, err)
+		return fmt.Errorf("%s %s in %s: %w: %w", operation, key, d.path, ErrDenied, err)
 	}
 	if errors.Is(err, vfs.ErrNotRegular) {
-		return errs.New(errs.Damaged, "%s %s in %s: %w", what, key, d.path, err)
+		return errs.New(errs.Damaged, "%s %s in %s: %w", operation, key, d.path, err)
 	}
 
 	for _, away := range []syscall.Errno{syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.ENOTCONN, syscall.ENODEV, syscall.ESHUTDOWN} {
 		if errors.Is(err, away) {
-			return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrAway, err)
+			return fmt.Errorf("%s %s in %s: %w: %w", operation, key, d.path, ErrAway, err)
 		}
 	}
 
-	return fmt.Errorf("%s %s in %s: %w", what, key, d.path, err)
+	return fmt.Errorf("%s %s in %s: %w", operation, key, d.path, err)
 }
 
 func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) error {

@@ -63,8 +63,8 @@ func errorOfStatus(status int) error {
 }
 
 // errorOfTransport wraps the error of a request that got no answer with ErrAway, unless ctx has ended. It
-// drops the URL of a *url.Error, which may contain secrets. It checks ctx instead of err, because timeouts
-// of the transport are context.DeadlineExceeded too.
+// drops the URL of a *url.Error, which may contain secrets. It checks ctx and not the error, because a timeout
+// of the transport is context.DeadlineExceeded, too.
 func errorOfTransport(ctx context.Context, host string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -83,41 +83,41 @@ func errorOfTransport(ctx context.Context, host string, err error) error {
 	return fmt.Errorf("%s: %w: %w", host, ErrAway, err)
 }
 
-// errShort: an answer's body ended before its Content-Length.
-var errShort = errors.New("an answer was cut short")
+// errCutShort: an answer's body ended before its Content-Length.
+var errCutShort = errors.New("an answer was cut short")
 
-// readWhole returns the body of an answer, of at most most bytes. If the connection breaks within the
-// body, it repeats the request, twice at most: the client libraries do not.
-func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), most int64) (data []byte, err error) {
+// readWhole returns the body of an answer. It fails if the body has more than maxBytes bytes. If the connection
+// breaks within the body, readWhole repeats the request by get, at most twice, because the client libraries do not.
+func readWhole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), maxBytes int64) (data []byte, err error) {
 	for range 3 {
 		body, size, err := get()
 		if err != nil {
 			return nil, err
 		}
-		if data, err = readAnswer(body, size, most); !errors.Is(err, errShort) || ctx.Err() != nil {
+		if data, err = readAnswer(body, size, maxBytes); !errors.Is(err, errCutShort) || ctx.Err() != nil {
 			return data, err
 		}
 	}
-	return nil, errShort
+	return nil, errCutShort
 }
 
-// readAnswer reads a body of size bytes, or of unknown size if size is negative.
-func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
+// readAnswer reads a body of size bytes, at most maxBytes, and closes it. The size is unknown if it is negative.
+func readAnswer(body io.ReadCloser, size, maxBytes int64) ([]byte, error) {
 	defer body.Close()
 
-	if size > most {
-		return nil, fmt.Errorf("an answer of %d bytes, %d were requested", size, most)
+	if size > maxBytes {
+		return nil, fmt.Errorf("an answer of %d bytes, %d were requested", size, maxBytes)
 	}
 
-	data, err := io.ReadAll(io.LimitReader(body, most+1))
+	data, err := io.ReadAll(io.LimitReader(body, maxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errShort, err)
+		return nil, fmt.Errorf("%w: %w", errCutShort, err)
 	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("an answer of more than the requested %d bytes", most)
+	if int64(len(data)) > maxBytes {
+		return nil, fmt.Errorf("an answer of more than the requested %d bytes", maxBytes)
 	}
 	if size >= 0 && int64(len(data)) != size {
-		return nil, errShort
+		return nil, errCutShort
 	}
 
 	return data, nil

@@ -41,7 +41,7 @@ type registry struct {
 }
 
 func openOCI(u *url.URL) (Backend, error) {
-	p, err := parameters(u, "credentials")
+	p, err := parseParameters(u, "credentials")
 	if err != nil {
 		return nil, err
 	}
@@ -67,29 +67,29 @@ func openOCI(u *url.URL) (Backend, error) {
 	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
 }
 
-func (r *registry) URL() string    { return r.url.String() }
-func (r *registry) Collects() bool { return true }
+func (r *registry) URL() string      { return r.url.String() }
+func (r *registry) IsRegistry() bool { return true }
 
 func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 
 // wrapError converts an error of the client to an error of this package, with only the status and the
 // error codes of an answer.
-func (r *registry) wrapError(ctx context.Context, what, key string, err error) error {
-	return Explain(ctx, r.repo, what+" "+key, err)
+func (r *registry) wrapError(ctx context.Context, operation, key string, err error) error {
+	return Explain(ctx, r.repo, operation+" "+key, err)
 }
 
 // Explain converts an error of a Repository's client to an error of this package, with only the status and
-// the error codes of an answer. what is the operation that failed.
-func Explain(ctx context.Context, repo *remote.Repository, what string, err error) error {
+// the error codes of an answer. operation is the text in the error for what was done, such as "read KEY".
+func Explain(ctx context.Context, repo *remote.Repository, operation string, err error) error {
 	host := repo.Reference.Host()
 	var answer *errcode.ErrorResponse
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errdef.ErrNotFound):
-		return fmt.Errorf("%s: %w", what, ErrNotFound)
+		return fmt.Errorf("%s: %w", operation, ErrNotFound)
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return fmt.Errorf("%s: %s: %w: no credentials were found; log in with `docker login %s`", what, host, ErrDenied, host)
+		return fmt.Errorf("%s: %s: %w: no credentials were found; log in with `docker login %s`", operation, host, ErrDenied, host)
 	case errors.As(err, &answer):
 		var codes []string
 		for _, e := range answer.Errors {
@@ -104,10 +104,10 @@ func Explain(ctx context.Context, repo *remote.Repository, what string, err erro
 			codes = append(codes, "log in with `docker login "+host+"`, as the user who mounts")
 		}
 
-		return fmt.Errorf("%s: %s: %w (%s)", what, host, kind, strings.Join(codes, ", "))
+		return fmt.Errorf("%s: %s: %w (%s)", operation, host, kind, strings.Join(codes, ", "))
 	}
 
-	return fmt.Errorf("%s: %w", what, errorOfTransport(ctx, host, err))
+	return fmt.Errorf("%s: %w", operation, errorOfTransport(ctx, host, err))
 }
 
 // splitKey returns the blob or the tag in which a registry stores the value of a key.
@@ -148,12 +148,12 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 		}
 	}
 
-	return r.wrapError(ctx, "write", key, r.writeTag(ctx, tag, data, o.Keeps))
+	return r.wrapError(ctx, "write", key, r.writeTag(ctx, tag, data, o.RefObjects))
 }
 
-// writeTag pushes a manifest with a value, and with objects as its layers. It has the empty configuration,
-// which registries want to have.
-func (r *registry) writeTag(ctx context.Context, tag string, value []byte, keeps []Object) error {
+// writeTag pushes a manifest with a value, and with objects as its layers. The manifest has the empty configuration,
+// because registries refuse a manifest without one.
+func (r *registry) writeTag(ctx context.Context, tag string, value []byte, objects []Object) error {
 	empty := ocispec.DescriptorEmptyJSON
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: artifactType,
@@ -162,7 +162,7 @@ func (r *registry) writeTag(ctx context.Context, tag string, value []byte, keeps
 			ocispec.AnnotationCreated: time.Now().UTC().Format(time.RFC3339),
 		},
 	}
-	for _, k := range keeps {
+	for _, k := range objects {
 		m.Layers = append(m.Layers, blobDescriptor(k))
 	}
 	if len(m.Layers) == 0 {
@@ -255,15 +255,15 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 		}
 		return rangeBody(resp, off, n)
 	}, n)
-	if errors.Is(err, errBeyond) {
+	if errors.Is(err, errBeyondEnd) {
 		return nil, nil
 	}
 
 	return data, r.wrapError(ctx, "read", key, err)
 }
 
-// errBeyond: the range begins after the end of the object.
-var errBeyond = errors.New("range behind the end")
+// errBeyondEnd: the range begins after the end of the object.
+var errBeyondEnd = errors.New("range behind the end")
 
 // rangeBody returns the body of an answer, reduced to the requested range if the answer has the whole object.
 // size is -1 if it is unknown.
@@ -278,10 +278,10 @@ func rangeBody(resp *http.Response, off, n int64) (body io.ReadCloser, size int6
 				io.Closer
 			}{io.LimitReader(resp.Body, n), resp.Body}, -1, nil
 		}
-		err = errBeyond
+		err = errBeyondEnd
 
 	case http.StatusRequestedRangeNotSatisfiable:
-		err = errBeyond
+		err = errBeyondEnd
 	default:
 		err = &errcode.ErrorResponse{StatusCode: resp.StatusCode}
 	}

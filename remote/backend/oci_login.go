@@ -59,8 +59,8 @@ func setClient(repo *remote.Repository, file string) (*auth.Client, *http.Transp
 	return client, transport, nil
 }
 
-// findCredentials searches the credentials of podman, which may be for a part of a registry only, then the
-// credentials of docker.
+// findCredentials returns a function that searches first the credentials of podman, then those of docker. An entry of
+// podman may be for a part of a registry only.
 func findCredentials(ref oci.Reference) (auth.CredentialFunc, error) {
 	docker, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // one when that has expired.
 func TestRangeWithToken(t *testing.T) {
 	data := []byte("0123456789")
-	blob := Named(data)
+	blob := ObjectOf(data)
 	issued, left := 0, 0
 	var s *httptest.Server
 	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,18 +11,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrUnfit: a value that was read differs from the one that was written.
-var ErrUnfit = errors.New("the service cannot store snapshots")
+// ErrWrongBytes: Probe read other bytes than it had written.
+var ErrWrongBytes = errors.New("the service cannot store snapshots")
 
 const probeSize = 1<<20 + 17 // bytes
 
-// Probe writes and reads some keys, which it deletes at the end. It returns an error if the service
-// cannot be used. problem is a sentence for the user if conditional writes do not work, otherwise "".
+// Probe writes, reads and deletes some keys. It returns an error if the service cannot be used. problem is a sentence
+// for the user if conditional writes do not work, otherwise "".
 func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	if err := probeBytes(ctx, b); err != nil {
 		return "", err
 	}
-	if b.Collects() {
+	if b.IsRegistry() {
 		return "a registry has no conditional writes: of two who push one name at once, the later one wins, and the other fails", nil
 	}
 	return probeConditions(ctx, b)
@@ -35,28 +35,29 @@ func probeBytes(ctx context.Context, b Backend) error {
 		return fmt.Errorf("random bytes: %w", err)
 	}
 
-	key := Named(data).Key()
+	key := ObjectOf(data).Key()
 	if err := b.Put(ctx, key, data, PutOptions{}); err != nil {
 		return err
 	}
-	if !b.Collects() {
+	if !b.IsRegistry() {
 		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // fails if the user has no right to delete
 	}
 
 	for _, r := range [][2]int{{0, probeSize}, {probeSize / 3, 1000}, {probeSize - 5, 5}} {
 		got, err := b.GetRange(ctx, key, int64(r[0]), int64(r[1]))
 		if err != nil {
-			return fmt.Errorf("%w: reading bytes %d to %d of what was written: %w", ErrUnfit, r[0], r[0]+r[1], err)
+			return fmt.Errorf("%w: reading bytes %d to %d of what was written: %w", ErrWrongBytes, r[0], r[0]+r[1], err)
 		}
 		if !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
-			return fmt.Errorf("%w: bytes %d to %d differ from what was written", ErrUnfit, r[0], r[0]+r[1])
+			return fmt.Errorf("%w: bytes %d to %d differ from what was written", ErrWrongBytes, r[0], r[0]+r[1])
 		}
 	}
 
 	return nil
 }
 
-// probeConditions writes one key 8 times at once, if it does not exist. problem is as in Probe.
+// probeConditions starts 8 writes of one key at once, each on condition that the key does not exist. problem is as in
+// Probe.
 func probeConditions(ctx context.Context, b Backend) (problem string, err error) {
 	key := "hold/probe-" + uuid.NewString()
 	defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }()
@@ -67,7 +68,7 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 
 	for i := range 8 {
 		wg.Go(func() {
-			// If the user may not delete the key, it stays as a hold without objects, which does no harm.
+			// A key that cannot be deleted stays as a hold without objects, which does no harm.
 			e := b.Put(ctx, key, fmt.Appendf(nil, `{"probe":%d}`, i), PutOptions{IfAbsent: true})
 			mu.Lock()
 			defer mu.Unlock()

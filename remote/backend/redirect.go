@@ -34,8 +34,8 @@ func redirectPolicy(registry string) func(*http.Request, []*http.Request) error 
 	}
 }
 
-// isPrivate reports whether an address of a host is on this machine or in a private network. It reports
-// false for a host that this machine cannot look up: only a proxy can reach it.
+// isPrivate reports whether an address of a host is on this machine or in a private network. It returns false for a
+// host that this machine cannot look up: only a proxy can connect to such a host.
 func isPrivate(ctx context.Context, host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -52,7 +52,7 @@ func isPrivate(ctx context.Context, host string) bool {
 
 	for _, a := range addresses {
 		a = a.Unmap()
-		if !a.IsGlobalUnicast() || a.IsPrivate() || carrierGrade.Contains(a) {
+		if !a.IsGlobalUnicast() || a.IsPrivate() || carrierGradeNAT.Contains(a) {
 			return true
 		}
 	}
@@ -60,5 +60,5 @@ func isPrivate(ctx context.Context, host string) bool {
 	return false
 }
 
-// carrierGrade is the shared address space of RFC 6598. Some cloud providers serve metadata there.
-var carrierGrade = netip.MustParsePrefix("100.64.0.0/10")
+// carrierGradeNAT is the shared address space of RFC 6598. Some cloud providers serve metadata there.
+var carrierGradeNAT = netip.MustParsePrefix("100.64.0.0/10")

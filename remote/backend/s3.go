@@ -21,25 +21,25 @@ import (
 
 // A bucket is a backend in a bucket of an S3-compatible service.
 type bucket struct {
-	core      *minio.Core
-	creds     *credentials.Credentials
-	transport *http.Transport
-	url       *url.URL
-	file      string // path of the file with the credentials; "" if the client searches them
-	host      string
-	name      string
-	prefix    string // empty or ending in a slash
+	core            *minio.Core
+	creds           *credentials.Credentials
+	transport       *http.Transport
+	url             *url.URL
+	credentialsFile string // path of the file with the credentials; "" if the client searches them
+	host            string
+	name            string
+	prefix          string // empty or ending in a slash
 }
 
-// A rereadFile reads the credentials from a file for each request, because its contents can change.
-type rereadFile struct{ credentials.FileAWSCredentials }
+// A rereadCredentials reads the credentials from a file for each request, because the file can change.
+type rereadCredentials struct{ credentials.FileAWSCredentials }
 
-func (*rereadFile) IsExpired() bool { return true }
+func (*rereadCredentials) IsExpired() bool { return true }
 
 // openS3 returns a bucket. It always sets a region: without one the client would first make a request for
 // the region.
 func openS3(u *url.URL) (Backend, error) {
-	p, err := parameters(u, "endpoint", "region", "credentials")
+	p, err := parseParameters(u, "endpoint", "region", "credentials")
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func openS3(u *url.URL) (Backend, error) {
 		&credentials.IAM{Client: &http.Client{Transport: transport}},
 	})
 	if file != "" {
-		creds = credentials.New(&rereadFile{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
+		creds = credentials.New(&rereadCredentials{credentials.FileAWSCredentials{Filename: file, Profile: "default"}})
 	}
 
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
@@ -83,7 +83,7 @@ func openS3(u *url.URL) (Backend, error) {
 		return nil, fmt.Errorf("open remote: %w", err)
 	}
 
-	b := &bucket{core: core, creds: creds, transport: transport, url: u, file: file, host: endpoint.Host, name: u.Host}
+	b := &bucket{core: core, creds: creds, transport: transport, url: u, credentialsFile: file, host: endpoint.Host, name: u.Host}
 	if prefix := strings.Trim(path.Clean("/"+u.Path), "/"); prefix != "" {
 		b.prefix = prefix + "/"
 	}
@@ -91,19 +91,19 @@ func openS3(u *url.URL) (Backend, error) {
 	return b, nil
 }
 
-func (b *bucket) URL() string    { return b.url.String() }
-func (b *bucket) Collects() bool { return false }
+func (b *bucket) URL() string      { return b.url.String() }
+func (b *bucket) IsRegistry() bool { return false }
 
 func (b *bucket) CloseIdleConnections() { b.transport.CloseIdleConnections() }
 
 // wrapError converts an error of the client to an error of this package, with only the code of an answer.
-func (b *bucket) wrapError(ctx context.Context, what, key string, err error) error {
+func (b *bucket) wrapError(ctx context.Context, operation, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
-		return fmt.Errorf("%s %s: %w", what, key, errorOfTransport(ctx, b.host, err))
+		return fmt.Errorf("%s %s: %w", operation, key, errorOfTransport(ctx, b.host, err))
 	}
 
 	kind := errorOfStatus(answer.StatusCode)
@@ -118,12 +118,12 @@ func (b *bucket) wrapError(ctx context.Context, what, key string, err error) err
 
 	switch kind {
 	case ErrNotFound, ErrChanged:
-		return fmt.Errorf("%s %s: %w", what, key, kind)
+		return fmt.Errorf("%s %s: %w", operation, key, kind)
 	case ErrDenied:
-		return fmt.Errorf("%s %s: %s: %w (%s): %s", what, key, b.host, kind, answer.Code, b.explainDenied(answer.Code))
+		return fmt.Errorf("%s %s: %s: %w (%s): %s", operation, key, b.host, kind, answer.Code, b.explainDenied(answer.Code))
 	}
 
-	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
+	return fmt.Errorf("%s %s: %s: %w (%s)", operation, key, b.host, kind, answer.Code)
 }
 
 // isCredentialsCode reports whether an error code says that the credentials are not valid.
@@ -135,31 +135,31 @@ func isCredentialsCode(code string) bool {
 	return strings.HasSuffix(code, "UserNotFound")
 }
 
-// explainDenied returns a text for the user: why the credentials were refused, and what to do.
+// explainDenied returns a text for the user: why the service refused the credentials, and what to do.
 func (b *bucket) explainDenied(code string) string {
-	from := "the machine's role"
+	source := "the machine's role"
 	if env.Get("AWS_ACCESS_KEY_ID") != "" || env.Get("AWS_ACCESS_KEY") != "" {
-		from = "AWS_ACCESS_KEY_ID"
+		source = "AWS_ACCESS_KEY_ID"
 	} else if v, err := (&credentials.FileAWSCredentials{}).Retrieve(); err == nil && v.AccessKeyID != "" {
-		from = "~/.aws/credentials"
+		source = "~/.aws/credentials"
 	}
 
-	again := "in the environment of `amberfs mount`, and mount again"
-	if b.file != "" {
-		from, again = b.file, "in it"
+	place := "in the environment of `amberfs mount`, and mount again"
+	if b.credentialsFile != "" {
+		source, place = b.credentialsFile, "in it"
 	}
 
 	v, err := b.creds.GetWithContext(nil)
 	switch {
 	case err != nil || v.AccessKeyID == "":
-		return "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY " + again
+		return "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY " + place
 	case code == "ExpiredToken" || code == "TokenRefreshRequired":
-		return "the session token of the credentials from " + from + " has expired; set new ones " + again
+		return "the session token of the credentials from " + source + " has expired; set new ones " + place
 	case isCredentialsCode(code):
-		return "the service does not accept the credentials from " + from + "; set the right ones " + again
+		return "the service does not accept the credentials from " + source + "; set the right ones " + place
 	}
 
-	return "the credentials from " + from + " do not allow it; set others " + again + ", or have this allowed"
+	return "the credentials from " + source + " do not allow it; set others " + place + ", or have this allowed"
 }
 
 func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
@@ -167,7 +167,7 @@ func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions)
 	if o.IfAbsent {
 		opts.SetMatchETagExcept("*")
 	}
-	_, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", Named(data).Name, opts)
+	_, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", ObjectOf(data).Name, opts)
 	return b.wrapError(ctx, "write", key, err)
 }
 
@@ -211,7 +211,7 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 		if !isKey(key) {
 			continue // a file of another program
 		}
-		if err := fn(Info{Key: key, Size: o.Size, Modified: o.LastModified, Sum: strings.Trim(o.ETag, `"`)}); err != nil {
+		if err := fn(Info{Key: key, Size: o.Size, Modified: o.LastModified, MD5: strings.Trim(o.ETag, `"`)}); err != nil {
 			return err
 		}
 	}
@@ -250,8 +250,9 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// FormerVersions lists the versions of the keys whose newest version is a mark of their removal, with these
-// marks. A service that does not know the request keeps none.
+// FormerVersions lists all versions of the keys whose newest version is a delete marker, with the delete markers.
+// If the service does not support the request, FormerVersions returns none, because such a service keeps no
+// versions.
 func (b *bucket) FormerVersions(ctx context.Context, prefix string) (former []Version, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

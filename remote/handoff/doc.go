@@ -11,9 +11,9 @@
 //	H        the snapshot. It and its objects are encrypted to a data key that is new for each handoff
 //	H.line   a copy of the ref H, encrypted to the key in the line. It has the data keys of H and of the
 //	         earlier handoffs whose objects the snapshot shares. Without this ref, the line cannot be used
-//	H.got1   a copy of the ref H that the first receiver wrote to claim the line; H.got2 for the second
+//	H.got1   a copy of the ref H. The first receiver writes it to claim the line, the second one writes H.got2
 //	H.back   the snapshot that the receiver sent back
 //
-// So a line opens its own handoff and earlier ones, but no later one. Each push sends only the objects that
-// the handoff before does not have.
+// So a line decrypts its own handoff and earlier ones, but no later one. Each handoff sends only the objects that the
+// previous handoff does not have.
 package handoff

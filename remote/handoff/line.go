@@ -42,28 +42,29 @@ func NewID() string { return uuid.NewString()[:8] }
 
 // An Area is the record of a store about its handoffs to one remote.
 type Area struct {
-	URL   string   `json:"url"`
-	Keys  []string `json:"keys"`            // the data keys, the newest last
-	First int      `json:"first,omitempty"` // the first of Keys that the newest snapshot needs
-	Sent  []Sent   `json:"sent"`            // oldest first
-	// Used is the time of the last handoff.
-	Used time.Time `json:"used,omitzero"`
+	URL      string        `json:"url"`
+	Keys     []string      `json:"keys"`            // the data keys, the newest last
+	FirstKey int           `json:"first,omitempty"` // index in Keys: the newest snapshot needs no earlier key
+	Handoffs []SentHandoff `json:"sent"`            // oldest first
+	// LastUsed is the time of the last handoff.
+	LastUsed time.Time `json:"used,omitzero"`
 }
 
-// A Sent is a handoff as its sender records it.
-type Sent struct {
+// A SentHandoff is a handoff as its sender records it.
+type SentHandoff struct {
 	Line
-	Times int    `json:"times"` // how many receivers may claim the line
-	Fork  string `json:"fork"`  // the fork with the snapshot; the returned snapshot is restored there
+	MaxClaims int    `json:"times"` // number of receivers that may claim the line
+	Fork      string `json:"fork"`  // the fork with the snapshot; the returned snapshot is restored there
 	// Expires is the time at which the line expires.
-	Expires  time.Time `json:"expires"`
-	Sent     bool      `json:"sent,omitempty"`     // the remote has the snapshot
-	Closed   bool      `json:"closed,omitempty"`   // the line was removed
-	Returned string    `json:"returned,omitempty"` // id of the snapshot that came back
-	Merged   bool      `json:"merged,omitempty"`
+	Expires     time.Time `json:"expires"`
+	Uploaded    bool      `json:"sent,omitempty"`     // the remote has the snapshot
+	LineRemoved bool      `json:"closed,omitempty"`   // the line was removed
+	ReturnedID  string    `json:"returned,omitempty"` // id of the snapshot that the receiver sent back
+	Merged      bool      `json:"merged,omitempty"`   // the returned snapshot was merged
 }
 
-// maxKeys bounds the keys in a line's ref. If there would be more, the handoff sends all objects again.
+// maxKeys is the largest number of keys in a line's ref. A handoff that needs more sends all objects again, encrypted
+// to its own key.
 const maxKeys = 256
 
 // NewArea returns a new area on the remote at a URL.
@@ -76,10 +77,11 @@ func NewArea(remote string) (*Area, error) {
 	return &Area{URL: u.String()}, nil
 }
 
-// base returns the id of the handoff whose objects the next one shares, "" if there is none.
-func (a *Area) base() string {
-	for _, s := range slices.Backward(a.Sent) {
-		if s.Sent {
+// baseID returns the id of the newest handoff that is on the remote, "" if there is none. The next handoff shares its
+// objects.
+func (a *Area) baseID() string {
+	for _, s := range slices.Backward(a.Handoffs) {
+		if s.Uploaded {
 			return s.ID
 		}
 	}

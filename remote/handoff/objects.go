@@ -19,34 +19,34 @@ import (
 type Objects struct {
 	Source *tree.Source
 	Tree   *tree.State
-	// Read is the number of bytes that Prefetch has read.
-	Read atomic.Int64
+	// PrefetchedBytes is the number of bytes that Prefetch has read.
+	PrefetchedBytes atomic.Int64
 
-	ctx   context.Context
-	r     *Received
-	at    *remote.Remote
-	from  *remote.Snapshot
-	store *cas.Store
+	ctx      context.Context
+	received *ReceivedHandoff
+	area     *remote.Remote
+	snapshot *remote.Snapshot
+	store    *cas.Store
 
-	mu    sync.Mutex
-	ahead map[cas.Hash][]byte // the objects of the last Prefetch that Get has not returned yet
+	mu         sync.Mutex
+	prefetched map[cas.Hash][]byte // the objects of the last Prefetch that Get has not returned yet
 }
 
-// Open opens the snapshot of a received handoff. store, which may be nil, is for Objects.Put. The caller
-// closes the result.
-func (r *Received) Open(ctx context.Context, c *cache.Cache, store *cas.Store) (*Objects, error) {
-	at, err := open(c, r.URL, r.Keys...)
+// Open opens the snapshot of a received handoff. Objects.Put writes to store; without such writes store may be nil.
+// The caller closes the result.
+func (r *ReceivedHandoff) Open(ctx context.Context, c *cache.Cache, store *cas.Store) (*Objects, error) {
+	area, err := openArea(c, r.URL, r.Keys...)
 	if err != nil {
 		return nil, err
 	}
 
-	s := &Objects{ctx: ctx, r: r, at: at, from: at.Snapshot(r.Ref), store: store}
+	s := &Objects{ctx: ctx, received: r, area: area, snapshot: area.Snapshot(r.Ref), store: store}
 	s.Source = tree.NewSource(s, nil, 64<<20)
-	if err := s.from.Fetch(ctx, cas.KindTree); err != nil {
+	if err := s.snapshot.Fetch(ctx, cas.KindTree); err != nil {
 		s.Close()
 		return nil, err
 	}
-	if s.Tree, err = tree.Load(s.Source, r.Ref.State()); err != nil {
+	if s.Tree, err = tree.Load(s.Source, r.Ref.StateHash()); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -54,13 +54,13 @@ func (r *Received) Open(ctx context.Context, c *cache.Cache, store *cas.Store) (
 	return s, nil
 }
 
-func (s *Objects) Close() { s.at.Close() }
+func (s *Objects) Close() { s.area.Close() }
 
 // Get returns an object, see content.ObjectStore.
 func (s *Objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	s.mu.Lock()
-	b, ok := s.ahead[h]
-	delete(s.ahead, h)
+	b, ok := s.prefetched[h]
+	delete(s.prefetched, h)
 	s.mu.Unlock()
 	if ok {
 		return append(dst[:0], b...), nil
@@ -72,43 +72,44 @@ func (s *Objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 		}
 	}
 
-	return s.from.Get(s.ctx, h, dst)
+	return s.snapshot.Get(s.ctx, h, dst)
 }
 
-// Put stores an object, unless the handoff has it. Without a store it fails with errors.ErrUnsupported.
+// Put writes an object to the store, unless the handoff has it. Without a store it returns errors.ErrUnsupported.
 func (s *Objects) Put(kind cas.Kind, b []byte) (cas.Hash, error) {
 	if s.store == nil {
 		return cas.Hash{}, errors.ErrUnsupported
 	}
 	h := cas.Sum(b)
-	if has, err := s.from.Has(s.ctx, h); has || err != nil {
+	if has, err := s.snapshot.Has(s.ctx, h); has || err != nil {
 		return h, err
 	}
 	return s.store.Put(kind, b)
 }
 
-// parallelReads is the number of objects that Prefetch reads at a time.
+// parallelReads is the largest number of objects that Prefetch reads at the same time.
 const parallelReads = 16
 
-// Prefetch reads objects in parallel, and keeps each in memory until Get returns it.
+// Prefetch reads objects in parallel, and keeps each in memory until Get returns it. It drops the objects of the
+// last Prefetch.
 func (s *Objects) Prefetch(all []cas.Hash) error {
 	s.mu.Lock()
-	s.ahead = make(map[cas.Hash][]byte, len(all))
+	s.prefetched = make(map[cas.Hash][]byte, len(all))
 	s.mu.Unlock()
 
 	g, ctx := errgroup.WithContext(s.ctx)
 	g.SetLimit(parallelReads)
 	for _, h := range all {
 		g.Go(func() error {
-			b, err := s.from.Get(ctx, h, nil)
+			b, err := s.snapshot.Get(ctx, h, nil)
 			if err != nil {
 				return err
 			}
 
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.ahead[h] = b
-			s.Read.Add(int64(len(b)))
+			s.prefetched[h] = b
+			s.PrefetchedBytes.Add(int64(len(b)))
 
 			return nil
 		})
@@ -119,35 +120,35 @@ func (s *Objects) Prefetch(all []cas.Hash) error {
 
 // Transcript returns the transcript of the session, compressed by gzip; nil if there is none.
 func (s *Objects) Transcript() ([]byte, error) {
-	ref := s.r.Ref
+	ref := s.received.Ref
 	if ref.Labels[transcriptLabel] == "" {
 		return nil, nil
 	}
-	return remote.GetObject(s.ctx, s.at, ref.Objects[len(ref.Objects)-1])
+	return remote.GetObject(s.ctx, s.area, ref.Objects[len(ref.Objects)-1])
 }
 
-// Done removes the ref of a line that one receiver may claim. If this fails for lack of a right, the sender
-// removes the ref later (Area.Sweep).
-func (s *Objects) Done() {
-	if s.r.Ref.Labels[timesLabel] == "1" {
-		_ = s.at.Remove(s.ctx, s.r.ID+".line")
+// RemoveLine removes the ref of the line, if only one receiver may claim the line. It ignores errors, such as a
+// missing right to delete: the sender removes the ref later (Area.Sweep).
+func (s *Objects) RemoveLine() {
+	if s.received.Ref.Labels[timesLabel] == "1" {
+		_ = s.area.Remove(s.ctx, s.received.ID+".line")
 	}
 }
 
-// SendBack pushes a state, whose new objects are in the store, to the ref ID.back. It returns the number of
-// bytes sent. progress is called with the number of objects sent, of objects to send, and of bytes sent.
-func (s *Objects) SendBack(now *tree.State, progress func(parts, of int, sent int64)) (int64, error) {
-	id, _ := now.ID() // a sealed state has an id
-	done, err := s.at.Push(s.ctx, remote.Push{
-		Ref:  remote.Ref{Name: s.r.ID + ".back", ID: id.String(), Created: time.Now().UTC(), Files: now.Inodes - 1, Bytes: now.Bytes},
-		Base: s.r.ID, Force: true, Progress: progress,
+// SendBack pushes a state, whose new objects are in the store, to the ref ID.back. It returns the number of bytes
+// sent. progress is as in remote.PushOptions.
+func (s *Objects) SendBack(st *tree.State, progress func(result, total int, sentBytes int64)) (int64, error) {
+	id, _ := st.ID() // a sealed state has an id
+	result, err := s.area.Push(s.ctx, remote.PushOptions{
+		Ref:  remote.Ref{Name: s.received.ID + ".back", ID: id.String(), Created: time.Now().UTC(), Files: st.Inodes - 1, Bytes: st.Bytes},
+		Base: s.received.ID, Force: true, Progress: progress,
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
-			return now.Mark(ctx, s.Source, nil, false, keep)
+			return st.Mark(ctx, s.Source, nil, false, keep)
 		},
-		Stored: func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
+		ReadStored: func(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 			rec, err := s.store.GetStored(h)
 			if errors.Is(err, cas.ErrNotFound) {
-				return s.from.Stored(ctx, h)
+				return s.snapshot.Stored(ctx, h)
 			}
 			return rec, err
 		},
@@ -156,5 +157,5 @@ func (s *Objects) SendBack(now *tree.State, progress func(parts, of int, sent in
 		return 0, err
 	}
 
-	return done.Bytes, nil
+	return result.Bytes, nil
 }

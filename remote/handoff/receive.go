@@ -14,90 +14,89 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 )
 
-// A Received is a handoff as its receiver records it.
-type Received struct {
+// A ReceivedHandoff is a handoff as its receiver records it.
+type ReceivedHandoff struct {
 	Line
 	Keys    []string    `json:"keys"` // the data keys, see Area.Keys
 	Ref     *remote.Ref `json:"ref"`
 	Session string      `json:"session,omitempty"`
 }
 
-// lastClaim is the time after which a claim is read again on a remote without conditional writes, where a
-// later claim may have replaced it.
-const lastClaim = time.Second
+// claimSettleTime is the pause between the write of a claim and the read that shows who has the claim, on a remote
+// without conditional writes. There, the claim of another receiver may replace this claim.
+const claimSettleTime = time.Second
 
-// Claim opens a line and claims it for a receiver. by is a random text that identifies the receiver. After an
-// interruption, Claim with the same by succeeds again. The error is of the kind Perm if the line cannot be
-// used.
-func Claim(ctx context.Context, c *cache.Cache, l Line, by string) (*Received, error) {
-	at, err := open(c, l.URL, l.Key)
+// Claim opens a line and claims it for a receiver, which a random text identifies. After an interruption, Claim
+// succeeds again with the same text. The error is of the kind Perm if the line cannot be used.
+func Claim(ctx context.Context, c *cache.Cache, l Line, receiver string) (*ReceivedHandoff, error) {
+	area, err := openArea(c, l.URL, l.Key)
 	if err != nil {
 		return nil, err
 	}
-	defer at.Close()
+	defer area.Close()
 
-	again := func(text string) error {
+	unusable := func(text string) error {
 		return errs.New(errs.Perm, "the line %s; `amberfs handoff` on the other machine prints a new one", text)
 	}
-	ref, err := at.Ref(ctx, l.ID+".line")
+	ref, err := area.Ref(ctx, l.ID+".line")
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
-		return nil, again("was used, or has expired")
+		return nil, unusable("was used, or has expired")
 	case errors.Is(err, errs.Perm) && !errors.Is(err, backend.ErrDenied):
 		return nil, errs.New(errs.Perm, "the key in the line is not that of the handoff; copy the whole line")
 	case err != nil:
 		return nil, err
 	case time.Now().After(ref.Expires):
-		return nil, again("has expired " + ref.Expires.Local().Format(time.DateTime))
+		return nil, unusable("has expired " + ref.Expires.Local().Format(time.DateTime))
 	}
 
-	r := &Received{Line: l, Keys: strings.Fields(ref.Labels[keysLabel]), Ref: ref, Session: ref.Labels[sessionLabel]}
+	r := &ReceivedHandoff{Line: l, Keys: strings.Fields(ref.Labels[keysLabel]), Ref: ref, Session: ref.Labels[sessionLabel]}
 	times, err := strconv.Atoi(ref.Labels[timesLabel])
 	if err != nil || len(r.Keys) == 0 {
 		return nil, errs.New(errs.Format, "another version of amberfs made the line")
 	}
 
 	for n := range times {
-		if ok, err := r.claim(ctx, c, n+1, by); err != nil || ok {
+		if ok, err := r.claim(ctx, c, n+1, receiver); err != nil || ok {
 			return r, err
 		}
 	}
 
-	return nil, again("was used by another machine")
+	return nil, unusable("was used by another machine")
 }
 
 func claimName(id string, n int) string { return fmt.Sprintf("%s.got%d", id, n) }
 
-// claim claims the line as the nth receiver. ok is false if another receiver has this claim.
-func (r *Received) claim(ctx context.Context, c *cache.Cache, n int, by string) (ok bool, err error) {
-	at, err := open(c, r.URL, r.Keys...)
+// claim claims the line as receiver number n, counted from 1. ok is false if another receiver has this number.
+func (r *ReceivedHandoff) claim(ctx context.Context, c *cache.Cache, n int, receiver string) (ok bool, err error) {
+	area, err := openArea(c, r.URL, r.Keys...)
 	if err != nil {
 		return false, err
 	}
-	defer at.Close()
+	defer area.Close()
 
 	name := claimName(r.ID, n)
-	found, err := at.Ref(ctx, name)
+	found, err := area.Ref(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
-		mine := *r.Ref
-		mine.Labels = map[string]string{claimLabel: by}
-		if err := at.CopyRef(ctx, &mine, name); err != nil {
+		claimRef := *r.Ref
+		claimRef.Labels = map[string]string{claimLabel: receiver}
+		if err := area.CopyRef(ctx, &claimRef, name); err != nil {
 			return false, fmt.Errorf("claiming the line: %w", err)
 		}
 
-		f, err := at.Format(ctx)
+		f, err := area.Format(ctx)
 		if err != nil {
 			return false, err
 		}
 		if !f.Conditional {
-			time.Sleep(lastClaim)
+			time.Sleep(claimSettleTime)
 		}
-		if found, err = at.Ref(ctx, name); err != nil {
+		if found, err = area.Ref(ctx, name); err != nil {
 			return false, err
 		}
 	} else if err != nil {
 		return false, err
 	}
 
-	return found.Labels[claimLabel] == by, nil
+	return found.Labels[claimLabel] == receiver, nil
 }

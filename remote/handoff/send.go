@@ -18,9 +18,9 @@ import (
 
 // Terms are the conditions of a line, and the agent's session that is sent with the tree.
 type Terms struct {
-	Expires time.Time
-	Times   int    // how many receivers may claim the line
-	Session string // the id of the agent's session, "" for none
+	Expires   time.Time
+	MaxClaims int    // number of receivers that may claim the line
+	Session   string // the id of the agent's session, "" for none
 	// Transcript is the transcript of the session, compressed by gzip.
 	Transcript []byte
 }
@@ -34,8 +34,8 @@ const (
 	claimLabel      = "handoff-claim"      // the random text of the receiver, see Claim
 )
 
-// open opens an area with keys for decryption. Written values are encrypted to the last key.
-func open(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
+// openArea opens the area at a URL. Values are decrypted with all keys, and encrypted to the last of them.
+func openArea(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
 	o := remote.Options{Cache: c}
 
 	for _, k := range keys {
@@ -43,7 +43,7 @@ func open(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
 		if err != nil {
 			return nil, errs.New(errs.Damaged, "a key of the handoff is malformed") // the error may quote the key
 		}
-		o.Identities, o.To = append(o.Identities, id), []string{id.Recipient().String()}
+		o.Identities, o.EncryptTo = append(o.Identities, id), []string{id.Recipient().String()}
 	}
 
 	return remote.Open(url, o)
@@ -52,15 +52,15 @@ func open(c *cache.Cache, url string, keys ...string) (*remote.Remote, error) {
 // open opens the area with all its keys, and encrypts to the newest data key.
 func (a *Area) open(c *cache.Cache) (*remote.Remote, error) {
 	var keys []string
-	for _, s := range a.Sent {
+	for _, s := range a.Handoffs {
 		keys = append(keys, s.Key)
 	}
-	return open(c, a.URL, append(keys, a.Keys...)...)
+	return openArea(c, a.URL, append(keys, a.Keys...)...)
 }
 
-// Begin adds a new handoff with its keys. The caller records the area before it calls Send, so that Sweep
-// removes the refs of a Send that was killed.
-func (a *Area) Begin(id, fork string, t Terms) error {
+// AddHandoff adds a new handoff with its keys. The caller stores the area on disk before it calls Send. So Sweep can
+// remove the refs that a killed Send left.
+func (a *Area) AddHandoff(id, fork string, t Terms) error {
 	data, err := age.GenerateX25519Identity()
 	if err != nil {
 		return err
@@ -70,52 +70,52 @@ func (a *Area) Begin(id, fork string, t Terms) error {
 		return err
 	}
 
-	a.Keys, a.Used = append(a.Keys, data.String()), time.Now()
-	a.Sent = append(a.Sent, Sent{Line: Line{a.URL, id, key.String()}, Times: t.Times, Fork: fork, Expires: t.Expires})
+	a.Keys, a.LastUsed = append(a.Keys, data.String()), time.Now()
+	a.Handoffs = append(a.Handoffs, SentHandoff{Line: Line{a.URL, id, key.String()}, MaxClaims: t.MaxClaims, Fork: fork, Expires: t.Expires})
 
 	return nil
 }
 
-// Send pushes the snapshot of the handoff that the last Begin added, and writes the ref of its line.
-func (a *Area) Send(ctx context.Context, c *cache.Cache, p remote.Push, t Terms) (*remote.Pushed, error) {
-	at, err := a.open(c)
+// Send pushes the snapshot of the handoff that the last AddHandoff added, and writes the ref of its line.
+func (a *Area) Send(ctx context.Context, c *cache.Cache, p remote.PushOptions, t Terms) (*remote.PushResult, error) {
+	area, err := a.open(c)
 	if err != nil {
 		return nil, err
 	}
-	defer at.Close()
+	defer area.Close()
 
 	if err := backend.MakeDir(a.URL); err != nil {
 		return nil, err
 	}
-	if _, err := at.Init(ctx, nil, func(string) {}); err != nil {
+	if _, err := area.Init(ctx, nil, func(string) {}); err != nil {
 		return nil, err
 	}
 
-	first := a.First
-	if p.Full = len(a.Keys)-first > maxKeys; p.Full {
-		first = len(a.Keys) - 1
+	firstKey := a.FirstKey
+	if p.SendAll = len(a.Keys)-firstKey > maxKeys; p.SendAll {
+		firstKey = len(a.Keys) - 1
 	}
-	sent := &a.Sent[len(a.Sent)-1]
-	p.Ref.Name, p.Base = sent.ID, a.base()
-	done, err := at.Push(ctx, p)
+	sent := &a.Handoffs[len(a.Handoffs)-1]
+	p.Ref.Name, p.Base = sent.ID, a.baseID()
+	result, err := area.Push(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := writeLine(ctx, c, at, sent.Line, *done.Ref, a.Keys[first:], t); err != nil {
+	if err := writeLine(ctx, c, area, sent.Line, *result.Ref, a.Keys[firstKey:], t); err != nil {
 		return nil, err
 	}
-	sent.Sent, a.First = true, first
+	sent.Uploaded, a.FirstKey = true, firstKey
 
-	return done, nil
+	return result, nil
 }
 
-// writeLine writes the ref of a line, with the data keys keys, and the object of the transcript.
-func writeLine(ctx context.Context, c *cache.Cache, at *remote.Remote, l Line, ref remote.Ref, keys []string, t Terms) error {
+// writeLine writes the ref of a line: a copy of ref with data keys. It also writes the transcript as an object.
+func writeLine(ctx context.Context, c *cache.Cache, area *remote.Remote, l Line, ref remote.Ref, keys []string, t Terms) error {
 	ref.Expires = t.Expires
-	ref.Labels = map[string]string{keysLabel: strings.Join(keys, " "), timesLabel: strconv.Itoa(t.Times), sessionLabel: t.Session}
+	ref.Labels = map[string]string{keysLabel: strings.Join(keys, " "), timesLabel: strconv.Itoa(t.MaxClaims), sessionLabel: t.Session}
 	if len(t.Transcript) > 0 {
-		o, err := remote.PutObject(ctx, at, t.Transcript)
+		o, err := remote.PutObject(ctx, area, t.Transcript)
 		if err != nil {
 			return err
 		}
@@ -123,64 +123,64 @@ func writeLine(ctx context.Context, c *cache.Cache, at *remote.Remote, l Line, r
 		ref.Labels[transcriptLabel] = "yes"
 	}
 
-	to, err := open(c, l.URL, l.Key)
+	lineRemote, err := openArea(c, l.URL, l.Key)
 	if err != nil {
 		return err
 	}
-	defer to.Close()
+	defer lineRemote.Close()
 
-	return to.CopyRef(ctx, &ref, l.ID+".line")
+	return lineRemote.CopyRef(ctx, &ref, l.ID+".line")
 }
 
-// Missing returns the number of bytes that Send would send.
-func (a *Area) Missing(ctx context.Context, c *cache.Cache, p remote.Push) (int64, error) {
-	at, err := a.open(c)
+// MissingBytes returns the number of bytes that Send would send.
+func (a *Area) MissingBytes(ctx context.Context, c *cache.Cache, p remote.PushOptions) (int64, error) {
+	area, err := a.open(c)
 	if err != nil {
 		return 0, err
 	}
-	defer at.Close()
+	defer area.Close()
 
-	p.Ref.Name, p.Base = "missing", a.base()
-	p.Full = p.Base == ""
+	p.Ref.Name, p.Base = "missing", a.baseID()
+	p.SendAll = p.Base == ""
 
-	return remote.Missing(ctx, at, p)
+	return remote.MissingBytes(ctx, area, p)
 }
 
-// Returned returns the area, and the ref of the snapshot that a receiver of the handoff id sent back. The
-// caller closes the area. The error is backend.ErrNotFound if no receiver has sent one.
-func (a *Area) Returned(ctx context.Context, c *cache.Cache, id string) (*remote.Remote, *remote.Ref, error) {
-	at, err := a.open(c)
+// FindReturned returns the opened area, and the ref of the snapshot that a receiver of a handoff sent back. The
+// caller closes the area. The error is backend.ErrNotFound if no receiver has sent a snapshot back.
+func (a *Area) FindReturned(ctx context.Context, c *cache.Cache, id string) (*remote.Remote, *remote.Ref, error) {
+	area, err := a.open(c)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	ref, err := at.Ref(ctx, id+".back")
+	ref, err := area.Ref(ctx, id+".back")
 	if err != nil {
-		at.Close()
+		area.Close()
 		return nil, nil, err
 	}
 
-	return at, ref, nil
+	return area, ref, nil
 }
 
 // Sweep removes the lines that have expired, and the snapshots of handoffs that have ended. It keeps the
-// newest snapshot, because the next handoff shares objects with it. With all, Sweep ends every handoff and
-// removes also the newest snapshot. Objects that stay on the remote until its next gc cannot be read then:
-// their keys were in the refs and in a.
+// newest snapshot, because the next handoff shares objects with it. If all is set, Sweep ends every handoff and also
+// removes the newest snapshot. The objects stay on the remote until its next gc, but nobody can decrypt them: their
+// keys were in the removed refs and in the area, which the caller then drops.
 func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
-	if len(a.Sent) == 0 {
+	if len(a.Handoffs) == 0 {
 		return nil
 	}
-	at, err := a.open(c)
+	area, err := a.open(c)
 	if err != nil {
 		return err
 	}
-	defer at.Close()
+	defer area.Close()
 
-	newest := a.base()
-	var kept []Sent
-	for _, s := range a.Sent {
-		ended, err := a.close(ctx, at, &s, all)
+	newest := a.baseID()
+	var kept []SentHandoff
+	for _, s := range a.Handoffs {
+		ended, err := a.closeHandoff(ctx, area, &s, all)
 		if err != nil {
 			return err
 		}
@@ -190,45 +190,45 @@ func (a *Area) Sweep(ctx context.Context, c *cache.Cache, all bool) error {
 		}
 
 		names := []string{s.ID, s.ID + ".back"}
-		for n := range s.Times {
+		for n := range s.MaxClaims {
 			names = append(names, claimName(s.ID, n+1))
 		}
 		for _, name := range names {
-			if err := at.Remove(ctx, name); err != nil && !errors.Is(err, backend.ErrNotFound) {
+			if err := area.Remove(ctx, name); err != nil && !errors.Is(err, backend.ErrNotFound) {
 				return err
 			}
 		}
 	}
 
-	removed := len(kept) < len(a.Sent)
-	if a.Sent = kept; removed {
-		_, err = at.GC(ctx)
+	removed := len(kept) < len(a.Handoffs)
+	if a.Handoffs = kept; removed {
+		_, err = area.GC(ctx)
 	}
 
 	return err
 }
 
-// keptClaimed is how long the receiver of a claimed handoff can send changes back after the line expired.
-const keptClaimed = 30 * 24 * time.Hour
+// returnPeriod is the time after the expiry of a line in which a receiver that claimed it can send changes back.
+const returnPeriod = 30 * 24 * time.Hour
 
-// close removes the line of a handoff that has expired or was merged; with always, the line of any handoff.
-// It reports whether the handoff has ended.
-func (a *Area) close(ctx context.Context, at *remote.Remote, s *Sent, always bool) (ended bool, err error) {
+// closeHandoff removes the line of a handoff that has expired or was merged. If always is set, it removes the line of
+// any handoff. It reports whether the handoff has ended, so that nobody needs its snapshot.
+func (a *Area) closeHandoff(ctx context.Context, area *remote.Remote, s *SentHandoff, always bool) (ended bool, err error) {
 	age := time.Since(s.Expires)
 	if age < 0 && !s.Merged && !always {
 		return false, nil
 	}
-	if !s.Closed {
-		if err := at.Remove(ctx, s.ID+".line"); err != nil && !errors.Is(err, backend.ErrNotFound) {
+	if !s.LineRemoved {
+		if err := area.Remove(ctx, s.ID+".line"); err != nil && !errors.Is(err, backend.ErrNotFound) {
 			return false, err
 		}
-		s.Closed = true
+		s.LineRemoved = true
 	}
-	if s.Merged || always || age > keptClaimed {
+	if s.Merged || always || age > returnPeriod {
 		return true, nil
 	}
 
-	_, err = at.Ref(ctx, claimName(s.ID, 1))
+	_, err = area.Ref(ctx, claimName(s.ID, 1))
 	if errors.Is(err, backend.ErrNotFound) {
 		return true, nil
 	}

@@ -46,8 +46,8 @@ var layerTypes = map[string]string{
 	"": ocispec.MediaTypeImageLayer, "gzip": ocispec.MediaTypeImageLayerGzip, "zstd": ocispec.MediaTypeImageLayerZstd,
 }
 
-// readArchive reads the list of files of an archive, and makes a manifest. It returns the descriptor of the
-// manifest.
+// readArchive reads the list of files of an archive, and makes a manifest from it. It sets Image.source, and
+// returns the descriptor of the manifest as the only element.
 func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 	f, err := im.openArchive(name)
 	if err != nil {
@@ -65,18 +65,18 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 			return nil, errs.Fail(errs.Invalid, "%s is not an archive of `docker save`, or not whole", name)
 		}
 
-		at, serr := f.Seek(0, io.SeekCurrent)
+		offset, serr := f.Seek(0, io.SeekCurrent)
 		if err = cmp.Or(err, serr); err != nil {
 			return nil, err
 		}
 
-		switch at, name := at, path.Clean(h.Name); h.Typeflag {
+		switch offset, name := offset, path.Clean(h.Name); h.Typeflag {
 		case tar.TypeSymlink:
 			links[name] = path.Join(path.Dir(name), h.Linkname)
 		case tar.TypeLink:
 			links[name] = path.Clean(h.Linkname)
 		case tar.TypeReg:
-			files[name] = io.NewSectionReader(f, at, h.Size)
+			files[name] = io.NewSectionReader(f, offset, h.Size)
 		}
 	}
 

@@ -31,17 +31,17 @@ import (
 type Export struct {
 	Blobs   Blobs         // has the blobs of the base
 	Base    digest.Digest // of the manifest of the base; "" without a base
-	Layer   *os.File      // for the new layer; empty before Compress
+	Layer   *os.File      // Compress writes the new layer to this empty file
 	Created time.Time
 
-	plain        digest.Digest // of the new layer before compression
+	plainDigest  digest.Digest // of the new layer before compression
 	layerBlob    ocispec.Descriptor
 	manifest     ocispec.Manifest
-	manifestBlob ocispec.Descriptor // of the new manifest
-	built        map[digest.Digest][]byte
+	manifestBlob ocispec.Descriptor       // of the new manifest
+	newBlobs     map[digest.Digest][]byte // the new configuration and the new manifest
 }
 
-// Compress writes the new layer to Layer: the compressed output of write.
+// Compress calls write with a writer of the new layer, which Compress compresses and writes to Export.Layer.
 func (e *Export) Compress(write func(io.Writer) error) error {
 	plain, sum := digest.Canonical.Digester(), digest.Canonical.Digester()
 	z := gzip.NewWriter(io.MultiWriter(e.Layer, sum.Hash()))
@@ -51,14 +51,14 @@ func (e *Export) Compress(write func(io.Writer) error) error {
 	}
 
 	size, err := e.Layer.Seek(0, io.SeekCurrent)
-	e.plain, e.layerBlob = plain.Digest(), ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: sum.Digest(), Size: size}
+	e.plainDigest, e.layerBlob = plain.Digest(), ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: sum.Digest(), Size: size}
 
 	return err
 }
 
 // build makes the configuration and the manifest of the new image.
 func (e *Export) build() (err error) {
-	e.built = make(map[digest.Digest][]byte)
+	e.newBlobs = make(map[digest.Digest][]byte)
 	// The configuration is a map, so that fields of the base's configuration that ocispec.Image lacks
 	// are kept.
 	config := map[string]any{"os": runtime.GOOS, "architecture": runtime.GOARCH}
@@ -68,10 +68,10 @@ func (e *Export) build() (err error) {
 	if e.Base != "" {
 		var all map[string]json.RawMessage
 		if err := e.Blobs.Decode(e.Base, m); err != nil {
-			return explainLost(err)
+			return explainMissingBlob(err)
 		}
 		if err := cmp.Or(e.Blobs.Decode(m.Config.Digest, &all), e.Blobs.Decode(m.Config.Digest, &known)); err != nil {
-			return explainLost(err)
+			return explainMissingBlob(err)
 		}
 
 		clear(config)
@@ -85,13 +85,13 @@ func (e *Export) build() (err error) {
 		config["history"] = append(known.History, ocispec.History{Created: &created, CreatedBy: "amberfs export"})
 	}
 
-	config["created"], config["rootfs"] = created, ocispec.RootFS{Type: "layers", DiffIDs: append(known.RootFS.DiffIDs, e.plain)}
+	config["created"], config["rootfs"] = created, ocispec.RootFS{Type: "layers", DiffIDs: append(known.RootFS.DiffIDs, e.plainDigest)}
 
 	for i, l := range m.Layers {
 		switch l.MediaType {
 		case dockerLayer:
 			m.Layers[i].MediaType = ocispec.MediaTypeImageLayerGzip
-		case dockerPlain:
+		case dockerPlainLayer:
 			m.Layers[i].MediaType = ocispec.MediaTypeImageLayer
 		}
 	}
@@ -106,16 +106,16 @@ func (e *Export) build() (err error) {
 	return err
 }
 
-// addJSON adds a blob of JSON to built.
+// addJSON encodes v as JSON, adds it to newBlobs, and returns its descriptor. kind is its media type.
 func (e *Export) addJSON(kind string, v any) (ocispec.Descriptor, error) {
 	raw, err := json.Marshal(v)
 	d := content.NewDescriptorFromBytes(kind, raw)
-	e.built[d.Digest] = raw
+	e.newBlobs[d.Digest] = raw
 	return d, err
 }
 
-// explainLost adds a text and a hint for the user to err if a blob of the base is missing.
-func explainLost(err error) error {
+// explainMissingBlob adds a text and a hint for the user to err if a blob of the base is missing.
+func explainMissingBlob(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errs.Fail(errs.NotExist, "the store has lost a part of the image: %w", err).WithHint("import the image again, into a directory of its own, to have it again")
 	}
@@ -141,12 +141,12 @@ func (e *Export) pushBlobs(ctx context.Context, t target) error {
 
 		var r io.Reader = io.NewSectionReader(e.Layer, 0, d.Size)
 
-		if raw, ok := e.built[d.Digest]; ok {
+		if raw, ok := e.newBlobs[d.Digest]; ok {
 			r = bytes.NewReader(raw)
 		} else if d.Digest != e.layerBlob.Digest {
 			blob, err := e.Blobs.Open(d.Digest)
 			if err != nil {
-				return explainLost(err)
+				return explainMissingBlob(err)
 			}
 			defer blob.Close()
 
@@ -160,13 +160,13 @@ func (e *Export) pushBlobs(ctx context.Context, t target) error {
 	return nil
 }
 
-// To writes the image to oci:DIR[:TAG] or HOST/NAME[:TAG], and returns the digest of its manifest.
-func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
+// WriteImage writes the image to oci:DIR[:TAG] or HOST/NAME[:TAG], and returns the digest of its manifest.
+func (e *Export) WriteImage(ctx context.Context, ref string) (digest.Digest, error) {
 	if err := e.build(); err != nil {
 		return "", err
 	}
 
-	at := location{ref: ref}
+	loc := location{ref: ref}
 	var tag string
 	var err error
 	var t interface {
@@ -183,20 +183,20 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 		}
 	} else {
 		var pinned digest.Digest
-		tag, pinned, err = at.openRepository()
-		if t = at.repo; err == nil && pinned != "" {
+		tag, pinned, err = loc.openRepository()
+		if t = loc.repo; err == nil && pinned != "" {
 			err = errs.Fail(errs.Invalid, "%q does not name a place for an image: give a tag and no digest", ref)
 		}
 	}
 	if err != nil {
-		return "", at.explain(ctx, "", err)
+		return "", loc.explain(ctx, "", err)
 	}
 
 	if err := e.pushBlobs(ctx, t); err != nil || tag == "" {
-		return e.manifestBlob.Digest, at.explain(ctx, "", err)
+		return e.manifestBlob.Digest, loc.explain(ctx, "", err)
 	}
 
-	return e.manifestBlob.Digest, at.explain(ctx, "", t.Tag(ctx, e.manifestBlob, tag))
+	return e.manifestBlob.Digest, loc.explain(ctx, "", t.Tag(ctx, e.manifestBlob, tag))
 }
 
 // isLayoutOrEmpty reports whether a directory is an OCI layout or has no files. In any other directory the
@@ -207,9 +207,9 @@ func isLayoutOrEmpty(dir string) bool {
 	return err == nil || len(entries) == 0
 }
 
-// ToArchive writes the image as an archive for `docker load`, which is also an OCI layout, and returns the
+// WriteArchive writes the image as an archive for `docker load`, which is also an OCI layout, and returns the
 // digest of its manifest. Equal images have equal archives.
-func (e *Export) ToArchive(ctx context.Context, w io.Writer) (digest.Digest, error) {
+func (e *Export) WriteArchive(ctx context.Context, w io.Writer) (digest.Digest, error) {
 	if err := e.build(); err != nil {
 		return "", err
 	}

@@ -32,19 +32,19 @@ var ErrDigest = errors.New("it does not have this digest, so it was damaged or r
 
 // Media types of docker. Each is equivalent to one of OCI.
 const (
-	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
-	dockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
-	dockerConfig   = "application/vnd.docker.container.image.v1+json"
-	dockerLayer    = "application/vnd.docker.image.rootfs.diff.tar.gzip"
-	dockerPlain    = "application/vnd.docker.image.rootfs.diff.tar"
+	dockerManifest   = "application/vnd.docker.distribution.manifest.v2+json"
+	dockerIndex      = "application/vnd.docker.distribution.manifest.list.v2+json"
+	dockerConfig     = "application/vnd.docker.container.image.v1+json"
+	dockerLayer      = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+	dockerPlainLayer = "application/vnd.docker.image.rootfs.diff.tar"
 )
 
-// MaxText is the most bytes of a manifest, an index or a configuration.
-const MaxText = 4 << 20
+// MaxJSON is the largest size, in bytes, of a manifest, an index or a configuration.
+const MaxJSON = 4 << 20
 
-// decodeJSON reads JSON of at most MaxText bytes.
+// decodeJSON reads JSON of at most MaxJSON bytes.
 func decodeJSON(r io.Reader, into any) error {
-	return json.NewDecoder(io.LimitReader(r, MaxText)).Decode(into)
+	return json.NewDecoder(io.LimitReader(r, MaxJSON)).Decode(into)
 }
 
 // An Image is an image for one platform, whose manifest and configuration were read.
@@ -54,17 +54,17 @@ type Image struct {
 
 	location         location
 	platform         ocispec.Platform
-	manifest, config []byte          // as they were read
-	source           content.Fetcher // of the blobs
+	manifest, config []byte          // the bytes that were read
+	source           content.Fetcher // reads the blobs
 }
 
-// A location is the place that an image is read from or written to.
+// A location is the registry, OCI layout or archive that an image is read from or written to.
 type location struct {
 	ref  string
 	repo *remote.Repository // nil for files
 }
 
-// explain returns an error for the user: err is about the blob d, or about the whole image if d is "".
+// explain returns err with a text for the user. d is the blob that err is about, "" if err is about the whole image.
 func (p location) explain(ctx context.Context, d digest.Digest, err error) error {
 	var explained *errs.Error
 	switch {
@@ -209,7 +209,8 @@ func (p *location) openRepository() (tag string, pinned digest.Digest, err error
 	return tag, pinned, err
 }
 
-// resolveTag returns the descriptor that a tag, or else a digest, has in a registry.
+// resolveTag returns the descriptor that a registry has for the tag in the reference or, without a tag, for the
+// digest in it. pinned is the digest in the reference, "" without one.
 func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
 	tag, pinned, err := im.location.openRepository()
 	if err != nil {
@@ -229,7 +230,7 @@ func (im *Image) resolveTag(ctx context.Context) (found []ocispec.Descriptor, pi
 // pinned is not "", the manifest or one of these indexes must have that digest.
 func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, pinned digest.Digest) (err error) {
 	const maxNested = 4
-	first, met := all[0].Digest, pinned == "" // met: a descriptor had the pinned digest
+	first, hasPinned := all[0].Digest, pinned == "" // hasPinned: a descriptor had the pinned digest
 
 	for range maxNested {
 		d, err := im.pickPlatform(all)
@@ -237,13 +238,13 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 			return err
 		}
 
-		met = met || d.Digest == pinned
+		hasPinned = hasPinned || d.Digest == pinned
 		if im.manifest, err = im.readBlob(ctx, d); err != nil {
 			return err
 		}
 
 		if d.MediaType != ocispec.MediaTypeImageIndex && d.MediaType != dockerIndex {
-			if !met {
+			if !hasPinned {
 				return errs.Fail(errs.Conflict, "image %s: the tag moved: it names %s now", im.location.ref, first).
 					WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
 			}
@@ -264,8 +265,8 @@ func (im *Image) chooseManifest(ctx context.Context, all []ocispec.Descriptor, p
 	return errors.New("its indexes are nested too deep")
 }
 
-// fitsPlatform reports whether a platform is the wanted one. A field that is empty in one of the two fits
-// every value.
+// fitsPlatform reports whether p is Image.platform. A field that is empty in one of the two platforms fits every
+// value of the other one.
 func (im *Image) fitsPlatform(p ocispec.Platform) bool {
 	same := func(a, b string) bool { return a == b || a == "" || b == "" }
 	return same(p.OS, im.platform.OS) && same(p.Architecture, im.platform.Architecture) && same(p.Variant, im.platform.Variant)
@@ -290,9 +291,10 @@ func (im *Image) pickPlatform(all []ocispec.Descriptor) (d ocispec.Descriptor, e
 	return d, im.errNoPlatform(joinNames(others, "images without a platform"))
 }
 
-// errNoPlatform is the error for an image that is not for the platform; has names the platforms that it has.
-func (im *Image) errNoPlatform(has string) error {
-	return errs.Fail(errs.NotExist, "image %s is not for %s: it has %s", im.location.ref, PlatformName(im.platform), has).
+// errNoPlatform returns the error for an image that is not for Image.platform. offered lists the platforms that the
+// image is for.
+func (im *Image) errNoPlatform(offered string) error {
+	return errs.Fail(errs.NotExist, "image %s is not for %s: it has %s", im.location.ref, PlatformName(im.platform), offered).
 		WithHint("choose one with --platform")
 }
 
@@ -322,10 +324,10 @@ func (im *Image) readConfig(ctx context.Context, kind string) (err error) {
 	return nil
 }
 
-// readBlob reads a blob of at most MaxText bytes, and checks its digest.
+// readBlob reads a blob of at most MaxJSON bytes, and checks its digest.
 func (im *Image) readBlob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	if d.Size > MaxText {
-		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxText)
+	if d.Size > MaxJSON {
+		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxJSON)
 	}
 	raw, err := content.FetchAll(ctx, im.source, d)
 	return raw, im.location.explain(ctx, d.Digest, err)
@@ -340,21 +342,21 @@ func (im *Image) Size() (n int64) {
 }
 
 // Send writes a tar archive with the manifest, the configuration and the layers, in this order, each named
-// by its digest. It also writes the bytes of the layers to moved, as they are sent.
-func (im *Image) Send(ctx context.Context, w io.Writer, moved io.Writer) error {
+// by its digest. While it sends the bytes of the layers, it also writes them to layerBytes, for a report of progress.
+func (im *Image) Send(ctx context.Context, w io.Writer, layerBytes io.Writer) error {
 	a := archiver{Writer: tar.NewWriter(w)}
 	err := cmp.Or(a.writeFile(im.Digest.String(), int64(len(im.manifest)), bytes.NewReader(im.manifest)),
 		a.writeFile(im.Manifest.Config.Digest.String(), int64(len(im.config)), bytes.NewReader(im.config)))
 	for _, d := range im.Layers {
 		if err == nil {
-			err = im.sendLayer(ctx, a, moved, d)
+			err = im.sendLayer(ctx, a, layerBytes, d)
 		}
 	}
 
 	return cmp.Or(err, a.Close())
 }
 
-func (im *Image) sendLayer(ctx context.Context, a archiver, moved io.Writer, d ocispec.Descriptor) error {
+func (im *Image) sendLayer(ctx context.Context, a archiver, layerBytes io.Writer, d ocispec.Descriptor) error {
 	r, err := im.source.Fetch(ctx, d)
 	if err != nil {
 		return im.location.explain(ctx, d.Digest, err)
@@ -362,6 +364,6 @@ func (im *Image) sendLayer(ctx context.Context, a archiver, moved io.Writer, d o
 	defer r.Close()
 
 	v := content.NewVerifyReader(r, d)
-	err = cmp.Or(a.writeFile(d.Digest.String(), d.Size, io.TeeReader(v, moved)), v.Verify())
+	err = cmp.Or(a.writeFile(d.Digest.String(), d.Size, io.TeeReader(v, layerBytes)), v.Verify())
 	return im.location.explain(ctx, d.Digest, err)
 }

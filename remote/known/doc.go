@@ -7,6 +7,6 @@
 // A store may come from another user. So amberfs contacts a remote only after the user has
 // agreed to its URL: by a command line with the URL, or by `amberfs remote trust`. See trust.go.
 //
-// A Registry also reads objects that the store lacks, from the remote snapshots that the store
-// was mounted from, its sources (tree.Elsewhere).
+// The sources of a store are the remote snapshots that it was mounted from. A Registry also reads
+// objects that the store lacks from its sources (tree.Elsewhere).
 package known

@@ -25,9 +25,9 @@ func Areas(k *Registry) (all map[string]*handoff.Area, err error) {
 	return all, json.Unmarshal(raw, &all)
 }
 
-// SetArea records the area of handoffs on a remote, or with nil that there is none.
+// SetArea records the area of handoffs on a remote. If the area is nil, it removes the record.
 func SetArea(k *Registry, url string, a *handoff.Area) error {
-	return k.change(func(f *registryFile) error {
+	return k.changeFile(func(f *registryFile) error {
 		if f.Handoffs == nil {
 			f.Handoffs = map[string]*handoff.Area{}
 		}

@@ -40,39 +40,40 @@ type Registry struct {
 	o    Options
 	path string
 
-	trust  *trustStore
-	cache  *cache.Cache
-	closed context.Context    // context of reads whose caller has none; ends with HangUp
-	hangUp context.CancelFunc // ends closed
+	trust       *trustStore
+	cache       *cache.Cache
+	readContext context.Context    // for reads whose caller has no context; ends with HangUp
+	hangUp      context.CancelFunc // ends readContext
 
 	mu     sync.Mutex
 	file   registryFile
 	opened map[string]*remote.Remote // by URL
 
 	loadedSources atomic.Pointer[[]*remote.Snapshot] // the sources, in the order in which they were added
-	addingSource  *semaphore.Weighted                // acquired by Source and Forget, which may wait for a remote
-	answers       map[[2]string]nameAnswer           // by URL and name of the snapshot; guarded by addingSource
-	added         chan struct{}                      // gets an element when a source was added: see Added
+	sourceLock    *semaphore.Weighted                // a lock for AddSource and ForgetName, which may wait for a remote
+	nameAnswers   map[[2]string]nameAnswer           // by URL and name of the snapshot; guarded by sourceLock
+	sourceAdded   chan struct{}                      // receives an element when a source was added: see SourceAdded
 }
 
 // A registryFile is the content of remotes.json.
 type registryFile struct {
 	Version int               `json:"version"`
 	Remotes map[string]string `json:"remotes"` // URLs by name
-	// Pushed has for each URL the name of the snapshot that is the base of the next push.
-	Pushed map[string]string `json:"pushed,omitempty"`
-	// Sent has for each URL the number of the newest snapshot that the policy pushed.
-	Sent map[string]uint64 `json:"sent,omitempty"`
-	From []mountSource     `json:"from,omitempty"`
-	// Forgetting means that the removal of forgotten contents from the remotes was begun and not finished.
+	// PushBases has for each URL the name of the snapshot that is the base of the next push.
+	PushBases map[string]string `json:"pushed,omitempty"`
+	// BackupSeqs has for each URL the number of the newest snapshot that was pushed automatically, because the
+	// policy asks for it.
+	BackupSeqs map[string]uint64 `json:"sent,omitempty"`
+	Sources    []mountSource     `json:"from,omitempty"`
+	// Forgetting is set while forgotten contents may still be on a remote.
 	Forgetting bool `json:"forgetting,omitempty"`
 	// Handoffs has the area of the store on each remote, by URL.
 	Handoffs map[string]*handoff.Area `json:"handoffs,omitempty"`
-	// Recipients has the recipients of each remote.
+	// Recipients has the recipients of each remote, by URL.
 	Recipients *recipients `json:"recipients,omitempty"`
 }
 
-// A mountSource is a source: a remote snapshot that the store was mounted from.
+// A mountSource is a source of the store: a remote snapshot from which it reads objects.
 type mountSource struct {
 	URL  string      `json:"url"`
 	Hold string      `json:"hold"` // id of the hold on the remote
@@ -84,11 +85,11 @@ const fileVersion = 1
 // Open reads the remotes.json of the store in dir. It makes no request.
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
-		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
-		opened: map[string]*remote.Remote{}, addingSource: semaphore.NewWeighted(1), added: make(chan struct{}, 1), answers: map[[2]string]nameAnswer{},
+		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrustStore(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
+		opened: map[string]*remote.Remote{}, sourceLock: semaphore.NewWeighted(1), sourceAdded: make(chan struct{}, 1), nameAnswers: map[[2]string]nameAnswer{},
 	}
 	k.loadedSources.Store(new([]*remote.Snapshot))
-	k.closed, k.hangUp = context.WithCancel(context.Background())
+	k.readContext, k.hangUp = context.WithCancel(context.Background())
 	if err := k.readFile(); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.path, err)
 	}
@@ -112,8 +113,8 @@ func (k *Registry) readFile() error {
 	return k.file.validate()
 }
 
-// validate refuses a file that this package cannot have written: another user may have made the store. It
-// makes missing maps.
+// validate returns an error for a file that this package cannot have written: another user may have made the store.
+// It also creates the maps that the file does not have.
 func (f *registryFile) validate() error {
 	if f.Version != fileVersion {
 		return errs.New(errs.Format, "version %d is unknown", f.Version)
@@ -121,17 +122,17 @@ func (f *registryFile) validate() error {
 	if f.Remotes == nil {
 		f.Remotes = map[string]string{}
 	}
-	if f.Pushed == nil {
-		f.Pushed = map[string]string{}
+	if f.PushBases == nil {
+		f.PushBases = map[string]string{}
 	}
 	if f.Recipients == nil {
 		f.Recipients = &recipients{}
 	}
-	if f.Sent == nil {
-		f.Sent = map[string]uint64{}
+	if f.BackupSeqs == nil {
+		f.BackupSeqs = map[string]uint64{}
 	}
 
-	for _, from := range f.From {
+	for _, from := range f.Sources {
 		if from.Ref == nil {
 			return errs.New(errs.Damaged, "it does not name the remote that the store was mounted from")
 		}
@@ -169,8 +170,8 @@ func (k *Registry) save() error {
 	return nil
 }
 
-// change changes the file with fn, and saves it unless fn fails.
-func (k *Registry) change(fn func(f *registryFile) error) error {
+// changeFile calls fn to change the file, and saves the file unless fn fails.
+func (k *Registry) changeFile(fn func(f *registryFile) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := fn(&k.file); err != nil {
@@ -179,18 +180,18 @@ func (k *Registry) change(fn func(f *registryFile) error) error {
 	return k.save()
 }
 
-var remoteName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var remoteNamePattern = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// MayAdd returns the error that Add would return, without adding the remote.
-func (k *Registry) MayAdd(name, url string) error {
+// CheckAdd returns the error that Add would return for its arguments. It does not add the remote.
+func (k *Registry) CheckAdd(name, url string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return mayAdd(k, name, url)
+	return checkAdd(k, name, url)
 }
 
-// mayAdd does the work of MayAdd. The caller holds Registry.mu.
-func mayAdd(k *Registry, name, url string) error {
-	if !remoteName().MatchString(name) {
+// checkAdd does the work of CheckAdd. The caller holds Registry.mu.
+func checkAdd(k *Registry, name, url string) error {
+	if !remoteNamePattern().MatchString(name) {
 		return errs.New(errs.Invalid, "%q is not a name for a remote; use up to 64 letters, digits, '_' and '-'", name)
 	}
 	if old, ok := k.file.Remotes[name]; ok && old != url {
@@ -202,8 +203,8 @@ func mayAdd(k *Registry, name, url string) error {
 
 // Add adds a remote. Errors: errs.Invalid for the name; errs.Exist if the name has another URL.
 func (k *Registry) Add(name, url string) error {
-	return k.change(func(f *registryFile) error {
-		if err := mayAdd(k, name, url); err != nil {
+	return k.changeFile(func(f *registryFile) error {
+		if err := checkAdd(k, name, url); err != nil {
 			return err
 		}
 
@@ -214,10 +215,10 @@ func (k *Registry) Add(name, url string) error {
 
 // Remove removes a remote from the file. It makes no request to the remote.
 func (k *Registry) Remove(name string) error {
-	return k.change(func(f *registryFile) error {
+	return k.changeFile(func(f *registryFile) error {
 		url, ok := f.Remotes[name]
 		if !ok {
-			return errUnknown(k, name)
+			return errUnknownRemote(k, name)
 		}
 
 		delete(f.Remotes, name)
@@ -240,8 +241,8 @@ func (k *Registry) List() map[string]string {
 	return maps.Clone(k.file.Remotes)
 }
 
-// errUnknown returns the error for a name that no remote has. The caller holds Registry.mu.
-func errUnknown(k *Registry, name string) error {
+// errUnknownRemote returns the error for a name that no remote has. The caller holds Registry.mu.
+func errUnknownRemote(k *Registry, name string) error {
 	if len(k.file.Remotes) == 0 {
 		return errs.New(errs.NotExist, "no such remote: %q; `amberfs remote add NAME URL` adds one", name)
 	}
@@ -257,19 +258,20 @@ func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	defer k.mu.Unlock()
 
 	if backend.IsURL(name) {
-		return k.openAgreed(name)
+		return k.openAndTrust(name)
 	}
 
 	url, ok := k.file.Remotes[name]
 	if !ok {
-		return nil, errUnknown(k, name)
+		return nil, errUnknownRemote(k, name)
 	}
 
 	return k.openRemote(url)
 }
 
-// openAgreed opens the remote at a URL that the user gave, and trusts it. The caller holds Registry.mu.
-func (k *Registry) openAgreed(url string) (*remote.Remote, error) {
+// openAndTrust opens the remote at a URL that the user typed, and records that the user agrees to contact it. The
+// caller holds Registry.mu.
+func (k *Registry) openAndTrust(url string) (*remote.Remote, error) {
 	r, err := k.openRemote(url)
 	if err != nil {
 		return nil, err
@@ -288,13 +290,13 @@ func (k *Registry) Trust(name string) (string, error) {
 	defer k.mu.Unlock()
 
 	url, ok := k.file.Remotes[name]
-	for _, f := range k.file.From {
+	for _, f := range k.file.Sources {
 		if f.URL == name {
 			url, ok = name, true
 		}
 	}
 	if !ok {
-		return "", errUnknown(k, name)
+		return "", errUnknownRemote(k, name)
 	}
 
 	r, err := k.openRemote(url)
@@ -305,14 +307,14 @@ func (k *Registry) Trust(name string) (string, error) {
 	return r.URL(), k.trust.add(r.URL())
 }
 
-// Untrusted returns the URLs that the user has not agreed to: the URLs of remotes by name, and the URLs of
-// other sources by URL.
+// Untrusted returns the URLs that the user has not agreed to contact. The key of the URL of a remote is the name of
+// the remote. The key of the URL of any other source is the URL itself.
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	out := maps.Clone(k.file.Remotes)
-	for _, f := range k.file.From {
+	for _, f := range k.file.Sources {
 		if !slices.Contains(slices.Collect(maps.Values(k.file.Remotes)), f.URL) {
 			out[f.URL] = f.URL
 		}
@@ -332,7 +334,7 @@ func (k *Registry) openRemote(url string) (*remote.Remote, error) {
 		return r, nil
 	}
 
-	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: logHealth(k, url), Allowed: k.checkTrusted, Recipients: k.file.Recipients.check})
+	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, ReportAway: logHealth(k, url), Authorize: k.checkTrusted, CheckRecipients: k.file.Recipients.check})
 	if err != nil {
 		return nil, err
 	}
@@ -350,7 +352,8 @@ func (k *Registry) checkTrusted(url string) error {
 	return fmt.Errorf("%s: %w: the store names it; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
 }
 
-// logHealth returns a function for remote.Options.Note that logs its calls.
+// logHealth returns a function for remote.Options.ReportAway that logs when a remote stops to answer and when it
+// answers again.
 func logHealth(k *Registry, url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
@@ -380,7 +383,7 @@ func (k *Registry) EraseCache() error {
 	return err
 }
 
-// Forgetting reports whether the store has forgotten contents that it must still remove from the remotes.
+// Forgetting reports whether the store must still remove forgotten contents from the remotes.
 func (k *Registry) Forgetting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -392,50 +395,52 @@ func (k *Registry) SetForgetting(on bool) error {
 	if k.Forgetting() == on {
 		return nil
 	}
-	return k.change(func(f *registryFile) error {
+	return k.changeFile(func(f *registryFile) error {
 		f.Forgetting = on
 		return nil
 	})
 }
 
-// Base returns the name of the snapshot on a remote that is the base of the next push; "" if unknown.
-func (k *Registry) Base(r *remote.Remote) string {
+// PushBase returns the name of the snapshot on a remote that is the base of the next push; "" if unknown.
+func (k *Registry) PushBase(r *remote.Remote) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.file.Pushed[r.URL()]
+	return k.file.PushBases[r.URL()]
 }
 
-// SetBase sets the result of Base.
-func (k *Registry) SetBase(r *remote.Remote, name string) error {
-	return k.change(func(f *registryFile) error {
-		f.Pushed[r.URL()] = name
+// SetPushBase sets the result of PushBase.
+func (k *Registry) SetPushBase(r *remote.Remote, name string) error {
+	return k.changeFile(func(f *registryFile) error {
+		f.PushBases[r.URL()] = name
 		return nil
 	})
 }
 
-// Sent returns the number of the newest snapshot that the policy pushed to a remote; 0 if there is none.
-func (k *Registry) Sent(r *remote.Remote) uint64 {
+// BackupSeq returns the number of the newest snapshot that was pushed to a remote automatically, because the policy
+// asks for it; 0 if there is none.
+func (k *Registry) BackupSeq(r *remote.Remote) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.file.Sent[r.URL()]
+	return k.file.BackupSeqs[r.URL()]
 }
 
-// SetSent sets the result of Sent: the policy has pushed all snapshots of main up to the number seq.
-func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
-	return k.change(func(f *registryFile) error {
-		f.Sent[r.URL()] = seq
+// SetBackupSeq sets the result of BackupSeq: all snapshots of main up to the number seq are on the remote.
+func (k *Registry) SetBackupSeq(r *remote.Remote, seq uint64) error {
+	return k.changeFile(func(f *registryFile) error {
+		f.BackupSeqs[r.URL()] = seq
 		return nil
 	})
 }
 
-// Away returns the URLs of the remotes that do not answer, each with the time since which it does not.
-func (k *Registry) Away() map[string]time.Time {
+// AwaySince returns, by URL, the time since which a remote does not answer. It has only the remotes that do not
+// answer.
+func (k *Registry) AwaySince() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	out := map[string]time.Time{}
 	for url, r := range k.opened {
-		if t := r.Away(); !t.IsZero() {
+		if t := r.AwaySince(); !t.IsZero() {
 			out[url] = t
 		}
 	}

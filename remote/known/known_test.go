@@ -40,9 +40,9 @@ func TestRemotesAreKept(t *testing.T) {
 	}
 	r, err := k.Remote("origin")
 	must.OK(t, err)
-	must.OK(t, k.SetBase(r, "v1"))
+	must.OK(t, k.SetPushBase(r, "v1"))
 	k = open(t, dir)
-	if r, err = k.Remote("origin"); err != nil || r.URL() != url || k.Base(r) != "v1" {
+	if r, err = k.Remote("origin"); err != nil || r.URL() != url || k.PushBase(r) != "v1" {
 		t.Fatalf("after opening again: %v, %v", r, err)
 	}
 	must.OK(t, k.Remove("origin"))
@@ -72,7 +72,7 @@ func TestSplitFrom(t *testing.T) {
 		"./gs://b@v1":                     {"", "", "false"},
 		"gs://b/p@v1":                     {"gs://b/p", "v1", "true"},
 	} {
-		url, name, ok := SplitFrom(from)
+		url, name, ok := SplitSnapshotURL(from)
 		if got := [3]string{url, name, map[bool]string{true: "true", false: "false"}[ok]}; got != want {
 			t.Errorf("%s: %q", from, got)
 		}

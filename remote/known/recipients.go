@@ -18,8 +18,8 @@ type recipients struct {
 	byURL map[string][]string
 }
 
-// check returns an error if a remote has other recipients than before. It stores the recipients of a new
-// remote.
+// check returns an error if a remote has other recipients than at the first call for its URL. The first call stores
+// the recipients.
 func (r *recipients) check(url string, found []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *recipients) check(url string, found []string) error {
 
 func joinKeys(list []string) string { return cmp.Or(strings.Join(list, ", "), "nobody") }
 
-// forget removes the recipients of a remote: the next check accepts any.
+// forget removes the recipients of a remote: the next check accepts any recipients.
 func (r *recipients) forget(url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

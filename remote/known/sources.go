@@ -21,18 +21,18 @@ import (
 // sources returns the sources, in the order in which they were added.
 func (k *Registry) sources() []*remote.Snapshot { return *k.loadedSources.Load() }
 
-// nameTime is the time for which Source reuses the answer of a remote for a name, so that a thousand
-// claims at once make one request.
-const nameTime = time.Minute
+// nameCacheTime is the time for which AddSource reuses the answer of a remote for a name, so that a thousand claims
+// at once make one request.
+const nameCacheTime = time.Minute
 
 // A nameAnswer is the ref that a remote returned for a name.
 type nameAnswer struct {
-	ref *object.Ref
-	at  time.Time
+	ref        *object.Ref
+	answeredAt time.Time
 }
 
-// SplitFrom splits URL@SNAPSHOT. ok is false if s does not begin with a URL; name is "" without a snapshot.
-func SplitFrom(s string) (url, name string, ok bool) {
+// SplitSnapshotURL splits URL@SNAPSHOT. ok is false if s does not begin with a URL; name is "" if s has no @SNAPSHOT.
+func SplitSnapshotURL(s string) (url, name string, ok bool) {
 	if !backend.IsURL(s) {
 		return "", "", false
 	}
@@ -44,20 +44,20 @@ func SplitFrom(s string) (url, name string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// MountFrom makes a snapshot on a remote, by its name or id, the only source of a new store. The store keeps
-// its ref: a later change of the name on the remote does not matter.
-func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref, error) {
+// SetFirstSource makes a snapshot on a remote, by its name or id, the only source of a new store. The store keeps the
+// ref of the snapshot, so it does not matter if the name is given to another snapshot later.
+func (k *Registry) SetFirstSource(ctx context.Context, url, name string) (*object.Ref, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	r, err := k.openAgreed(url)
+	r, err := k.openAndTrust(url)
 	if err != nil {
 		return nil, err
 	}
 
 	ref, err := r.Find(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
-		// If no remote was set up at the URL, that is the better error.
+		// If no remote was set up at the URL, the error of Format says so.
 		if _, ferr := r.Format(ctx); ferr != nil {
 			return nil, ferr
 		}
@@ -66,25 +66,25 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 		return nil, err
 	}
 
-	k.file.From = []mountSource{{URL: url, Hold: uuid.NewString(), Ref: ref}}
-	k.file.Pushed[r.URL()] = ref.Name
+	k.file.Sources = []mountSource{{URL: url, Hold: uuid.NewString(), Ref: ref}}
+	k.file.PushBases[r.URL()] = ref.Name
 	return ref, k.save()
 }
 
-// Source makes a snapshot on a remote, by its name or id, a source of the store, and returns its ref. Its
+// AddSource makes a snapshot on a remote, by its name or id, a source of the store, and returns its ref. Its
 // objects are fetched when they are read.
-func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
-	if err := k.addingSource.Acquire(ctx, 1); err != nil {
+func (k *Registry) AddSource(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
+	if err := k.sourceLock.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer k.addingSource.Release(1)
+	defer k.sourceLock.Release(1)
 
 	if ref := findSource(k, r, name); ref != nil {
 		return ref, nil
 	}
 
 	key := [2]string{r.URL(), name}
-	if a := k.answers[key]; time.Since(a.at) < nameTime {
+	if a := k.nameAnswers[key]; time.Since(a.answeredAt) < nameCacheTime {
 		return a.ref, nil
 	}
 
@@ -95,31 +95,31 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 
 	if known := findSource(k, r, ref.ID); known != nil {
 		ref = known
-	} else if err := k.addSource(ctx, r, ref); err != nil {
+	} else if err := k.recordSource(ctx, r, ref); err != nil {
 		return nil, err
 	}
 
-	maps.DeleteFunc(k.answers, func(_ [2]string, a nameAnswer) bool { return time.Since(a.at) >= nameTime })
-	k.answers[key] = nameAnswer{ref, time.Now()}
+	maps.DeleteFunc(k.nameAnswers, func(_ [2]string, a nameAnswer) bool { return time.Since(a.answeredAt) >= nameCacheTime })
+	k.nameAnswers[key] = nameAnswer{ref, time.Now()}
 
 	return ref, nil
 }
 
-// Forget drops the answer for a name: the next call of Source asks the remote again.
-func (k *Registry) Forget(ctx context.Context, r *remote.Remote, name string) error {
-	if err := k.addingSource.Acquire(ctx, 1); err != nil {
+// ForgetName drops the cached answer for a name: the next call of AddSource asks the remote again.
+func (k *Registry) ForgetName(ctx context.Context, r *remote.Remote, name string) error {
+	if err := k.sourceLock.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer k.addingSource.Release(1)
-	delete(k.answers, [2]string{r.URL(), name})
+	defer k.sourceLock.Release(1)
+	delete(k.nameAnswers, [2]string{r.URL(), name})
 	return nil
 }
 
-// ReadsFrom reports whether the store reads objects from a remote.
+// ReadsFrom reports whether a source of the store is on a remote.
 func (k *Registry) ReadsFrom(r *remote.Remote) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.ContainsFunc(k.file.From, func(f mountSource) bool { return f.URL == r.URL() })
+	return slices.ContainsFunc(k.file.Sources, func(f mountSource) bool { return f.URL == r.URL() })
 }
 
 // findSource returns the ref of the source with an id, or nil.
@@ -127,7 +127,7 @@ func findSource(k *Registry, r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	for _, f := range k.file.From {
+	for _, f := range k.file.Sources {
 		if f.URL == r.URL() && f.Ref.ID == id {
 			return f.Ref
 		}
@@ -136,19 +136,19 @@ func findSource(k *Registry, r *remote.Remote, id string) *object.Ref {
 	return nil
 }
 
-// addSource reads the indexes of a snapshot and adds it to the sources.
-func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
+// recordSource reads the indexes of a snapshot and adds it to the sources, also in the file.
+func (k *Registry) recordSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
 	s := r.Snapshot(ref)
-	if _, err := s.Load(ctx); err != nil {
+	if _, err := s.LoadIndex(ctx); err != nil {
 		return err
 	}
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	k.file.From = append(k.file.From, mountSource{URL: r.URL(), Hold: uuid.NewString(), Ref: ref})
+	k.file.Sources = append(k.file.Sources, mountSource{URL: r.URL(), Hold: uuid.NewString(), Ref: ref})
 	if err := k.save(); err != nil {
-		k.file.From = k.file.From[:len(k.file.From)-1]
+		k.file.Sources = k.file.Sources[:len(k.file.Sources)-1]
 		return err
 	}
 
@@ -156,34 +156,35 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 	k.loadedSources.Store(&all)
 
 	select {
-	case k.added <- struct{}{}:
+	case k.sourceAdded <- struct{}{}:
 	default:
 	}
 
 	return nil
 }
 
-// Added returns a channel that gets an element when sources were added: their holds are due.
-func (k *Registry) Added() <-chan struct{} { return k.added }
+// SourceAdded returns a channel that receives an element when sources were added. Then the caller calls Hold for
+// them.
+func (k *Registry) SourceAdded() <-chan struct{} { return k.sourceAdded }
 
-// From returns the ref of the first source, or nil.
-func (k *Registry) From() *object.Ref {
+// FirstSource returns the ref of the first source, or nil.
+func (k *Registry) FirstSource() *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.file.From) == 0 {
+	if len(k.file.Sources) == 0 {
 		return nil
 	}
-	return k.file.From[0].Ref
+	return k.file.Sources[0].Ref
 }
 
-// Load opens the sources in the file, so that Has and Get read from them. It makes no request, so a store
+// LoadSources opens the sources in the file, so that Has and Get read from them. It makes no request, so a store
 // can be mounted while a remote does not answer.
-func (k *Registry) Load() error {
+func (k *Registry) LoadSources() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	var all []*remote.Snapshot
-	for _, f := range k.file.From {
+	for _, f := range k.file.Sources {
 		r, err := k.openRemote(f.URL)
 		if err != nil {
 			return err
@@ -196,11 +197,12 @@ func (k *Registry) Load() error {
 	return nil
 }
 
-// Probe starts to probe the remotes of the sources in the background. Away then returns the result.
-func (k *Registry) Probe() {
+// ProbeSources starts requests in the background that find out whether the remotes of the sources answer. AwaySince
+// then returns the remotes that do not.
+func (k *Registry) ProbeSources() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, f := range k.file.From {
+	for _, f := range k.file.Sources {
 		if r := k.opened[f.URL]; r != nil && k.trust.isTrusted(r.URL()) {
 			r.Probe()
 		}
@@ -213,8 +215,8 @@ func (k *Registry) Any() bool { return len(k.sources()) > 0 }
 // Has reports whether a source has the object. It returns an error only if no source has it.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
 	var failed error // after an error, the other remotes are still asked
-	for _, s := range loadedFirst(k) {
-		ok, err := s.Has(k.closed, h)
+	for _, s := range sourcesLoadedFirst(k) {
+		ok, err := s.Has(k.readContext, h)
 		if ok {
 			return true, nil
 		}
@@ -227,7 +229,7 @@ func (k *Registry) Has(h cas.Hash) (bool, error) {
 // Get appends the bytes of an object to dst[:0]. Errors: see remote.Snapshot.Get.
 func (k *Registry) Get(h cas.Hash, dst []byte) (b []byte, err error) {
 	err = readFromAny(k, h, func(s *remote.Snapshot) (err error) {
-		b, err = s.Get(k.closed, h, dst)
+		b, err = s.Get(k.readContext, h, dst)
 		return err
 	})
 	return b, err
@@ -245,7 +247,7 @@ func (k *Registry) Stored(ctx context.Context, h cas.Hash) (rec cas.StoredObject
 // readFromAny calls read with one source after another until read succeeds.
 func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) error {
 	var failed error
-	for _, s := range loadedFirst(k) {
+	for _, s := range sourcesLoadedFirst(k) {
 		err := read(s)
 		if err == nil {
 			return nil
@@ -262,12 +264,12 @@ func readFromAny(k *Registry, h cas.Hash, read func(*remote.Snapshot) error) err
 	return failed
 }
 
-// Near is Get, but reads from the cache only. If the cache lacks the object, or no indexes that were read
-// have it, Near returns a cas.AbsentError error.
+// Near does as Get, but reads only from the cache. It returns a cas.Absent error if the object is in an index that
+// was read, but not in cas.AbsentError cache, or if it may be in an index that was not read yet.
 func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var unread []*remote.Snapshot
-	for _, s := range loadedFirst(k) {
-		if !s.Loaded() {
+	for _, s := range sourcesLoadedFirst(k) {
+		if !s.IsLoaded() {
 			unread = append(unread, s)
 			continue
 		}
@@ -291,7 +293,7 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	done := make(chan error, len(all))
 	for _, s := range all {
 		go func() {
-			_, err := s.Load(ctx)
+			_, err := s.LoadIndex(ctx)
 			done <- err
 		}()
 	}
@@ -308,11 +310,11 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	return failed
 }
 
-// loadedFirst returns the sources: first the ones whose indexes were read, then the others.
-func loadedFirst(k *Registry) (out []*remote.Snapshot) {
+// sourcesLoadedFirst returns all sources: first the sources whose indexes were read, then the others.
+func sourcesLoadedFirst(k *Registry) (out []*remote.Snapshot) {
 	var unread []*remote.Snapshot
 	for _, s := range k.sources() {
-		if s.Loaded() {
+		if s.IsLoaded() {
 			out = append(out, s)
 		} else {
 			unread = append(unread, s)
@@ -349,36 +351,36 @@ func (k *Registry) Prefetch(ctx context.Context, part string) error {
 	return g.Wait()
 }
 
-// HoldAgain is the time after which a hold is written again. A hold ends after a week.
-const HoldAgain = 24 * time.Hour
+// HoldRenewal is the time after which a hold is written again. A hold ends after a week.
+const HoldRenewal = 24 * time.Hour
 
-// Hold writes the holds of the sources, which protect their objects from collections on the remotes. done
-// has the time at which each hold was written, by its id: Hold skips a hold that is younger than
-// HoldAgain, and updates done. It returns an error if a remote does not answer, and only logs it if a
-// remote refuses the write.
-func (k *Registry) Hold(ctx context.Context, done map[string]time.Time) (away error) {
+// Hold writes the holds of the sources, which protect their objects from collections on the remotes. The map
+// writtenAt has the time at which each hold was written, by the id of the hold. Hold skips a hold that is younger
+// than HoldRenewal, and records the times of the others in writtenAt. It returns an error if a remote does not
+// answer. If a remote refuses the write, Hold only logs the error.
+func (k *Registry) Hold(ctx context.Context, writtenAt map[string]time.Time) (awayErr error) {
 	k.mu.Lock()
-	all, sources := slices.Clone(k.file.From), k.sources()
+	all, sources := slices.Clone(k.file.Sources), k.sources()
 	k.mu.Unlock()
 
 	for i, s := range sources {
 		f := all[i]
-		if time.Since(done[f.Hold]) < HoldAgain {
+		if time.Since(writtenAt[f.Hold]) < HoldRenewal {
 			continue
 		}
 
 		err := s.Hold(ctx, f.Hold)
 		if errors.Is(err, backend.ErrAway) {
-			away = err
+			awayErr = err
 			continue
 		}
 
-		done[f.Hold] = time.Now()
+		writtenAt[f.Hold] = time.Now()
 		if err != nil && ctx.Err() == nil {
 			k.o.Logger.Warn("gc on the remote can free what this store was mounted from when the snapshot is deleted there",
 				"url", f.URL, "err", err)
 		}
 	}
 
-	return away
+	return awayErr
 }

@@ -17,12 +17,12 @@ import (
 type trustStore struct {
 	dir string // empty if the user has no home
 
-	mu     sync.Mutex
-	agreed map[string]bool // results of isTrusted, by URL
+	mu          sync.Mutex
+	trustedURLs map[string]bool // results of isTrusted, by URL
 }
 
-func newTrust() *trustStore {
-	t := &trustStore{agreed: map[string]bool{}}
+func newTrustStore() *trustStore {
+	t := &trustStore{trustedURLs: map[string]bool{}}
 	if state, err := env.StateDir(); err == nil {
 		t.dir = filepath.Join(state, "remotes")
 	}
@@ -40,15 +40,15 @@ func (t *trustStore) isTrusted(url string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	if !t.agreed[url] && t.dir != "" {
+	if !t.trustedURLs[url] && t.dir != "" {
 		_, err := os.Lstat(t.file(url))
-		t.agreed[url] = err == nil
+		t.trustedURLs[url] = err == nil
 	}
 
-	return t.agreed[url]
+	return t.trustedURLs[url]
 }
 
-// add records that the user agrees to a URL. After an error, only this process knows it.
+// add records that the user agrees to a URL. If it returns an error, the URL is trusted only until this process ends.
 func (t *trustStore) add(url string) error {
 	if t.isTrusted(url) {
 		return nil
@@ -56,7 +56,7 @@ func (t *trustStore) add(url string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.agreed[url] = true
+	t.trustedURLs[url] = true
 	if t.dir == "" {
 		return fmt.Errorf("remember that %s is trusted: this user has no home directory", url)
 	}

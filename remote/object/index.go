@@ -18,7 +18,7 @@ const EntrySize = 32
 
 const prefixSize = 16 // bytes
 
-// ErrMalformed: no push can have written the bytes that were read from the remote.
+// ErrMalformed: the remote returned bytes that no push can have written.
 var ErrMalformed = errs.New(errs.Damaged, "malformed on the remote")
 
 // A Prefix has the first bytes of a record's hash.
@@ -26,17 +26,17 @@ type Prefix [prefixSize]byte
 
 // An Entry is the place of a record in an object.
 type Entry struct {
-	Prefix Prefix
-	Object uint32 // position in the ref's list of objects
-	Offset uint32 // bytes from the start of the object
-	Stored uint32 // bytes in the object
-	Plain  uint32 // bytes when expanded
-	Kind   cas.Kind
-	Flags  uint8 // as of cas.StoredObject
+	Prefix     Prefix
+	Object     uint32 // position in the ref's list of objects
+	Offset     uint32 // bytes from the start of the object
+	StoredSize uint32 // bytes in the object
+	PlainSize  uint32 // bytes when expanded
+	Kind       cas.Kind
+	Flags      uint8 // see cas.StoredObject
 }
 
 // End returns the offset after the record.
-func (e *Entry) End() int64 { return int64(e.Offset) + int64(e.Stored) }
+func (e *Entry) End() int64 { return int64(e.Offset) + int64(e.StoredSize) }
 
 const (
 	lengthBits = 25 // enough for cas.MaxObject, which is 1<<24
@@ -48,7 +48,7 @@ func (e *Entry) appendTo(b []byte) []byte {
 	b = append(b, e.Prefix[:]...)
 	b = binary.LittleEndian.AppendUint32(b, e.Object)
 	b = binary.LittleEndian.AppendUint32(b, e.Offset)
-	return binary.LittleEndian.AppendUint64(b, uint64(e.Stored)|uint64(e.Plain)<<lengthBits|
+	return binary.LittleEndian.AppendUint64(b, uint64(e.StoredSize)|uint64(e.PlainSize)<<lengthBits|
 		uint64(e.Flags)<<(2*lengthBits)|uint64(e.Kind)<<(2*lengthBits+4))
 }
 
@@ -57,19 +57,20 @@ func decodeEntry(b []byte) (e Entry) {
 	e.Object = binary.LittleEndian.Uint32(b[16:])
 	e.Offset = binary.LittleEndian.Uint32(b[20:])
 	v := binary.LittleEndian.Uint64(b[24:])
-	e.Stored, e.Plain = uint32(v&lengthMask), uint32(v>>lengthBits&lengthMask)
+	e.StoredSize, e.PlainSize = uint32(v&lengthMask), uint32(v>>lengthBits&lengthMask)
 	e.Flags, e.Kind = uint8(v>>(2*lengthBits)&0xf), cas.Kind(v>>(2*lengthBits+4))
 	return e
 }
 
-// check refuses an entry that no push can have written. objects is the ref's list.
+// check returns ErrMalformed for an entry that no push can have written. objects is Ref.Objects of the ref with the
+// entry.
 func (e *Entry) check(objects []backend.Object) error {
 	switch {
 	case e.Kind != cas.KindTree && e.Kind != cas.KindData:
 		return fmt.Errorf("%w: index entry of the unknown kind %d", ErrMalformed, e.Kind)
 	case int(e.Object) >= len(objects), e.End() > objects[e.Object].Size:
 		return fmt.Errorf("%w: index entry for bytes that no object has", ErrMalformed)
-	case e.Stored > cas.MaxObject, e.Plain > cas.MaxObject:
+	case e.StoredSize > cas.MaxObject, e.PlainSize > cas.MaxObject:
 		return fmt.Errorf("%w: index entry of impossible length", ErrMalformed)
 	}
 	return nil
@@ -82,8 +83,8 @@ func (t indexTable) len() int { return len(t) / EntrySize }
 
 func (t indexTable) entry(i int) Entry { return decodeEntry(t[i*EntrySize:]) }
 
-// find looks a hash up. It compares only prefixes of hashes, so the entry may be of another record with the
-// same prefix: the caller must compare the bytes of the record with the hash.
+// find returns the entry of the record with a hash. It compares only prefixes of hashes, so the entry may be of
+// another record with the same prefix: the caller must compare the bytes of the record with the hash.
 func (t indexTable) find(h cas.Hash) (Entry, bool) {
 	i := sort.Search(t.len(), func(i int) bool {
 		return bytes.Compare(t[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0
@@ -97,8 +98,8 @@ func (t indexTable) find(h cas.Hash) (Entry, bool) {
 // An Index has the entries of all indexes of a ref.
 type Index struct{ tables []indexTable } // newest first
 
-// Add adds an index, which must be older than the ones added before. raw are its bytes in the section s.
-// Errors: ErrMalformed.
+// Add adds an index, which must be older than the indexes that were added before. raw has the bytes of the index, and
+// s is its place. Errors: ErrMalformed.
 func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	if int64(len(raw)) != s.Size() {
 		return fmt.Errorf("%w: index of %d bytes where %d belong", ErrMalformed, len(raw), s.Size())
@@ -119,7 +120,8 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	return nil
 }
 
-// Find looks a record up by its hash.
+// Find returns the entry of the record with a hash. As prefixes of hashes are compared, the caller must compare the
+// bytes of the record with the hash.
 func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	for _, t := range x.tables {
 		if e, ok := t.find(h); ok {
@@ -156,7 +158,7 @@ type Pack struct {
 
 // Add appends a record.
 func (p *Pack) Add(h cas.Hash, s cas.StoredObject) {
-	e := Entry{Offset: uint32(len(p.Bytes)), Stored: uint32(len(s.Bytes)), Plain: uint32(s.PlainSize), Kind: s.Kind, Flags: s.Flags}
+	e := Entry{Offset: uint32(len(p.Bytes)), StoredSize: uint32(len(s.Bytes)), PlainSize: uint32(s.PlainSize), Kind: s.Kind, Flags: s.Flags}
 	copy(e.Prefix[:], h[:])
 	p.Entries = append(p.Entries, e)
 	p.Bytes = append(p.Bytes, s.Bytes...)
@@ -171,8 +173,8 @@ func (p *Pack) Append(q *Pack) {
 	p.Bytes = append(p.Bytes, q.Bytes...)
 }
 
-// EncodeIndex appends an index of entries to the pack and returns its section, without the object. If two
-// entries have one hash, it uses the first one.
+// EncodeIndex appends an index of entries to the pack and returns its section. The caller sets Section.Object. If two
+// entries have one hash, the index has the first of them.
 func (p *Pack) EncodeIndex(entries []Entry) Section {
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, func(a, b Entry) int { return bytes.Compare(a.Prefix[:], b.Prefix[:]) })

@@ -29,7 +29,7 @@ func sample(n int) (p *Pack, s Section, objects []backend.Object, hashes []cas.H
 		hashes = append(hashes, h)
 	}
 	s = p.EncodeIndex(p.Entries)
-	return p, s, []backend.Object{backend.Named(p.Bytes)}, hashes
+	return p, s, []backend.Object{backend.ObjectOf(p.Bytes)}, hashes
 }
 
 func TestIndex(t *testing.T) {
@@ -54,7 +54,7 @@ func TestIndex(t *testing.T) {
 
 // The longest lengths and largest numbers come back as they were.
 func TestEntryBounds(t *testing.T) {
-	want := Entry{Prefix: [16]byte{1, 15: 255}, Object: 1<<32 - 1, Offset: 1<<32 - 1, Stored: cas.MaxObject, Plain: cas.MaxObject, Kind: cas.KindTree, Flags: 2}
+	want := Entry{Prefix: [16]byte{1, 15: 255}, Object: 1<<32 - 1, Offset: 1<<32 - 1, StoredSize: cas.MaxObject, PlainSize: cas.MaxObject, Kind: cas.KindTree, Flags: 2}
 	b := want.appendTo(nil)
 	if got := decodeEntry(b); got != want {
 		t.Errorf("%+v, not %+v", got, want)
@@ -65,7 +65,7 @@ func sampleRef() *Ref {
 	return &Ref{
 		Version: Version, Name: "v1", ID: cas.Sum(nil).String(), Nonce: "n", Pushed: time.Unix(5, 6).UTC(), Created: time.Unix(7, 8).UTC(),
 		Labels:  map[string]string{"k": "v"},
-		Objects: []backend.Object{backend.Named([]byte("x")), {Name: backend.Named(nil).Name, Size: 320}},
+		Objects: []backend.Object{backend.ObjectOf([]byte("x")), {Name: backend.ObjectOf(nil).Name, Size: 320}},
 		Indexes: []Section{{Object: 1, Offset: 0, Entries: 10}},
 	}
 }

@@ -51,8 +51,8 @@ type Ref struct {
 	Actors    []string   `json:"actors,omitempty"`
 	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 
-	// Claim is the label of the claimed fork whose snapshot this is, Lineage has the ids of earlier
-	// snapshots of that fork.
+	// Claim is the label of the fork with this snapshot, "" if the fork was not claimed by a label. Lineage
+	// has the ids of earlier snapshots of that fork.
 	Claim   string   `json:"claim,omitempty"`
 	Lineage []string `json:"lineage,omitempty"`
 
@@ -72,8 +72,8 @@ type Section struct {
 // Size returns the number of bytes of the index.
 func (s Section) Size() int64 { return s.Entries * EntrySize }
 
-// State returns the id as a hash.
-func (r *Ref) State() cas.Hash {
+// StateHash returns the id of the snapshot as a hash.
+func (r *Ref) StateHash() cas.Hash {
 	h, _ := cas.ParseHash(r.ID) // checked when it was decoded
 	return h
 }
@@ -106,7 +106,7 @@ func DecodeRef(raw []byte) (*Ref, error) {
 	return &r, nil
 }
 
-var objectName = pattern.New(`^[0-9a-f]{64}$`)
+var objectNamePattern = pattern.New(`^[0-9a-f]{64}$`)
 
 // Check returns an error for a ref that no push can have written.
 func (r *Ref) Check() error {
@@ -134,7 +134,7 @@ func (r *Ref) Check() error {
 	}
 
 	for _, o := range r.Objects {
-		if !objectName().MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
+		if !objectNamePattern().MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
 			return fmt.Errorf("object %q of %d bytes", o.Name, o.Size)
 		}
 	}

@@ -35,7 +35,7 @@ func Bytes(seed uint64, n int) []byte {
 func testObjects(t *testing.T, b backend.Backend) {
 	ctx := t.Context()
 	data := Bytes(1, 3<<20+17)
-	key := backend.Named(data).Key()
+	key := backend.ObjectOf(data).Key()
 	if _, err := b.Stat(ctx, key); !errors.Is(err, backend.ErrNotFound) {
 		t.Fatalf("stat of an absent object: %v", err)
 	}
@@ -56,7 +56,7 @@ func testObjects(t *testing.T, b backend.Backend) {
 			t.Errorf("range %v: %d bytes, %v; want %d", r, len(got), err, len(want))
 		}
 	}
-	if b.Collects() {
+	if b.IsRegistry() {
 		return
 	}
 	if keys := list(t, b, "obj/"); !slices.Equal(keys, []string{key}) {
@@ -103,7 +103,7 @@ func testRefs(t *testing.T, b backend.Backend) {
 
 // testRace lets 32 writers want one key at once.
 func testRace(t *testing.T, a, b backend.Backend) {
-	if a.Collects() {
+	if a.IsRegistry() {
 		return // it has no conditional puts, and says so
 	}
 	both := []backend.Backend{a, b}

@@ -39,7 +39,7 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 	point := filepath.Join(dir, "mount")
 	must.OK(t, os.Mkdir(point, 0o700))
 	asked := service.New(service.Config{
-		Store: s, Log: slog.New(slog.DiscardHandler), Mount: service.Mount{Ready: ready, ReadOnly: func() bool { return false }},
+		Store: s, Log: slog.New(slog.DiscardHandler), Mount: service.Mount{WaitReady: ready, ReadOnly: func() bool { return false }},
 	})
 	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
 		t.Skip(err)

@@ -103,7 +103,7 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 
 // checkActor returns an error for an unknown actor: an actor that has changed nothing in the workspace, is not
 // registered for the workspace, and is not the caller's.
-func knownActor(ctx context.Context, r *Request, by string) error {
+func checkActor(ctx context.Context, r *Request, by string) error {
 	if err := actors.Check(by); err != nil {
 		return err
 	}
@@ -128,11 +128,11 @@ func knownActor(ctx context.Context, r *Request, by string) error {
 // completeUndo completes the options of a request to undo the changes of an actor. If o.Since is not the name of a
 // snapshot, completeUndo reads it as a time, and moves it to o.After.
 func completeUndo(ctx context.Context, r *Request, o snapshot.UndoByOptions) (snapshot.UndoByOptions, error) {
-	if err := knownActor(ctx, r, o.Actor); err != nil {
+	if err := checkActor(ctx, r, o.Actor); err != nil {
 		return o, err
 	}
 
-	o.Merge, o.Caller, o.ListCharge = r.textMerger().Merge, r.Caller, r.list()
+	o.Merge, o.Caller, o.ListCharge = r.textMerger().Merge, r.Caller, r.listMemory()
 	since := o.Since
 	if _, err := r.Workspace.Find(since); err == nil {
 		return o, nil
@@ -173,10 +173,11 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 	return result, nil
 }
 
-// pathsChangedBy returns the paths of the files that an actor changed between the snapshots a and b, or up to now if b
-// is "". The order of a and b does not matter. If paths is not empty, it returns only files at or below these paths.
-func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
-	if err := knownActor(ctx, r, by); err != nil {
+// pathsChangedBy returns the paths of the files that an actor changed between the snapshots a and b, or up to now
+// if b is "". The order of a and b does not matter. If paths is not empty, it returns only files at or below these
+// paths.
+func pathsChangedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
+	if err := checkActor(ctx, r, by); err != nil {
 		return nil, err
 	}
 
@@ -202,7 +203,7 @@ func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.
 	for _, i := range r.Workspace.Snapshots().Intervals() {
 		within = within || i.To.View == to.View && !i.Now()
 		if within && !ended && i.By(by) {
-			if err := pathsBy(ctx, r, i, by, limitTo(paths...), &out); err != nil {
+			if err := appendPathsBy(ctx, r, i, by, diffPaths(paths...), &out); err != nil {
 				return nil, err
 			}
 		}
@@ -217,15 +218,15 @@ func changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.
 }
 
 // appendPathsBy appends to out the files that an actor changed in an interval. paths is as in tree.DiffOptions.
-func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, within []string, out *[]naming.BytePath) error {
+func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, paths []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {
 		return err
 	}
 	defer open.Close()
 
-	list := r.list()
-	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c blame.ChangedBy) error {
+	list := r.listMemory()
+	return open.Changes(ctx, tree.DiffOptions{Paths: paths}, func(c blame.ChangedBy) error {
 		if !actors.Among(c.By, by) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
 		}
@@ -234,8 +235,8 @@ func pathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, w
 	})
 }
 
-// actorsOf returns the names of the actors that changed a file in an interval, sorted. nodes are the inodes of the file
-// before and after the interval; each may be nil.
+// actorsOf returns the names of the actors that changed a file in an interval, sorted. nodes are the inodes of the
+// file before and after the interval; each may be nil.
 func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {

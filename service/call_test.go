@@ -38,16 +38,16 @@ func newService(t *testing.T) (*Service, string) {
 	return New(Config{
 		Store: store, Events: log, Log: slog.New(slog.DiscardHandler),
 		Mount: Mount{
-			Point:    "/mnt",
-			Ready:    func(context.Context) error { return nil },
-			ReadOnly: func() bool { return false },
-			Requests: func() map[string]uint64 { return nil },
-			Umount:   func(bool) error { return nil },
-			Device:   func() string { return "" }, StaleNames: func() int64 { return 0 },
-			Inside: func([]uint32, bool) []Program { return nil },
+			Point:     "/mnt",
+			WaitReady: func(context.Context) error { return nil },
+			ReadOnly:  func() bool { return false },
+			Requests:  func() map[string]uint64 { return nil },
+			Umount:    func(bool) error { return nil },
+			Device:    func() string { return "" }, StaleNames: func() int64 { return 0 },
+			ProgramsInside: func([]uint32, bool) []Program { return nil },
 		},
-		Daemon:  Daemon{Started: time.Now(), Survival: func() Survival { return Survival{} }},
-		Dropped: func() {},
+		Daemon:      Daemon{Started: time.Now(), Survival: func() Survival { return Survival{} }},
+		RequestDrop: func() {},
 	}), dir
 }
 
@@ -99,7 +99,7 @@ func answerTo(s *Service, who actors.Caller, ws *snapshot.Workspace, request str
 		a, err = s.Call(context.Background(), &Request{Caller: who, Workspace: ws, Out: &out}, args)
 	}
 	if err != nil {
-		a = Failed(err)
+		a = FailedAnswer(err)
 	}
 	if !a.Inline(out.Bytes()) {
 		a.Stream = true

@@ -24,21 +24,22 @@ import (
 const LookLabel = "look"
 
 // sinceLastLook is the value of Changed.Since for the snapshot of the last look.
-const lastLook = "last"
+const sinceLastLook = "last"
 
-// lookAtChanges compares the workspace with the snapshot a.Since. The default is the snapshot of the caller's last look:
-// then lookAtChanges also takes a snapshot for this look, if the workspace differs or there was no look before.
+// lookAtChanges compares the workspace with the snapshot a.Since. The default is the snapshot of the caller's last
+// look: then lookAtChanges also takes a snapshot for this look, if the workspace differs or there was no look
+// before.
 func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, error) {
 	a.Look = cmp.Or(a.Look, r.Caller.Actor, "caller")
-	looks := a.Since == "" || strings.EqualFold(a.Since, lastLook)
+	looks := a.Since == "" || strings.EqualFold(a.Since, sinceLastLook)
 	d := WhatChanged{Since: a.Since, Effects: []PathEffect{}}
 	first := false
 	if looks {
-		d.Since, first = lookOf(r, a.Look)
+		d.Since, first = lastLookOf(r, a.Look)
 	}
 
 	same := false
-	err := compare(r, d.Since, "", func(from, to *tree.State) (err error) {
+	err := withStates(r, d.Since, "", func(from, to *tree.State) (err error) {
 		same, err = tree.Equal(ctx, r.source(), from, to, tree.DiffOptions{SkipData: true}, 0)
 		return err
 	})
@@ -47,8 +48,8 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 	}
 
 	if looks {
-		if len(a.Look) > maxLook {
-			return d, errs.Fail(errs.Invalid, "look is at most %d bytes long", maxLook)
+		if len(a.Look) > maxLookLabel {
+			return d, errs.Fail(errs.Invalid, "look is at most %d bytes long", maxLookLabel)
 		}
 		made, err := r.Workspace.Capture(snapshot.CaptureOptions{
 			Kind: info.KindCall, Message: a.Message, Labels: map[string]string{LookLabel: a.Look}, Caller: r.Caller,
@@ -59,20 +60,20 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 		d.Snapshot = made.Name
 	}
 
-	err = compare(r, d.Since, d.Snapshot, func(from, to *tree.State) error { return effects(ctx, r, from, to, &d) })
+	err = withStates(r, d.Since, d.Snapshot, func(from, to *tree.State) error { return setEffects(ctx, r, from, to, &d) })
 	if len(d.Effects)+len(d.Git) > 0 {
-		d.Undo = undoOf(r, d.Since)
+		d.Undo = undoCommand(r, d.Since)
 	}
 
 	return d, err
 }
 
 // maxLookLabel is the largest length of the value of LookLabel, in bytes.
-const maxLook = 200
+const maxLookLabel = 200
 
-// lastLookOf returns the name of the snapshot of the last look. look is the value of LookLabel. first is true if there was
-// no look: then name is the newest snapshot, or the base.
-func lookOf(r *Request, look string) (name string, first bool) {
+// lastLookOf returns the name of the snapshot of the last look. look is the value of LookLabel. first is true if
+// there was no look: then name is the newest snapshot, or the base.
+func lastLookOf(r *Request, look string) (name string, first bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().NewestFirst() {
 		if i.Labels[LookLabel] == look {
@@ -86,7 +87,7 @@ func lookOf(r *Request, look string) (name string, first bool) {
 
 // setEffects sets d.Effects and d.Git to the differences of two states. It does not list the files that git itself
 // maintains in git directories: d.Git describes their changes in the terms of git.
-func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
+func setEffects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChanged) error {
 	src := r.source()
 	repos := make(map[string]bool) // the git directories of both states
 	inGit := func(p string) bool {
@@ -104,7 +105,7 @@ func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChang
 		return repos[repo]
 	}
 
-	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.list()}, inGit)
+	list, err := diff.Effects(ctx, src, from, to, diff.Options{List: r.listMemory()}, inGit)
 	if err != nil {
 		return err
 	}
@@ -125,22 +126,22 @@ func effects(ctx context.Context, r *Request, from, to *tree.State, d *WhatChang
 	slices.Sort(d.Git)
 
 	for _, e := range list {
-		d.Effects = append(d.Effects, effectOf(e))
+		d.Effects = append(d.Effects, newPathEffect(e))
 	}
 
 	return markIgnored(ctx, r, to, d.Effects)
 }
 
-// markIgnored sets Ignored for the files in list that were added or overwritten and that .gitignore names. It does not
-// mark deletions, because git has no other copy of an ignored file.
+// markIgnored sets Ignored for the files in list that were added or overwritten and that .gitignore names. It does
+// not mark deletions, because git has no other copy of an ignored file.
 func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEffect) error {
-	const most = 10_000 // git is not asked about further paths, which count as not ignored
+	const maxLookups = 10_000 // git is not asked about further paths, which count as not ignored
 	var paths []string
 	at := make(map[string]*PathEffect)
 
 	for i := range list {
 		e := &list[i]
-		if e.Action != string(diff.Creates) && e.Action != string(diff.Overwrote) || len(paths) == most {
+		if e.Action != string(diff.Creates) && e.Action != string(diff.Overwrote) || len(paths) == maxLookups {
 			continue
 		}
 
@@ -170,7 +171,7 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 
 // undoCommand returns the command that undoes the changes since a snapshot. If several actors have made changes
 // since then, the command undoes only the changes of the caller.
-func undoOf(r *Request, since string) string {
+func undoCommand(r *Request, since string) string {
 	var by []string
 	for _, i := range slices.Backward(r.Workspace.Snapshots().Intervals()) {
 		if i.To.Name == since {
@@ -187,7 +188,7 @@ func undoOf(r *Request, since string) string {
 	return "amberfs restore " + since
 }
 
-func effectOf(e diff.Effect) PathEffect {
+func newPathEffect(e diff.Effect) PathEffect {
 	out := PathEffect{
 		Action: string(e.Action), Path: e.Path, Raw: naming.Raw(e.Path), From: e.From, Dir: e.Dir, Files: e.Files,
 		OldSize: diff.Size(e.Change.Before), NewSize: diff.Size(e.Change.After),

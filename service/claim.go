@@ -10,9 +10,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// claim returns the fork of a label, and creates it if there is none. a.From can be a snapshot on a remote that another
-// machine pushed from its fork of the label. If the label was claimed in this store before, and that snapshot is a
-// later state of the fork, claim first restores the fork to it.
+// claim returns the fork of a label, and creates it if there is none. a.From can be a snapshot on a remote that
+// another machine pushed from its fork of the label. If the label was claimed in this store before, and that
+// snapshot is a later state of the fork, claim first restores the fork to it.
 func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
 	_, err := policy.ParseTTL(a.TTL)
 	if err != nil {
@@ -21,7 +21,7 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 
 	forks := r.Workspace.Forks()
 	o := snapshot.ForkOptions{Name: a.Label, TTL: a.TTL, Caller: r.Caller}
-	if isRemote(a.From) && forks.HasLabel(a.Label) {
+	if namesRemote(a.From) && forks.HasLabel(a.Label) {
 		o.Snapshot, err = fs.catchUp(ctx, r, a)
 		o.Newer = o.Snapshot != ""
 	} else {
@@ -42,10 +42,10 @@ func (fs *forks) claim(ctx context.Context, r *Request, a Claim) (Claimed, error
 	return Claimed{Path: forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
 }
 
-// catchUp compares the state of the label's fork with the snapshot a.From on a remote. If that snapshot is a later state
-// of the fork, catchUp restores the fork to it and returns the snapshot's name in the fork. If the fork has ended, it
-// returns the snapshot's name in the workspace, for a new fork. It returns "" if the fork has that state or a later
-// one. It also returns "" if the remote does not answer, so that sandboxes start without the remote.
+// catchUp compares the state of the label's fork with the snapshot a.From on a remote. If that snapshot is a later
+// state of the fork, catchUp restores the fork to it and returns the snapshot's name in the fork. If the fork has
+// ended, it returns the snapshot's name in the workspace, for a new fork. It returns "" if the fork has that state
+// or a later one. It also returns "" if the remote does not answer, so that sandboxes start without the remote.
 func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, error) {
 	ref, err := fs.claimedRef(ctx, r, a)
 	if err != nil {
@@ -64,19 +64,19 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 		return "", nil
 	}
 
-	in := *r
-	in.Workspace, in.op = fork, nil
+	inFork := *r
+	inFork.Workspace, inFork.op = fork, nil
 	name := ""
 	err = r.Turns.Do(ctx, func(ctx context.Context) (err error) { // unlike the rest of a claim, this takes long
 		since := fork.Remotes().NewestOf(ref.Lineage)
 		if since == "" || changedSince(ctx, fork, since) {
 			return errDiverged(a)
 		}
-		if name, err = fs.remotes.localNameOf(&in, ref); err != nil {
+		if name, err = fs.remotes.localNameOf(&inFork, ref); err != nil {
 			return err
 		}
 
-		_, err = restore(ctx, &in, snapshot.RestoreOptions{Name: name})
+		_, err = restore(ctx, &inFork, snapshot.RestoreOptions{Name: name})
 		return err
 	})
 

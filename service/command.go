@@ -18,25 +18,25 @@ import (
 // Example and Aliases are as in cobra.Command.
 type Command struct {
 	Use, Group, Short, Long, Example string
-	Under                            string // the parent command, for a subcommand; it has no group
+	Parent                           string // the parent command, for a subcommand; it has no group
 	Aliases                          []string
 	Preset                           any        // arguments that are the same in every call; the type is Op.Args
 	Args                             Positional // the fields that the words of the command line set
-	Takes                            string     // describes the words in an error; if empty, the words of Use
-	Dash                             string     // the field that the words after -- set; if empty, they are ordinary words
+	ArgsText                         string     // describes the words in an error; if empty, the words of Use
+	DashField                        string     // the field that the words after -- set; if empty, they are ordinary words
 	Flags                            []Flag
 	// PreferSides has the values of the flag --prefer: those that stand for --ours, and those that stand for
 	// --theirs. Each of the two is a list of values, separated by blanks.
-	Prefer [2]string
+	PreferSides [2]string
 	// Convert, if set, converts the arguments that the command line sets to the arguments of the call, which
 	// may be arguments of another operation. See converter.
-	Call   func(args any, g *Given) (any, error)
-	Pager  bool            // on a terminal, the text is shown by the pager
-	Damage bool            // if an error is of the kind Damaged, its result is printed, too
-	Forms  map[string]Form // text forms that replace Op.Text, by the flag that selects them
+	Convert      func(args any, g *ParsedLine) (any, error)
+	UsesPager    bool            // on a terminal, the text is shown by the pager
+	PrintsDamage bool            // if an error is of the kind Damaged, its result is printed, too
+	Forms        map[string]Form // text forms that replace Op.Text, by the flag that selects them
 	// PathHint is the format of a hint for the error that a word is not a snapshot, but a path. Its argument is
 	// the path, quoted for a shell.
-	Path string
+	PathHint string
 }
 
 // A Flag sets a field of the arguments. Name is NAME for the field of the same name (dry-run sets dry_run),
@@ -45,8 +45,8 @@ type Command struct {
 // backquotes.
 type Flag struct{ Name, Short, About string }
 
-// Parts splits f.Name into the name of the flag, the field that it sets, "" for none, and the VALUE of a flag without a
-// value on the command line.
+// Parts splits f.Name into the name of the flag, the field that it sets, "" for none, and the VALUE of a flag
+// without a value on the command line.
 func (f Flag) Parts() (name, field, value string) {
 	name, field, other := strings.Cut(f.Name, "=")
 	if !other {
@@ -57,46 +57,46 @@ func (f Flag) Parts() (name, field, value string) {
 }
 
 // A ParsedLine is a parsed command line. Command.Convert reads it.
-type Given struct {
-	Words []string          // the words; without the words after -- if Command.Dash is set
-	Dash  int               // the number of words before --; -1 without --
-	Flags map[string]string // the values of the flags that were given
-	JSON  bool              // --json was given
-	Width int               // of the terminal, in columns
-	Read  func(file string) ([]byte, error)
+type ParsedLine struct {
+	Words           []string          // the words; without the words after -- if Command.Dash is set
+	WordsBeforeDash int               // the number of words before --; -1 without --
+	Flags           map[string]string // the values of the flags that were given
+	JSON            bool              // --json was given
+	Width           int               // of the terminal, in columns
+	ReadFile        func(file string) ([]byte, error)
 }
 
 // HasFlag reports whether a flag was given.
-func (g *Given) Has(flag string) bool { _, ok := g.Flags[flag]; return ok }
+func (g *ParsedLine) HasFlag(flag string) bool { _, ok := g.Flags[flag]; return ok }
 
 // IsSet reports whether a flag without a value was given, and not as --FLAG=false.
-func (g *Given) Is(flag string) bool { return g.Flags[flag] == strconv.FormatBool(true) }
+func (g *ParsedLine) IsSet(flag string) bool { return g.Flags[flag] == strconv.FormatBool(true) }
 
-// Arguments returns the arguments for a call of the operation, which the command line sets. c.Convert, if set, converts
-// them.
-func (c *Command) Arguments(o *Op, preset any, g *Given) (any, error) {
+// Arguments returns the arguments for a call of the operation, which the command line sets. c.Convert, if set,
+// converts them.
+func (c *Command) Arguments(o *Op, preset any, g *ParsedLine) (any, error) {
 	for i, w := range c.Args.Words() {
 		if i < len(g.Words) && g.Words[i] == "" && FieldNamed(reflect.New(o.Args).Elem(), w.Field).Type() == reflect.TypeFor[naming.BytePath]() {
 			return nil, errs.Fail(errs.Invalid, "a PATH is empty")
 		}
 	}
 
-	args := o.With(preset, c.Args, g.Words)
-	if c.Call == nil {
+	args := o.ArgsFrom(preset, c.Args, g.Words)
+	if c.Convert == nil {
 		return args, nil
 	}
 
-	return c.Call(args, g)
+	return c.Convert(args, g)
 }
 
 // converter returns convert, which takes arguments of the type A, as a function for Command.Convert.
-func calling[A any](call func(A, *Given) (any, error)) func(any, *Given) (any, error) {
-	return func(args any, g *Given) (any, error) { return call(args.(A), g) }
+func converter[A any](convert func(A, *ParsedLine) (any, error)) func(any, *ParsedLine) (any, error) {
+	return func(args any, g *ParsedLine) (any, error) { return convert(args.(A), g) }
 }
 
 // absoluteSince converts a time or duration, as the user gave it, to a time in RFC 3339. The daemon may be in another
 // time zone than the user.
-func sinceForDaemon(text string) (string, error) {
+func absoluteSince(text string) (string, error) {
 	t, err := ParseSince(text)
 	if err != nil || t.IsZero() {
 		return "", err
@@ -104,43 +104,43 @@ func sinceForDaemon(text string) (string, error) {
 	return t.Format(time.RFC3339Nano), nil
 }
 
-func callList(a List, g *Given) (_ any, err error) {
-	if a.Since, err = sinceForDaemon(a.Since); err != nil {
+func convertList(a List, g *ParsedLine) (_ any, err error) {
+	if a.Since, err = absoluteSince(a.Since); err != nil {
 		return nil, err
 	}
 
-	if g.Is("turns") {
-		if a.Kind != "" && a.Kind != info.KindTurn || g.Is("long") {
+	if g.IsSet("turns") {
+		if a.Kind != "" && a.Kind != info.KindTurn || g.IsSet("long") {
 			return nil, errs.Fail(errs.Invalid, "--turns cannot be used with --kind or --long")
 		}
 		a.Kind = info.KindTurn
 	}
 
-	if !g.Is("all") && a.Kind == "" {
+	if !g.IsSet("all") && a.Kind == "" {
 		a.Without = info.KindPreRestore + "," + info.KindCall
 	}
 
 	return a, nil
 }
 
-func callLog(a Log, _ *Given) (_ any, err error) {
-	a.Since, err = sinceForDaemon(a.Since)
+func convertLog(a Log, _ *ParsedLine) (_ any, err error) {
+	a.Since, err = absoluteSince(a.Since)
 	return a, err
 }
 
 // convertDiff splits A..B. For --json it returns arguments of the operation Changes, whose result is a list.
-func callDiff(a Diff, g *Given) (any, error) {
+func convertDiff(a Diff, g *ParsedLine) (any, error) {
 	if len(g.Words) == 1 {
 		a.A, a.B, _ = strings.Cut(a.A, "..") // no name has two dots
 	}
 	if a.A == "" && len(g.Words) == 0 {
 		a.A = "latest"
-		if g.Has("fork") {
-			a.A = snapshotBase
+		if g.HasFlag("fork") {
+			a.A = baseName
 		}
 	}
 
-	if g.Is("stat") && g.Is("name-status") {
+	if g.IsSet("stat") && g.IsSet("name-status") {
 		return nil, errs.Fail(errs.Invalid, "--stat and --name-status cannot be combined")
 	}
 	if g.JSON {
@@ -151,13 +151,13 @@ func callDiff(a Diff, g *Given) (any, error) {
 	return a, nil
 }
 
-// convertRestore treats a single word as a path if it stands after -- or has a slash. For a path it returns arguments of
-// the operation Revert.
-func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
-	if g.Dash == 0 && len(a.Paths) > 0 {
+// convertRestore treats a single word as a path if it stands after -- or has a slash. For a path it returns
+// arguments of the operation Revert.
+func convertRestore(a snapshot.RestoreOptions, g *ParsedLine) (any, error) {
+	if g.WordsBeforeDash == 0 && len(a.Paths) > 0 {
 		return nil, errs.Fail(errs.Invalid, "restore -- takes one PATH; for several, name the snapshot before --")
 	}
-	if len(a.Paths) > 0 || g.Dash != 0 && !strings.Contains(a.Name, "/") {
+	if len(a.Paths) > 0 || g.WordsBeforeDash != 0 && !strings.Contains(a.Name, "/") {
 		return a, nil
 	}
 
@@ -171,22 +171,22 @@ func callRestore(a snapshot.RestoreOptions, g *Given) (any, error) {
 	return Revert{Path: naming.BytePath(a.Name)}, nil
 }
 
-// convertUndo returns the arguments of one of three operations: of undo-by for --by, of Restore for --turn and --keep,
-// else of undo-op, by default for the last operation.
-func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
+// convertUndo returns the arguments of one of three operations: of undo-by for --by, of Restore for --turn and
+// --keep, else of undo-op, by default for the last operation.
+func convertUndo(a snapshot.UndoByOptions, g *ParsedLine) (any, error) {
 	turn, err := strconv.Atoi(g.Flags["turn"])
-	if g.Has("turn") && (err != nil || turn < 1 || g.Has("by") || g.Has("op")) {
+	if g.HasFlag("turn") && (err != nil || turn < 1 || g.HasFlag("by") || g.HasFlag("op")) {
 		return nil, errs.Fail(errs.Invalid, "--turn takes a number of `amberfs list --turns`, and no --by or --op")
 	}
 
 	number, err := strconv.ParseUint(g.Flags["op"], 10, 64)
-	if g.Has("op") && (err != nil || number < 1 || g.Has("by") || g.Has("keep")) {
+	if g.HasFlag("op") && (err != nil || number < 1 || g.HasFlag("by") || g.HasFlag("keep")) {
 		return nil, errs.Fail(errs.Invalid, "--op takes a number of `amberfs ops`, and no --by or --keep")
 	}
 
 	if a.Actor == "" {
 		for _, flag := range []string{"since", "ours", "theirs", "prefer"} {
-			if g.Has(flag) && (number == 0 || flag == "since") {
+			if g.HasFlag(flag) && (number == 0 || flag == "since") {
 				return nil, errs.Fail(errs.Invalid, "--%s needs --by", flag)
 			}
 		}
@@ -195,7 +195,7 @@ func callUndo(a snapshot.UndoByOptions, g *Given) (any, error) {
 		}
 	}
 	switch {
-	case g.Has("by"):
+	case g.HasFlag("by"):
 		return a, nil
 	case turn > 0:
 		return snapshot.RestoreOptions{Name: TurnName(uint64(turn)), Keep: a.Keep, DryRun: a.DryRun}, nil
@@ -212,8 +212,8 @@ func UndoRestore(keep []naming.BytePath, dryRun bool) snapshot.RestoreOptions {
 }
 
 // convertFork returns arguments of the operation DeleteFork if --delete or --discard is given.
-func callFork(a snapshot.ForkOptions, g *Given) (any, error) {
-	deletes, discards := g.Is("delete"), g.Is("discard")
+func convertFork(a snapshot.ForkOptions, g *ParsedLine) (any, error) {
+	deletes, discards := g.IsSet("delete"), g.IsSet("discard")
 	switch {
 	case deletes && discards || (deletes || discards) && a.TTL != "":
 		return nil, errs.Fail(errs.Invalid, "--delete, --discard and --ttl cannot be used together")
@@ -223,35 +223,35 @@ func callFork(a snapshot.ForkOptions, g *Given) (any, error) {
 		return nil, errs.Fail(errs.Invalid, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
 	}
 
-	return DeleteFork{Name: a.Name, Discard: discards, Force: g.Is("force")}, nil
+	return DeleteFork{Name: a.Name, Discard: discards, Force: g.IsSet("force")}, nil
 }
 
 // convertActor sets the parent process of the command as the default, because the command itself ends at once.
-func callActor(a Actor, _ *Given) (any, error) {
+func convertActor(a Actor, _ *ParsedLine) (any, error) {
 	if a.PID == 0 {
 		a.Up = 1
 	}
 	return a, nil
 }
 
-// convertPolicy reads the patch from the file. If no file is given, it returns arguments of the operation Policy, which
-// shows the policy.
-func callPolicy(_ SetPolicy, g *Given) (any, error) {
+// convertPolicy reads the patch from the file. If no file is given, it returns arguments of the operation Policy,
+// which shows the policy.
+func convertPolicy(_ SetPolicy, g *ParsedLine) (any, error) {
 	if len(g.Words) == 0 {
 		return Policy{}, nil
 	}
 
-	patch, err := g.Read(g.Words[0])
+	patch, err := g.ReadFile(g.Words[0])
 	if err != nil {
 		return nil, err
 	}
 
 	if err := strictjson.Decode(patch, new(any)); err != nil {
-		from := g.Words[0]
-		if from == "-" {
-			from = "the standard input"
+		source := g.Words[0]
+		if source == "-" {
+			source = "the standard input"
 		}
-		return nil, errs.Fail(errs.Invalid, "cannot read a policy from %s: %w", from, err)
+		return nil, errs.Fail(errs.Invalid, "cannot read a policy from %s: %w", source, err)
 	}
 
 	return SetPolicy{Patch: patch}, nil

@@ -19,11 +19,11 @@ func FuzzWords(f *testing.F) {
 			for i := range o.Commands {
 				c := &o.Commands[i]
 				least, most := c.Args.Limits()
-				if len(words) < least || most >= 0 && len(words) > most || c.Dash != "" {
+				if len(words) < least || most >= 0 && len(words) > most || c.DashField != "" {
 					continue
 				}
 
-				g := &Given{Words: words, Dash: min(dash, len(words)), Flags: map[string]string{}}
+				g := &ParsedLine{Words: words, WordsBeforeDash: min(dash, len(words)), Flags: map[string]string{}}
 				checkArguments(t, o, c, g)
 				for _, flag := range c.Flags {
 					name, _, _ := flag.Parts()
@@ -36,9 +36,9 @@ func FuzzWords(f *testing.F) {
 }
 
 // checkArguments checks the arguments that a command makes of a command line.
-func checkArguments(t *testing.T, o *Op, c *Command, g *Given) {
+func checkArguments(t *testing.T, o *Op, c *Command, g *ParsedLine) {
 	t.Helper()
-	g.Read = func(string) ([]byte, error) { return []byte(g.Words[0]), nil }
+	g.ReadFile = func(string) ([]byte, error) { return []byte(g.Words[0]), nil }
 	args, err := c.Arguments(o, c.Preset, g)
 	if err != nil {
 		return

@@ -17,18 +17,18 @@ import (
 // changed between them.
 func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	if a.By != "" {
-		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		changed, err := pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
 			return None{}, err
 		}
 		a.Paths = changed
 	}
 
-	list := r.budget(Lists).Charge()
+	list := r.budget(ListMemory).Charge()
 	defer list.Release()
 
-	return None{}, compare(r, a.A, a.B, func(from, to *tree.State) error {
-		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(Texts), List: list, Paths: limitTo(a.Paths...)}
+	return None{}, withStates(r, a.A, a.B, func(from, to *tree.State) error {
+		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: r.budget(TextMemory), List: list, Paths: diffPaths(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
 			return diff.Write(ctx, r.Out, r.source(), from, to, o)
@@ -42,9 +42,9 @@ func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	})
 }
 
-// withStates calls fn with the states that the names a and b stand for, see holdState. Only b can be "", which stands for
-// the present state. The states are protected from gc until fn returns.
-func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
+// withStates calls fn with the states that the names a and b stand for, see holdState. Only b can be "", which
+// stands for the present state. The states are protected from gc until fn returns.
+func withStates(r *Request, a, b string, fn func(from, to *tree.State) error) error {
 	if a == "" {
 		_, err := r.Workspace.Find(a) // the error for an empty name
 		return err
@@ -66,16 +66,16 @@ func compare(r *Request, a, b string, fn func(from, to *tree.State) error) error
 }
 
 // forkStatePrefix is the prefix of the name of a fork's state, see holdState.
-const inForks = naming.ForksDir + "/"
+const forkStatePrefix = naming.ForksDir + "/"
 
-// holdState returns the state with a name. "" is the name of the present state. Otherwise the name is that of a snapshot
-// or, if the caller uses the socket, a path in the mount: .forks/F for the present state of the fork F, or
+// holdState returns the state with a name. "" is the name of the present state. Otherwise the name is that of a
+// snapshot or, if the caller uses the socket, a path in the mount: .forks/F for the present state of the fork F, or
 // .forks/F/.snapshots/S for a snapshot in it. The state's objects are protected from gc until release is called.
 func holdState(r *Request, name string) (st *tree.State, release func(), err error) {
 	ws := r.Workspace
 
 	for {
-		rest, ok := strings.CutPrefix(name, inForks)
+		rest, ok := strings.CutPrefix(name, forkStatePrefix)
 		if !ok {
 			break
 		}
@@ -103,27 +103,27 @@ func holdState(r *Request, name string) (st *tree.State, release func(), err err
 // numbers of changed lines.
 func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
-	list := r.list()
+	list := r.listMemory()
 
 	if a.By != "" {
-		changed, err := changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		changed, err := pathsChangedBy(ctx, r, a.By, a.A, a.B, a.Paths)
 		if err != nil || len(changed) == 0 {
 			return d, err
 		}
 		a.Paths = changed
 	}
 
-	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+	err := withStates(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		var files []diff.File
 		if a.Quick && a.Limit > 0 {
-			files, d.More, err = diff.First(ctx, r.source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
+			files, d.More, err = diff.First(ctx, r.source(), from, to, diff.Options{Paths: diffPaths(a.Paths...)}, a.Limit)
 			if err != nil {
 				return err
 			}
 		}
 
 		if !d.More {
-			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
+			files, err = diff.Files(ctx, r.source(), from, to, diff.Options{List: list, Paths: diffPaths(a.Paths...)})
 			if err != nil {
 				return err
 			}
@@ -150,16 +150,16 @@ func listChanges(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 // remaining files without numbers.
 func countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
 	const maxCounted, countTime = 300, time.Second / 2
-	counting, cancel := context.WithTimeout(ctx, countTime)
+	countCtx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 
-	o := diff.Options{Memory: r.budget(Texts)}
-	err := diff.Lines(counting, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
+	o := diff.Options{Memory: r.budget(TextMemory)}
+	err := diff.Lines(countCtx, r.source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
 		if out[i].Binary = binary; !binary {
 			out[i].Added, out[i].Removed = &added, &removed
 		}
 	})
-	if counting.Err() != nil {
+	if countCtx.Err() != nil {
 		return ctx.Err()
 	}
 
@@ -178,10 +178,10 @@ func diffedFile(f diff.File) DiffedFile {
 const (
 	// maxHunkLines is the largest number of lines in a part, and the default. Each line is cut off after
 	// maxLineBytes.
-	hunkLines = 500
-	lineBytes = 4 << 10
+	maxHunkLines = 500
+	maxLineBytes = 4 << 10
 	// maxFileRead is the largest number of bytes that one call of the operation File returns.
-	maxRead = 64 << 20
+	maxFileRead = 64 << 20
 )
 
 type Hunks struct {
@@ -200,22 +200,22 @@ type HunkList struct {
 
 func readHunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	var out HunkList
-	if a.Lines <= 0 || a.Lines > hunkLines {
-		a.Lines = hunkLines
+	if a.Lines <= 0 || a.Lines > maxHunkLines {
+		a.Lines = maxHunkLines
 	}
 
-	o := diff.Options{Memory: r.budget(Texts), Skip: max(0, a.Cursor), Lines: a.Lines}
-	err := compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+	o := diff.Options{Memory: r.budget(TextMemory), Skip: max(0, a.Cursor), Lines: a.Lines}
+	err := withStates(r, a.A, a.B, func(from, to *tree.State) (err error) {
 		out.Text, err = diff.TextOf(ctx, r.source(), from, to, string(a.Path), string(a.From), o)
 		return err
 	})
-	out.Hunks, out.Next = partOf(out.Hunks, out.Skipped, o.Skip, o.Lines)
+	out.Hunks, out.Next = sliceHunks(out.Hunks, out.Skipped, o.Skip, o.Lines)
 	return out, err
 }
 
-// sliceHunks returns one part of a diff: the lines from number cursor on, as many as lines says. next is the cursor of
-// the following part, 0 at the end. seen is the number of lines of the diff that precede hunks.
-func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
+// sliceHunks returns one part of a diff: the lines from number cursor on, as many as lines says. next is the cursor
+// of the following part, 0 at the end. seen is the number of lines of the diff that precede hunks.
+func sliceHunks(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
 	room := lines
 
@@ -258,8 +258,8 @@ func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
 
 		part.OldLines += before
 		part.NewLines += after
-		if len(l.Text) > lineBytes {
-			l.Text = strings.ToValidUTF8(l.Text[:lineBytes], "") + " …"
+		if len(l.Text) > maxLineBytes {
+			l.Text = strings.ToValidUTF8(l.Text[:maxLineBytes], "") + " …"
 		}
 
 		part.Lines = append(part.Lines, l)
@@ -299,9 +299,9 @@ func readFile(_ context.Context, r *Request, a File) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "offset and limit count bytes")
 	}
 
-	length := maxRead
+	length := maxFileRead
 	if a.Limit > 0 {
-		length = int(min(a.Limit, maxRead))
+		length = int(min(a.Limit, maxFileRead))
 	}
 
 	part := io.NewSectionReader(n.Content.Reader(src.Files), a.Offset, int64(length))

@@ -10,7 +10,7 @@ import (
 
 // TestPartsOfADiff puts the parts together again, whatever the hunks' lengths.
 func TestPartsOfADiff(t *testing.T) {
-	for _, lengths := range [][]int{{}, {1}, {hunkLines}, {hunkLines + 1}, {10, 3 * hunkLines, 5}, {hunkLines, hunkLines}, {700, 700, 700, 700}} {
+	for _, lengths := range [][]int{{}, {1}, {maxHunkLines}, {maxHunkLines + 1}, {10, 3 * maxHunkLines, 5}, {maxHunkLines, maxHunkLines}, {700, 700, 700, 700}} {
 		var hunks []diff.Hunk
 		var all []string
 		start := 1
@@ -25,7 +25,7 @@ func TestPartsOfADiff(t *testing.T) {
 		}
 		var got []string
 		for cursor := 0; ; {
-			part, next := partOf(hunks, 0, cursor, hunkLines)
+			part, next := sliceHunks(hunks, 0, cursor, maxHunkLines)
 			lines := 0
 			for _, h := range part {
 				lines += len(h.Lines)
@@ -36,7 +36,7 @@ func TestPartsOfADiff(t *testing.T) {
 					got = append(got, l.Text)
 				}
 			}
-			if lines > hunkLines {
+			if lines > maxHunkLines {
 				t.Fatalf("%v: a part has %d lines", lengths, lines)
 			}
 			if next == 0 {
@@ -52,8 +52,8 @@ func TestPartsOfADiff(t *testing.T) {
 
 func TestLongLinesAreCut(t *testing.T) {
 	h := diff.Hunk{OldStart: 1, NewStart: 1, Lines: []diff.Line{{Op: "+", Text: strings.Repeat("é", 1<<20)}}}
-	part, _ := partOf([]diff.Hunk{h}, 0, 0, hunkLines)
-	if text := part[0].Lines[0].Text; len(text) > lineBytes+8 || !strings.HasSuffix(text, "é …") {
+	part, _ := sliceHunks([]diff.Hunk{h}, 0, 0, maxHunkLines)
+	if text := part[0].Lines[0].Text; len(text) > maxLineBytes+8 || !strings.HasSuffix(text, "é …") {
 		t.Errorf("a line of 2 MiB is shown in %d bytes, ending in %q", len(text), text[len(text)-8:])
 	}
 }

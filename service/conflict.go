@@ -19,10 +19,10 @@ import (
 // the text is the number of paths in conflict, followed by change, which says where these paths were changed. The
 // error also has the hint and the result. threeway.ErrMeanwhile means that contents have changed after the
 // user decided about them. explainConflict returns other errors unchanged.
-func explainConflict(err error, result any, paths []string, what, hint string) error {
+func explainConflict(err error, result any, paths []string, change, hint string) error {
 	switch {
 	case errors.Is(err, threeway.ErrConflict):
-		return errs.Fail(errs.Conflict, "%s %s", plural(len(paths), "path", "paths"), what).
+		return errs.Fail(errs.Conflict, "%s %s", plural(len(paths), "path", "paths"), change).
 			WithHint("%s", threeway.DecideHint(hint, paths)).WithResult(result)
 	case errors.Is(err, threeway.ErrMeanwhile):
 		return errs.Fail(errs.Conflict, "%w", err).WithHint("look at it again")
@@ -53,7 +53,7 @@ func showConflict(ctx context.Context, r *Request, a Conflict) (out Conflicting,
 		return out, err
 	}
 
-	err = compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
+	err = withStates(&Request{Workspace: f}, baseName, "", func(from, to *tree.State) error {
 		base, err := from.At(r.source(), string(a.Path))
 		if err != nil {
 			return err
@@ -92,10 +92,10 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 	return out, err
 }
 
-// compareSides compares the versions of a file on the three sides of a merge: base, ours and theirs. A version is nil if
-// the side does not have the file. Conflicting.Of of the result is the digest of the files in digested.
+// compareSides compares the versions of a file on the three sides of a merge: base, ours and theirs. A version is
+// nil if the side does not have the file. Conflicting.Of of the result is the digest of the files in digested.
 func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inode, digested ...*tree.Inode) (out Conflicting, err error) {
-	const maxSide = 1 << 20
+	const maxSideSize = 1 << 20
 
 	// Read the sides that are texts.
 	out.Parts = []diff.Part{}
@@ -108,7 +108,7 @@ func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inod
 			continue
 		}
 
-		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSide {
+		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSideSize {
 			out.Binary = true
 		} else if texts[i], err = io.ReadAll(n.Content.Reader(r.source().Files)); err != nil {
 			return out, err
@@ -121,7 +121,7 @@ func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inod
 	}
 
 	// Merge the sides by lines, if the memory suffices.
-	release, err := diff.TakeMerge(ctx, r.budget(Texts), texts[:]...)
+	release, err := diff.TakeMerge(ctx, r.budget(TextMemory), texts[:]...)
 	if errs.Of(err) == errs.TooBig {
 		out.Binary = true
 		return out, nil

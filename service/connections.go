@@ -25,11 +25,11 @@ import (
 // A Connection connects a store to its registered remotes and to the remotes from which it reads objects.
 type Connection struct {
 	// StartSnapshot is the snapshot on a remote, as URL@SNAPSHOT, with which a new store begins; "" for none.
-	From string
+	StartSnapshot string
 	// AllowEmpty lets a new store begin empty if the snapshot StartSnapshot does not exist.
-	OrEmpty bool
-	Timeout time.Duration // of a read from a remote; 0: the default, negative: no timeout
-	Log     *slog.Logger
+	AllowEmpty bool
+	Timeout    time.Duration // of a read from a remote; 0: the default, negative: no timeout
+	Log        *slog.Logger
 
 	Remotes *known.Registry // set by Connect
 
@@ -68,8 +68,8 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 // c.StartSnapshot for an existing store, startState records that the user agrees to requests to that remote. first
 // is set for a new store.
 func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.StartSnapshot, error) {
-	url, name, _ := known.SplitSnapshotURL(c.From)
-	if !first && c.From != "" {
+	url, name, _ := known.SplitSnapshotURL(c.StartSnapshot)
+	if !first && c.StartSnapshot != "" {
 		_, err := c.Remotes.Remote(url)
 		return nil, err
 	}
@@ -78,11 +78,11 @@ func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.Star
 	}
 
 	ref := c.Remotes.FirstSource()
-	if ref == nil && c.From != "" {
+	if ref == nil && c.StartSnapshot != "" {
 		var err error
 		ref, err = c.Remotes.SetFirstSource(ctx, url, name)
 		if errors.Is(err, backend.ErrNotFound) {
-			if c.OrEmpty {
+			if c.AllowEmpty {
 				return nil, nil
 			}
 			return nil, errs.Fail(errs.NotExist, "%s: %w", url, err).WithHint("`amberfs remote snapshots %s`, in any mount, lists its snapshots; --or-empty begins with an empty workspace instead", url)
@@ -118,14 +118,14 @@ const retryPause = 5 * time.Second
 // firstHoldDelay is the time from the mount to the first hold that a store writes to a remote. A hold protects
 // objects on the remote from gc. The first one may be late because the remote's gc keeps unused objects for a
 // day. So short mounts write no hold, and the hold does not slow down the first reads.
-const firstHold = 10 * time.Second
+const firstHoldDelay = 10 * time.Second
 
-// Run does the background work for a store that reads from remotes, until ctx ends. It fetches contents before they are
-// read. prefetch is one of the constants known.PrefetchNone, PrefetchTree and PrefetchAll. Run also renews the holds,
-// which protect the objects that the store needs from the gc of the remotes.
+// Run does the background work for a store that reads from remotes, until ctx ends. It fetches contents before they
+// are read. prefetch is one of the constants known.PrefetchNone, PrefetchTree and PrefetchAll. Run also renews the
+// holds, which protect the objects that the store needs from the gc of the remotes.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
-	held := map[string]time.Time{}
-	first := time.Now().Add(firstHold)
+	heldAt := map[string]time.Time{}
+	first := time.Now().Add(firstHoldDelay)
 	if c.mountedBefore {
 		c.Remotes.ProbeSources()
 	}
@@ -137,17 +137,17 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 		}
 
 		// The first hold is written late, see firstHoldDelay. After that, holds are renewed.
-		early := time.Until(first)
-		if early <= 0 && !errors.Is(err, backend.ErrAway) {
-			err = c.Remotes.Hold(ctx, held)
+		untilFirst := time.Until(first)
+		if untilFirst <= 0 && !errors.Is(err, backend.ErrAway) {
+			err = c.Remotes.Hold(ctx, heldAt)
 		}
 
 		wait := known.HoldRenewal
 		switch {
 		case errors.Is(err, backend.ErrAway):
 			wait = retryPause
-		case early > 0:
-			wait = early
+		case untilFirst > 0:
+			wait = untilFirst
 		}
 
 		select {
@@ -168,7 +168,7 @@ func CheckStore(ctx context.Context, dir string, memory int64, show func(Progres
 
 	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Memory: memory}, byteProgress("verifying", show))
 	if err == nil {
-		return r, DamageFound(r, hint)
+		return r, DamageError(r, hint)
 	}
 
 	// Errors of the operating system do not mean that the store is damaged.
@@ -192,24 +192,24 @@ func RepairStore(ctx context.Context, dir string, memory int64, show func(Progre
 		return r, err
 	}
 
-	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
+	return r, DamageError(r, "what could not be repaired is in the store's folder quarantine")
 }
 
 // DamageError returns an error of the kind Damaged for a report with damage, else nil.
-func DamageFound(r *repair.Report, hint string) error {
+func DamageError(r *repair.Report, hint string) error {
 	if r.OK() {
 		return nil
 	}
 	if len(r.Damage) == 0 {
-		return errs.Fail(errs.Damaged, "%s are incomplete", count(len(r.Affected), "path")).
+		return errs.Fail(errs.Damaged, "%s are incomplete", countText(len(r.Affected), "path")).
 			WithHint("the stored data is sound, but these paths are incomplete: restore them from elsewhere, or delete them").WithResult(r)
 	}
-	return errs.Fail(errs.Damaged, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
+	return errs.Fail(errs.Damaged, "found %s", countText(len(r.Damage), "damaged record")).WithHint("%s", hint).WithResult(r)
 }
 
-// countText returns a number and the noun what, with an s unless n is 1. Unlike plural, it writes large numbers without
-// commas.
-func count(n int, what string) string {
+// countText returns a number and the noun what, with an s unless n is 1. Unlike plural, it writes large numbers
+// without commas.
+func countText(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
@@ -218,7 +218,7 @@ func count(n int, what string) string {
 
 // VerifyForgottenStore searches a store that is not mounted, and its remotes, for forgotten contents. memory is as in
 // CheckStore. If it finds some, it returns an error of the kind Damaged.
-func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, error) {
+func VerifyForgottenStore(ctx context.Context, dir string, memory int64) (*forget.Proof, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 
@@ -235,5 +235,5 @@ func ProveStore(ctx context.Context, dir string, memory int64) (*forget.Proof, e
 		return nil, err
 	}
 
-	return proof, foundForgotten(proof)
+	return proof, errForgottenFound(proof)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A Cost is the set of the shared resources that an operation uses. An operation with another cost than Cheap waits for
-// its turn.
+// A Cost is the set of the shared resources that an operation uses. An operation with another cost than Cheap waits
+// for its turn.
 type Cost int
 
 const (
@@ -18,28 +18,28 @@ const (
 	Cheap Cost = 1 << iota
 	// CPUHeavy operations use much processor time. The requests of all tenants for them take turns, and only a few
 	// requests of one tenant run at a time.
-	Compares
-	lists // uses the memory pool ListMemory
-	texts // uses the memory pool TextMemory
-	gits  // uses the memory pool GitMemory
+	CPUHeavy
+	listPool // uses the memory pool ListMemory
+	textPool // uses the memory pool TextMemory
+	gitPool  // uses the memory pool GitMemory
 )
 
 // The pools of memory. An operation that uses a pool also uses much processor time. It reserves memory in the
 // pool before it allocates the memory.
 const (
-	Lists = lists | Compares // for lists of changes and of snapshots
-	Texts = texts | Compares // for comparisons of texts, and for imports
-	Gits  = gits | Compares  // for merges of texts, and for processes of git
+	ListMemory = listPool | CPUHeavy // for lists of changes and of snapshots
+	TextMemory = textPool | CPUHeavy // for comparisons of texts, and for imports
+	GitMemory  = gitPool | CPUHeavy  // for merges of texts, and for processes of git
 )
 
-// budget returns the memory pool p for the tenant of the request's workspace. A tenant is main, or a fork of main with
-// the forks in it. budget panics unless the operation's row has p in Op.Cost.
+// budget returns the memory pool p for the tenant of the request's workspace. A tenant is main, or a fork of main
+// with the forks in it. budget panics unless the operation's row has p in Op.Cost.
 func (r *Request) budget(p Cost) *budget.Budget {
 	if r.op != nil && r.op.Cost&p != p {
 		panic(r.op.Name + " does not say that it charges this pool")
 	}
 
-	if p == Gits && !r.Workspace.IsFork() {
+	if p == GitMemory && !r.Workspace.IsFork() {
 		return r.mainGit // requests in main do not wait for those in forks
 	}
 
@@ -47,7 +47,7 @@ func (r *Request) budget(p Cost) *budget.Budget {
 }
 
 // reserveMemory reserves memory for a list. It waits while other requests have reserved too much.
-func reserve(ctx context.Context, list *budget.Charge, bytes int64) error {
+func reserveMemory(ctx context.Context, list *budget.Charge, bytes int64) error {
 	if list.Try(bytes) != nil {
 		return list.All(ctx)
 	}
@@ -57,7 +57,7 @@ func reserve(ctx context.Context, list *budget.Charge, bytes int64) error {
 // CostOf returns the cost of a call of the operation in a workspace.
 func (o *Op) CostOf(ws *snapshot.Workspace, args any) Cost {
 	if o.ReadsAll != nil && o.ReadsAll(ws, args) {
-		return Compares
+		return CPUHeavy
 	}
 	return o.Cost
 }

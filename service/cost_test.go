@@ -23,11 +23,11 @@ func TestHidingForkTakesTurns(t *testing.T) {
 		}
 	}
 	check(main, snapshot.ForkOptions{Name: "x"}, Cheap)
-	check(fork, snapshot.ForkOptions{Name: "x", Hide: []string{"*"}}, Compares)
+	check(fork, snapshot.ForkOptions{Name: "x", Hide: []string{"*"}}, CPUHeavy)
 
 	_, err = main.PatchPolicy([]byte(`{"hide":["*.pem"]}`), actors.Caller{Direct: true})
 	must.OK(t, err)
-	check(main, snapshot.ForkOptions{Name: "x"}, Compares)
-	check(main, Claim{Label: "x"}, Compares)
+	check(main, snapshot.ForkOptions{Name: "x"}, CPUHeavy)
+	check(main, Claim{Label: "x"}, CPUHeavy)
 	check(fork, snapshot.ForkOptions{Name: "x"}, Cheap)
 }

@@ -12,7 +12,7 @@
 //     which the clients are made;
 //   - the control file `.snapshots/call`, which takes a request as a JSON object,
 //     {"op":"history","path":"src/a.py"}, and returns the answer (request.go);
-//   - the other control files (Op.Files), which call Do with arguments of the operation's type;
+//   - the other control files (Op.ControlFiles), which call Do with arguments of the operation's type;
 //   - commands (Op.Commands) and MCP tools (Op.Tools).
 //
 // An option is a field of the type of the arguments. HTTP and `.snapshots/call` take each field.

@@ -16,8 +16,8 @@ import (
 // while it is shut wait until it opens, or until the next daemon accepts them on the same socket.
 type door struct {
 	*net.UnixListener
-	mu   sync.Mutex
-	shut chan struct{} // while the door is shut: closed when the door opens; nil while it is open
+	mu     sync.Mutex
+	opened chan struct{} // while the door is shut: closed when the door opens; nil while it is open
 }
 
 // Accept implements net.Listener.
@@ -29,7 +29,7 @@ func (d *door) Accept() (net.Conn, error) {
 		}
 
 		d.mu.Lock()
-		shut := d.shut
+		shut := d.opened
 		d.mu.Unlock()
 		if shut != nil {
 			<-shut
@@ -43,31 +43,31 @@ func (d *door) Close() error {
 	return d.UnixListener.Close()
 }
 
-// shut stops Accept until open is called.
-func (d *door) shutOut() {
+// stopAccepting stops Accept until open is called.
+func (d *door) stopAccepting() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shut = make(chan struct{})
+	d.opened = make(chan struct{})
 	_ = d.SetDeadline(time.Unix(1, 0))
 }
 
-// open lets Accept continue after shutOut.
+// open lets Accept continue after stopAccepting.
 func (d *door) open() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shut != nil {
+	if d.opened != nil {
 		_ = d.SetDeadline(time.Time{})
-		close(d.shut)
-		d.shut = nil
+		close(d.opened)
+		d.opened = nil
 	}
 }
 
 // A callSet has the unanswered requests of a server that would fail if the daemon ended now.
 type callSet struct {
-	mu      sync.Mutex
-	active  map[*pendingCall]bool
-	fresh   map[net.Conn]bool // connections on which the client has not sent a request yet
-	changed chan struct{}     // closed and replaced when an element is removed
+	mu         sync.Mutex
+	active     map[*pendingCall]bool
+	freshConns map[net.Conn]bool // connections on which the client has not sent a request yet
+	changed    chan struct{}     // closed and replaced when an element is removed
 }
 
 // A pendingCall is a request in a callSet.
@@ -80,7 +80,7 @@ type pendingCall struct {
 type callKey struct{}
 
 func newCallSet() *callSet {
-	return &callSet{active: make(map[*pendingCall]bool), fresh: make(map[net.Conn]bool), changed: make(chan struct{})}
+	return &callSet{active: make(map[*pendingCall]bool), freshConns: make(map[net.Conn]bool), changed: make(chan struct{})}
 }
 
 // add adds a request to the set, until its pendingCall is removed.
@@ -100,8 +100,8 @@ func (c *pendingCall) remove() {
 	c.set.wake()
 }
 
-// exemptCall removes a request from its callSet before it is answered. The server calls it for requests whose client can
-// handle the end of the daemon.
+// exemptCall removes a request from its callSet before it is answered. The server calls it for requests whose
+// client can handle the end of the daemon.
 func exemptCall(r *http.Request) {
 	if one, ok := r.Context().Value(callKey{}).(*pendingCall); ok {
 		one.remove()
@@ -119,16 +119,16 @@ func (c *callSet) connState(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if state == http.StateNew {
-		c.fresh[conn] = true
-	} else if c.fresh[conn] {
-		delete(c.fresh, conn)
+		c.freshConns[conn] = true
+	} else if c.freshConns[conn] {
+		delete(c.freshConns, conn)
 		c.wake()
 	}
 }
 
 // pending returns the paths of the unanswered requests in the set. fresh is true if there are connections without a
 // request yet. The channel changed is closed at the next removal of a request or connection.
-func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}) {
+func (c *callSet) pending() (paths []string, fresh bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -138,21 +138,21 @@ func (c *callSet) running() (paths []string, fresh bool, changed <-chan struct{}
 
 	slices.Sort(paths)
 
-	return paths, len(c.fresh) > 0, c.changed
+	return paths, len(c.freshConns) > 0, c.changed
 }
 
 // freshConnWait is how long Drain waits for the request of a client that has just connected.
-const freshTime = time.Second
+const freshConnWait = time.Second
 
-// Drain stops accepting clients, and returns nil when all requests in the callSet are answered. If ctx ends before that,
-// Drain accepts clients again and returns the names of the operations that still run.
+// Drain stops accepting clients, and returns nil when all requests in the callSet are answered. If ctx ends before
+// that, Drain accepts clients again and returns the names of the operations that still run.
 func (srv *Server) Drain(ctx context.Context) (running []string) {
-	srv.door.shutOut()
+	srv.door.stopAccepting()
 	srv.http.SetKeepAlivesEnabled(false) // a client with an unused connection must connect again
-	late := time.After(freshTime)
+	late := time.After(freshConnWait)
 
 	for waitFresh := true; ; {
-		running, fresh, changed := srv.calls.running()
+		running, fresh, changed := srv.calls.pending()
 		if len(running) == 0 && (!fresh || !waitFresh) {
 			return nil
 		}

@@ -33,12 +33,12 @@ const (
 // also deletes exports.
 type Exports struct {
 	store       *snapshot.Store
-	dropped     func() // see Config.Dropped
+	requestDrop func() // see Config.RequestDrop
 	sweepImages func()
-	// running has the weight allExports. An export acquires 1, and the deletion of objects in the
-	// repository acquires all. pruning is set while there are objects to delete.
-	running *semaphore.Weighted
-	pruning atomic.Bool
+	// runningExports has the weight allExports. An export acquires 1, and the deletion of objects in the
+	// repository acquires all. needsPrune is set while there are objects to delete.
+	runningExports *semaphore.Weighted
+	needsPrune     atomic.Bool
 }
 
 func (es *Exports) repository() string { return filepath.Join(es.store.Dir(), gitDir) }
@@ -49,7 +49,7 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone
 	ctx, stop := es.whileAlive(ctx, r.Workspace)
 	defer stop()
 
-	done, err := es.exportTo(ctx, r, a)
+	done, err := es.exportAlive(ctx, r, a)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -57,9 +57,9 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone
 	return done, err
 }
 
-// exportTo does the work of export. After the workspace has ended, it may fail with any error, which export
-// replaces.
-func (es *Exports) exportTo(ctx context.Context, r *Request, a Export) (ExportDone, error) {
+// exportAlive does the work of export for a workspace that has not ended. If the workspace ends before exportAlive
+// does, exportAlive may return any error: export replaces it by errForkEnded.
+func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (ExportDone, error) {
 	ref, err := exportRef(r.Workspace, a)
 	if err != nil {
 		return ExportDone{}, err
@@ -73,54 +73,54 @@ func (es *Exports) exportTo(ctx context.Context, r *Request, a Export) (ExportDo
 	e.info.Actors = authors(r.Workspace, e.info.Actors)
 	defer e.releaseAll()
 
-	release, err := r.budget(Gits).Take(ctx, exportMemory)
+	release, err := r.budget(GitMemory).Take(ctx, exportMemory)
 	if err != nil {
 		return ExportDone{}, err
 	}
 	defer release()
 
-	if err := es.running.Acquire(ctx, 1); err != nil {
+	if err := es.runningExports.Acquire(ctx, 1); err != nil {
 		return ExportDone{}, err
 	}
 	defer es.exportEnded()
 
-	most := int64(0)
+	maxBytes := int64(0)
 	if r.Workspace.IsFork() {
-		most = maxExport
+		maxBytes = maxExportBytes
 	}
 
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: es.repository(), Create: true, Ref: ref, CacheDir: filepath.Join(es.store.Dir(), GitCache),
 		Source: r.source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
-		Admit: r.Workspace.Quota().ChargeExport, Most: most,
+		Admit: r.Workspace.Quota().ChargeExport, Most: maxBytes,
 	})
 	if err != nil {
 		return ExportDone{}, err
 	}
 
-	if r.Workspace.IsFork() && !es.alive(r.Workspace.View()) { // Drop may have listed the refs before this ref was written
-		es.pruning.Store(true)
+	if r.Workspace.IsFork() && !es.isAlive(r.Workspace.View()) { // Drop may have listed the refs before this ref was written
+		es.needsPrune.Store(true)
 		return ExportDone{}, errForkEnded
 	}
 
-	_, err = exported(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: done.Ref, Commit: done.Commit})
+	_, err = recordExport(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: done.Ref, Commit: done.Commit})
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
 }
 
-// forkRefs is the prefix of the refs of forks. The number of a fork follows; no two forks ever have
+// forkRefPrefix is the prefix of the refs of forks. The number of a fork follows; no two forks ever have
 // the same number.
-const forkRefs = "refs/forks/"
+const forkRefPrefix = "refs/forks/"
 
 // exportRef returns the ref that an export writes. A fork writes refs below its own prefix only.
 func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 	if !ws.IsFork() {
-		if strings.HasPrefix(a.Ref, forkRefs) {
-			return "", errs.Fail(errs.Perm, "refs below %s belong to forks and are deleted with them; choose a ref other than %s", forkRefs, a.Ref)
+		if strings.HasPrefix(a.Ref, forkRefPrefix) {
+			return "", errs.Fail(errs.Perm, "refs below %s belong to forks and are deleted with them; choose a ref other than %s", forkRefPrefix, a.Ref)
 		}
 		return a.Ref, nil
 	}
 
-	own := fmt.Sprintf("%s%d/", forkRefs, ws.View())
+	own := fmt.Sprintf("%s%d/", forkRefPrefix, ws.View())
 	switch {
 	case a.Ref == "":
 		return own + "snapshots/" + a.Name, nil
@@ -132,92 +132,93 @@ func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 }
 
 const (
-	// exportMemory is about the memory that git takes for an export.
+	// exportMemory is about the number of bytes of memory that git takes for an export.
 	exportMemory = 12 << 20
-	// maxExport is the most bytes of files that an export of a fork reads.
-	maxExport = 16 << 30
-	// allExports is the weight of the semaphore Exports.running: an export takes 1, pruning takes
+	// maxExportBytes is the largest number of bytes of files that an export of a fork reads.
+	maxExportBytes = 16 << 30
+	// allExports is the weight of the semaphore Exports.runningExports: an export takes 1, pruning takes
 	// all.
 	allExports = 1 << 20
 )
 
 // merger merges git directories, within the memory and the quota of the workspace.
 func (r *Request) merger() gitbridge.Merger {
-	return gitbridge.Merger{Memory: r.budget(Gits), Admit: r.Workspace.Quota().Admit}
+	return gitbridge.Merger{Memory: r.budget(GitMemory), Admit: r.Workspace.Quota().Admit}
 }
 
 // textMerger merges files by lines, within the memory and the quota of the workspace.
 func (r *Request) textMerger() diff.Merger {
-	return diff.Merger{Memory: r.budget(Gits), Admit: r.Workspace.Quota().Admit}
+	return diff.Merger{Memory: r.budget(GitMemory), Admit: r.Workspace.Quota().Admit}
 }
 
-// exportEnded releases the semaphore running for an export. If Drop has left objects to delete, it calls
-// Config.Dropped, so that the daemon calls Drop again.
+// exportEnded releases the semaphore runningExports for an export. If Drop has left objects to delete, it calls
+// Config.RequestDrop, so that the daemon calls Drop again.
 func (es *Exports) exportEnded() {
-	es.running.Release(1)
-	if es.pruning.Load() {
-		es.dropped()
+	es.runningExports.Release(1)
+	if es.needsPrune.Load() {
+		es.requestDrop()
 	}
 }
 
 // Drop deletes the exports of forks that have ended, and image layers that no snapshot needs. A running
 // export may need the objects of deleted refs. So while one runs, Drop returns without deleting objects, and
-// Config.Dropped is called at the end of the export.
+// Config.RequestDrop is called at the end of the export.
 func (es *Exports) Drop(ctx context.Context) error {
 	es.sweepImages()
 	repo := es.repository()
 	dropped, err := gitbridge.DropRefs(ctx, repo, func(ref string) bool {
-		rest, ok := strings.CutPrefix(ref, forkRefs)
+		rest, ok := strings.CutPrefix(ref, forkRefPrefix)
 		number, _, _ := strings.Cut(rest, "/")
 		view, err := strconv.ParseUint(number, 10, 32)
-		return ok && err == nil && !es.alive(uint32(view))
+		return ok && err == nil && !es.isAlive(uint32(view))
 	})
 	if dropped {
-		es.pruning.Store(true)
+		es.needsPrune.Store(true)
 	}
-	if err != nil || !es.pruning.Load() || !es.running.TryAcquire(allExports) {
+	if err != nil || !es.needsPrune.Load() || !es.runningExports.TryAcquire(allExports) {
 		return err
 	}
-	defer es.running.Release(allExports)
+	defer es.runningExports.Release(allExports)
 
-	es.pruning.Store(false)
+	es.needsPrune.Store(false)
 
 	return gitbridge.Prune(ctx, repo)
 }
 
-// exclude calls fn while no export runs.
-func (es *Exports) exclude(ctx context.Context, fn func() error) error {
-	if err := es.running.Acquire(ctx, allExports); err != nil {
+// withoutExports calls fn while no export runs.
+func (es *Exports) withoutExports(ctx context.Context, fn func() error) error {
+	if err := es.runningExports.Acquire(ctx, allExports); err != nil {
 		return err
 	}
-	defer es.running.Release(allExports)
+	defer es.runningExports.Release(allExports)
 
 	return fn()
 }
 
-// keepCommits deletes the refs of the store's own repository that reach commits other than the given ones,
-// and the objects that only these refs need. It returns the refs. With dryRun, it deletes nothing.
+// keepCommits deletes the refs of the store's own repository from which a commit can be reached that is not in
+// commits, and the objects that only these refs need. It returns the refs. If dryRun is set, it deletes nothing.
 func (es *Exports) keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	return gitbridge.KeepCommits(ctx, es.repository(), commits, dryRun)
 }
 
 var errForkEnded = errs.Fail(errs.NotExist, "the fork ended during the export")
 
-// whileAlive returns a context that also ends when the workspace does. The caller calls stop.
+// whileAlive returns a context that also ends, with errForkEnded as its cause, when the workspace ends. The caller
+// calls stop.
 func (es *Exports) whileAlive(ctx context.Context, ws *snapshot.Workspace) (alive context.Context, stop func()) {
 	if !ws.IsFork() {
 		return ctx, func() {}
 	}
-	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.alive(ws.View()) })
+	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.isAlive(ws.View()) })
 }
 
-// alive reports whether the workspace with a view exists, that is, has not ended.
-func (es *Exports) alive(view uint32) bool {
+// isAlive reports whether the workspace with a view exists, that is, has not ended.
+func (es *Exports) isAlive(view uint32) bool {
 	_, alive := es.store.Workspace(view)
 	return alive
 }
 
-// GitInfo describes a snapshot for its commit. parents are the commits that it continues.
+// GitInfo describes a snapshot for its commit. parents are the commits of earlier snapshots, the nearest first.
 func GitInfo(i info.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
@@ -228,7 +229,7 @@ func authors(ws *snapshot.Workspace, by []string) []string {
 	return slices.DeleteFunc(slices.Clone(by), ws.Store().Actors().IsUser)
 }
 
-func exported(_ context.Context, r *Request, a Exported) (None, error) {
+func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
 	r.log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
 	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *info.Info) { i.Exported(a.Commit) })
 }
@@ -275,17 +276,17 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 		return nil, err
 	}
 
-	one, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.Remotes().HoldToSend(ctx, name) })
+	held, err := holdStored(info, func(name string) (*tree.State, func(), error) { return ws.Remotes().HoldToSend(ctx, name) })
 	if err != nil {
 		return nil, err
 	}
-	e := &exportSource{storedSnapshot: one}
+	e := &exportSource{storedSnapshot: held}
 
 	// Earlier exports may have files that the policy leaves out now.
-	whole := ws.Remotes().SendsAll()
+	sendsAll := ws.Remotes().SendsAll()
 
 	// If this snapshot was exported before, it is the best base.
-	if whole && len(e.info.GitCommits) > 0 {
+	if sendsAll && len(e.info.GitCommits) > 0 {
 		e.bases = append(e.bases, storedSnapshot{e.info, e.state, func() {}})
 	}
 
@@ -296,7 +297,7 @@ func newExportSource(ctx context.Context, ws *snapshot.Workspace, name string) (
 			for _, c := range slices.Backward(before.GitCommits) {
 				e.parents = append(e.parents, c)
 			}
-			if !whole || !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
+			if !sendsAll || !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
 				continue
 			}
 
@@ -340,7 +341,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 		return nil, info.Info{}
 	}
 
-	base, err := ws.Find(snapshotBase)
+	base, err := ws.Find(baseName)
 	if err != nil {
 		return nil, base
 	}

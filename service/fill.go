@@ -22,23 +22,23 @@ import (
 
 // FillOptions are the options of Fill.
 type FillOptions struct {
-	Exclude []string // directories
-	Hidden  hostdir.Hidden
-	Show    func(Progress)
+	Exclude      []string // directories
+	Hidden       hostdir.Hidden
+	ShowProgress func(Progress)
 	// Skip is called for each path that cannot be read and is left out of the copy.
 	Skip func(path string, reason error)
-	// Found, if set, is called once if the copy has absolute paths that lead back into the directory. text
-	// describes them. Relink makes symbolic links with such paths relative.
-	Found  func(text string)
-	Relink bool
-	// If Stubs is set, entries that cannot be read are copied without contents. Otherwise they are skipped.
+	// ReportPaths, if set, is called once if the copy has absolute paths that lead back into the directory. text
+	// describes them. If Relink is set, symbolic links with such paths become relative in the copy.
+	ReportPaths func(text string)
+	Relink      bool
+	// If Stubs is set, files that cannot be read are copied without contents. Otherwise they are skipped.
 	Stubs bool
 }
 
 func (o FillOptions) dirOptions() hostdir.ReadOptions {
 	return hostdir.ReadOptions{
 		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
-			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
+			o.ShowProgress(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		}},
 		Exclude: o.Exclude, Hidden: o.Hidden, Git: gitbridge.HostGit{}, Whole: true, Stubs: o.Stubs,
 	}
@@ -50,15 +50,15 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 
 	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
-		if o.Found == nil {
+		if o.ReportPaths == nil {
 			return hostdir.Read(ctx, dir, b.Add, o.dirOptions())
 		}
 		scan := &pathScan{dir: dir, relink: o.Relink}
-		if err := hostdir.Read(ctx, dir, scan.sink(b.Add), o.dirOptions()); err != nil {
+		if err := hostdir.Read(ctx, dir, scan.wrap(b.Add), o.dirOptions()); err != nil {
 			return err
 		}
 		if text := scan.report(); text != "" {
-			o.Found(text)
+			o.ReportPaths(text)
 		}
 
 		return nil
@@ -75,18 +75,18 @@ type pathScan struct {
 	dir    string // without a slash at its end
 	relink bool   // symbolic links to existing paths in dir get relative targets in the copy
 
-	links, relinked int // numbers of symbolic links that stay absolute, and that were made relative
-	worktrees       int // the number of files .git of linked worktrees
-	others          int // the number of other files with such paths
-	firstOther      string
-	virtualenvs     map[string]bool // directories of Python's virtual environments
+	absoluteLinks, relinked int // numbers of symbolic links that stay absolute, and that were made relative
+	worktrees               int // the number of files .git of linked worktrees
+	otherFiles              int // the number of other files with such paths
+	firstOther              string
+	virtualenvs             map[string]bool // directories of Python's virtual environments
 }
 
-// pathFiles are the names of files in which programs write absolute paths.
-var pathFiles = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
+// filesWithPaths are the names of files into which programs write absolute paths.
+var filesWithPaths = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
 
-// sink scans each entry before it passes it to another sink.
-func (l *pathScan) sink(to stream.Sink) stream.Sink {
+// wrap returns a sink that scans each entry, and then passes it to another sink.
+func (l *pathScan) wrap(to stream.Sink) stream.Sink {
 	l.virtualenvs = make(map[string]bool)
 	return func(e stream.Entry) error {
 		switch e.Mode & unix.S_IFMT {
@@ -116,33 +116,33 @@ func (l *pathScan) scanLink(e *stream.Entry) {
 		}
 	}
 
-	l.links++
+	l.absoluteLinks++
 }
 
 // scanFile searches the beginning of a file for absolute paths. Afterwards e.Data yields the whole file
 // again.
 func (l *pathScan) scanFile(e *stream.Entry) error {
-	const most = 1 << 20
+	const maxScan = 1 << 20
 	name := path.Base(e.Path)
-	script := e.Mode&0o111 != 0
-	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > most && !script || !pathFiles[name] && !script && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
+	isScript := e.Mode&0o111 != 0
+	if e.Hardlink != "" || e.Data == nil || e.Sparse || e.Size > maxScan && !isScript || !filesWithPaths[name] && !isScript && path.Ext(name) != ".pth" && !strings.HasPrefix(e.Path, ".direnv/") {
 		return nil
 	}
 
-	begin := make([]byte, min(e.Size, most))
-	if script && !pathFiles[name] {
-		begin = begin[:min(len(begin), 256)] // only the first line of a script, with its interpreter
+	head := make([]byte, min(e.Size, maxScan))
+	if isScript && !filesWithPaths[name] {
+		head = head[:min(len(head), 256)] // only the first line of a script, with its interpreter
 	}
 
-	n, err := io.ReadFull(e.Data, begin)
-	begin = begin[:n]
-	e.Data = io.MultiReader(bytes.NewReader(begin), e.Data)
+	n, err := io.ReadFull(e.Data, head)
+	head = head[:n]
+	e.Data = io.MultiReader(bytes.NewReader(head), e.Data)
 	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
 		return err
 	}
 
-	first, _, _ := bytes.Cut(begin, []byte("\n"))
-	if script && !pathFiles[name] && !bytes.HasPrefix(first, []byte("#!"+l.dir+"/")) || !bytes.Contains(begin, []byte(l.dir)) {
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	if isScript && !filesWithPaths[name] && !bytes.HasPrefix(first, []byte("#!"+l.dir+"/")) || !bytes.Contains(head, []byte(l.dir)) {
 		return nil
 	}
 
@@ -154,7 +154,7 @@ func (l *pathScan) scanFile(e *stream.Entry) error {
 	case name == ".git":
 		l.worktrees++
 	default:
-		if l.others++; l.firstOther == "" {
+		if l.otherFiles++; l.firstOther == "" {
 			l.firstOther = e.Path
 		}
 	}
@@ -162,7 +162,7 @@ func (l *pathScan) scanFile(e *stream.Entry) error {
 	return nil
 }
 
-// report describes the paths that were found, "" if there are none.
+// report returns a text about the paths that were found, "" if there are none.
 func (l *pathScan) report() string {
 	var parts []string
 	add := func(n int, text string) {
@@ -171,21 +171,21 @@ func (l *pathScan) report() string {
 		}
 	}
 
-	add(l.relinked, count(l.relinked, "symbolic link")+" made relative")
-	add(l.links, count(l.links, "symbolic link"))
+	add(l.relinked, countText(l.relinked, "symbolic link")+" made relative")
+	add(l.absoluteLinks, countText(l.absoluteLinks, "symbolic link"))
 	for env := range l.virtualenvs {
 		add(1, "the virtual environment "+env+" (programs that it runs change "+l.dir+")")
 	}
 
-	add(l.worktrees, count(l.worktrees, "linked worktree"))
-	add(l.others, fmt.Sprintf("%s with absolute paths, such as %s", count(l.others, "file"), l.firstOther))
+	add(l.worktrees, countText(l.worktrees, "linked worktree"))
+	add(l.otherFiles, fmt.Sprintf("%s with absolute paths, such as %s", countText(l.otherFiles, "file"), l.firstOther))
 	if len(parts) == 0 {
 		return ""
 	}
 
 	text := "in the copy, this leads back into " + l.dir + ":\n\t" + strings.Join(parts, "\n\t") +
 		"\n\t`amberfs run --from` has no such paths: there the copy is at the same path"
-	if l.links > 0 && !l.relink {
+	if l.absoluteLinks > 0 && !l.relink {
 		text += "\n\t--relink makes the links relative"
 	}
 

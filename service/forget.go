@@ -23,11 +23,11 @@ import (
 // remove contents from all snapshots of the store and, if asked, of its remotes.
 type erasure struct {
 	exports interface {
-		exclude(ctx context.Context, fn func() error) error
+		withoutExports(ctx context.Context, fn func() error) error
 		keepCommits(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error)
 	}
-	known  *known.Registry
-	stored func(context.Context, cas.Hash) (cas.StoredObject, error)
+	known      *known.Registry
+	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
 }
 
 func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOptions) (*forget.Receipt, error) {
@@ -39,10 +39,11 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 		if done.DryRun = a.DryRun; a.DryRun {
 			return done, nil
 		}
-		return done, er.onRemotes(ctx, r, done)
+		return done, er.forgetOnRemotes(ctx, r, done)
 	}
 
-	// Record that the remotes are to be done. If the daemon is killed now, the next one does it at its start.
+	// Record that the contents must be removed from the remotes. If the daemon is killed now, the next daemon does
+	// it at its start.
 	before := er.known.Forgetting()
 	if a.Remotes && !a.DryRun {
 		if err := er.known.SetForgetting(true); err != nil {
@@ -50,12 +51,12 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 		}
 	}
 
-	done, err := er.here(ctx, r, a)
+	done, err := er.forgetInStore(ctx, r, a)
 	if err != nil {
 		return nil, errors.Join(err, er.known.SetForgetting(before))
 	}
 	if a.Remotes && !a.DryRun {
-		if err := er.onRemotes(ctx, r, done); err != nil {
+		if err := er.forgetOnRemotes(ctx, r, done); err != nil {
 			return nil, err
 		}
 	}
@@ -66,14 +67,14 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 	return done, nil
 }
 
-// here forgets contents in the store. It excludes exports, because an export that runs now could write a ref
+// forgetInStore forgets contents in the store. It excludes exports, because an export that runs now could write a ref
 // with forgotten contents afterwards.
-func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOptions) (done *forget.Receipt, err error) {
+func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.ForgetOptions) (done *forget.Receipt, err error) {
 	if a.DryRun {
 		return r.Workspace.Forget(ctx, a)
 	}
 
-	err = er.exports.exclude(ctx, func() error {
+	err = er.exports.withoutExports(ctx, func() error {
 		done, err = r.Workspace.Forget(ctx, a)
 		return err
 	})
@@ -85,13 +86,13 @@ func (er *erasure) here(ctx context.Context, r *Request, a snapshot.ForgetOption
 // before it was killed.
 func (s *Service) EraseForgotten(ctx context.Context) error {
 	er := s.erasure
-	err := er.finish(ctx, s.Store)
+	err := er.eraseRest(ctx, s.Store)
 	if err != nil || !er.known.Forgetting() {
 		return err
 	}
 
 	done := new(forget.Receipt)
-	err = er.onRemotes(ctx, &Request{core: s.core, Workspace: s.Store.Main()}, done)
+	err = er.forgetOnRemotes(ctx, &Request{core: s.core, Workspace: s.Store.Main()}, done)
 	for _, reason := range done.Unremovable {
 		s.log.Warn("forgetting on the remotes", "not removed", reason)
 	}
@@ -99,9 +100,9 @@ func (s *Service) EraseForgotten(ctx context.Context) error {
 	return err
 }
 
-// finish erases from the store the forgotten contents that could not be erased when they were forgotten.
-func (er *erasure) finish(ctx context.Context, st *snapshot.Store) error {
-	return er.exports.exclude(ctx, func() error { return st.ForgottenContents().Erase(ctx, er.prune) })
+// eraseRest erases from the store the forgotten contents that could not be erased when they were forgotten.
+func (er *erasure) eraseRest(ctx context.Context, st *snapshot.Store) error {
+	return er.exports.withoutExports(ctx, func() error { return st.ForgottenContents().Erase(ctx, er.prune) })
 }
 
 // prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
@@ -125,10 +126,10 @@ func (er *erasure) verify(ctx context.Context, r *Request, _ VerifyForgotten) (*
 	if err := searchRemotes(ctx, r.Workspace.Store(), er.known, r, proof); err != nil {
 		return nil, err
 	}
-	return proof, foundForgotten(proof)
+	return proof, errForgottenFound(proof)
 }
 
-func foundForgotten(proof *forget.Proof) error {
+func errForgottenFound(proof *forget.Proof) error {
 	if proof.OK() {
 		return nil
 	}
@@ -161,7 +162,7 @@ func ReceiptText(r *forget.Receipt) string {
 		fmt.Fprintf(text, "%s: %s of the store's git repository\n", deleted, ref)
 	}
 	for _, at := range r.Remotes {
-		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", at.Name, count(len(at.Replaced), "snapshot"), count(at.Removed, "object"))
+		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", at.Name, countText(len(at.Replaced), "snapshot"), countText(at.Removed, "object"))
 		for _, name := range slices.Sorted(maps.Keys(at.Remaining)) {
 			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, at.Name, at.Remaining[name])
 		}
@@ -176,7 +177,7 @@ func ReceiptText(r *forget.Receipt) string {
 		fmt.Fprintf(text, "stays: the same bytes in %s\n", placeText(p))
 	}
 
-	fmt.Fprintf(text, "%s, %s %s (%s)\n", count(len(r.Snapshots), "snapshot")+" rewritten", objects, count(r.Objects, "object"), BytesText(r.Bytes))
+	fmt.Fprintf(text, "%s, %s %s (%s)\n", countText(len(r.Snapshots), "snapshot")+" rewritten", objects, countText(r.Objects, "object"), BytesText(r.Bytes))
 	for _, c := range r.Unremovable {
 		fmt.Fprintf(text, "not removed: %s\n", c)
 	}
@@ -209,7 +210,7 @@ func ProofText(p *forget.Proof) string {
 		if !r.Erased {
 			state = "not erased yet"
 		}
-		fmt.Fprintf(text, "receipt %d of %s: %s, %s\n", r.Number, r.At.Format("2006-01-02 15:04"), count(r.Objects, "object"), state)
+		fmt.Fprintf(text, "receipt %d of %s: %s, %s\n", r.Number, r.At.Format("2006-01-02 15:04"), countText(r.Objects, "object"), state)
 	}
 	for _, k := range p.Kept {
 		fmt.Fprintf(text, "forgotten bytes are in %s\n", placeText(k))
@@ -230,19 +231,19 @@ func ProofText(p *forget.Proof) string {
 	return text.String()
 }
 
-// onRemotes removes all contents that were ever forgotten from all remotes. Contents that it cannot remove,
-// and remotes that do not answer, are listed in the receipt (Cannot).
-func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
+// forgetOnRemotes removes all contents that were ever forgotten from all remotes. It adds to receipt.Cannot the
+// contents that it cannot remove, and the remotes that do not answer.
+func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
 	chunks, err := r.Workspace.Store().ForgottenContents().Chunks()
 	if err != nil {
 		return err
 	}
 
-	run := &remoteForget{store: r.Workspace.Store(), stored: er.stored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().Rewritten()}
+	run := &remoteForget{store: r.Workspace.Store(), readStored: er.readStored, chunks: chunks, rewritten: r.Workspace.Store().ForgottenContents().Rewritten()}
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.known.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
-		if err := run.on(ctx, er.known, name, done); err != nil {
+		if err := run.forgetOn(ctx, er.known, name, done); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -256,7 +257,7 @@ func (er *erasure) onRemotes(ctx context.Context, r *Request, done *forget.Recei
 		done.Unremovable = append(done.Unremovable, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
 	}
 
-	// The calls of on have read objects from the remotes into the cache.
+	// The calls of forgetOn have read objects from the remotes into the cache.
 	if err := er.known.EraseCache(); err != nil || failed {
 		return err
 	}
@@ -280,16 +281,16 @@ func endHandoffs(ctx context.Context, k *known.Registry, done *forget.Receipt) e
 	return err
 }
 
-// A remoteForget is one call of erasure.onRemotes.
+// A remoteForget is one call of erasure.forgetOnRemotes.
 type remoteForget struct {
-	store     *snapshot.Store
-	stored    func(context.Context, cas.Hash) (cas.StoredObject, error)
-	chunks    map[cas.Hash]bool
-	rewritten map[string]snapshot.RewrittenSnapshot
+	store      *snapshot.Store
+	readStored func(context.Context, cas.Hash) (cas.StoredObject, error)
+	chunks     map[cas.Hash]bool
+	rewritten  map[string]snapshot.RewrittenSnapshot
 }
 
-// on removes the forgotten contents from one remote, and adds the result to the receipt.
-func (f *remoteForget) on(ctx context.Context, known *known.Registry, name string, receipt *forget.Receipt) error {
+// forgetOn removes the forgotten contents from one remote, and adds the result to the receipt.
+func (f *remoteForget) forgetOn(ctx context.Context, known *known.Registry, name string, receipt *forget.Receipt) error {
 	to, err := known.Remote(name)
 	if err != nil {
 		return err
@@ -308,7 +309,7 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 		if now, ok := f.rewritten[ref.ID]; ok {
 			return f.pushRewritten(ctx, to, ref, now, base)
 		}
-		return f.pushAgain(ctx, to, ref, base)
+		return f.resend(ctx, to, ref, base)
 	}})
 	if done != nil {
 		var versions []forget.Version
@@ -334,23 +335,23 @@ func (f *remoteForget) on(ctx context.Context, known *known.Registry, name strin
 // pushRewritten replaces a snapshot on a remote by the rewritten snapshot of this store, without the
 // forgotten contents.
 func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref *remote.Ref, now snapshot.RewrittenSnapshot, base string) error {
-	x, err := now.Workspace.Remotes().Push(ctx, now.Name)
+	sent, err := now.Workspace.Remotes().Push(ctx, now.Name)
 	if err != nil {
 		return err
 	}
-	defer x.Release()
+	defer sent.Release()
 
-	p := remote.PushOptions{Ref: pushedRef(x.Info, ref.Name, x.ActorSets), Force: true, SendAll: base == "", Base: base,
-		Mark: marker(x.State, f.store.Source(), x.ActorSets), ReadStored: f.stored}
-	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = x.Claim, x.Lineage, ref.Expires
+	p := remote.PushOptions{Ref: newRef(sent.Info, ref.Name, sent.ActorSets), Force: true, SendAll: base == "", Base: base,
+		Mark: markFunc(sent.State, f.store.Source(), sent.ActorSets), ReadStored: f.readStored}
+	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = sent.Claim, sent.Lineage, ref.Expires
 	_, err = to.Push(ctx, p)
 
 	return err
 }
 
-// pushAgain sends a snapshot again that was not rewritten here, because it shares objects with a replaced
-// one. It reads the snapshot from the remote. It fails if the snapshot has forgotten contents.
-func (f *remoteForget) pushAgain(ctx context.Context, to *remote.Remote, ref *remote.Ref, base string) error {
+// resend reads a snapshot from a remote and pushes it again. It is called for a snapshot that was not rewritten in
+// this store, but shares objects with a replaced snapshot. It fails if the snapshot has forgotten contents.
+func (f *remoteForget) resend(ctx context.Context, to *remote.Remote, ref *remote.Ref, base string) error {
 	there := to.Snapshot(ref)
 	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)
 	st, err := tree.Load(src, ref.StateHash())
@@ -358,7 +359,7 @@ func (f *remoteForget) pushAgain(ctx context.Context, to *remote.Remote, ref *re
 		return err
 	}
 
-	mark := marker(st, src, ref.ActorSets)
+	mark := markFunc(st, src, ref.ActorSets)
 	p := remote.PushOptions{Ref: *ref, Force: true, SendAll: base == "", Base: base, ReadStored: there.Stored,
 		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
 			has := false

@@ -27,9 +27,9 @@ import (
 
 // forks has the operations that create and delete forks, and list them.
 type forks struct {
-	events *events.Log
-	inside func(views []uint32, roots bool) []Program
-	joined func(fork string) int // returns the number of programs that share the daemon for the run fork, see Joins
+	events         *events.Log
+	programsInside func(views []uint32, roots bool) []Program
+	joinedPrograms func(fork string) int // see Joins.programCount
 	// remotes finds snapshots on remotes, with which forks can begin.
 	remotes interface {
 		localName(ctx context.Context, r *Request, from string) (string, error)
@@ -38,8 +38,8 @@ type forks struct {
 	}
 }
 
-// create creates a fork. With a.As, all processes in the fork that the daemon cannot see are registered as
-// that actor.
+// create creates a fork. If a.As is set, it registers that actor for all processes in the fork that the daemon cannot
+// see.
 func (fs *forks) create(ctx context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	var err error
 	if a.Snapshot, err = fs.remotes.localName(ctx, r, a.Snapshot); err != nil {
@@ -95,7 +95,7 @@ func renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 
 func (fs *forks) delete(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 	if !a.Force {
-		if err := fs.checkInside(r, a); err != nil {
+		if err := fs.checkNoPrograms(r, a); err != nil {
 			return DeletedFork{}, err
 		}
 	}
@@ -107,7 +107,7 @@ func (fs *forks) delete(_ context.Context, r *Request, a DeleteFork) (DeletedFor
 	return DeletedFork{a.Name, last.Name, until}, err
 }
 
-// maxForkChanges bounds the number of changes that are counted in a fork.
+// maxForkChanges is the number of changes in a fork after which the count ends.
 const maxForkChanges = 1000
 
 // list lists the forks. It stops counting changes after countTime.
@@ -129,8 +129,8 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 			continue // the fork ended since it was listed
 		}
 
-		f.Run = fs.runOf(counting, ws, i.Name)
-		err = compare(&Request{Workspace: ws}, snapshotBase, "", func(base, now *tree.State) error {
+		f.Run = fs.runState(counting, ws, i.Name)
+		err = withStates(&Request{Workspace: ws}, baseName, "", func(base, now *tree.State) error {
 			if f.Run != nil {
 				return countRun(counting, &f, ws, now)
 			}
@@ -142,7 +142,7 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 			f.Last = fs.lastActor(ws)
 		}
 
-		checked, _ := newest(ws, func(i info.Info) bool { return i.Labels["check"] != "" })
+		checked, _ := newestSnapshot(ws, func(i info.Info) bool { return i.Labels["check"] != "" })
 		f.Check = checked.Labels["check"]
 		out.Forks = append(out.Forks, f)
 	}
@@ -150,8 +150,8 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 	return out, ctx.Err()
 }
 
-// countFork counts the files that differ from the fork's base, without those in git directories. If
-// only git directories differ, it counts one file.
+// countFork counts the files outside of git directories that differ from the fork's base. If only git directories
+// differ, the count is 1.
 func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, now *tree.State) error {
 	files, more, err := diff.First(ctx, src, base, now, diff.Options{}, maxForkChanges)
 	all := len(files)
@@ -209,11 +209,11 @@ func countRun(ctx context.Context, f *ForkState, ws *snapshot.Workspace, to *tre
 // errCounted ends a comparison after maxForkChanges changes.
 var errCounted = errors.New("maxForkChanges changes were counted")
 
-// runOf returns the state of a run from the newest snapshot of its fork with RunLabel, nil if the fork is no
-// run. Pulled snapshots are ignored: programs in the fork cannot take snapshots with that label, but can pull
-// some. A run that changed after it was applied has the state RunKept.
-func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
-	i, ok := newest(ws, func(i info.Info) bool { return i.Labels[RunLabel] != "" && i.Kind != info.KindPull })
+// runState returns the state of a run, or nil if the fork is no run. It takes the state from the newest snapshot of
+// the fork with RunLabel. It ignores pulled snapshots: programs in the fork cannot take snapshots with that label,
+// but can pull some. A run that changed after it was applied has the state RunKept.
+func (fs *forks) runState(ctx context.Context, ws *snapshot.Workspace, name string) *Run {
+	i, ok := newestSnapshot(ws, func(i info.Info) bool { return i.Labels[RunLabel] != "" && i.Kind != info.KindPull })
 	if !ok {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string)
 	}
 
 	switch {
-	case fs.joined(name) > 0:
+	case fs.joinedPrograms(name) > 0:
 		run.State, run.Files, run.InGit = RunRunning, 0, 0
 	case run.State == RunRunning: // `amberfs run` was killed
 		run.State = RunKept
@@ -239,7 +239,7 @@ func (fs *forks) runOf(ctx context.Context, ws *snapshot.Workspace, name string)
 // changedSince reports whether a workspace differs from a snapshot. It also returns true if the comparison
 // fails.
 func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (changed bool) {
-	err := compare(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
+	err := withStates(&Request{Workspace: ws}, name, "", func(from, to *tree.State) error {
 		files, _, err := diff.First(ctx, ws.Store().Source(), from, to, diff.Options{}, 1)
 		changed = len(files) > 0
 		return err
@@ -247,8 +247,8 @@ func changedSince(ctx context.Context, ws *snapshot.Workspace, name string) (cha
 	return changed || err != nil
 }
 
-// lastActor returns the actor of the newest event in a workspace. If the event has no actor, it
-// returns the command of its program, and "" if the events cannot be read.
+// lastActor returns the actor of the newest event in a workspace, or the command of its program if the event has no
+// actor. It returns "" if the events cannot be read.
 func (fs *forks) lastActor(ws *snapshot.Workspace) (name string) {
 	const newest = 100
 	view := ws.View()
@@ -265,7 +265,7 @@ func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapsh
 		return snapshot.PromoteResult{}, err
 	}
 
-	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.list()
+	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.listMemory()
 	done, err := r.Workspace.Forks().Merge(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	return done, explainConflict(err, done, done.Conflicts, "changed in the fork and in the workspace; nothing was changed",
@@ -314,7 +314,8 @@ func forkNames(ws *snapshot.Workspace) []string {
 	return out
 }
 
-// findWorkspace finds a workspace by the names of the forks on the path from ws to it, with / between them.
+// findWorkspace finds a workspace in or below ws. names has the names of the forks on the path from ws to the
+// workspace, with / between them. It is "" for ws itself.
 func findWorkspace(ws *snapshot.Workspace, names string) (*snapshot.Workspace, error) {
 	at := ""
 

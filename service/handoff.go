@@ -54,11 +54,11 @@ type HandoffBack struct {
 	DryRun bool   `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// defaultLife is the time after which a line expires.
-const defaultLife = "24h"
+// defaultLineLife is the default time after which a line expires.
+const defaultLineLife = "24h"
 
-// handoffRemote returns the URL of the remote with a name or, if name is empty, of the last handoff's remote
-// or the usual remote.
+// handoffRemote returns the URL of the remote with a name. If name is empty, it returns the URL of the remote of
+// the last handoff or, if there was no handoff, of the default remote.
 func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*handoff.Area) (string, error) {
 	newest := time.Time{}
 	for url, a := range areas {
@@ -69,7 +69,7 @@ func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*hand
 
 	if name == "" {
 		var err error
-		if name, err = rs.usualRemote(); errs.ScriptKind(err) == errs.NotExist {
+		if name, err = rs.defaultRemote(); errs.ScriptKind(err) == errs.NotExist {
 			return "", errs.Fail(errs.NotExist, "no remote is known here").WithHint("name one: `amberfs handoff s3://BUCKET/PREFIX`, or oci:// or file://")
 		} else if err != nil {
 			return "", err
@@ -87,7 +87,7 @@ func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*hand
 // machine receives it. A fork keeps the state. The snapshot that the other machine sends back is restored in
 // this fork, and merged from there.
 func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done HandedOff, err error) {
-	life, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLife))
+	life, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLineLife))
 	if err != nil {
 		return done, err
 	}
@@ -95,8 +95,8 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 		return done, errs.Fail(errs.Invalid, "a line works 1 to 100 times, not %d", a.Times)
 	}
 
-	rs.handing.Lock()
-	defer rs.handing.Unlock()
+	rs.handoffLock.Lock()
+	defer rs.handoffLock.Unlock()
 
 	areas, err := known.Areas(rs.known)
 	if err != nil {
@@ -134,7 +134,7 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 	}
 
 	terms := handoff.Terms{Expires: done.Expires, MaxClaims: done.Times, Session: a.Session, Transcript: a.Transcript}
-	if err := rs.handOff(ctx, r, area, id, terms, &done); err != nil {
+	if err := rs.sendHandoff(ctx, r, area, id, terms, &done); err != nil {
 		return done, explainRemoteError(url, err)
 	}
 	if a.DryRun {
@@ -150,8 +150,8 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 	return done, known.SetArea(rs.known, url, area)
 }
 
-// handOff takes a snapshot of the fork, and sends it.
-func (rs *remotes) handOff(ctx context.Context, r *Request, area *handoff.Area, id string, terms handoff.Terms, done *HandedOff) error {
+// sendHandoff takes a snapshot of the fork done.Fork, and sends it to area. It sets the sizes in done.
+func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Area, id string, terms handoff.Terms, done *HandedOff) error {
 	fork, err := r.Workspace.Forks().Named(done.Fork)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (rs *remotes) handOff(ctx context.Context, r *Request, area *handoff.Area, 
 	defer x.Release()
 
 	p := remote.PushOptions{
-		Ref: pushedRef(x.Info, id, x.ActorSets), Mark: marker(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.stored,
+		Ref: newRef(x.Info, id, x.ActorSets), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
 		Progress: func(parts, total int, sentBytes int64) {
 			r.progress(Progress{What: "handing off", Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
@@ -205,8 +205,8 @@ type HandedBack struct {
 // handoffBack restores the snapshot that another machine sent back in the fork of the handoff, and merges the
 // fork.
 func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (HandedBack, error) {
-	rs.handing.Lock()
-	defer rs.handing.Unlock()
+	rs.handoffLock.Lock()
+	defer rs.handoffLock.Unlock()
 
 	areas, err := known.Areas(rs.known)
 	if err != nil {
@@ -216,9 +216,9 @@ func (rs *remotes) handoffBack(ctx context.Context, r *Request, a HandoffBack) (
 	if a.Done {
 		return HandedBack{ID: a.ID}, rs.setMerged(a.ID, areas)
 	}
-	url, sent, err := rs.fetchBack(ctx, r, a, areas)
+	url, sent, err := rs.fetchReturned(ctx, r, a, areas)
 	if err != nil {
-		return HandedBack{}, resumable(cmp.Or(url, "of the handoff"), err)
+		return HandedBack{}, explainTransferError(cmp.Or(url, "of the handoff"), err)
 	}
 	if err := known.SetArea(rs.known, url, areas[url]); err != nil {
 		return HandedBack{}, err
@@ -251,9 +251,10 @@ func (rs *remotes) setMerged(id string, areas map[string]*handoff.Area) error {
 	return errs.Fail(errs.NotExist, "no such handoff: %q", id)
 }
 
-// fetchBack finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork, unless it is
-// restored already. It changes the handoff's record in areas, and returns the record as sent. The caller stores areas.
-func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.SentHandoff, err error) {
+// fetchReturned finds a handoff with a returned snapshot, and restores this snapshot in the handoff's fork, unless
+// it is restored already. It returns the handoff's record, which is a part of areas and which it may change: the
+// caller stores areas.
+func (rs *remotes) fetchReturned(ctx context.Context, r *Request, a HandoffBack, areas map[string]*handoff.Area) (url string, sent *handoff.SentHandoff, err error) {
 	none := errs.Fail(errs.NotExist, "nothing came back").WithHint("on the other machine, run `amberfs handoff --back` in the directory")
 	if len(areas) == 0 {
 		return "", nil, none.WithHint("nothing was handed off from here")
@@ -266,14 +267,14 @@ func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, are
 				continue
 			}
 
-			at, ref, err := area.FindReturned(ctx, known.CacheOf(rs.known), sent.ID)
+			areaRemote, ref, err := area.FindReturned(ctx, known.CacheOf(rs.known), sent.ID)
 			if errors.Is(err, backend.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				return url, nil, err
 			}
-			defer at.Close()
+			defer areaRemote.Close()
 
 			switch {
 			case sent.Merged && (a.ID != "" || ref.ID != sent.ReturnedID):
@@ -285,15 +286,15 @@ func (rs *remotes) fetchBack(ctx context.Context, r *Request, a HandoffBack, are
 				return url, sent, nil
 			}
 
-			return url, sent, rs.restoreBack(ctx, r, at, ref, sent)
+			return url, sent, rs.restoreReturned(ctx, r, areaRemote, ref, sent)
 		}
 	}
 
 	return "", nil, none
 }
 
-// restoreBack pulls the returned snapshot ref into the fork of a handoff, and restores it there.
-func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remote, ref *remote.Ref, sent *handoff.SentHandoff) error {
+// restoreReturned pulls the returned snapshot ref from an area into the fork of a handoff, and restores it there.
+func (rs *remotes) restoreReturned(ctx context.Context, r *Request, area *remote.Remote, ref *remote.Ref, sent *handoff.SentHandoff) error {
 	fork, err := r.Workspace.Forks().Named(sent.Fork)
 	if err != nil {
 		return err
@@ -301,7 +302,7 @@ func (rs *remotes) restoreBack(ctx context.Context, r *Request, at *remote.Remot
 
 	in := *r
 	in.Workspace = fork
-	got, err := rs.pullOne(ctx, &in, Pull{As: fmt.Sprintf("back-%.8s", ref.ID)}, at, ref.Name)
+	got, err := rs.pullOne(ctx, &in, Pull{As: fmt.Sprintf("back-%.8s", ref.ID)}, area, ref.Name)
 	if err != nil {
 		return err
 	}

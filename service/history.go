@@ -21,20 +21,20 @@ import (
 
 // history has the operations that read the events of a workspace.
 type history struct {
-	log    *events.Log
-	blames diff.BlameCache
+	log        *events.Log
+	blameCache diff.BlameCache
 }
 
-// pathHistory compares the path in each snapshot with the path in the snapshot before, from the base to
+// pathHistory compares the file at a path in each snapshot with the file in the previous snapshot, from the base to
 // the present state.
 func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
-	states, err := pathStates(ctx, r)
+	states, err := historyEntries(ctx, r)
 	if err != nil {
 		return h, err
 	}
 
-	before, release, err := r.Workspace.HoldState(snapshotBase)
+	before, release, err := r.Workspace.HoldState(baseName)
 	defer func() { release() }()
 	if err != nil {
 		return h, err
@@ -54,7 +54,7 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 		}
 
 		was := node
-		node, e.Action, err = compareAt(ctx, r.source(), before, state, was, h.Path)
+		node, e.Action, err = comparePath(ctx, r.source(), before, state, was, h.Path)
 		release()
 		before, release = state, releaseState
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
@@ -92,14 +92,14 @@ func pathHistory(ctx context.Context, r *Request, a PathHistory) (History, error
 	return h, nil
 }
 
-// pathStates returns an entry for each snapshot, the oldest first, and one for the present state. The entries
+// historyEntries returns an entry for each snapshot, the oldest first, and one for the present state. The entries
 // have no action yet.
-func pathStates(ctx context.Context, r *Request) (states []HistoryEntry, err error) {
+func historyEntries(ctx context.Context, r *Request) (states []HistoryEntry, err error) {
 	for _, i := range slices.Backward(r.Workspace.List()) {
 		if !i.Past() {
 			continue
 		}
-		if err := chargeInfo(ctx, r.list(), i); err != nil {
+		if err := chargeInfo(ctx, r.listMemory(), i); err != nil {
 			return nil, err
 		}
 		states = append(states, HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message})
@@ -108,12 +108,12 @@ func pathStates(ctx context.Context, r *Request) (states []HistoryEntry, err err
 	return append(states, HistoryEntry{Created: time.Now()}), nil
 }
 
-// pathUnchanged is the action of an entry of a history whose snapshot has the path unchanged.
+// pathUnchanged is the action in a HistoryEntry if the snapshot did not change the path.
 const pathUnchanged = "unchanged"
 
-// compareAt compares a path in a state with was, the path in the state before. action is "" if neither
-// state has it.
-func compareAt(ctx context.Context, src *tree.Source, before, state *tree.State, was *tree.Inode, path string) (now *tree.Inode, action string, err error) {
+// comparePath compares the file at a path in a state with the file in the previous state, before. The caller passes
+// the latter as was. now is the file in the state. action is "" if neither state has a file at the path.
+func comparePath(ctx context.Context, src *tree.Source, before, state *tree.State, was *tree.Inode, path string) (now *tree.Inode, action string, err error) {
 	now, err = state.At(src, path)
 	switch {
 	case err != nil || was == nil && now == nil:
@@ -124,7 +124,7 @@ func compareAt(ctx context.Context, src *tree.Source, before, state *tree.State,
 		return nil, "deleted", nil
 	}
 
-	differs, err := differs(ctx, src, before, state, path)
+	differs, err := pathDiffers(ctx, src, before, state, path)
 	if differs {
 		return now, "modified", err
 	}
@@ -132,10 +132,10 @@ func compareAt(ctx context.Context, src *tree.Source, before, state *tree.State,
 	return now, pathUnchanged, err
 }
 
-// A version is the contents that a file got in an interval.
+// A version is a change of a file's contents in an interval.
 type version struct {
 	catalogue.Interval
-	before, node *tree.Inode // the file before and after the interval
+	before, after *tree.Inode // the file before and after the interval
 }
 
 // blame finds the version in which each line of a file was written. It lists the versions of the file, the
@@ -183,18 +183,18 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 	}()
 
-	versions, paths, err := versions(ctx, r, string(a.Path), node, intervals, &releases)
+	versions, paths, err := fileVersions(ctx, r, string(a.Path), node, intervals, &releases)
 	if err != nil {
 		return out, err
 	}
 
-	memory := r.budget(Texts).Charge()
+	memory := r.budget(TextMemory).Charge()
 	defer memory.Release()
 
-	b := diff.Blame{Source: r.source(), Cache: &h.blames, Memory: memory}
+	b := diff.Blame{Source: r.source(), Cache: &h.blameCache, Memory: memory}
 
 	for n, v := range slices.Backward(versions) {
-		if err := b.Next(ctx, v.node, n); err != nil {
+		if err := b.Next(ctx, v.after, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
 				err = errs.Fail(errs.Invalid, "%s has no lines: %w", a.Path, err)
 			}
@@ -211,7 +211,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 
 	const answerCost = 400 // bytes of a line in the answer, without its text
 	const copies = 3       // of the texts, until the answer is sent
-	if err := r.list().Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
+	if err := r.listMemory().Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
 		return out, err
 	}
 
@@ -234,9 +234,10 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	return out, nil
 }
 
-// versions returns the versions of a file, the newest first, and the paths that the file had. The caller
-// calls the functions that versions appends to releases, also after an error.
-func versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
+// fileVersions returns the versions of a file, the newest first, and the paths that the file had. node is the file
+// at the end of the newest interval. The caller calls the functions that fileVersions appends to releases, also
+// after an error.
+func fileVersions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []catalogue.Interval, releases *[]func()) (all []version, paths []string, err error) {
 	src := r.source()
 	paths = []string{path}
 
@@ -245,7 +246,7 @@ func versions(ctx context.Context, r *Request, path string, node *tree.Inode, in
 			return nil, nil, err
 		}
 
-		older, release, err := r.Workspace.HoldState(cmp.Or(i.From.Name, snapshotBase))
+		older, release, err := r.Workspace.HoldState(cmp.Or(i.From.Name, baseName))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -320,7 +321,7 @@ func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine,
 		return l, nil // the workspace began with this version
 	}
 
-	by, err := actorsOf(r, v.Interval, v.before, v.node)
+	by, err := actorsOf(r, v.Interval, v.before, v.after)
 	if err != nil {
 		return l, err
 	}
@@ -338,10 +339,10 @@ func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine,
 	return l, nil
 }
 
-// events sends the events that match a. With a limit, it reads all events before it sends the newest ones.
+// events sends the events that match a. If a.Limit is set, it first reads all events, and then sends the newest ones.
 func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
+	if err = errors.Join(err, checkOneOf("action", a.Action, events.ActionNames())); err != nil {
 		return None{}, err
 	}
 
@@ -373,11 +374,11 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 		}
 		return None{}, h.log.Follow(ctx, r.Workspace.View(), a.After, send, elsewhere)
 	}
-	if a.Limit < 0 || a.Limit > maxLast {
-		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
+	if a.Limit < 0 || a.Limit > maxEventLimit {
+		return None{}, errs.Fail(errs.Invalid, "the limit of events is 1 to %d, not %d", maxEventLimit, a.Limit)
 	}
 
-	if err := reserve(ctx, r.list(), eventCost*int64(a.Limit)); err != nil {
+	if err := reserveMemory(ctx, r.listMemory(), eventCost*int64(a.Limit)); err != nil {
 		return None{}, err
 	}
 
@@ -395,8 +396,8 @@ func (h *history) events(ctx context.Context, r *Request, a Log) (None, error) {
 }
 
 const (
-	maxLast   = 10_000 // the largest limit in a request for events
-	eventCost = 2000   // bytes of an event in memory
+	maxEventLimit = 10_000 // the largest limit in a request for events
+	eventCost     = 2000   // bytes of an event in memory
 )
 
 // matches reports whether an event has the action, the command and the actor in the fields of a.
@@ -404,7 +405,7 @@ func (a Log) matches(e events.Event) bool {
 	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }
 
-// concerns reports whether an event is at path or below, or is the rename of a file from such a path.
+// concerns reports whether the path of an event, or the old path of a rename, is at or below path.
 func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true

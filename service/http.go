@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// workspaceParam is the query parameter with the workspace, as the names of forks; without it, the
-	// workspace is main.
+	// workspaceParam is the query parameter with the workspace, as the names of forks with / between them.
+	// Without it, the workspace is main.
 	workspaceParam = "workspace"
 	// CommandHeader is the command line of the user, percent-encoded, for the event log.
 	CommandHeader = "Amberfs-Command"
@@ -35,21 +35,21 @@ const (
 	ResultTrailer = "Amberfs-Result"
 	ErrorTrailer  = "Amberfs-Error"
 
-	// maxBody is the most bytes of arguments, which may name many paths.
+	// maxBody is the largest number of bytes of arguments, which may name many paths.
 	maxBody = 16 << 20
-	// grace is how long answers may take when the server closes.
-	grace = 2 * time.Second
+	// closeGrace is the time that Server.Close gives to answers under way.
+	closeGrace = 2 * time.Second
 )
 
 // A Server answers requests on the socket of a store.
 type Server struct {
-	service *Service
-	http    *http.Server
-	door    *door
-	release func() // releases the name of the socket
-	cancel  context.CancelFunc
-	handled sync.WaitGroup // handlers that run
-	calls   *callSet
+	service  *Service
+	http     *http.Server
+	door     *door
+	release  func() // releases the name of the socket
+	cancel   context.CancelFunc
+	handlers sync.WaitGroup // handlers that run
+	calls    *callSet
 }
 
 // peerKey is the key of the peer's credentials in the context of a connection.
@@ -91,8 +91,8 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	srv := &Server{service: s, door: &door{UnixListener: l}, release: release, cancel: cancel, calls: newCallSet()}
 	mux := srv.handler()
 	counted := func(w http.ResponseWriter, r *http.Request) {
-		srv.handled.Add(1)
-		defer srv.handled.Done()
+		srv.handlers.Add(1)
+		defer srv.handlers.Done()
 
 		call, r := srv.calls.add(r)
 		defer call.remove()
@@ -125,9 +125,9 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 	return srv
 }
 
-// Own makes this process the peer whose credentials clients see on the socket. The kernel takes the
+// BecomePeer makes this process the peer whose credentials clients see on the socket. The kernel takes the
 // credentials from the process that called listen(2) last.
-func (srv *Server) Own() {
+func (srv *Server) BecomePeer() {
 	if raw, err := srv.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), unix.SOMAXCONN) })
 	}
@@ -137,10 +137,10 @@ func (srv *Server) Own() {
 func (srv *Server) SyscallConn() (syscall.RawConn, error) { return srv.door.SyscallConn() }
 
 // Close cancels the requests that run, and returns when no handler works on the store any more. The
-// connection of a client that does not read its answer within the grace is closed.
+// connection of a client that does not read its answer within closeGrace is closed.
 func (srv *Server) Close() error {
 	srv.cancel()
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 
 	err := srv.http.Shutdown(ctx)
@@ -148,7 +148,7 @@ func (srv *Server) Close() error {
 		err = srv.http.Close()
 	}
 
-	srv.handled.Wait()
+	srv.handlers.Wait()
 	srv.release()
 	if err != nil {
 		return fmt.Errorf("closing the socket: %w", err)
@@ -169,8 +169,8 @@ func (srv *Server) handler() http.Handler {
 		}
 	}
 
-	mux.HandleFunc("POST "+joinPath, forOwner(srv.join))
-	mux.HandleFunc("POST "+upgradePath, forOwner(srv.upgrade))
+	mux.HandleFunc("POST "+joinPath, ownerOnly(srv.join))
+	mux.HandleFunc("POST "+upgradePath, ownerOnly(srv.upgrade))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		name, _ := strings.CutPrefix(r.URL.Path, "/v1/")
 		_, err := findOp(name)
@@ -190,31 +190,31 @@ func (srv *Server) handler() http.Handler {
 
 // serve answers a request for the operation o.
 func (srv *Server) serve(w http.ResponseWriter, r *http.Request, o *Op) {
-	req, args, err := srv.service.read(r, o)
+	req, args, err := srv.service.readRequest(r, o)
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 
 	a := &answer{
-		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
-		reports: o.Output == "" && r.Header.Get("Accept") == Events,
+		ctx: r.Context(), w: w, controller: http.NewResponseController(w), op: o,
+		acceptsEvents: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
 	l, isLog := args.(Log)
-	a.flush = !isLog || l.Follow
+	a.flushesEvents = !isLog || l.Follow
 	if isLog && l.Follow {
 		exemptCall(r)
 	}
-	defer req.Done()
+	defer req.Release()
 
-	req.Out, req.Item, req.Progress = a, a.item, a.progress
+	req.Out, req.Item, req.Progress = a, a.sendItem, a.sendProgress
 	result, err := srv.service.do(r.Context(), req, o, args)
-	a.finish(result, err)
+	a.sendResult(result, err)
 }
 
-// ownerOfStore returns the credentials of the caller. It fails unless the caller is the owner of the store or
+// ownerCredentials returns the credentials of the caller. It fails unless the caller is the owner of the store or
 // root.
-func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
+func ownerCredentials(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(actors.Caller{UID: peer.Uid}).OwnsStore() {
 		return nil, errs.Fail(errs.Perm, "only the user that mounted this file system, or root, can control it")
@@ -222,11 +222,11 @@ func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	return peer, nil
 }
 
-// forOwner returns a handler that calls serve for callers that are the owner of the store, and sends an error
-// of serve as the answer.
-func forOwner(serve func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// ownerOnly returns a handler that calls serve if the caller is the owner of the store or root. If serve returns an
+// error, the handler sends it as the answer.
+func ownerOnly(serve func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, err := ownerOfStore(r)
+		_, err := ownerCredentials(r)
 		if err == nil {
 			err = serve(w, r)
 		}
@@ -236,9 +236,9 @@ func forOwner(serve func(http.ResponseWriter, *http.Request) error) http.Handler
 	}
 }
 
-// read checks the caller, and reads the arguments and the workspace of a request.
-func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
-	peer, err := ownerOfStore(r)
+// readRequest checks the caller of a request, and reads the arguments and the workspace.
+func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
+	peer, err := ownerCredentials(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -248,7 +248,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 			WithHint("a mount can name any store: unmount it, or go to %s", s.mountpoint)
 	}
 
-	args, err := o.bind(r)
+	args, err := o.readArgs(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,24 +282,24 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // An answer writes the answer to one request over HTTP. Its methods are safe for concurrent use.
 type answer struct {
-	ctx     context.Context // the context of the request; a stream ends with it
-	w       http.ResponseWriter
-	out     *http.ResponseController
-	op      *Op
-	reports bool // the client accepts events: progress, and at last the result
-	flush   bool // each event is sent at once
+	ctx           context.Context // the context of the request; a stream ends with it
+	w             http.ResponseWriter
+	controller    *http.ResponseController
+	op            *Op
+	acceptsEvents bool // the client accepts events: progress, and at last the result
+	flushesEvents bool // each event is sent at once
 
-	mu    sync.Mutex
-	began bool
-	last  time.Time // when progress was reported
+	mu         sync.Mutex
+	headSent   bool
+	progressAt time.Time // when progress was reported
 }
 
-// writeHead sends the head of a stream, unless it was sent. The caller holds a.mu.
+// writeHead sends the HTTP head of a stream, unless it was sent. The caller holds a.mu.
 func (a *answer) writeHead(contentType string) {
-	if a.began {
+	if a.headSent {
 		return
 	}
-	a.began = true
+	a.headSent = true
 	h := a.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
@@ -321,8 +321,8 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// item sends an event of an operation with the output Events.
-func (a *answer) item(v any) error {
+// sendItem sends an event of an operation with the output Events.
+func (a *answer) sendItem(v any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.ctx.Err(); err != nil {
@@ -341,35 +341,35 @@ func (a *answer) writeEvent(name string, v any) error {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.flush {
+	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.flushesEvents {
 		return err
 	}
 
-	return a.out.Flush()
+	return a.controller.Flush()
 }
 
-// progress sends an event with the progress of the work, at most ten times a second.
-func (a *answer) progress(p Progress) {
+// sendProgress sends an event with the progress of the work, at most ten times a second.
+func (a *answer) sendProgress(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	now := time.Now()
-	if !a.reports || now.Sub(a.last) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
+	if !a.acceptsEvents || now.Sub(a.progressAt) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
 		return
 	}
 
-	a.last = now
+	a.progressAt = now
 	_ = a.writeEvent("progress", p) // if the client has closed the connection, the request's context ends
 }
 
-// finish sends the result or the error, in the form that the client expects.
-func (a *answer) finish(result any, err error) {
+// sendResult sends the result or the error, in the form that the client expects.
+func (a *answer) sendResult(result any, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch events := a.op.Output == "" || a.op.Output == Events; {
-	case err != nil && !a.began:
+	case err != nil && !a.headSent:
 		writeError(a.w, err)
-	case a.op.Output == "" && !a.began:
+	case a.op.Output == "" && !a.headSent:
 		writeJSON(a.w, http.StatusOK, result)
 	case events && err != nil:
 		_ = a.writeEvent("error", errs.ErrorOf(err))

@@ -55,19 +55,19 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*info.Owner)(layers.Owner),
 	}
 	t, blobs := tar.NewReader(in), imp.blobs()
-	// next stores the next blob of the archive. If want is not empty, the blob must have this digest. If text
-	// is not nil, next decodes the blob into it.
-	next := func(want digest.Digest, text any) (digest.Digest, error) {
+	// nextBlob stores the next blob of the archive. If want is not empty, the blob must have this digest. If text
+	// is not nil, the blob is JSON, and nextBlob decodes it into text.
+	nextBlob := func(want digest.Digest, text any) (digest.Digest, error) {
 		h, err := t.Next()
 		if err != nil {
 			return "", cmp.Or(ctx.Err(), fmt.Errorf("reading the image: %w", err))
 		}
 
-		d, most := digest.Digest(h.Name), int64(math.MaxInt64)
+		d, maxSize := digest.Digest(h.Name), int64(math.MaxInt64)
 		if text != nil {
-			most = image.MaxJSON
+			maxSize = image.MaxJSON
 		}
-		if want != "" && d != want || h.Size > most {
+		if want != "" && d != want || h.Size > maxSize {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
 		}
 		if free, err := blobs.FS.Free(imp.store.Dir()); err == nil && free < h.Size+cas.Headroom {
@@ -83,11 +83,11 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	// The manifest and the configuration come first.
 	var m ocispec.Manifest
 	var c ocispec.Image
-	manifest, err := next("", &m)
+	manifest, err := nextBlob("", &m)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := next(m.Config.Digest, &c); err != nil {
+	if _, err := nextBlob(m.Config.Digest, &c); err != nil {
 		return nil, err
 	}
 	if len(m.Layers) != len(c.RootFS.DiffIDs) {
@@ -101,7 +101,7 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 	// files that the layer itself adds.
 	for i, d := range m.Layers {
 		im.Layers = append(im.Layers, d.Digest.String())
-		if _, err := next(d.Digest, nil); err != nil {
+		if _, err := nextBlob(d.Digest, nil); err != nil {
 			return nil, err
 		}
 
@@ -115,9 +115,9 @@ func (imp *imports) readImage(ctx context.Context, in io.Reader, layers archive.
 		}
 	}
 
-	const most = 64 << 10 // each snapshot in a list has its configuration
-	if raw, err := json.Marshal(im); err != nil || len(raw) > most {
-		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", most)
+	const maxSize = 64 << 10 // each snapshot in a list has its configuration
+	if raw, err := json.Marshal(im); err != nil || len(raw) > maxSize {
+		return nil, errs.Fail(errs.Invalid, "the configuration of the image has over %d bytes", maxSize)
 	}
 	// The archive must end here. If it has no end marker, it was cut off.
 	if _, err := t.Next(); err != io.EOF {
@@ -172,7 +172,8 @@ func (imp *imports) sweepImages() {
 		}
 	}
 
-	// The deletion of the snapshots must survive a power cut before their blobs are deleted.
+	// The deletions of snapshots must be on disk before their blobs are deleted: a power cut must not bring a
+	// snapshot back whose blobs are missing.
 	err := imp.store.Sync()
 	if err != nil {
 		imp.log.Warn("removing layers of images", "err", err)
@@ -184,10 +185,10 @@ func (imp *imports) sweepImages() {
 	}
 }
 
-// imageOf finds the last import of an image before a snapshot, or before the present state if name is "". It
-// searches the workspace, then the workspaces above. It returns the workspace and the snapshot of the import,
-// or a nil workspace if there is no import.
-func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
+// lastImage finds the last import of an image before a snapshot, or before the present state if name is "". It
+// searches the workspace, then its parent and the workspaces above. It returns the workspace and the snapshot of the
+// import, or a nil workspace if there is no import.
+func lastImage(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	at := info.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
 		var err error
@@ -208,13 +209,13 @@ func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Inf
 }
 
 func findImage(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
-	_, i, err := imageOf(r.Workspace, a.Name)
+	_, i, err := lastImage(r.Workspace, a.Name)
 	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
 
-// imageAt finds the snapshot name, which must be the import of an image, in a workspace or in the workspaces
-// above.
-func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
+// findImport finds a snapshot by its name in a workspace or in the workspaces above. It fails if the snapshot was not
+// taken by an import of an image.
+func findImport(ws *snapshot.Workspace, name string) (*snapshot.Workspace, info.Info, error) {
 	i, err := ws.Find(name)
 	for up := ws.Parent(); errors.Is(err, catalogue.ErrNotFound) && up != nil; up = up.Parent() {
 		if found, uerr := up.Find(name); uerr == nil {
@@ -246,9 +247,9 @@ func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err
 	}
 	defer release()
 
-	find, name := imageOf, a.Name
+	find, name := lastImage, a.Name
 	if a.Base != "" {
-		find, name = imageAt, a.Base
+		find, name = findImport, a.Base
 	}
 
 	ws, base, err := find(r.Workspace, name)

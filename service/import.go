@@ -37,7 +37,7 @@ func (imp *imports) importTree(ctx context.Context, r *Request, a Import) (Impor
 		return Imported{}, err
 	}
 
-	release, err := r.budget(Texts).Take(ctx, importer.Memory)
+	release, err := r.budget(TextMemory).Take(ctx, importer.Memory)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -200,7 +200,7 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 	}
 
 	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
-		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, ListCharge: r.list(),
+		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, ListCharge: r.listMemory(),
 	})
 	done.Paths = emptyIfNil(done.Paths)
 	return Refreshed{done}, explainConflict(err, Refreshed{done}, done.Conflicts, "changed in the directory and in the workspace; nothing was changed",
@@ -211,7 +211,7 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 // entries. The returned state is protected from gc until release is called. It is nil if there are no
 // entries.
 func readOver(ctx context.Context, r *Request, base cas.Hash) (st *tree.State, release func(), err error) {
-	free, err := r.budget(Texts).Take(ctx, importer.Memory)
+	free, err := r.budget(TextMemory).Take(ctx, importer.Memory)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,24 +32,25 @@ type Request struct {
 	// Progress is called during long work. It may be nil.
 	Progress func(Progress)
 
-	op       *Op
-	listCost *budget.Charge // the memory of lists in the answer, see Request.list
-	*core                   // the shared parts of the service, set by Service.do
+	op         *Op
+	listCharge *budget.Charge // the memory of lists in the answer, see Request.listMemory
+	*core                     // the shared parts of the service, set by Service.do
 }
 
 // source reads the objects of the store.
 func (r *Request) source() *tree.Source { return r.Workspace.Store().Source() }
 
-// list returns the charge for the memory of lists in the answer. Done releases it.
-func (r *Request) list() *budget.Charge {
-	if r.listCost == nil {
-		r.listCost = r.budget(Lists).Charge()
+// listMemory returns the charge for the memory of lists in the answer. Release releases it.
+func (r *Request) listMemory() *budget.Charge {
+	if r.listCharge == nil {
+		r.listCharge = r.budget(ListMemory).Charge()
 	}
-	return r.listCost
+	return r.listCharge
 }
 
-// Done releases the memory that was reserved for lists in the answer.
-func (r *Request) Done() { r.listCost.Release() }
+// Release releases the memory that was reserved for lists in the answer. The caller of Service.Call calls it when
+// it has written the answer.
+func (r *Request) Release() { r.listCharge.Release() }
 
 // Progress describes how much of a long operation is done. Total is 0 while it is not known.
 type Progress struct {
@@ -82,8 +83,9 @@ type Op struct {
 	Name   string
 	About  string // one sentence
 	Access Access
-	// Mutates is set for operations that change the workspace. They are refused when the mount is read-only,
-	// as the kernel refuses writes to control files. It is not set for taking a snapshot.
+	// Mutates is set for operations that change the workspace. The daemon refuses them when the mount is
+	// read-only, as the kernel refuses writes to control files. The operation that takes a snapshot is not
+	// refused.
 	Mutates bool
 	Effect  Effect
 	Cost    Cost
@@ -91,40 +93,40 @@ type Op struct {
 	Input, Output string
 	Args, Result  reflect.Type
 
-	// Text is the text form of the result, for commands and MCP tools. Pages is set if it can be long.
-	Text  Form
-	Pages bool
-	// JSON is the field of the result that --json and tools show; "" for the whole result.
-	JSON string
-	// ReadsAll, if set, reports whether an operation with these arguments reads a whole tree, and so has the
-	// cost Compares although the row says Cheap.
-	ReadsAll func(ws *snapshot.Workspace, args any) bool
-	Files    Files
-	Tools    []Tool
-	Commands []Command
+	// Text is the text form of the result, for commands and MCP tools. LongText is set if it can be long.
+	Text     Form
+	LongText bool
+	// JSONField is the field of the result that --json and tools show; "" for the whole result.
+	JSONField string
+	// ReadsAll, if set, reports whether a call with these arguments reads a whole tree. Then its cost is CPUHeavy,
+	// and not the Cost of the row.
+	ReadsAll     func(ws *snapshot.Workspace, args any) bool
+	ControlFiles ControlFiles
+	Tools        []Tool
+	Commands     []Command
 
-	// May, if set, returns an error if a caller other than the owner of the store may not use the
+	// CheckArgs, if set, returns an error if a caller other than the owner of the store may not use the
 	// operation with these arguments.
-	May func(r *Request, args any) error
+	CheckArgs func(r *Request, args any) error
 	// Resume, if set, returns the result of a call that the previous daemon carried out and did not
-	// answer, or errUnknown.
+	// answer, or errUnknownResult.
 	Resume func(ctx context.Context, r *Request, args any) (any, error)
 
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
 }
 
-// op adds to a row the function that runs the operation. A and R are the types of the operation's arguments
+// op returns a row with the function that runs the operation. A and R are the types of the operation's arguments
 // and of its result.
 func op[A, R any](o Op, run func(context.Context, *Request, A) (R, error)) *Op {
-	return familyOp(o, func(_ stateless, ctx context.Context, r *Request, a A) (R, error) { return run(ctx, r, a) })
+	return familyOp(o, func(_ noFamily, ctx context.Context, r *Request, a A) (R, error) { return run(ctx, r, a) })
 }
 
-// A stateless is the family of the operations that need nothing but their request.
-type stateless struct{}
+// noFamily stands for the family of operations that need only their request.
+type noFamily struct{}
 
-func (s stateless) of(*Service) stateless { return s }
+func (s noFamily) familyOf(*Service) noFamily { return s }
 
-// familyOp is op for an operation that is a method of a family.
+// familyOp does as op, for an operation that is a method of a family.
 func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request, A) (R, error)) *Op {
 	o.Args, o.Result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	if o.Result.Kind() == reflect.Pointer {
@@ -133,27 +135,27 @@ func familyOp[F family[F], A, R any](o Op, run func(F, context.Context, *Request
 
 	o.run = func(s *Service, ctx context.Context, r *Request, args any) (any, error) {
 		var f F
-		return run(f.of(s), ctx, r, args.(A))
+		return run(f.familyOf(s), ctx, r, args.(A))
 	}
 
 	return &o
 }
 
-// resuming converts resume, which takes arguments of the type A, to a function for Op.Resume.
-func resuming[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
+// resumeFunc returns resume, which takes arguments of the type A, as a function for Op.Resume.
+func resumeFunc[A, R any](resume func(context.Context, *Request, A) (R, error)) func(context.Context, *Request, any) (any, error) {
 	return func(ctx context.Context, r *Request, args any) (any, error) { return resume(ctx, r, args.(A)) }
 }
 
-// Shown returns the part of a result that is shown as JSON. result is a pointer.
-func (o *Op) Shown(result any) any {
-	if o.JSON == "" {
+// ShownPart returns the part of a result that is shown as JSON. result is a pointer.
+func (o *Op) ShownPart(result any) any {
+	if o.JSONField == "" {
 		return result
 	}
-	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSON).Interface()
+	return FieldNamed(reflect.ValueOf(result).Elem(), o.JSONField).Interface()
 }
 
-// brief converts shown, which takes a result of the type R, to a function for Files.Brief.
-func brief[R any](shown func(R) any) func(any) any {
+// briefFunc returns shown, which takes a result of the type R, as a function for ControlFiles.BriefResult.
+func briefFunc[R any](shown func(R) any) func(any) any {
 	return func(result any) any { return shown(result.(R)) }
 }
 
@@ -188,18 +190,18 @@ func OpOf(args any) *Op {
 
 // Do runs the operation that takes args, and returns its result.
 func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
-	defer r.Done()
+	defer r.Release()
 	return s.do(ctx, r, OpOf(args), args)
 }
 
-// errUnknown is the error of Op.Resume if the result cannot be reconstructed.
-var errUnknown = errors.New("the result is not known")
+// errUnknownResult is the error of Op.Resume if the result cannot be reconstructed.
+var errUnknownResult = errors.New("the result is not known")
 
 // resume returns the result of an operation that the previous daemon carried out and did not answer. If the
 // result cannot be reconstructed, resume returns an error that says that the operation took effect.
 func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	if o.Resume != nil {
-		if result, err := o.Resume(ctx, r, args); !errors.Is(err, errUnknown) {
+		if result, err := o.Resume(ctx, r, args); !errors.Is(err, errUnknownResult) {
 			return result, err
 		}
 	}
@@ -212,7 +214,7 @@ func resume(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	made := r.Carried.NewSnapshot
 	if made.Name == "" {
-		return made, errUnknown
+		return made, errUnknownResult
 	}
 	if !a.Wait {
 		return made, nil
@@ -224,7 +226,7 @@ func resumeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) 
 func resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
 	c := r.Carried
 	if c.EditAnswer == nil {
-		return nil, errUnknown
+		return nil, errUnknownResult
 	}
 	return snapshot.RestoreResult{Snapshot: c.EditAnswer.Of, Changes: c.Changes(), Kept: c.EditAnswer.Kept}, nil
 }
@@ -232,7 +234,7 @@ func resumeRestore(_ context.Context, r *Request, _ any) (any, error) {
 func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
 	c := r.Carried
 	if c.EditAnswer == nil {
-		return nil, errUnknown
+		return nil, errUnknownResult
 	}
 	return snapshot.PromoteResult{Fork: c.EditAnswer.Of, MergeResult: snapshot.MergeResult{Changes: c.Changes()}}, nil
 }
@@ -240,7 +242,7 @@ func resumeMerge(_ context.Context, r *Request, _ any) (any, error) {
 func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, error) {
 	name := r.Carried.NewFork
 	if name == "" || a.As != "" {
-		return Forked{}, errUnknown
+		return Forked{}, errUnknownResult
 	}
 
 	f, err := r.Workspace.Forks().Named(name)
@@ -253,7 +255,7 @@ func resumeFork(_ context.Context, r *Request, a snapshot.ForkOptions) (Forked, 
 
 func resumeRemove(_ context.Context, _ *Request, a Remove) (Removed, error) {
 	if len(a.Names) != 1 {
-		return Removed{}, errUnknown
+		return Removed{}, errUnknownResult
 	}
 	return Removed{Names: a.Names}, nil
 }

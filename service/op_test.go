@@ -33,22 +33,22 @@ func TestRows(t *testing.T) {
 		for _, c := range o.Commands {
 			presets, words = append(presets, c.Preset), append(words, c.Args)
 			for _, f := range c.Flags {
-				if _, of, _ := f.Parts(); of != "" || c.Call == nil {
+				if _, of, _ := f.Parts(); of != "" || c.Convert == nil {
 					field(of)
 				}
 			}
 		}
-		for _, q := range o.Files.Queries {
+		for _, q := range o.ControlFiles.Queries {
 			presets, words = append(presets, q.Preset), append(words, q.Args)
 		}
-		if o.Files.Line != nil {
-			words = append(words, o.Files.Line.Args)
+		if o.ControlFiles.Line != nil {
+			words = append(words, o.ControlFiles.Line.Args)
 		}
 		for _, w := range words {
 			for _, one := range w.Words() {
 				field(one.Field)
 			}
-			o.With(nil, w, []string{"x", "y"})
+			o.ArgsFrom(nil, w, []string{"x", "y"})
 		}
 		for _, p := range presets {
 			if p != nil && reflect.TypeOf(p) != o.Args {
@@ -114,8 +114,8 @@ func TestCosts(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]Cost{
-		"blame": Lists | Texts, "forks": Compares, "summaries": Lists | Texts, "merge": Lists | Gits, "undo-by": Lists | Gits,
-		"compact": Compares, "conflict": Lists | Texts | Gits, "export": Gits, "diff": Lists | Texts, "snapshot": Cheap, "status": Cheap,
+		"blame": ListMemory | TextMemory, "forks": CPUHeavy, "summaries": ListMemory | TextMemory, "merge": ListMemory | GitMemory, "undo-by": ListMemory | GitMemory,
+		"compact": CPUHeavy, "conflict": ListMemory | TextMemory | GitMemory, "export": GitMemory, "diff": ListMemory | TextMemory, "snapshot": Cheap, "status": Cheap,
 	} {
 		if o, err := findOp(name); err != nil || o.Cost != want {
 			t.Errorf("%s costs %v, not %v: %v", name, o.Cost, want, err)

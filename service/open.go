@@ -44,7 +44,7 @@ func sendAndWait(ctx context.Context, r *Request, opened any) (None, error) {
 }
 
 // openChanges sends OpenedChanges, and protects the objects of two states from gc until the client closes the
-// connection. One state is that of the directory from which the workspace was filled. The other is a snapshot
+// connection. One is the state of the directory from which the workspace was filled. The other is a snapshot
 // or the present state of the workspace.
 func openChanges(ctx context.Context, r *Request, a OpenChanges) (None, error) {
 	if a.Undo != 0 {
@@ -102,8 +102,8 @@ func idOf(st *tree.State) string {
 	return id.String()
 }
 
-// holdStored protects the objects of a snapshot from gc until the caller releases it. It fails if the
-// snapshot has no id yet. held is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
+// holdStored protects the objects of a snapshot from gc until the caller calls release of the result. It fails if the
+// snapshot has no id yet. The function held is Workspace.HoldState or, for an export, calls Remotes.HoldToSend.
 func holdStored(i info.Info, held func(name string) (*tree.State, func(), error)) (storedSnapshot, error) {
 	st, release, err := held(i.Name)
 	if err != nil {
@@ -129,10 +129,10 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 		return None{}, errs.Fail(errs.Invalid, "operation %d is no apply", number)
 	}
 
-	// If the apply was killed, its end was not recorded: the directory has a part of the applied state Now.
+	// If the apply was killed, After is "": the directory has only a part of the state Now that was applied.
 	base, now := cmp.Or(op.Apply.After, op.Apply.Now), op.Apply.Before
 	for _, id := range []string{base, now} {
-		release, err := holdID(r.Workspace.Store(), id)
+		release, err := holdStateID(r.Workspace.Store(), id)
 		if err != nil {
 			return None{}, err
 		}
@@ -142,8 +142,8 @@ func openUndo(ctx context.Context, r *Request, number uint64) (None, error) {
 	return sendChanges(ctx, r, base, now)
 }
 
-// holdID protects a state from gc until release is called.
-func holdID(s *snapshot.Store, id string) (release func(), err error) {
+// holdStateID protects the state with an id from gc until release is called.
+func holdStateID(s *snapshot.Store, id string) (release func(), err error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func holdID(s *snapshot.Store, id string) (release func(), err error) {
 	return s.Hold(st), nil
 }
 
-// MaxObjects is the most objects in one request.
+// MaxObjects is the largest number of objects in one request.
 const MaxObjects = 1024
 
 // readObjects writes each object with its length in front (32 bits, little endian). The hashes are

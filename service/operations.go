@@ -87,7 +87,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 		return UndoneOp{}, err
 	}
 	if undone.Name == catalogue.OpPolicy {
-		setPolicy := Op{Name: "set-policy", Access: Own}
+		setPolicy := Op{Name: "set-policy", Access: AccessStoreOwner}
 		if err := setPolicy.Admit(ctx, r, nil); err != nil {
 			return UndoneOp{}, err
 		}
@@ -95,7 +95,7 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 
 	op, res, err := r.Workspace.Ops().Undo(ctx, a.Number, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, DryRun: a.DryRun,
-		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.list(),
+		Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Caller: r.Caller, ListCharge: r.listMemory(),
 	})
 	res.Paths = emptyIfNil(res.Paths)
 	done := UndoneOp{MergeResult: res, Op: opState(r, op)}

@@ -9,13 +9,13 @@ import (
 )
 
 var forkOps = []*Op{
-	familyOp(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
-		May: mayFork, Resume: resuming(resumeFork),
-		ReadsAll: func(ws *snapshot.Workspace, args any) bool {
+	familyOp(Op{Name: "fork", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
+		CheckArgs: checkForkArgs, Resume: resumeFunc(resumeFork),
+		ReadsAll:     func(ws *snapshot.Workspace, args any) bool {
 			return ws.Forks().HidesPaths(args.(snapshot.ForkOptions).Hide)
 		},
 		About: "Creates a fork of a snapshot or of the present state.",
-		Files: Files{AtOnce: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
+		ControlFiles: Files{RunsInline: true, Line: &Line{File: "fork", Args: "snapshot name", Usage: `a snapshot and the fork, as in: echo "SNAPSHOT FORK" > fork`}},
 		Text:  Lines(func(f *Forked) string { return fmt.Sprintf("fork %s created: %s\n", f.Name, gitquote.Readable(f.Path)) }),
 		Tools: []Tool{
 			{Names: [3]string{"fork_create", "", "branch"}, Title: "Create a fork",
@@ -33,7 +33,7 @@ var forkOps = []*Op{
   amberfs fork label:task=17 again --ttl 1h
   amberfs fork team@start box-18
   amberfs fork --delete try-right`,
-			Args: "[snapshot] name", Takes: "perhaps a SNAPSHOT, and a NAME", Call: calling(callFork),
+			Args: "[snapshot] name", ArgsText: "perhaps a SNAPSHOT, and a NAME", Convert: converter(convertFork),
 			Flags: []Flag{
 				{"delete=", "d", "delete the fork NAME; its last state becomes a snapshot"},
 				{"discard=", "", "delete the fork NAME without a snapshot"},
@@ -44,20 +44,20 @@ var forkOps = []*Op{
 				{"read-only", "", "`PATH` cannot be changed"},
 				{"as", "", "changes from a virtual machine or gVisor are by this `ACTOR`, not by NAME"},
 			}}}}, (*forks).create),
-	familyOp(Op{Name: "forks", Cost: Compares,
+	familyOp(Op{Name: "forks", Cost: CPUHeavy,
 		About: "Lists the forks of the workspace.",
-		Text:  Rows(forkRows), Pages: true, JSON: "forks",
+		Text:  Rows(forkRows), LongText: true, JSONField: "forks",
 		Tools: []Tool{{Names: [3]string{"fork_list"}, Title: "List forks",
 			About: "List the forks: name, base, time, snapshots, changed files and time to live."}},
 		Commands: []Command{{Group: "Forks:", Use: "forks", Short: "List forks",
 			Long: `Lists the forks: name, base, age, last actor, snapshots, changed files and the remaining
 time to live.`,
 			Example: "  amberfs forks"}}}, (*forks).list),
-	familyOp(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: Add, Mutates: true,
-		May:      mayFork,
-		ReadsAll: func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().HidesPaths(nil) },
-		About:    "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
-		Text:     Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
+	familyOp(Op{Name: "claim", Effect: Adds, Cost: Cheap, Access: AccessWriter, Mutates: true,
+		CheckArgs: checkForkArgs,
+		ReadsAll:  func(ws *snapshot.Workspace, _ any) bool { return ws.Forks().HidesPaths(nil) },
+		About:     "Returns the fork with a label. If there is none, creates it. If from is a later state of the label on a remote, the fork gets it.",
+		Text:      Rows(func(c *Claimed) [][]string { return [][]string{{gitquote.Readable(c.Path), c.Tier}} }),
 		Tools: []Tool{{Names: [3]string{"workspace_claim"}, Title: "Claim a workspace",
 			About: "Get the path of the fork with a label, or create it.", Args: "label from ttl"}},
 		Commands: []Command{{Group: "Forks:", Use: "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]", Short: "Get the fork with a label, or create it",
@@ -75,23 +75,23 @@ a minute. If the label was changed here and there, claim exits with status 8.`,
 				{"from", "", "begin a new fork with `SNAPSHOT` or REMOTE@SNAPSHOT. Default: the present state"},
 				{"ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d"},
 			}}}}, (*forks).claim),
-	op(Op{Name: "rename-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
-		Resume: resuming(func(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+	op(Op{Name: "rename-fork", Effect: Destroys, Cost: Cheap, Access: AccessChanger, Mutates: true,
+		Resume: resumeFunc(func(_ context.Context, r *Request, a RenameFork) (Forked, error) {
 			return Forked{Name: a.To, Path: forkPath(r, a.To)}, nil
 		}),
-		About: "Renames a fork.",
-		Files: Files{AtOnce: true}}, renameFork),
-	familyOp(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: Change, Mutates: true,
-		Resume: resuming(func(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
+		About:        "Renames a fork.",
+		ControlFiles: ControlFiles{RunsInline: true}}, renameFork),
+	familyOp(Op{Name: "delete-fork", Effect: Destroys, Cost: Cheap, Access: AccessChanger, Mutates: true,
+		Resume: resumeFunc(func(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 			return DeletedFork{Name: a.Name, Snapshot: r.Carried.LastState.Name}, nil
 		}),
 		About: "Deletes a fork, after a snapshot of its last state.",
 		Text:  Lines(deletedForkLine),
 		Tools: []Tool{{Names: [3]string{"fork_delete"}, Title: "Delete a fork",
 			About: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.", Args: "name discard force"}}}, (*forks).delete),
-	op(Op{Name: "conflict", Cost: Lists | Texts | Gits, Access: Owner,
+	op(Op{Name: "conflict", Cost: ListMemory | TextMemory | GitMemory, Access: AccessOwner,
 		About: "Returns the sides of a file that changed in a fork and in the workspace."}, showConflict),
-	op(Op{Name: "merge", Effect: Destroys, Cost: Lists | Gits, Access: Owner, Mutates: true,
+	op(Op{Name: "merge", Effect: Destroys, Cost: ListMemory | GitMemory, Access: AccessOwner, Mutates: true,
 		Resume: resumeMerge,
 		About:  "Merges a fork's changes into the workspace.",
 		Text:   Lines(mergedLines),
@@ -107,7 +107,7 @@ the fork. --merge merges them, as "git merge" does. At a terminal, merge asks ab
 and conflicts.
 
 The fork stays.`,
-			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", Prefer: [2]string{"workspace", "fork"},
+			Example: "  amberfs merge idea\n  amberfs merge idea --theirs", Args: "fork", PreferSides: [2]string{"workspace", "fork"},
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"ours", "", "keep the workspace's version of conflicting paths"},
@@ -115,12 +115,12 @@ The fork stays.`,
 				{"merge", "", "merge a checked-out branch of git that moved on both sides"},
 				{"dry-run", "n", "only list what would change"},
 			}}}}, mergeFork),
-	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: Add,
+	op(Op{Name: "actor", Effect: Adds, Cost: Cheap, Access: AccessWriter,
 		About: "Registers the name of an actor for a process and its descendants.",
 		Text:  Lines(func(done *Registered) string { return fmt.Sprintf("process %d is actor %s\n", done.PID, done.Name) }),
 		Commands: []Command{{Group: "Mounting:", Use: "actor NAME [--pid PID]", Short: "Name the actor of a process's changes",
 			Long: `Later changes of the calling process and its descendants are by the actor NAME. In a
 fork, the name counts in that fork only.`,
-			Example: "  amberfs actor alice\n  amberfs actor claude/4f2a --pid $PPID", Args: "name", Takes: "one NAME", Call: calling(callActor),
+			Example: "  amberfs actor alice\n  amberfs actor claude/4f2a --pid $PPID", Args: "name", ArgsText: "one NAME", Convert: converter(convertActor),
 			Flags: []Flag{{"pid", "", "the process `PID` instead of the caller"}}}}}, registerActor),
 }

@@ -37,7 +37,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 
 	if a.Remote == "" {
 		var err error
-		if a.Remote, err = rs.usualRemote(); err != nil {
+		if a.Remote, err = rs.defaultRemote(); err != nil {
 			return done, err
 		}
 	}
@@ -50,7 +50,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 	for _, name := range a.Snapshots {
 		p, err := rs.pushOne(ctx, r, a, to, name)
 		if err != nil {
-			return done, resumable(a.Remote, err)
+			return done, explainTransferError(a.Remote, err)
 		}
 		done.Pushed = append(done.Pushed, p)
 	}
@@ -63,8 +63,8 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 	return done, nil
 }
 
-// usualRemote returns the remote that the policy names, else the only registered remote.
-func (rs *remotes) usualRemote() (string, error) {
+// defaultRemote returns the name of the remote in the policy, else of the only registered remote.
+func (rs *remotes) defaultRemote() (string, error) {
 	if name := rs.store.Main().Policy().Push.Remote; name != "" {
 		return name, nil
 	}
@@ -105,8 +105,8 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 	}
 
 	p := remote.PushOptions{
-		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
-		Base: rs.known.PushBase(to), Mark: marker(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.stored,
+		Ref: newRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
+		Base: rs.known.PushBase(to), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
 		Progress: func(parts, total int, sentBytes int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
@@ -116,7 +116,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
 	done, err := to.Push(ctx, p)
 	if errors.Is(err, remote.ErrExists) {
-		if p.Force, err = rs.makeWay(ctx, to, &p.Ref, err); p.Force {
+		if p.Force, err = rs.freeName(ctx, to, &p.Ref, err); p.Force {
 			done, err = to.Push(ctx, p)
 		}
 	}
@@ -132,15 +132,16 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, PushResult: *done}
 	if confinedToFork(r) {
 		out.Objects, out.Bytes = 0, 0 // these numbers would reveal which objects of other tenants the remote has
-		return out, nil               // no SetBase: the base of the owner's next push stays a snapshot of the owner
+		return out, nil               // no SetPushBase: the base of the owner's next push stays a snapshot of the owner
 	}
 
 	return out, rs.known.SetPushBase(to, done.Ref.Name)
 }
 
-// makeWay frees the name of ref on the remote: it copies the snapshot with that name to NAME.ID, and returns
-// true. If that snapshot is not an earlier state of the same claimed fork, it returns the error inUse.
-func (rs *remotes) makeWay(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+// freeName makes the name of ref on the remote free for a push. It copies the snapshot that has the name to
+// NAME.ID, and returns true: the caller may replace that snapshot. If that snapshot is not an earlier state of the
+// same claimed fork, freeName returns the error inUse.
+func (rs *remotes) freeName(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
 	old, err := to.Ref(ctx, ref.Name)
 	if err != nil {
 		return false, err
@@ -157,7 +158,8 @@ func (rs *remotes) makeWay(ctx context.Context, to *remote.Remote, ref *remote.R
 	return true, nil
 }
 
-func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
+// newRef returns the ref for a push of a snapshot under the name as. actors are its Transfer.ActorSets.
+func newRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	ref := remote.Ref{
 		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
 		Actors: i.Actors, ActorSets: actors,
@@ -169,9 +171,9 @@ func pushedRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 	return ref
 }
 
-// marker returns a function for remote.PushOptions.Mark: it calls keep for each object of a state, and for the
-// objects in further.
-func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
+// markFunc returns a function for remote.PushOptions.Mark: it calls keep for each object of a state, and for each
+// hash in further.
+func markFunc(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		for _, h := range further {
 			keep(h)
@@ -180,8 +182,8 @@ func marker(st *tree.State, src *tree.Source, further []cas.Hash) func(context.C
 	}
 }
 
-// stored returns an object, as it is stored, from the store or else from the store's remotes.
-func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
+// readStored returns an object in its stored form, from the store or else from a remote from which the store reads.
+func (rs *remotes) readStored(ctx context.Context, h cas.Hash) (cas.StoredObject, error) {
 	rec, err := rs.store.CAS().GetStored(h)
 	if errors.Is(err, cas.ErrNotFound) {
 		return rs.known.Stored(ctx, h)
@@ -190,10 +192,10 @@ func (rs *remotes) stored(ctx context.Context, h cas.Hash) (cas.StoredObject, er
 }
 
 const (
-	// backupTick is the shortest time between two checks for new snapshots.
-	backupTick = time.Second
-	// backupRetry is the longest pause after a failed backup.
-	backupRetry = time.Minute
+	// minBackupPause is the shortest time between two checks for new snapshots.
+	minBackupPause = time.Second
+	// maxRetryPause is the longest pause after a failed backup.
+	maxRetryPause = time.Minute
 )
 
 // A BackupState is the state of the automatic pushes that the policy asks for.
@@ -206,15 +208,15 @@ type BackupState struct {
 
 // Backups pushes the snapshots of main automatically, as main's policy says.
 type Backups struct {
-	core    *core
-	main    *snapshot.Workspace
-	changed func() <-chan struct{} // see snapshot.Store.Changed
-	known   *known.Registry
-	push    func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
-	last    atomic.Pointer[BackupState] // changed by the goroutine of Run only
+	core      *core
+	main      *snapshot.Workspace
+	changed   func() <-chan struct{} // see snapshot.Store.Changed
+	known     *known.Registry
+	push      func(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error)
+	lastState atomic.Pointer[BackupState] // changed by the goroutine of Run only
 }
 
-// state returns nil if the policy asks for no pushes.
+// state returns the state of the backups that the policy asks for, nil if it asks for none.
 func (bs *Backups) state() *BackupState {
 	p := bs.main.Policy().Push
 	if p.Remote == "" || p.IntervalSeconds == 0 {
@@ -226,7 +228,7 @@ func (bs *Backups) state() *BackupState {
 
 // lastBackup returns the state of the backups to a remote, empty if there were none.
 func (bs *Backups) lastBackup(to string) BackupState {
-	if st := bs.last.Load(); st != nil && st.Remote == to {
+	if st := bs.lastState.Load(); st != nil && st.Remote == to {
 		return *st
 	}
 	return BackupState{Remote: to}
@@ -251,13 +253,13 @@ func (bs *Backups) Run(ctx context.Context) {
 			err := bs.backUp(ctx, p)
 			if err != nil && ctx.Err() == nil {
 				bs.recordError(p, err)
-				wait = min(wait, backupRetry)
+				wait = min(wait, maxRetryPause)
 			}
 
 			next, due = time.Now().Add(wait), err != nil
 		}
 
-		// Wait until the next push is due, or until the store changes. Changes within backupTick are handled
+		// Wait until the next push is due, or until the store changes. Changes within minBackupPause are handled
 		// together.
 		var retry <-chan time.Time
 		if due {
@@ -274,7 +276,7 @@ func (bs *Backups) Run(ctx context.Context) {
 
 		select {
 		case <-ctx.Done():
-		case <-time.After(backupTick):
+		case <-time.After(minBackupPause):
 		}
 	}
 }
@@ -286,7 +288,7 @@ func (bs *Backups) recordError(p policy.Push, err error) {
 		bs.core.log.Warn("automatic push", "remote", p.Remote, "error", text)
 	}
 	st.Error = text
-	bs.last.Store(&st)
+	bs.lastState.Store(&st)
 }
 
 // backUp pushes the snapshots of main that the policy selects and that were not pushed before. After a
@@ -329,7 +331,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	if damaged == nil {
 		st := bs.lastBackup(p.Remote)
 		st.Error = ""
-		bs.last.Store(&st)
+		bs.lastState.Store(&st)
 	}
 
 	return damaged
@@ -357,7 +359,7 @@ func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remo
 		return err
 	}
 
-	bs.last.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
+	bs.lastState.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
 
 	return nil
 }

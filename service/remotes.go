@@ -25,12 +25,12 @@ import (
 // remotes has the operations on remotes, and finds snapshots on remotes for forks that begin with such a
 // snapshot.
 type remotes struct {
-	store  *snapshot.Store
-	known  *known.Registry
-	adding sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
-	// handing is locked by the operations Handoff and HandoffBack, so that only one at a time changes the
+	store   *snapshot.Store
+	known   *known.Registry
+	addLock sync.Mutex // locked by localNameOf, so that a remote snapshot is added to a workspace only once
+	// handoffLock is locked by the operations Handoff and HandoffBack, so that only one at a time changes the
 	// areas.
-	handing sync.Mutex
+	handoffLock sync.Mutex
 }
 
 // addRemote initializes the remote at a URL if it is new, and registers it.
@@ -104,7 +104,7 @@ func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, er
 	for _, name := range a.Snapshots {
 		info, err := rs.pullOne(ctx, r, a, from, name)
 		if err != nil {
-			return done, resumable(a.Remote, err)
+			return done, explainTransferError(a.Remote, err)
 		}
 		done.Pulled = append(done.Pulled, info)
 	}
@@ -155,7 +155,7 @@ func (rs *remotes) copyObjects(ctx context.Context, r *Request, from *remote.Sna
 	}
 
 	err = from.Pull(ctx, remote.PullOptions{
-		Mark: marker(st, src, from.Ref.ActorSets), Has: store.Has, Put: store.Put,
+		Mark: markFunc(st, src, from.Ref.ActorSets), Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
 			r.progress(Progress{What: "pulling " + from.Ref.Name, Done: done, Total: total, Unit: "bytes"})
 		},
@@ -286,34 +286,33 @@ func explainRemoteError(name string, err error) error {
 	return err
 }
 
-// resumable is explainRemoteError for push and pull. When the remote does not answer, the hint says that a
-// repeated command continues.
-func resumable(name string, err error) error {
+// explainTransferError does as explainRemoteError, for a push or a pull. If the remote does not answer, the hint says
+// that the same command continues the transfer.
+func explainTransferError(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
 		return errs.Fail(errs.Failed, "remote %s: %w", name, err).WithHint("what was transferred is kept: run the same command again to continue")
 	}
 	return explainRemoteError(name, err)
 }
 
-// isRemote reports whether from is REMOTE@SNAPSHOT: names of snapshots have no @.
-func isRemote(from string) bool {
+// namesRemote reports whether from is REMOTE@SNAPSHOT: names of snapshots have no @.
+func namesRemote(from string) bool {
 	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
 }
 
-// Fetches reports whether an operation with the arguments must first ask a remote, because a field from or
-// snapshot names a snapshot there.
-func Fetches(args any) bool {
+// NamesRemote reports whether the field from or snapshot of the arguments names a snapshot on a remote. Then the
+// operation must first ask the remote.
+func NamesRemote(args any) bool {
 	return slices.ContainsFunc([]string{"from", "snapshot"}, func(field string) bool {
 		f := FieldNamed(reflect.ValueOf(args), field)
-		return f.IsValid() && f.Kind() == reflect.String && isRemote(f.String())
+		return f.IsValid() && f.Kind() == reflect.String && namesRemote(f.String())
 	})
 }
 
-// localName returns the name in the workspace of the snapshot from. If from is REMOTE@SNAPSHOT, that
-// snapshot is added to the workspace, and its contents are fetched when they are read. Any other name
-// is returned as it is.
+// localName returns the name that the snapshot from has in the workspace. If from is REMOTE@SNAPSHOT, localName adds
+// that snapshot to the workspace; its contents are fetched when they are read. Otherwise it returns from.
 func (rs *remotes) localName(ctx context.Context, r *Request, from string) (string, error) {
-	if !isRemote(from) {
+	if !namesRemote(from) {
 		return from, nil
 	}
 	ref, err := rs.remoteRef(ctx, r, from, false)
@@ -324,9 +323,9 @@ func (rs *remotes) localName(ctx context.Context, r *Request, from string) (stri
 	return rs.localNameOf(r, ref)
 }
 
-// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as one that the store may read from. Answers
-// are cached for a minute. With again, it asks the remote in any case.
-func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again bool) (*remote.Ref, error) {
+// remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as a snapshot from which the store may read objects.
+// The answer of the remote is cached for a minute. If refresh is set, remoteRef does not use the cache.
+func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, refresh bool) (*remote.Ref, error) {
 	at := strings.LastIndexByte(from, '@')
 	if at == 0 || at == len(from)-1 {
 		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
@@ -337,7 +336,7 @@ func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again
 		return nil, err
 	}
 
-	if again {
+	if refresh {
 		if err := rs.known.ForgetName(ctx, to, from[at+1:]); err != nil {
 			return nil, err
 		}
@@ -350,8 +349,8 @@ func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, again
 // localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace does not
 // have the snapshot, localNameOf adds it first.
 func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
-	rs.adding.Lock()
-	defer rs.adding.Unlock()
+	rs.addLock.Lock()
+	defer rs.addLock.Unlock()
 	if here, err := r.Workspace.Find(ref.ID); err == nil {
 		return here.Name, nil
 	}

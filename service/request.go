@@ -25,13 +25,13 @@ import (
 // `.snapshots/call`. If the body is a stream, or there is no body, the arguments are the parameters of the
 // query. A repeated parameter is a list.
 
-// bind reads the arguments of a request over HTTP. Their type is o.Args.
-func (o *Op) bind(r *http.Request) (any, error) {
+// readArgs reads the arguments of a request over HTTP. Their type is o.Args.
+func (o *Op) readArgs(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	delete(query, workspaceParam)
 
 	if r.Method != http.MethodPost || o.Input != "" {
-		object, err := o.fromQuery(query)
+		object, err := o.queryObject(query)
 		if err != nil {
 			return nil, err
 		}
@@ -51,19 +51,19 @@ func (o *Op) bind(r *http.Request) (any, error) {
 		return o.decode([]byte("{}"))
 	}
 
-	named, object, err := parse(body)
+	opName, object, err := parseRequest(body)
 	if err != nil {
 		return nil, err
 	}
-	if named != "" && named != o.Name {
-		return nil, errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, named, o.Name)
+	if opName != "" && opName != o.Name {
+		return nil, errs.Fail(errs.Invalid, `"op" is %q in a request for %s`, opName, o.Name)
 	}
 
 	return o.decode(object)
 }
 
-// fromQuery converts the parameters of a query to a JSON object.
-func (o *Op) fromQuery(query url.Values) ([]byte, error) {
+// queryObject converts the parameters of a query to a JSON object.
+func (o *Op) queryObject(query url.Values) ([]byte, error) {
 	object := map[string]any{}
 
 	for name, texts := range query {
@@ -107,17 +107,17 @@ func (o *Op) Query(args any) url.Values {
 	return out
 }
 
-// parse splits a request into the value of the field "op", "" if the field is missing, and an object with the
-// other fields, which are the arguments.
-func parse(request []byte) (op string, args []byte, err error) {
+// parseRequest splits a request, a JSON object, into the name of the operation (the field "op", "" if it is
+// missing) and an object with the other fields, which are the arguments.
+func parseRequest(request []byte) (op string, args []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := strictjson.Decode(request, &fields); err != nil {
 		return "", nil, errs.Fail(errs.Invalid, `a request is one JSON object, as {"op":"list","limit":3}: %w`, err)
 	}
 
-	if named, ok := fields["op"]; ok {
-		if err := json.Unmarshal(named, &op); err != nil {
-			return "", nil, errs.Fail(errs.Invalid, `"op" is the name of an operation, not %s`, named)
+	if opName, ok := fields["op"]; ok {
+		if err := json.Unmarshal(opName, &op); err != nil {
+			return "", nil, errs.Fail(errs.Invalid, `"op" is the name of an operation, not %s`, opName)
 		}
 		delete(fields, "op")
 	}
@@ -137,15 +137,15 @@ func (o *Op) decode(object []byte) (any, error) {
 	if err := json.Unmarshal(object, &given); err != nil {
 		return nil, errs.Fail(errs.Invalid, "%s: %w", o.Name, err)
 	}
-	if name := Missing(given, required(o.Args)); name != "" {
+	if name := MissingArg(given, requiredArgs(o.Args)); name != "" {
 		return nil, errs.Fail(errs.Invalid, "%s: the argument %s is missing", o.Name, name)
 	}
 
 	return args.Elem().Interface(), nil
 }
 
-// Missing returns the first of the required arguments that is absent or null, "" if there is none.
-func Missing(given map[string]json.RawMessage, required []string) string {
+// MissingArg returns the first of the required arguments that is absent or null, "" if there is none.
+func MissingArg(given map[string]json.RawMessage, required []string) string {
 	for _, name := range required {
 		if v := given[name]; v == nil || string(v) == "null" {
 			return name
@@ -154,8 +154,8 @@ func Missing(given map[string]json.RawMessage, required []string) string {
 	return ""
 }
 
-// required lists the fields that Schema marks as required: the fields without omitempty or omitzero.
-func required(args reflect.Type) (out []string) {
+// requiredArgs lists the fields that Schema marks as required: the fields without omitempty or omitzero.
+func requiredArgs(args reflect.Type) (out []string) {
 	for _, f := range reflect.VisibleFields(args) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.IsExported() && !f.Anonymous && name != "-" && !strings.Contains(options, "omit") {
@@ -165,13 +165,13 @@ func required(args reflect.Type) (out []string) {
 	return out
 }
 
-// JSONName returns the name of a field in JSON.
+// JSONName returns the name in JSON of a field of a struct.
 func JSONName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
 }
 
-// FieldNamed returns the field of a struct with a name in JSON, the zero Value if there is none.
+// FieldNamed returns the field of the struct args that has a name in JSON, the zero Value if there is none.
 func FieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
 		if JSONName(args.Type().Field(i)) == name {
@@ -197,8 +197,8 @@ type Answer struct {
 	events bool // the stream consists of events
 }
 
-// Call runs the operation of a caller in the mount. It writes the stream to r.Out; events are JSON objects,
-// one a line. Inline can put the stream into the answer.
+// Call runs the operation that takes args, for a caller in the mount. It writes the stream of the operation to r.Out;
+// events are JSON objects, one a line. Answer.Inline can put the stream into the answer.
 func (s *Service) Call(ctx context.Context, r *Request, args any) (Answer, error) {
 	r.In = bytes.NewReader(nil)
 	lines := json.NewEncoder(r.Out)
@@ -227,8 +227,8 @@ func (a *Answer) Inline(stream []byte) bool {
 	return true
 }
 
-// Failed returns the answer to a request that failed.
-func Failed(err error) Answer {
+// FailedAnswer returns the answer to a request that failed.
+func FailedAnswer(err error) Answer {
 	e := *errs.ErrorOf(err)
 	a := Answer{Error: &e, Result: e.Result}
 	e.Result = nil
@@ -238,7 +238,7 @@ func Failed(err error) Answer {
 // ParseCall reads a request that names its operation in the field "op". It returns the arguments, whose type
 // identifies the operation (OpOf).
 func ParseCall(request []byte) (args any, err error) {
-	name, object, err := parse(request)
+	name, object, err := parseRequest(request)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func schemaFor(t reflect.Type, known map[reflect.Type]*jsonschema.Schema) (*json
 	return s, nil
 }
 
-// simplify removes lists of types and the prohibition of further fields, in s and below.
+// simplify removes from s, and from the schemas in it, lists of types and the prohibition of further fields.
 func simplify(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -38,10 +38,10 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for _, o := range ops {
-			if o.Files.Line == nil {
+			if o.ControlFiles.Line == nil {
 				continue
 			}
-			if args, err := o.FromLine(line); err == nil && reflect.TypeOf(args) != o.Args {
+			if args, err := o.ParseLine(line); err == nil && reflect.TypeOf(args) != o.Args {
 				t.Errorf("%s reads %q as a %T", o.Name, line, args)
 			}
 		}

@@ -10,73 +10,74 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Access is the right that an operation needs when it is called through a control file.
-// docs/reference/control-files.md has a table of these rights.
+// Access says which callers may call an operation through a control file. docs/reference/control-files.md has a
+// table of these rights. The root directory is that of the workspace.
 type Access int
 
 const (
-	// Look is for every user that can look into the workspace's root directory.
-	Look Access = iota
-	// Owner is for the owner of the workspace. Such operations return or change names or contents of
+	// AccessViewer: every user that can read the root directory.
+	AccessViewer Access = iota
+	// AccessOwner: the owner of the workspace. Such operations return or change names or contents of
 	// files.
-	Owner
-	// Add is for every user that can write to the root directory. Such operations create something
-	// and do not change what exists.
-	Add
-	// Change is for the same users as Add; if the root directory has the sticky bit, only for the owner of
-	// the workspace. Such operations change or delete snapshots and forks.
-	Change
-	// Own is for the owner of the store.
-	Own
-	// Govern is for the owner of the store, in main. Such operations affect all workspaces.
-	Govern
-	// Socket is for callers of the store's socket.
-	Socket
+	AccessOwner
+	// AccessWriter: every user that can write to the root directory. Such operations create snapshots,
+	// forks and the like, and do not change existing ones.
+	AccessWriter
+	// AccessChanger: as AccessWriter but, if the root directory has the sticky bit, only the owner of the
+	// workspace. Such operations change or delete snapshots and forks.
+	AccessChanger
+	// AccessStoreOwner: the owner of the store.
+	AccessStoreOwner
+	// AccessStoreOwnerInMain: the owner of the store, by a control file of main. Such operations affect all
+	// workspaces.
+	AccessStoreOwnerInMain
+	// AccessSocket: no caller of a control file. Only the store's socket has such operations.
+	AccessSocket
 )
 
-// Admit returns an error if the caller may not use the operation. All rights are checked here, except
-// for the protections of the policy, which package snapshot enforces.
+// Admit returns an error if the caller may not use the operation. It checks all rights, except for the
+// protections of the policy, which package snapshot enforces.
 func (o *Op) Admit(ctx context.Context, r *Request, args any) error {
-	if r.Caller.Direct || o.Access == Look {
+	if r.Caller.Direct || o.Access == AccessViewer {
 		return nil
 	}
 
 	owner, sticky, err := ownership(ctx, r)
-	switch governs := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
+	switch isOwnerInMain := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
 	case err != nil:
 		return err
-	case o.Access == Socket:
+	case o.Access == AccessSocket:
 		hint := "run it as the user that mounted, outside of the sandbox"
-		if o.Files.Instead != "" {
-			hint += ", or use " + o.Files.Instead
+		if o.ControlFiles.Alternative != "" {
+			hint += ", or use " + o.ControlFiles.Alternative
 		}
 		return errs.Fail(errs.Perm, "%s needs the store's socket, which cannot be reached from here", o.Name).WithHint("%s", hint)
 
-	case o.Access == Own && !r.Caller.OwnsStore():
+	case o.Access == AccessStoreOwner && !r.Caller.OwnsStore():
 		return errs.Fail(errs.Perm, "only the owner of the store can call %s", o.Name)
-	case o.Access == Govern && !governs:
+	case o.Access == AccessStoreOwnerInMain && !isOwnerInMain:
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can call %s", o.Name)
-	case o.Access == Owner && !owner, o.Access == Change && sticky && !owner:
+	case o.Access == AccessOwner && !owner, o.Access == AccessChanger && sticky && !owner:
 		return errs.Fail(errs.Perm, "only the owner of the workspace can call %s", o.Name).
 			WithHint("the process that wrote runs as uid %d, whoever opened the file; in gVisor, write it to .snapshots/.call.swp and rename that to call", r.Caller.UID)
-	case governs || o.May == nil:
+	case isOwnerInMain || o.CheckArgs == nil:
 		return nil
 	}
 
-	return o.May(r, args)
+	return o.CheckArgs(r, args)
 }
 
-// mayFork refuses arguments that name a snapshot on a remote.
-func mayFork(_ *Request, args any) error {
-	if Fetches(args) {
+// checkForkArgs returns an error for arguments that name a snapshot on a remote.
+func checkForkArgs(_ *Request, args any) error {
+	if NamesRemote(args) {
 		return errs.Fail(errs.Perm, "only the owner of the store, in main, can begin a fork from a remote")
 	}
 	return nil
 }
 
-// mayPush limits pushes of callers other than the owner of the store. The daemon lends such callers its
-// credentials only for the remote that main's policy names, and only to add snapshots there.
-func mayPush(r *Request, args any) error {
+// checkPushArgs returns an error for a push that only the owner of the store may make. The daemon lends other
+// callers its credentials only for the remote that main's policy names, and only to add snapshots there.
+func checkPushArgs(r *Request, args any) error {
 	a := args.(Push)
 	allowed := r.Workspace.Store().Main().Policy().Push.Remote
 	switch {
@@ -113,15 +114,15 @@ type Program struct {
 	Command string
 }
 
-// checkInside returns an error for a fork that cannot be deleted without force: a run whose program still
+// checkNoPrograms returns an error for a fork that cannot be deleted without force: a run whose program still
 // runs, or a fork in which a program has its root or working directory.
-func (fs *forks) checkInside(r *Request, a DeleteFork) error {
-	if !r.Workspace.IsFork() && fs.joined(a.Name) > 0 {
+func (fs *forks) checkNoPrograms(r *Request, a DeleteFork) error {
+	if !r.Workspace.IsFork() && fs.joinedPrograms(a.Name) > 0 {
 		return errs.Fail(errs.Busy, "the run %s is running", a.Name).WithHint("end its program first")
 	}
 	f, err := r.Workspace.Forks().Named(a.Name)
 	if err != nil {
-		return nil // deleteFork reports a fork that does not exist
+		return nil // forks.delete reports a fork that does not exist
 	}
 
 	// The fork and all forks in it are deleted together.
@@ -138,7 +139,7 @@ func (fs *forks) checkInside(r *Request, a DeleteFork) error {
 		}
 	}
 
-	inside := fs.inside(views, a.Rmdir)
+	inside := fs.programsInside(views, a.Rmdir)
 	if len(inside) == 0 {
 		return nil
 	}

@@ -31,13 +31,13 @@ type Config struct {
 	Log     *slog.Logger
 	Mount   Mount
 	Daemon  Daemon
-	// Pools have the memory of Lists, Texts and Gits. A pool that is missing has no limit.
+	// Pools has the memory pools ListMemory, TextMemory and GitMemory. A pool that is missing has no limit.
 	Pools map[Cost]*budget.Budget
-	// Dropped is called to make the daemon call Exports.Drop again. It must not block.
-	Dropped func()
-	// Joining and Freezing have functions of the daemon: for programs that share it, and for freezes.
-	Joining  Joining
-	Freezing Freezing
+	// RequestDrop makes the daemon call Exports.Drop again. It must not block.
+	RequestDrop func()
+	// JoinHooks and FreezeHooks are functions of the daemon: for programs that share it, and for freezes.
+	JoinHooks   JoinHooks
+	FreezeHooks FreezeHooks
 }
 
 // A Mount is the mount of the store.
@@ -46,12 +46,12 @@ type Mount struct {
 	Options string // the mount options, as after -o
 	// Device returns the device of the mount as MAJOR:MINOR, "" if it is not known.
 	Device func() string
-	// Ready waits until the mount is up. It returns an error if the mount is ending.
-	Ready    func(ctx context.Context) error
-	ReadOnly func() bool
-	// Inside lists the programs with their root or working directory in one of the views. With roots, it
-	// lists only the programs with their root there.
-	Inside func(views []uint32, roots bool) []Program
+	// WaitReady waits until the mount is up. It returns an error if the mount is ending.
+	WaitReady func(ctx context.Context) error
+	ReadOnly  func() bool
+	// ProgramsInside lists the programs with their root or working directory in one of the views. If roots is
+	// set, it lists only the programs with their root there.
+	ProgramsInside func(views []uint32, roots bool) []Program
 	// Requests returns the numbers of the kernel's requests by FUSE operation.
 	Requests func() map[string]uint64
 	// StaleNames returns the number of names in the kernel's cache that a restore, merge or import
@@ -67,8 +67,8 @@ type Daemon struct {
 	Started time.Time
 	// Survival reports whether the mount would survive a crash of the daemon.
 	Survival func() Survival
-	// Upgrade replaces the daemon by a daemon of another program. The new daemon answers the request on the
-	// connection that take returns.
+	// Upgrade replaces the daemon by a daemon of another program, given by its path. It calls take for the
+	// connection of the request, on which the new daemon sends the answer.
 	Upgrade func(ctx context.Context, program string, take func() (*net.UnixConn, error)) error
 }
 
@@ -99,57 +99,57 @@ type core struct {
 	// goroutines that answer the kernel.
 	Turns   *turns.Turns
 	pools   map[Cost]*budget.Budget
-	mainGit *budget.Budget // the pool Gits for requests in main: of the same size as the one for forks
+	mainGit *budget.Budget // the pool GitMemory for requests in main, of the same size as the pool for forks
 }
 
-// A family is the state that some operations share, such as *forks. The method of returns the family of this
+// A family is the state that some operations share, such as *forks. The method familyOf returns the family of this
 // type in a Service.
-type family[F any] interface{ of(*Service) F }
+type family[F any] interface{ familyOf(*Service) F }
 
-func (*forks) of(s *Service) *forks     { return s.forks }
-func (*history) of(s *Service) *history { return s.history }
-func (*remotes) of(s *Service) *remotes { return s.remotes }
-func (*imports) of(s *Service) *imports { return s.imports }
-func (*freezes) of(s *Service) *freezes { return s.freezes }
-func (*erasure) of(s *Service) *erasure { return s.erasure }
-func (*upkeep) of(s *Service) *upkeep   { return s.upkeep }
-func (*Exports) of(s *Service) *Exports { return s.Exports }
+func (*forks) familyOf(s *Service) *forks     { return s.forks }
+func (*history) familyOf(s *Service) *history { return s.history }
+func (*remotes) familyOf(s *Service) *remotes { return s.remotes }
+func (*imports) familyOf(s *Service) *imports { return s.imports }
+func (*freezes) familyOf(s *Service) *freezes { return s.freezes }
+func (*erasure) familyOf(s *Service) *erasure { return s.erasure }
+func (*upkeep) familyOf(s *Service) *upkeep   { return s.upkeep }
+func (*Exports) familyOf(s *Service) *Exports { return s.Exports }
 
 // New returns a Service that uses the configuration.
 func New(c Config) *Service {
 	s := &Service{
 		Config: c,
 		core: &core{
-			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGit: c.Pools[Gits].Another(),
+			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGit: c.Pools[GitMemory].Another(),
 		},
-		Joins:   &Joins{Joining: c.Joining, log: c.Log, mountpoint: c.Mount.Point, programs: make(map[string]int)},
+		Joins:   &Joins{JoinHooks: c.JoinHooks, log: c.Log, mountpoint: c.Mount.Point, programsByFork: make(map[string]int)},
 		history: &history{log: c.Events},
 		remotes: &remotes{store: c.Store, known: c.Remotes},
 		imports: &imports{store: c.Store, log: c.Log},
-		freezes: &freezes{Freezing: c.Freezing, forest: c.Store.Forest()},
+		freezes: &freezes{FreezeHooks: c.FreezeHooks, forest: c.Store.Forest()},
 	}
 
-	s.Exports = &Exports{store: c.Store, dropped: c.Dropped, sweepImages: s.imports.sweepImages, running: semaphore.NewWeighted(allExports)}
+	s.Exports = &Exports{store: c.Store, requestDrop: c.RequestDrop, sweepImages: s.imports.sweepImages, runningExports: semaphore.NewWeighted(allExports)}
 	s.Backups = &Backups{core: s.core, main: c.Store.Main(), changed: c.Store.Changed, known: c.Remotes, push: s.remotes.pushOne}
-	s.forks = &forks{events: c.Events, inside: c.Mount.Inside, joined: s.Joins.joined, remotes: s.remotes}
-	s.erasure = &erasure{exports: s.Exports, known: c.Remotes, stored: s.remotes.stored}
-	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, known: c.Remotes, backup: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.finish}
+	s.forks = &forks{events: c.Events, programsInside: c.Mount.ProgramsInside, joinedPrograms: s.Joins.programCount, remotes: s.remotes}
+	s.erasure = &erasure{exports: s.Exports, known: c.Remotes, readStored: s.remotes.readStored}
+	s.upkeep = &upkeep{mount: &s.Mount, daemon: &s.Daemon, known: c.Remotes, backupState: s.Backups.state, sweepImages: s.imports.sweepImages, erase: s.erasure.eraseRest}
 
 	return s
 }
 
-// do runs an operation, after the checks of admit. A panic of the operation is returned as an error.
+// do runs an operation, after the checks of Op.Admit. If the operation panics, do returns an error.
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	r.core = s.core
 	if r.Workspace == nil {
 		r.Workspace = s.Store.Main()
 	}
-	if err := s.Mount.Ready(ctx); err != nil {
+	if err := s.Mount.WaitReady(ctx); err != nil {
 		return nil, err
 	}
 
 	start := time.Now()
-	defer showStale(r, o, s.Mount.StaleNames)()
+	defer reportStaleNames(r, o, s.Mount.StaleNames)()
 
 	var result any
 	err := guard.Do(func() (err error) {
@@ -223,8 +223,8 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 		return err
 	}
 
-	for _, name := range namesIn(reflect.ValueOf(args)) {
-		if e := *errs.ErrorOf(err); missing(name) != nil && Nearest(name, known) != "" {
+	for _, name := range namesInArgs(reflect.ValueOf(args)) {
+		if e := *errs.ErrorOf(err); missing(name) != nil && NearestName(name, known) != "" {
 			return withSuggestion(&e, name, known, "")
 		}
 	}
@@ -232,25 +232,26 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 	return err
 }
 
-// withSuggestion adds a hint to an error: the known name that is most similar to name, else the hint other.
+// withSuggestion adds a hint to an error: the name in known that is most similar to name or, if none is similar,
+// the text other.
 func withSuggestion(e *errs.Error, name string, known []string, other string) error {
-	if n := Nearest(name, known); n != "" {
+	if n := NearestName(name, known); n != "" {
 		return e.WithHint("did you mean %q?", n)
 	}
 	return e.WithHint("%s", other)
 }
 
-// oneOf returns an error unless value is "" or one of the known values. what is the noun for value in the
+// checkOneOf returns an error unless value is "" or one of the known values. what is the noun for value in the
 // error, such as "kind".
-func oneOf(what, value string, known []string) error {
+func checkOneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil
 	}
 	return withSuggestion(errs.Fail(errs.Invalid, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
 }
 
-// namesIn returns the values of the arguments that name snapshots or forks.
-func namesIn(args reflect.Value) []string {
+// namesInArgs returns the names of snapshots and forks in arguments.
+func namesInArgs(args reflect.Value) []string {
 	var out []string
 	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
 		switch f := FieldNamed(args, field); {
@@ -268,8 +269,8 @@ func namesIn(args reflect.Value) []string {
 // maxDistance is the largest edit distance between a name and a suggestion.
 const maxDistance = 2
 
-// Nearest returns the known name that is most similar to a name, "" if none is similar.
-func Nearest(name string, known []string) string {
+// NearestName returns the known name that is most similar to a name, "" if none is similar.
+func NearestName(name string, known []string) string {
 	best, nearest := min(maxDistance, len(name)/2)+1, ""
 	for _, k := range known {
 		if d := editDistance(name, k); d < best {
@@ -304,19 +305,19 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// staleTick is the time between two reports of showStale.
-const staleTick = 200 * time.Millisecond
+// staleReportPause is the time between two reports of reportStaleNames.
+const staleReportPause = 200 * time.Millisecond
 
-// showStale reports the number of changed names that the kernel has dropped from its cache, as the progress
-// of a request, until stop is called. A restore, merge or import waits until the kernel has dropped all of
-// them.
-func showStale(r *Request, o *Op, stale func() int64) (stop func()) {
+// reportStaleNames reports, as the progress of a request, how many changed names the kernel has dropped from its
+// cache. It does so until stop is called. A restore, merge or import waits until the kernel has dropped all of
+// them. stale returns the number of names that the kernel has still to drop.
+func reportStaleNames(r *Request, o *Op, stale func() int64) (stop func()) {
 	if !o.Mutates || r.Progress == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
 	go func() {
-		tick := time.NewTicker(staleTick)
+		tick := time.NewTicker(staleReportPause)
 		defer tick.Stop()
 
 		var most int64

@@ -19,11 +19,11 @@ type Sized struct {
 	Bytes int64 `json:"bytes" jsonschema:"sum of the file sizes"`
 }
 
-func (z *Sized) text() string {
+func (z *Sized) sizeText() string {
 	return BytesText(z.Bytes) + " in " + plural(z.Files, "file", "files") + "\n"
 }
 
-func measure(ctx context.Context, r *Request, a Size) (out Sized, err error) {
+func measureSize(ctx context.Context, r *Request, a Size) (out Sized, err error) {
 	st, release, err := holdState(r, a.Name)
 	if err != nil {
 		return out, err
@@ -44,7 +44,7 @@ func measure(ctx context.Context, r *Request, a Size) (out Sized, err error) {
 		return Sized{Files: 1, Bytes: n.FileSize()}, nil
 	}
 
-	t := sizeCounter{st: st, src: r.source(), list: r.list(), linked: map[uint64]bool{}}
+	t := sizeCounter{st: st, src: r.source(), list: r.listMemory(), linked: map[uint64]bool{}}
 	err = t.addTree(ctx, n)
 	return t.Sized, err
 }
@@ -70,7 +70,7 @@ func (t *sizeCounter) addTree(ctx context.Context, top *tree.Inode) error {
 			more = false
 			err := dir.Dir.List(t.src, after, func(e tree.Dirent, cookie uint64) bool {
 				names, after = append(names, e.Name), cookie
-				more = len(names) == namesAtOnce
+				more = len(names) == maxNamesAtOnce
 				return !more
 			})
 			if err != nil {
@@ -94,23 +94,23 @@ func (t *sizeCounter) addTree(ctx context.Context, top *tree.Inode) error {
 	return nil
 }
 
-const namesAtOnce = 1000
+const maxNamesAtOnce = 1000
 
 // add counts one entry.
 func (t *sizeCounter) add(ctx context.Context, n *tree.Inode) error {
 	const cost = 512 // bytes in memory of a directory in addTree, or of an inode number in linked
-	several := n.Nlink > 1 && !n.IsDir()
+	hasLinks := n.Nlink > 1 && !n.IsDir()
 	if t.linked[n.Ino] {
 		return nil
 	}
-	if several {
+	if hasLinks {
 		t.linked[n.Ino] = true
 	}
 
 	t.Files++
 	t.Bytes += n.FileSize()
-	if several || n.IsDir() {
-		if err := reserve(ctx, t.list, cost); err != nil {
+	if hasLinks || n.IsDir() {
+		if err := reserveMemory(ctx, t.list, cost); err != nil {
 			return err
 		}
 	}

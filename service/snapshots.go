@@ -19,8 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// takeSnapshot takes a snapshot. If nothing changed and the request allows it, takeSnapshot takes none and
-// returns the newest one.
+// takeSnapshot takes a snapshot. If a.IfChanged is set and nothing changed, it takes none and returns the newest one.
 func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (info.Info, error) {
 	a.Caller = r.Caller
 	if a.Kind != "" && a.Kind != info.KindManual && a.Kind != info.KindTurn {
@@ -56,7 +55,7 @@ func awaitSealed(ctx context.Context, r *Request, made info.Info) (info.Info, er
 
 func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), checkKinds("without", a.Without)); err != nil {
+	if err = errors.Join(err, checkOneOf("kind", a.Kind, info.Kinds), checkKinds("without", a.Without)); err != nil {
 		return Snapshots{}, err
 	}
 
@@ -65,7 +64,7 @@ func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 		out.Undo = undo.Name
 	}
 
-	list := r.list()
+	list := r.listMemory()
 
 	for i := range r.Workspace.Snapshots().NewestFirst() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
@@ -86,7 +85,7 @@ func listSnapshots(ctx context.Context, r *Request, a List) (Snapshots, error) {
 // checkKinds returns an error if a list of kinds, separated by commas, has an unknown kind.
 func checkKinds(what, list string) (err error) {
 	for kind := range strings.SplitSeq(list, ",") {
-		err = errors.Join(err, oneOf(what, kind, info.Kinds))
+		err = errors.Join(err, checkOneOf(what, kind, info.Kinds))
 	}
 	return err
 }
@@ -100,7 +99,7 @@ func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
-	return reserve(ctx, list, infoCost+copies*int64(n))
+	return reserveMemory(ctx, list, infoCost+copies*int64(n))
 }
 
 // matches reports whether a snapshot has the kind, the labels and the actor that the list asks for.
@@ -136,8 +135,8 @@ func ParseSince(text string) (time.Time, error) {
 	return time.Now().Add(-d), nil
 }
 
-// newest returns the newest snapshot for which matches returns true; ok is false if there is none.
-func newest(ws *snapshot.Workspace, matches func(info.Info) bool) (i info.Info, ok bool) {
+// newestSnapshot returns the newest snapshot for which matches returns true; ok is false if there is none.
+func newestSnapshot(ws *snapshot.Workspace, matches func(info.Info) bool) (i info.Info, ok bool) {
 	for i := range ws.Snapshots().NewestFirst() {
 		if matches(i) {
 			return i, true
@@ -165,11 +164,11 @@ func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error)
 		sum := Summary{Against: one.Parent}
 
 		if _, err := r.Workspace.Find(one.Parent); err != nil {
-			before, _ := newest(r.Workspace, func(i info.Info) bool { return i.Seq < one.Seq && i.Past() })
-			sum.Against = cmp.Or(before.Name, snapshotBase)
+			before, _ := newestSnapshot(r.Workspace, func(i info.Info) bool { return i.Seq < one.Seq && i.Past() })
+			sum.Against = cmp.Or(before.Name, baseName)
 		}
 
-		if err := compare(r, sum.Against, one.Name, func(from, to *tree.State) error {
+		if err := withStates(r, sum.Against, one.Name, func(from, to *tree.State) error {
 			files, more, err := diff.First(ctx, r.source(), from, to, diff.Options{}, maxCounted)
 			sum.More = more
 
@@ -259,7 +258,7 @@ func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 }
 
 func restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
-	a.Caller, a.ListCharge = r.Caller, r.list()
+	a.Caller, a.ListCharge = r.Caller, r.listMemory()
 	done, err := r.Workspace.Restore(ctx, a)
 	done.Paths = emptyIfNil(done.Paths)
 	return done, err
@@ -276,16 +275,16 @@ func emptyIfNil[T any](list []T) []T {
 // restoreHunk restores the lines of one hunk. Other lines of the file may have changed since the
 // comparison that showed the hunk.
 func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.RestoreResult, err error) {
-	err = compare(r, a.Name, a.B, func(from, to *tree.State) (err error) {
+	err = withStates(r, a.Name, a.B, func(from, to *tree.State) (err error) {
 		out, err = r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, ListCharge: r.list(),
+			Name: a.Name, Paths: []naming.BytePath{a.Path}, DryRun: a.DryRun, Caller: r.Caller, ListCharge: r.listMemory(),
 			Edit: func(now *tree.State) ([]byte, error) {
 				shown := to
 				if a.B == "" {
 					shown = now
 				}
 
-				o := diff.Options{Memory: r.budget(Texts)}
+				o := diff.Options{Memory: r.budget(TextMemory)}
 				return diff.WithoutHunk(ctx, r.source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
 			},
 		})
@@ -309,9 +308,9 @@ func revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, 
 	return restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
-// lastDifferent returns the newest snapshot in which path differs from its present state. If there is none,
-// it returns the base, but only if the base has the path: otherwise revert would delete a file without
-// another copy.
+// lastDifferent returns the name of the newest snapshot in which path differs from its present state. If there is
+// none, it returns the name of the base, but only if the base has the path: otherwise revert would delete a file
+// that no snapshot has.
 func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	src := ws.Store().Source()
 	now, release, err := ws.HoldState("")
@@ -321,18 +320,18 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 	defer release()
 
 	differsIn := func(name string) (bool, error) {
-		then, release, err := ws.HoldState(name)
+		state, release, err := ws.HoldState(name)
 		if err != nil {
 			return false, err
 		}
 		defer release()
 
-		n, err := then.At(src, path)
-		if name == snapshotBase && (err != nil || n == nil || n.Ino == tree.RootIno) {
+		n, err := state.At(src, path)
+		if name == baseName && (err != nil || n == nil || n.Ino == tree.RootIno) {
 			return false, nil
 		}
 
-		return differs(ctx, src, then, now, path)
+		return pathDiffers(ctx, src, state, now, path)
 	}
 
 	for info := range ws.Snapshots().NewestFirst() {
@@ -343,8 +342,8 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 			return info.Name, err
 		}
 	}
-	if differs, err := differsIn(snapshotBase); err != nil || differs {
-		return snapshotBase, err
+	if differs, err := differsIn(baseName); err != nil || differs {
+		return baseName, err
 	}
 
 	if n, _ := now.At(src, path); n == nil {
@@ -355,23 +354,23 @@ func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (st
 		WithHint("see `amberfs history %s`", path)
 }
 
-// snapshotBase is the name of the state with which a workspace began.
-const snapshotBase = "base"
+// baseName is the name of the state with which a workspace began.
+const baseName = "base"
 
 // errNoPath is the error for a path that exists neither now nor in a snapshot.
 func errNoPath(path string) error {
 	return errs.Fail(errs.NotExist, "no such path, now or in any snapshot: %s", path)
 }
 
-// differs reports whether two states differ at path or below, modification times included.
-func differs(ctx context.Context, src *tree.Source, a, b *tree.State, path string) (bool, error) {
-	equal, err := tree.Equal(ctx, src, a, b, tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}, tree.Mtime)
+// pathDiffers reports whether two states differ at path or below, modification times included.
+func pathDiffers(ctx context.Context, src *tree.Source, a, b *tree.State, path string) (bool, error) {
+	equal, err := tree.Equal(ctx, src, a, b, tree.DiffOptions{Paths: diffPaths(naming.BytePath(path))}, tree.Mtime)
 	return err == nil && !equal, err
 }
 
-// limitTo returns the paths for tree.DiffOptions. It returns nil, which stands for all paths, if the list
-// is empty or has the root.
-func limitTo(paths ...naming.BytePath) []string {
+// diffPaths returns paths for tree.DiffOptions.Paths. It returns nil, which stands for all paths, if the list is
+// empty or has the root.
+func diffPaths(paths ...naming.BytePath) []string {
 	var out []string
 	for _, p := range paths {
 		if p == "" || p == "." {

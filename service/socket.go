@@ -109,40 +109,40 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 
 const joinPath = "/join"
 
-// Joining has the functions of a daemon that count joined programs, the users of the mount.
-type Joining struct {
-	// Join counts a user of the mount. It fails if the mount has other options; "" allows any. tree is
+// JoinHooks are the functions of a daemon that count the users of the mount. Each joined program is a user.
+type JoinHooks struct {
+	// Join counts a user of the mount. It fails if the mount has other options; "" allows any options. tree is
 	// a detached copy of the mount, or nil.
 	Join func(options string) (tree *os.File, err error)
 	// Leave subtracts a user of the mount, and reports whether the daemon ends now.
 	Leave func() (ends bool)
-	// Hold, if set, makes the connection outlive the daemon. The caller calls joined when the client has its
-	// answer, and left when the connection is not needed any more.
+	// Hold, if set, makes the connection of a program outlive the daemon. The caller calls joined when the client
+	// has its answer, and left when the connection is not needed any more.
 	Hold func(c *net.UnixConn, fork string) (joined, left func())
 }
 
 // Joins are the programs that share the daemon.
 type Joins struct {
-	Joining
-	log        *slog.Logger
-	mountpoint string
-	mu         sync.Mutex     // guards programs
-	programs   map[string]int // the number of programs by fork
-	// last is the connection of the last program. The end of the process closes it.
-	last atomic.Pointer[net.UnixConn]
+	JoinHooks
+	log            *slog.Logger
+	mountpoint     string
+	mu             sync.Mutex     // guards programs
+	programsByFork map[string]int // the number of programs by fork
+	// lastConn is the connection of the last program. The end of the process closes it.
+	lastConn atomic.Pointer[net.UnixConn]
 }
 
-// Joined is the client's end of a connection that keeps a shared daemon in use.
-type Joined struct {
-	Conn *os.File // at EOF, the daemon has ended or has seen that the client shut its side down
-	Tree *os.File // a detached copy of the mount; if nil, the caller copies the mount at Mountpoint
+// A JoinConnection is the client's end of a connection that keeps a shared daemon in use.
+type JoinConnection struct {
+	Conn      *os.File // at EOF, the daemon has ended or has seen that the client shut its side down
+	MountCopy *os.File // a detached copy of the mount; if nil, the caller copies the mount at Mountpoint
 	// Mountpoint is the mount point of the daemon.
 	Mountpoint string
 }
 
 // join answers a request of the function Join, and keeps the connection of the request.
 func (srv *Server) join(w http.ResponseWriter, r *http.Request) error {
-	if err := srv.service.Mount.Ready(r.Context()); err != nil { // the mount is ending
+	if err := srv.service.Mount.WaitReady(r.Context()); err != nil { // the mount is ending
 		return errs.Fail(errs.NotExist, "%w", err)
 	}
 
@@ -185,7 +185,7 @@ func (js *Joins) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	if js.Leave() {
 		// The client waits for EOF. The connection stays open, so that EOF arrives at the end of this
 		// process.
-		js.last.Store(c)
+		js.lastConn.Store(c)
 		return
 	}
 
@@ -193,8 +193,8 @@ func (js *Joins) awaitLeave(c *net.UnixConn, fork string, left func()) {
 	c.Close()
 }
 
-// Rejoin counts a program that joined the previous daemon, by its connection f. The caller has counted
-// it as a user of the mount.
+// Rejoin counts a program that joined the previous daemon. f is its connection. The caller has counted the program
+// as a user of the mount.
 func (js *Joins) Rejoin(f *os.File, fork string, left func()) error {
 	conn, err := net.FileConn(f)
 	f.Close()
@@ -212,14 +212,14 @@ func (js *Joins) Rejoin(f *os.File, fork string, left func()) error {
 func (js *Joins) add(fork string, n int) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	js.programs[fork] += n
+	js.programsByFork[fork] += n
 }
 
-// joined returns the number of programs that joined for a fork.
-func (js *Joins) joined(fork string) int {
+// programCount returns the number of programs that joined for a fork.
+func (js *Joins) programCount(fork string) int {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	return js.programs[fork]
+	return js.programsByFork[fork]
 }
 
 // sendTree sends the answer to a request of Join, with the descriptor of tree if that is not nil.
@@ -237,7 +237,7 @@ func (js *Joins) sendTree(c *net.UnixConn, tree *os.File) error {
 
 // Join joins the daemon of the store dir as a user of a fork, or of main if fork is "". The error is
 // of the kind NotExist if no daemon answers. ctx ends the wait for the answer.
-func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
+func Join(ctx context.Context, dir, options, fork string) (*JoinConnection, error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -247,17 +247,17 @@ func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 
 	_, err = fmt.Fprintf(conn, "POST %s?options=%s&fork=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", joinPath, url.QueryEscape(options), url.QueryEscape(fork))
 	if err != nil {
-		return nil, errEnded(dir, err)
+		return nil, errDaemonEnded(dir, err)
 	}
 
 	head, rights := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(4))
 	n, got, _, _, err := conn.ReadMsgUnix(head, rights)
 	if err != nil || n == 0 {
-		return nil, errEnded(dir, err)
+		return nil, errDaemonEnded(dir, err)
 	}
 
-	j := &Joined{Tree: receivedFile(rights[:got])}
-	if err := j.read(head[:n], conn); err != nil {
+	j := &JoinConnection{MountCopy: receivedFile(rights[:got])}
+	if err := j.readAnswer(head[:n], conn); err != nil {
 		j.Close()
 		return nil, err
 	}
@@ -270,8 +270,8 @@ func Join(ctx context.Context, dir, options, fork string) (*Joined, error) {
 	return j, nil
 }
 
-// read reads the answer of the daemon. head is its beginning.
-func (j *Joined) read(head []byte, conn net.Conn) error {
+// readAnswer reads the answer of the daemon. head is the part of the answer that was read already.
+func (j *JoinConnection) readAnswer(head []byte, conn net.Conn) error {
 	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(head), conn)), nil)
 	if err != nil {
 		return err
@@ -291,8 +291,8 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 	return err
 }
 
-// errEnded returns the error for a daemon that ended before it answered.
-func errEnded(dir string, err error) error {
+// errDaemonEnded returns the error for a daemon that ended before it answered.
+func errDaemonEnded(dir string, err error) error {
 	return errs.Fail(errs.NotExist, "the daemon of the store %s ended before it answered: %w", dir, err)
 }
 
@@ -315,8 +315,8 @@ func receivedFile(rights []byte) *os.File {
 }
 
 // Close closes the connection and the copy of the mount.
-func (j *Joined) Close() {
-	for _, f := range []*os.File{j.Conn, j.Tree} {
+func (j *JoinConnection) Close() {
+	for _, f := range []*os.File{j.Conn, j.MountCopy} {
 		if f != nil {
 			f.Close()
 		}
@@ -325,13 +325,13 @@ func (j *Joined) Close() {
 
 // Leave tells the daemon that the program no longer uses the mount. It returns true if the daemon ends within
 // wait milliseconds.
-func (j *Joined) Leave(wait int) bool {
+func (j *JoinConnection) Leave(wait int) bool {
 	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
 	return j.Ended(wait)
 }
 
 // Ended waits up to wait milliseconds for the end of the daemon, and returns true if it has ended.
-func (j *Joined) Ended(wait int) bool {
+func (j *JoinConnection) Ended(wait int) bool {
 	for end := time.Now().Add(time.Duration(wait) * time.Millisecond); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds())))
 		if !errors.Is(err, unix.EINTR) { // a signal, such as SIGCHLD, interrupts the wait

@@ -42,8 +42,8 @@ type Tool struct {
 	Names [3]string // the name of the tool in each set, "" if the set does not have it
 	Title string
 	About string // if empty, Op.About
-	// Rare tools are offered only in the set of all tools.
-	Rare bool
+	// OnlyInAll is set for a rare tool, which is offered only in the set ToolsAll.
+	OnlyInAll bool
 	// Preset has the arguments that are the same in every call. The type is Op.Args.
 	Preset any
 	// Args are the names of the arguments that the tool takes, separated by blanks. NAME=FIELD gives a field
@@ -51,12 +51,12 @@ type Tool struct {
 	Args string
 }
 
-// Positional lists the fields that the words of a command line, or of a line written to a control file, set
-// in this order. The word for [f] is optional, and f... takes all remaining words. If there are too few words
-// for all optional fields, the first ones of these get a word.
+// Positional lists fields of arguments, separated by blanks. The words of a command line, or of a line written to a
+// control file, set these fields in this order. The word for [f] is optional, and f... takes all remaining words. If
+// there are too few words for all optional fields, the first optional fields get a word.
 type Positional string
 
-// A Word is a field of a Positional.
+// A Word is an element of a Positional: the field that a word sets.
 type Word struct {
 	Field    string
 	Optional bool
@@ -88,8 +88,8 @@ func (p Positional) Limits() (least, most int) {
 	return least, most
 }
 
-// set sets fields of args, a pointer, by the words of a line.
-func (p Positional) set(args reflect.Value, given []string) {
+// setFields sets fields of args, an addressable struct, to the words of a line.
+func (p Positional) setFields(args reflect.Value, given []string) {
 	least, _ := p.Limits()
 	spare := len(given) - least // words for optional fields
 
@@ -121,29 +121,29 @@ func (p Positional) set(args reflect.Value, given []string) {
 	}
 }
 
-// With returns the arguments of the operation: a copy of preset, or zero values if it is nil, in which
-// the words of a line are set.
-func (o *Op) With(preset any, p Positional, given []string) any {
+// ArgsFrom returns arguments of the operation: a copy of preset, or zero values if preset is nil, with the fields
+// that the words of a line set.
+func (o *Op) ArgsFrom(preset any, p Positional, given []string) any {
 	args := reflect.New(o.Args).Elem()
 	if preset != nil {
 		args.Set(reflect.ValueOf(preset))
 	}
-	p.set(args, given)
+	p.setFields(args, given)
 	return args.Interface()
 }
 
-// Files describes how callers in the mount use an operation without `.snapshots/call`.
-type Files struct {
-	// AtOnce is set for operations that run on the goroutine that read the kernel's request, without a queue.
+// ControlFiles describes how callers in the mount use an operation without `.snapshots/call`.
+type ControlFiles struct {
+	// RunsInline is set for operations that run on the goroutine that read the kernel's request, without a queue.
 	// Such operations are Cheap, and wait neither for a network nor for another process.
-	AtOnce  bool
-	Line    *Line
-	Queries []Query
-	// Instead is a text for the error of an operation that needs the socket: the alternative for callers in
-	// the mount.
-	Instead string
-	// Brief, if set, returns the part of a result that becomes the answer to a line.
-	Brief func(result any) any
+	RunsInline bool
+	Line       *Line
+	Queries    []Query
+	// Alternative is a text for the error of an operation that needs the socket: what callers in the mount can
+	// use in its place.
+	Alternative string
+	// BriefResult, if set, returns the part of a result that becomes the answer to a line.
+	BriefResult func(result any) any
 }
 
 // A Line is a control file in .snapshots. A line that is written to it calls the operation.
@@ -163,9 +163,9 @@ type Query struct {
 	Args   Positional // the fields for the names A and B
 }
 
-// Snapshots splits names, the part of the file's name after the @. It returns nil if the number of names is
-// wrong for the query.
-func (q *Query) Snapshots(names string) []string {
+// SplitNames splits the part of the file's name after the @ into the names of snapshots. It returns nil if the
+// query takes another number of names.
+func (q *Query) SplitNames(names string) []string {
 	list := strings.SplitN(names, "..", 2) // no name has two dots
 	if least, most := q.Args.Limits(); len(list) < least || len(list) > most || slices.Contains(list, "") {
 		return nil
@@ -173,41 +173,41 @@ func (q *Query) Snapshots(names string) []string {
 	return list
 }
 
-// Queried returns the query whose File is file, and its operation; nil if there is none.
-func Queried(file string) (*Op, *Query) {
+// FindQuery returns the query whose File is file, and its operation; nil if there is none.
+func FindQuery(file string) (*Op, *Query) {
 	for _, o := range ops {
-		for i := range o.Files.Queries {
-			if o.Files.Queries[i].File == file {
-				return o, &o.Files.Queries[i]
+		for i := range o.ControlFiles.Queries {
+			if o.ControlFiles.Queries[i].File == file {
+				return o, &o.ControlFiles.Queries[i]
 			}
 		}
 	}
 	return nil, nil
 }
 
-// Written returns the operation that lines written to a control file call; nil if there is none.
-func Written(file string) *Op {
-	i := slices.IndexFunc(ops, func(o *Op) bool { return o.Files.Line != nil && o.Files.Line.File == file })
+// FindLineOp returns the operation that is called by the lines written to a control file; nil if there is none.
+func FindLineOp(file string) *Op {
+	i := slices.IndexFunc(ops, func(o *Op) bool { return o.ControlFiles.Line != nil && o.ControlFiles.Line.File == file })
 	if i < 0 {
 		return nil
 	}
 	return ops[i]
 }
 
-// FromLine reads a line that was written to the operation's control file.
-func (o *Op) FromLine(line string) (any, error) {
-	if o.Files.Line.Parse != nil {
-		return o.Files.Line.Parse(line)
+// ParseLine returns the arguments in a line that was written to the operation's control file.
+func (o *Op) ParseLine(line string) (any, error) {
+	if o.ControlFiles.Line.Parse != nil {
+		return o.ControlFiles.Line.Parse(line)
 	}
 	words, err := splitFields(line)
 	if err != nil {
 		return nil, err
 	}
-	if least, most := o.Files.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
-		return nil, errs.New(errs.Invalid, "name %s", o.Files.Line.Usage)
+	if least, most := o.ControlFiles.Line.Args.Limits(); len(words) < least || most >= 0 && len(words) > most {
+		return nil, errs.New(errs.Invalid, "name %s", o.ControlFiles.Line.Usage)
 	}
 
-	return o.With(nil, o.Files.Line.Args, words), nil
+	return o.ArgsFrom(nil, o.ControlFiles.Line.Args, words), nil
 }
 
 // parseCreate reads the options of a snapshot: a name and a message, or a JSON object.
@@ -233,8 +233,8 @@ func parseCreate(line string) (any, error) {
 
 func parsePolicy(line string) (any, error) { return SetPolicy{Patch: []byte(line)}, nil }
 
-// splitFields splits a line at blanks. As in a shell, a field in double quotes
-// may have blanks in it, and a backslash takes the character after it as it is.
+// splitFields splits a line at blanks. As in a shell, a field in double quotes may have blanks in it, and the
+// character after a backslash has no special meaning.
 func splitFields(line string) ([]string, error) {
 	var fields []string
 	var b strings.Builder

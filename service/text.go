@@ -20,24 +20,24 @@ type Form struct {
 	fields bool // each row is a name and a value
 }
 
-// Rows writes rows of columns.
+// Rows returns a Form that writes rows of columns.
 func Rows[R any](rows func(*R) [][]string) Form {
 	return Form{rows: func(result any) [][]string { return rows(result.(*R)) }}
 }
 
-// Fields writes rows of a name and a value.
+// Fields returns a Form that writes rows of a name and a value.
 func Fields[R any](rows func(*R) [][]string) Form {
 	f := Rows(rows)
 	f.fields = true
 	return f
 }
 
-// Lines writes lines, each with its newline.
+// Lines returns a Form that writes the lines in a text. Each line ends in a newline.
 func Lines[R any](lines func(*R) string) Form {
 	return Form{lines: func(_, result any) string { return lines(result.(*R)) }}
 }
 
-// LinesOf writes lines about a result and the arguments of its call.
+// LinesOf returns a Form that writes the lines in a text about a result and the arguments of its call.
 func LinesOf[A, R any](lines func(A, *R) string) Form {
 	return Form{lines: func(args, result any) string { return lines(args.(A), result.(*R)) }}
 }
@@ -53,8 +53,8 @@ func (f Form) Text(args, result any) string {
 	return JoinRows(f.rows(result), "\t")
 }
 
-// Table returns the rows of a result, and whether each row is a name and a value. It returns nil for
-// a form of lines.
+// Table returns the rows of a result. fields is true if each row is a name and a value. It returns nil for a form of
+// lines.
 func (f Form) Table(result any) (rows [][]string, fields bool) {
 	if f.rows == nil {
 		return nil, false
@@ -69,8 +69,8 @@ func (f Form) Table(result any) (rows [][]string, fields bool) {
 	return rows, f.fields
 }
 
-// Columns writes rows in aligned columns.
-func Columns(rows [][]string) string {
+// AlignColumns returns rows as lines of a text with aligned columns.
+func AlignColumns(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, JoinRows(rows, "\t"))
@@ -78,13 +78,13 @@ func Columns(rows [][]string) string {
 	return b.String()
 }
 
-// JoinRows writes each row as a line. The columns are separated by the text between.
+// JoinRows returns each row as a line of a text. The columns are separated by the text between.
 func JoinRows(rows [][]string, between string) string {
-	return textOf(rows, func(r []string) string { return strings.Join(r, between) + "\n" })
+	return joinTexts(rows, func(r []string) string { return strings.Join(r, between) + "\n" })
 }
 
-// Shorten cuts the list of changed paths in a result to at most most paths. The count of changed paths in the
-// result stays.
+// Shorten removes changed paths from the list in a result, so that the list has at most so many paths as most says.
+// The result still has the number of all changed paths.
 func Shorten(result any, most int) {
 	if r, ok := result.(interface{ Shorten(most int) }); ok {
 		r.Shorten(most)
@@ -99,10 +99,10 @@ func Conflicts(result any) []string {
 	return nil
 }
 
-// ChangedText describes the effect of an operation with the verb did, such as "restored", and the object to,
-// such as "snapshot v1". For a dry run it uses the verb would. files is the number of changed files. all is
-// the number of changed paths: the listed paths, inGit paths below .git, which are not listed, and the paths
-// beyond the limit of the list.
+// ChangedText describes the effect of an operation. The text begins with a verb and its object: the verb is did,
+// such as "restored" or, for a dry run, would. The object is to, such as "snapshot v1". files is the number of
+// changed files. all is the number of all changed paths: the paths in the list paths, those beyond the limit of the
+// list, and inGit paths below .git, which are not in the list.
 func ChangedText(did, would string, dry bool, to string, files, all int, paths []graft.PathChange, inGit int) string {
 	change := "changed"
 	if dry {
@@ -127,9 +127,9 @@ func ChangedText(did, would string, dry bool, to string, files, all int, paths [
 	return b.String()
 }
 
-// prefixed writes each path on a line that begins with text.
-func prefixed(text string, paths []string) string {
-	return textOf(paths, func(p string) string { return text + gitquote.Readable(p) + "\n" })
+// prefixedLines returns a line for each path, which begins with text.
+func prefixedLines(text string, paths []string) string {
+	return joinTexts(paths, func(p string) string { return text + gitquote.Readable(p) + "\n" })
 }
 
 // OneLine replaces line breaks and tabs by blanks, and escapes control characters for a terminal.

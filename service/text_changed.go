@@ -12,12 +12,12 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// agentText is the length in bytes at which a report for an agent omits further lines. The lines about
+// maxAgentReport is the length in bytes at which a report for an agent omits further lines. The lines about
 // deletions and overwritten files are never omitted.
-const agentText = 1200
+const maxAgentReport = 1200
 
 // changedLines returns a report of changes, "" if there are none. It lists all deletions and overwritten
-// files first, then other changes. For an agent, it omits other changes after agentText bytes.
+// files first, then other changes. For an agent, it omits other changes after maxAgentReport bytes.
 func changedLines(a Changed, d *WhatChanged) string {
 	if len(d.Effects)+len(d.Git) == 0 {
 		return ""
@@ -25,7 +25,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 	var out strings.Builder
 	fmt.Fprintf(&out, "changed since %s:\n", d.Since)
-	const mostIgnored = 20 // more overwritten files that git ignores are output of a build: they are summed up
+	const mostIgnored = 20 // if more files that git ignores were overwritten, they are output of a build, and summed up
 	var lost, rest []PathEffect
 	rebuilt := 0
 	for _, e := range d.Effects {
@@ -55,7 +55,7 @@ func changedLines(a Changed, d *WhatChanged) string {
 
 	for i, line := range lines {
 		const more = "and %d more lines: amberfs diff --name-status %s\n"
-		if a.ForAgent && out.Len()+len(line)+len(undo)+len(more)+len(d.Since) > agentText {
+		if a.ForAgent && out.Len()+len(line)+len(undo)+len(more)+len(d.Since) > maxAgentReport {
 			fmt.Fprintf(&out, more, len(lines)-i, d.Since)
 			break
 		}
@@ -95,12 +95,11 @@ func withoutIgnored(list []PathEffect) (out []PathEffect) {
 	return out
 }
 
-// mostAlone is the largest number of files of one directory that are listed on a line each. More files share
-// a line.
-const mostAlone = 3
+// maxSingleLines is the largest number of files of one directory that have a line each. More files share a line.
+const maxSingleLines = 3
 
-// groupLines returns lines for effects. Files of one directory with the same action and note share a line: it
-// has all their names or, for added files, only their number.
+// groupLines returns lines for effects. If more than maxSingleLines files of one directory have the same action and
+// note, they share a line. The line has their names or, for added files, only their number.
 func groupLines(list []PathEffect) (lines []string) {
 	for len(list) > 0 {
 		n := 1
@@ -108,7 +107,7 @@ func groupLines(list []PathEffect) (lines []string) {
 			n++
 		}
 
-		lines = append(lines, linesOf(list[:n])...)
+		lines = append(lines, groupToLines(list[:n])...)
 		list = list[n:]
 	}
 	return lines
@@ -118,9 +117,10 @@ func sameGroup(a, b *PathEffect) bool {
 	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.bytes()) == path.Dir(b.bytes())
 }
 
-func linesOf(list []PathEffect) (lines []string) {
+// groupToLines returns the lines for effects that sameGroup puts into one group.
+func groupToLines(list []PathEffect) (lines []string) {
 	e := &list[0]
-	if len(list) <= mostAlone {
+	if len(list) <= maxSingleLines {
 		for _, e := range list {
 			lines = append(lines, e.line())
 		}

@@ -96,12 +96,12 @@ func labelText(labels map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-func listRows(l *Snapshots) [][]string { return each(l.Snapshots, "no snapshots", Row) }
+func listRows(l *Snapshots) [][]string { return rowsOf(l.Snapshots, "no snapshots", Row) }
 
 // LongRows returns a row for each snapshot: the columns of Row, the kind, the numbers of changes and the
 // labels.
 func (l *Snapshots) LongRows() [][]string {
-	return each(l.Snapshots, "no snapshots", func(i info.Info) []string {
+	return rowsOf(l.Snapshots, "no snapshots", func(i info.Info) []string {
 		kind := i.Kind
 		if i.Pinned {
 			kind += ", pinned"
@@ -111,9 +111,9 @@ func (l *Snapshots) LongRows() [][]string {
 	})
 }
 
-// each returns a row for each element of a list. For an empty list it returns one row with the text none, or
+// rowsOf returns a row for each element of a list. For an empty list it returns one row with the text none, or
 // no row if none is "".
-func each[T any](list []T, none string, row func(T) []string) (rows [][]string) {
+func rowsOf[T any](list []T, none string, row func(T) []string) (rows [][]string) {
 	if len(list) == 0 && none != "" {
 		return [][]string{{none}}
 	}
@@ -124,7 +124,7 @@ func each[T any](list []T, none string, row func(T) []string) (rows [][]string) 
 }
 
 func historyRows(h *History) [][]string {
-	return each(h.Entries, "", func(e HistoryEntry) []string {
+	return rowsOf(h.Entries, "", func(e HistoryEntry) []string {
 		size := strconv.FormatInt(e.Size, 10)
 		if e.Action == "deleted" {
 			size = "-"
@@ -135,7 +135,7 @@ func historyRows(h *History) [][]string {
 }
 
 func blameRows(b *Blamed) [][]string {
-	return each(b.Lines, "", func(l BlamedLine) []string {
+	return rowsOf(b.Lines, "", func(l BlamedLine) []string {
 		return []string{
 			cmp.Or(l.Snapshot, "now"), strings.Join(l.Actors, ","), OneLine(l.Command), l.Time.Format(time.RFC3339), strconv.Itoa(l.Line),
 			strings.ToValidUTF8(l.Text, "\uFFFD"),
@@ -144,20 +144,20 @@ func blameRows(b *Blamed) [][]string {
 }
 
 func actorRows(l *ActorList) [][]string {
-	return each(l.Actors, "", func(s ActorState) []string {
+	return rowsOf(l.Actors, "", func(s ActorState) []string {
 		return []string{s.Name, plural(s.Snapshots, "snapshot", "snapshots"), s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)}
 	})
 }
 
 func duRows(u *info.Disk) (rows [][]string) {
-	rows = each(u.Snapshots, "", func(s info.UsedBy) []string { return []string{BytesText(s.Bytes), s.Name} })
-	forks := each(u.Forks, "", func(f info.UsedBy) []string { return []string{BytesText(f.Bytes), ".forks/" + f.Name} })
+	rows = rowsOf(u.Snapshots, "", func(s info.UsedBy) []string { return []string{BytesText(s.Bytes), s.Name} })
+	forks := rowsOf(u.Forks, "", func(f info.UsedBy) []string { return []string{BytesText(f.Bytes), ".forks/" + f.Name} })
 	rows = append(rows, forks...)
 	return append(rows, []string{BytesText(u.Together), plural(len(u.Snapshots), "snapshot", "snapshots") + " together"})
 }
 
 func opRows(l *OpList) [][]string {
-	return each(l.Ops, "no operations", func(o OpState) []string {
+	return rowsOf(l.Ops, "no operations", func(o OpState) []string {
 		state := ""
 		switch {
 		case o.Undoes > 0 && !o.Undone:
@@ -174,7 +174,7 @@ func opRows(l *OpList) [][]string {
 }
 
 func forkRows(l *ForkList) [][]string {
-	return each(l.Forks, "no forks", func(f ForkState) []string {
+	return rowsOf(l.Forks, "no forks", func(f ForkState) []string {
 		changed := plural(f.Changed, "file", "files") + " changed"
 		if f.More {
 			changed = "at least " + changed
@@ -220,7 +220,7 @@ func eventLines(list *[]events.Event) string {
 	return b.String()
 }
 
-func differences(text *string) string {
+func diffText(text *string) string {
 	if *text == "" {
 		return "no differences"
 	}
@@ -228,23 +228,23 @@ func differences(text *string) string {
 }
 
 func removedLines(done *Removed) string {
-	return lines("snapshot %s deleted\n", done.Names) + keptLine(done.Kept)
+	return formatNames("snapshot %s deleted\n", done.Names) + keptLine(done.Kept)
 }
 
 func pinnedLines(done *Pinned) string {
 	if done.Pin {
-		return lines("snapshot %s pinned\n", done.Names)
+		return formatNames("snapshot %s pinned\n", done.Names)
 	}
-	return lines("snapshot %s unpinned\n", done.Names)
+	return formatNames("snapshot %s unpinned\n", done.Names)
 }
 
-// lines formats each name, and joins the results.
-func lines(format string, names []string) string {
-	return textOf(names, func(name string) string { return fmt.Sprintf(format, name) })
+// formatNames formats each name, and joins the results.
+func formatNames(format string, names []string) string {
+	return joinTexts(names, func(name string) string { return fmt.Sprintf(format, name) })
 }
 
-// textOf joins the texts of the elements of a list.
-func textOf[T any](list []T, text func(T) string) string {
+// joinTexts joins the texts of the elements of a list.
+func joinTexts[T any](list []T, text func(T) string) string {
 	var b strings.Builder
 	for _, one := range list {
 		b.WriteString(text(one))
@@ -265,7 +265,7 @@ func compactedLines(done *snapshot.Compacted) string {
 }
 
 func pushedLines(l *PushedList) string {
-	return textOf(l.Pushed, func(p Pushed) string {
+	return joinTexts(l.Pushed, func(p Pushed) string {
 		as := ""
 		if p.As != p.Snapshot {
 			as = " as " + p.As
@@ -291,7 +291,7 @@ func deletedForkLine(done *DeletedFork) string {
 
 func restoredLines(r *snapshot.RestoreResult) string {
 	text := ChangedText("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Changed, r.Paths, 0)
-	return text + prefixed("kept as it is: ", r.Kept)
+	return text + prefixedLines("kept as it is: ", r.Kept)
 }
 
 func mergedLines(done *snapshot.PromoteResult) string {
@@ -319,11 +319,12 @@ func WithoutGit(paths []graft.PathChange) (work []graft.PathChange, inGit int) {
 
 // GitText describes the changes of git directories, see RepositoryText.
 func GitText(repos []threeway.Repository) string {
-	return textOf(repos, func(g threeway.Repository) string { return RepositoryText(g.Dir, "", g.Lines, g.Commits) })
+	return joinTexts(repos, func(g threeway.Repository) string { return RepositoryText(g.Dir, "", g.Lines, g.Commits) })
 }
 
-// RepositoryText describes the changes of a git directory: a line for lines, then one for each commit. target
-// is the path of the git directory if it is not at dir, else "".
+// RepositoryText describes the changes of a git directory at the path dir. The text has one line with all of lines,
+// then a line for each commit. If .git is a file that names another directory, target is the path of that
+// directory, else "".
 func RepositoryText(dir, target string, lines, commits []string) string {
 	text := "git: "
 	if dir != ".git" {
@@ -343,9 +344,9 @@ func RepositoryText(dir, target string, lines, commits []string) string {
 
 func undoneLines(done *UndoneBy) string {
 	text := ChangedText("undid", "would undo", done.DryRun, "the changes by "+done.Actor, done.Changed, done.Changed, done.Paths, 0)
-	text += prefixed("kept as it is: ", done.Kept)
-	text += prefixed("in conflict: ", done.Conflicts)
-	text += prefixed("also changed by others between the same snapshots: ", done.Shared)
+	text += prefixedLines("kept as it is: ", done.Kept)
+	text += prefixedLines("in conflict: ", done.Conflicts)
+	text += prefixedLines("also changed by others between the same snapshots: ", done.Shared)
 	if done.Later {
 		text += done.Actor + " has changed more since; these changes stay\n"
 	}
@@ -353,7 +354,7 @@ func undoneLines(done *UndoneBy) string {
 	return text
 }
 
-// briefInfo returns the answer of a control file about a snapshot. The file info@NAME has all fields.
+// briefInfo returns the answer of a control file about a snapshot. The file info@NAME has the other fields.
 func briefInfo(i info.Info) any {
 	return struct {
 		Name string `json:"name"`

@@ -238,7 +238,7 @@ type Log struct {
 	Limit   int             `json:"limit,omitempty" jsonschema:"only the newest this many"`
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`
-	// Elsewhere is for the web page, which shows all forks.
+	// The web page, which shows all forks, sets Elsewhere.
 	Elsewhere bool `json:"elsewhere,omitempty" jsonschema:"with follow: also an event elsewhere after events of any workspace"`
 }
 
@@ -248,8 +248,8 @@ type Forked struct {
 	Path     string `json:"path" jsonschema:"its path; relative to the workspace for a caller in the mount"`
 }
 
-// PathOf returns a pointer to the path of the fork. The command line changes it in a run, which sees the fork
-// at another path than the daemon.
+// PathOf returns a pointer to the path of the fork. In a run, the command line changes the path, because a run sees
+// the fork at another path than the daemon does.
 func (f *Forked) PathOf() *string { return &f.Path }
 
 type RenameFork Rename
@@ -259,7 +259,8 @@ type DeleteFork struct {
 	Discard bool   `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state, and delete the forks in it"`
 	Forget  bool   `json:"forget,omitempty" jsonschema:"keep nothing by which this can be undone"`
 	Force   bool   `json:"force,omitempty" jsonschema:"also if programs have it as root or working directory"`
-	// Rmdir is set for rmdir(2), which succeeds for working directories.
+	// Rmdir is set if the fork is deleted by rmdir(2). As in other file systems, it succeeds for a directory that
+	// is the working directory of a program.
 	Rmdir bool `json:"-"`
 }
 
@@ -314,7 +315,7 @@ type Run struct {
 // program starts, when it ends, and when the run is applied or removed. Its value is a state.
 const RunLabel = "run"
 
-// CountLabel is the label of the snapshot that marks a run as applied: Its value, in the format CountFormat,
+// CountLabel is the label of the snapshot that marks a run as applied. Its value, in the format CountFormat,
 // has the numbers of files and git repositories that the apply changed.
 const (
 	CountLabel  = "applied"
@@ -329,8 +330,8 @@ const (
 	RunRemoved = "removed"
 )
 
-// Conflict asks for the sides of a path in conflict. The path changed both in a fork and in the workspace or,
-// with By, another actor changed it after the actor By.
+// Conflict asks for the sides of a path in conflict. If Fork is set, the path changed both in the fork and in the
+// workspace. If By is set, another actor changed the path after the actor By.
 type Conflict struct {
 	Fork  string          `json:"fork,omitempty" jsonschema:"the fork"`
 	By    string          `json:"by,omitempty" jsonschema:"the actor, if not a fork"`

@@ -28,7 +28,7 @@ type Upgraded struct {
 // start.
 func (srv *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	exemptCall(r)
-	if err := srv.service.Mount.Ready(r.Context()); err != nil {
+	if err := srv.service.Mount.WaitReady(r.Context()); err != nil {
 		return err
 	}
 
@@ -56,9 +56,9 @@ func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
 	c.Close()
 }
 
-// AskUpgrade asks the daemon of the store dir for an upgrade to another program, given by its path, and waits
-// for the new daemon.
-func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err error) {
+// RequestUpgrade asks the daemon of the store dir for an upgrade to another program, given by its path, and waits
+// for the answer of the new daemon.
+func RequestUpgrade(ctx context.Context, dir, program string) (done Upgraded, err error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
 		return done, err
@@ -67,12 +67,12 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	if _, err = fmt.Fprintf(conn, "POST %s?program=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", upgradePath, url.QueryEscape(program)); err != nil {
-		return done, errEnded(dir, err)
+		return done, errDaemonEnded(dir, err)
 	}
 
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return done, errEnded(dir, err)
+		return done, errDaemonEnded(dir, err)
 	}
 	defer resp.Body.Close()
 
@@ -82,7 +82,7 @@ func AskUpgrade(ctx context.Context, dir, program string) (done Upgraded, err er
 
 	refused := &errs.Error{}
 	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
-		return done, errEnded(dir, err)
+		return done, errDaemonEnded(dir, err)
 	}
 
 	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(refused.Msg, "no such operation") {

@@ -23,9 +23,9 @@ type upkeep struct {
 	mount       *Mount
 	daemon      *Daemon
 	known       *known.Registry
-	backup      func() *BackupState
+	backupState func() *BackupState
 	sweepImages func()
-	erase       func(context.Context, *snapshot.Store) error // erases forgotten contents that could not be erased before
+	erase       func(context.Context, *snapshot.Store) error // see erasure.eraseRest
 }
 
 // status returns the status of the workspace, the store and the daemon. A caller that is confined to a
@@ -52,7 +52,7 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 		return st, nil
 	}
 
-	st.Push = u.backup()
+	st.Push = u.backupState()
 	for url, since := range u.known.AwaySince() {
 		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
 	}
@@ -67,7 +67,7 @@ func (u *upkeep) status(_ context.Context, r *Request, _ GetStatus) (Status, err
 
 // setPolicy patches the policy. It checks the whole patch before a part of it takes effect.
 func (u *upkeep) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
-	// An error of the patch is not reported here but by PatchPolicy below.
+	// If the patch is not valid, PatchPolicy below returns the error.
 	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil {
 		if err := u.checkPushRemote(r, wanted.Push.Remote); err != nil {
 			return wanted, err
@@ -84,14 +84,15 @@ func (u *upkeep) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.P
 	return p, nil
 }
 
-// checkPushRemote returns an error if a policy cannot name the remote for its pushes.
+// checkPushRemote returns an error if the caller may not name a remote for the pushes of the policy, or if the
+// remote is not registered.
 func (u *upkeep) checkPushRemote(r *Request, name string) error {
 	if name == "" || name == r.Workspace.Policy().Push.Remote {
 		return nil
 	}
 
 	if confinedToFork(r) { // callers confined to a fork must not learn the names of other remotes
-		if err := mayPush(r, Push{Remote: name}); err != nil {
+		if err := checkPushArgs(r, Push{Remote: name}); err != nil {
 			return err
 		}
 	}
@@ -126,7 +127,7 @@ func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
 }
 
-// byteProgress returns a function that passes numbers of bytes to show, as the progress of the work what.
+// byteProgress returns a function that reports numbers of bytes to show, as the progress of the work that what names.
 func byteProgress(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
 }
@@ -138,7 +139,7 @@ func (u *upkeep) verify(ctx context.Context, r *Request, _ Verify) (*repair.Repo
 	}
 
 	hint := "nothing else is touched; `amberfs verify --repair " + r.Workspace.Store().Dir() + "` repairs it when it is not mounted"
-	if err := DamageFound(report, hint); err != nil {
+	if err := DamageError(report, hint); err != nil {
 		r.log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
 		return nil, err
 	}
@@ -151,35 +152,33 @@ func (u *upkeep) umount(_ context.Context, r *Request, a Umount) (Unmounted, err
 	return Unmounted{PID: os.Getpid(), Store: r.Workspace.Store().Dir(), Mountpoint: r.mountpoint}, u.mount.Umount(a.Lazy)
 }
 
-// Freezing connects the freezes of a store with the keeper, the process that outlives the daemon. Tell
-// reports freezes to the keeper. Ended and Reason are the keeper's report about the last freeze. The end of a
-// daemon ends its freeze.
-type Freezing struct {
-	// Tell, if set, is called with the end time of a freeze when one begins, and with the zero time
-	// when one is ended.
-	Tell func(until time.Time)
-	// Ended is the time at which the end of the previous daemon ended a freeze early; zero if it did not, or
-	// if a call of freeze or thaw has reported this to a user. Reason is how the daemon ended.
-	Ended  time.Time
-	Reason string
+// FreezeHooks connect the freezes of a store with the keeper, the process that outlives the daemon. A freeze ends
+// with its daemon: then the keeper reports the end of the freeze to the next daemon, as EndedEarlyAt and EndReason.
+type FreezeHooks struct {
+	// NotifyKeeper, if set, is called when a freeze begins, with the time of its end, and when a freeze ends, with
+	// the zero time.
+	NotifyKeeper func(until time.Time)
+	// EndedEarlyAt is the time at which the end of the previous daemon ended a freeze. It is zero if there was no
+	// such freeze, or after a call of freeze or thaw. EndReason says how the daemon ended.
+	EndedEarlyAt time.Time
+	EndReason    string
 }
 
 // freezes has the operations that begin and end freezes.
 type freezes struct {
-	mu sync.Mutex // guards Freezing
-	Freezing
+	mu sync.Mutex // guards FreezeHooks
+	FreezeHooks
 	forest *live.Forest
 }
 
 const (
-	maxFreeze   = 10 * time.Minute
-	usualFreeze = "30s"
+	maxFreeze     = 10 * time.Minute
+	defaultFreeze = "30s"
 )
 
-// freeze stops all changes for a time. If a freeze of the previous daemon ended early, the new freeze clears
-// the report of that.
+// freeze stops all changes for a time.
 func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
-	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
+	d, err := policy.ParseSpan(cmp.Or(a.For, defaultFreeze))
 	if err != nil || d <= 0 || d > maxFreeze {
 		return Frozen{}, errs.Fail(errs.Invalid, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
 	}
@@ -198,12 +197,12 @@ func (fr *freezes) freeze(_ context.Context, r *Request, a Freeze) (Frozen, erro
 	return Frozen{Until: until}, nil
 }
 
-// reportFreeze reports the end time of a freeze, the zero time for no freeze, to the keeper, and clears
-// Ended. The caller holds fr.mu, and has read Ended.
+// reportFreeze reports the end time of a freeze to the keeper, or the zero time if there is no freeze. It also clears
+// EndedEarlyAt. The caller holds fr.mu, and has read EndedEarlyAt.
 func (fr *freezes) reportFreeze(until time.Time) {
-	fr.Ended = time.Time{}
-	if fr.Tell != nil {
-		fr.Tell(until)
+	fr.EndedEarlyAt = time.Time{}
+	if fr.NotifyKeeper != nil {
+		fr.NotifyKeeper(until)
 	}
 }
 
@@ -212,13 +211,13 @@ func (fr *freezes) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
 
-	ended := fr.Ended
+	ended := fr.EndedEarlyAt
 	thawed := fr.forest.Freezer.Thaw()
 	fr.reportFreeze(time.Time{})
 	r.log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
 
 	if !thawed && !ended.IsZero() {
-		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), fr.Reason).
+		return Thawed{}, errs.Fail(errs.Failed, "the freeze ended at %s, with the daemon that held it (%s)", ended.Format(time.RFC3339), fr.EndReason).
 			WithHint("programs may have written since: what was copied may not fit together, so freeze and copy again")
 	}
 

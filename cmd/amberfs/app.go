@@ -155,32 +155,32 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 
 // showOp calls the operation of args in the workspace of a location, and prints its result in the form that the rows
 // of the operation and of the command define.
-func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service.Command, g *service.Given) error {
+func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service.Command, g *service.ParsedLine) error {
 	o := service.OpOf(args)
 	switch o.Output {
 	case service.Text:
 		return showText(ctx, a, p, args)
 	case service.Events:
-		return showEvents(ctx, a, p, args, g.Is("follow"))
+		return showEvents(ctx, a, p, args, g.IsSet("follow"))
 	}
 
 	form := o.Text
 	for flag, other := range c.Forms {
-		if g.Is(flag) {
+		if g.IsSet(flag) {
 			form = other
 		}
 	}
 
 	result := reflect.New(o.Result).Interface()
 	text := func() {
-		if c.Pager {
+		if c.UsesPager {
 			a.usePager()
 		}
 		printResult(a, form, args, result)
 	}
 
 	err := askSettled(ctx, a, p, args, result)
-	if c.Damage && errs.ScriptKind(err) == errs.Damaged {
+	if c.PrintsDamage && errs.ScriptKind(err) == errs.Damaged {
 		return a.printFailed(result, err, text)
 	}
 	if paths := service.Conflicts(result); err != nil && len(paths) > 0 {
@@ -196,7 +196,7 @@ func showOp(ctx context.Context, a *app, p locate.Location, args any, c *service
 		}
 	}
 
-	return a.print(o.Shown(result), text)
+	return a.print(o.ShownPart(result), text)
 }
 
 // showText prints the differences that an operation writes.

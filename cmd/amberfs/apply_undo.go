@@ -81,7 +81,7 @@ func undoApplyOf(ctx context.Context, a *app, c *client.Client, r *runs.Run, num
 
 // undoOp undoes an operation, or the last one if the number is 0. An edit of the workspace that was the last
 // operation is undone by a restore, and an apply by this process.
-func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, g *service.Given) error {
+func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, g *service.ParsedLine) error {
 	var l service.OpList
 	if err := a.ask(ctx, p, service.ListOps{}, &l); err != nil {
 		return err
@@ -101,7 +101,7 @@ func undoOp(ctx context.Context, a *app, p locate.Location, req service.UndoOp, 
 		args = service.UndoRestore(nil, req.DryRun)
 	default:
 		if req.Number = l.Ops[i].Number; l.Ops[i].Name == catalogue.OpApply {
-			return undoApplyIn(ctx, a, p, req, g.Is("yes"))
+			return undoApplyIn(ctx, a, p, req, g.IsSet("yes"))
 		}
 		args = req
 	}

@@ -84,7 +84,7 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 
 	for _, t := range tools() {
 		switch {
-		case t.Names[in] == "" || (t.Rare || t.effect == service.Executes) && set != "all":
+		case t.Names[in] == "" || (t.OnlyInAll || t.effect == service.Executes) && set != "all":
 		case isWorkspace:
 			m.offerRef(workspace, t)
 		default:

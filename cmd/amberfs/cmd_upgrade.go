@@ -42,7 +42,7 @@ func upgrade(ctx context.Context, a *app, words []string) error {
 		return err
 	}
 
-	done, err := service.AskUpgrade(ctx, store, program)
+	done, err := service.RequestUpgrade(ctx, store, program)
 	if err != nil {
 		return err
 	}

@@ -273,7 +273,7 @@ func noSuchCommand(root *cobra.Command, word string) error {
 		return e.WithHint("did you mean %q?", of)
 	}
 	if like := root.SuggestionsFor(word); len(like) > 0 {
-		return e.WithHint("did you mean %q?", cmp.Or(service.Nearest(word, like), like[0]))
+		return e.WithHint("did you mean %q?", cmp.Or(service.NearestName(word, like), like[0]))
 	}
 
 	return e.WithHint("see `amberfs help`")

@@ -181,7 +181,7 @@ func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 	for name := range args {
 		if in.Properties[name] == nil {
 			e := errs.Fail(errs.Invalid, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
-			if like := service.Nearest(name, known); like != "" {
+			if like := service.NearestName(name, known); like != "" {
 				return e.WithHint("did you mean %q?", like)
 			}
 
@@ -189,7 +189,7 @@ func decodeArguments(object []byte, in *jsonschema.Schema, into any) error {
 		}
 	}
 
-	if name := service.Missing(args, in.Required); name != "" {
+	if name := service.MissingArg(args, in.Required); name != "" {
 		return errs.Fail(errs.Invalid, "the argument %s is missing: %s", name, in.Properties[name].Description)
 	}
 

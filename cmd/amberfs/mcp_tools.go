@@ -39,7 +39,7 @@ func tools() []*tool {
 	var out []*tool
 	for _, o := range service.Ops() {
 		for _, row := range o.Tools {
-			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, form: o.Text, out: o.Result, pages: o.Pages}
+			t := &tool{Tool: row, op: o, effect: o.Effect, preset: row.Preset, form: o.Text, out: o.Result, pages: o.LongText}
 			t.About = cmp.Or(t.About, o.About)
 			if t.preset == nil {
 				t.preset = reflect.Zero(o.Args).Interface()
@@ -96,7 +96,7 @@ func (t *tool) inJSON(result any) (string, error) {
 	if t.op.Output == service.Text {
 		result = strings.Split(*result.(*string), "\n")
 	} else {
-		result = t.op.Shown(result)
+		result = t.op.ShownPart(result)
 	}
 
 	b, err := json.Marshal(result)

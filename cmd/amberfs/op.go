@@ -26,7 +26,7 @@ func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.C
 	word := firstWord(a.argv)
 	named := func(c service.Command) bool {
 		name, _, _ := strings.Cut(c.Use, " ")
-		return c.Under == "" && name == word || c.Under == word || slices.Contains(c.Aliases, word)
+		return c.Parent == "" && name == word || c.Parent == word || slices.Contains(c.Aliases, word)
 	}
 	own, _, err := root.Find([]string{word})
 	one := word != "" && (err == nil && own != root ||
@@ -40,13 +40,13 @@ func opCommands(a *app, root *cobra.Command, add func(group string, cmd *cobra.C
 			}
 
 			cmd := opCommand(a, o, c)
-			if c.Under == "" {
+			if c.Parent == "" {
 				add(c.Group, cmd)
 				continue
 			}
 
 			cmd.DisableFlagsInUseLine = true
-			root.Commands()[slices.IndexFunc(root.Commands(), func(up *cobra.Command) bool { return up.Name() == c.Under })].AddCommand(cmd)
+			root.Commands()[slices.IndexFunc(root.Commands(), func(up *cobra.Command) bool { return up.Name() == c.Parent })].AddCommand(cmd)
 		}
 	}
 }
@@ -63,11 +63,11 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 		words = "no arguments"
 	}
 
-	check := args(least, most, cmp.Or(c.Takes, words))
+	check := args(least, most, cmp.Or(c.ArgsText, words))
 	cmd := &cobra.Command{
 		Use: c.Use, Aliases: c.Aliases, Short: c.Short, Long: c.Long, Example: c.Example,
 		Args: func(cmd *cobra.Command, argv []string) error {
-			if c.Dash != "" {
+			if c.DashField != "" {
 				argv, _ = splitDash(cmd, argv)
 			}
 			return check(cmd, argv)
@@ -78,10 +78,10 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 				return err
 			}
 
-			if c.Dash != "" {
+			if c.DashField != "" {
 				var after []string
 				given.Words, after = splitDash(cmd, argv)
-				service.FieldNamed(req.Elem(), c.Dash).Set(reflect.ValueOf(naming.BytePaths(after)))
+				service.FieldNamed(req.Elem(), c.DashField).Set(reflect.ValueOf(naming.BytePaths(after)))
 			}
 
 			args, err := c.Arguments(o, req.Elem().Interface(), given)
@@ -112,12 +112,12 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 		addFlag(a, cmd, req.Elem(), f)
 	}
 
-	if c.Prefer[0] != "" {
+	if c.PreferSides[0] != "" {
 		ours, theirs := service.FieldNamed(req.Elem(), "ours"), service.FieldNamed(req.Elem(), "theirs")
-		addPrefer(cmd, ours.Addr().Interface().(*bool), theirs.Addr().Interface().(*bool), strings.Fields(c.Prefer[0]), strings.Fields(c.Prefer[1]))
+		addPrefer(cmd, ours.Addr().Interface().(*bool), theirs.Addr().Interface().(*bool), strings.Fields(c.PreferSides[0]), strings.Fields(c.PreferSides[1]))
 	}
 
-	full := strings.TrimSpace(c.Under + " " + name)
+	full := strings.TrimSpace(c.Parent + " " + name)
 	completions[full] = cmp.Or(completions[full], completionOf(c.Args))
 
 	return cmd
@@ -162,8 +162,8 @@ func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 }
 
 // givenWords returns the parsed command line of a command. It fails if the value of a flag for a number is less than 1.
-func givenWords(a *app, cmd *cobra.Command, argv []string) (g *service.Given, err error) {
-	g = &service.Given{Words: argv, Dash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), Read: a.readInput}
+func givenWords(a *app, cmd *cobra.Command, argv []string) (g *service.ParsedLine, err error) {
+	g = &service.ParsedLine{Words: argv, WordsBeforeDash: cmd.ArgsLenAtDash(), Flags: map[string]string{}, JSON: a.json, Width: a.width(), ReadFile: a.readInput}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		g.Flags[f.Name] = f.Value.String()
 		if n, _ := strconv.Atoi(f.Value.String()); f.Value.Type() == "int" && n < 1 {
@@ -183,16 +183,16 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 }
 
 // addPathHint adds the command's hint for paths to the error about an unknown snapshot, if a word is a path.
-func addPathHint(a *app, err error, c *service.Command, g *service.Given) error {
+func addPathHint(a *app, err error, c *service.Command, g *service.ParsedLine) error {
 	wd, werr := a.cwd()
-	if c.Path == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
+	if c.PathHint == "" || errs.ScriptKind(err) != errs.NotExist || werr != nil {
 		return err
 	}
 
 	for _, name := range g.Words {
 		if _, serr := os.Lstat(filepath.Join(wd, name)); serr == nil {
 			e := *errs.ErrorOf(err)
-			return e.WithHint("%s", strings.TrimPrefix(e.Hint+"\n", "\n")+fmt.Sprintf(c.Path, word(name)))
+			return e.WithHint("%s", strings.TrimPrefix(e.Hint+"\n", "\n")+fmt.Sprintf(c.PathHint, word(name)))
 		}
 	}
 

@@ -110,7 +110,7 @@ func (a *app) printRows(rows [][]string) {
 
 // printTable prints rows in aligned columns.
 func printTable(w io.Writer, rows [][]string) {
-	fmt.Fprint(w, service.Columns(rows))
+	fmt.Fprint(w, service.AlignColumns(rows))
 }
 
 // maxPrinted is the maximum number of paths that are listed without -v. Only the number of further paths is printed.

@@ -20,7 +20,7 @@ func showStatus(ctx context.Context, a *app) error {
 		return err
 	}
 
-	return showOp(ctx, a, p, service.GetStatus{}, &service.Command{}, &service.Given{})
+	return showOp(ctx, a, p, service.GetStatus{}, &service.Command{}, &service.ParsedLine{})
 }
 
 // statusOutside prints the runs, mounts and stores of a directory outside of a mount, and useful next commands.

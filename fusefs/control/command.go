@@ -98,7 +98,7 @@ func (c *commands) submit(ws *snapshot.Workspace, name string, n node, line []by
 		return c.runCall(ws, name, n, line, r)
 	}
 
-	args, err := service.Written(name).FromLine(string(line))
+	args, err := service.FindLineOp(name).ParseLine(string(line))
 	if err != nil && r.Carried != nil {
 		return errUnanswered // the line is only the end of a command whose beginning the previous daemon had
 	}
@@ -122,7 +122,7 @@ func (c *commands) perform(ws *snapshot.Workspace, name string, n node, r Reques
 
 	isSmall := err != nil
 	if err == nil {
-		if brief := service.OpOf(args).Files.Brief; brief != nil {
+		if brief := service.OpOf(args).ControlFiles.BriefResult; brief != nil {
 			o.result, isSmall = brief(o.result), true
 		}
 	}
@@ -223,18 +223,18 @@ func (c *commands) runCall(ws *snapshot.Workspace, name string, n node, request 
 	defer stream.discard()
 
 	q := r.forService(ws)
-	defer q.Done()
+	defer q.Release()
 
 	q.Out = stream
 	a, err := c.call(ws, r, q, request)
 	if err != nil {
-		a = service.Failed(err)
+		a = service.FailedAnswer(err)
 	}
 
 	a.Stream = stream.size > maxInline || !a.Inline(stream.all())
 	storeErr := c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) })
 	if storeErr != nil { // the answer is too large: the error is shorter
-		_ = c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(storeErr)) })
+		_ = c.storeAnswer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.FailedAnswer(storeErr)) })
 		return storeErr
 	}
 

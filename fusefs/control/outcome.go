@@ -22,7 +22,7 @@ type outcome struct {
 // write writes the answer, one line of JSON: the fields of the result, or the error.
 func (o *outcome) write(w io.Writer) error {
 	if o.err != nil {
-		return gitquote.Encoder(w).Encode(service.Failed(o.err))
+		return gitquote.Encoder(w).Encode(service.FailedAnswer(o.err))
 	}
 
 	var fields bytes.Buffer

@@ -42,10 +42,10 @@ func parseQuery(name string) (query, bool) {
 	what, names, ok := strings.Cut(name, "@")
 	q := query{}
 	if ok {
-		q.op, q.row = service.Queried(what)
+		q.op, q.row = service.FindQuery(what)
 	}
 	if q.op != nil {
-		q.names = q.row.Snapshots(names)
+		q.names = q.row.SplitNames(names)
 	}
 
 	return q, q.names != nil
@@ -69,13 +69,13 @@ func (g *renderer) query(ws *snapshot.Workspace, q query, name string, r Request
 
 	// The caller needs the right of the operation even to look the name up, because the size of a diff is
 	// information about files.
-	args := q.op.With(q.row.Preset, q.row.Args, q.names)
+	args := q.op.ArgsFrom(q.row.Preset, q.row.Args, q.names)
 	if err := q.op.Admit(context.Background(), r.forService(ws), args); err != nil {
 		return Entry{}, err
 	}
 
 	mode := uint32(typeFile | 0o444)
-	if q.op.Access != service.Look {
+	if q.op.Access != service.AccessViewer {
 		mode = ownersMode(g.allowOther)
 	}
 

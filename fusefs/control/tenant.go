@@ -155,7 +155,7 @@ func (q *queue) run(ws *snapshot.Workspace, r Request, args any, atOnce bool, fn
 	switch o := service.OpOf(args); {
 	case o.CostOf(ws, args) != service.Cheap:
 		return q.compute(ws, r, fn)
-	case atOnce && o.Files.AtOnce && !service.Fetches(args):
+	case atOnce && o.ControlFiles.RunsInline && !service.NamesRemote(args):
 		return fn(context.Background())
 	}
 	return q.runLimited(q.cache.tenant(ws).commands, r, fn)

@@ -63,14 +63,14 @@ func newUser(t *testing.T) *user {
 	asked := service.New(service.Config{
 		Store: s, Events: log, Log: logger,
 		Mount: service.Mount{
-			Ready:    func(context.Context) error { return nil },
-			ReadOnly: func() bool { return false },
-			Requests: func() map[string]uint64 { return map[string]uint64{"READ": 1} },
-			Device:   func() string { return "" }, StaleNames: func() int64 { return 0 },
-			Inside: func([]uint32, bool) []service.Program { return nil },
+			WaitReady: func(context.Context) error { return nil },
+			ReadOnly:  func() bool { return false },
+			Requests:  func() map[string]uint64 { return map[string]uint64{"READ": 1} },
+			Device:    func() string { return "" }, StaleNames: func() int64 { return 0 },
+			ProgramsInside: func([]uint32, bool) []service.Program { return nil },
 		},
-		Daemon:  service.Daemon{Survival: func() service.Survival { return service.Survival{} }},
-		Dropped: func() {},
+		Daemon:      service.Daemon{Survival: func() service.Survival { return service.Survival{} }},
+		RequestDrop: func() {},
 	})
 	k := &kernel{dirs: make(map[live.Entry]live.NodeID)}
 	k.tree = New(Options{Service: asked, Kernel: k})

@@ -170,9 +170,9 @@ func TestManyUsers(t *testing.T) {
 	for i := range users {
 		j, err := service.Join(t.Context(), m.Store, "", fmt.Sprint("fork-with-a-long-name-", i))
 		must.OK(t, err)
-		if j.Tree != nil {
-			must.OK(t, j.Tree.Close())
-			j.Tree = nil
+		if j.MountCopy != nil {
+			must.OK(t, j.MountCopy.Close())
+			j.MountCopy = nil
 		}
 		defer j.Close()
 	}

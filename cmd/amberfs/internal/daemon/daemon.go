@@ -129,7 +129,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 		}
 	}()
 
-	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
+	d.connection = &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Timeout: cfg.Patience(), Log: d.log}
 	d.store, err = openStore(cfg.Store, snapshot.Options{
 		FillSource: cfg.From, Logger: d.log, Lock: cfg.lock(), Takeover: before != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Memory: memoryShare(), LowMemory: before != nil && cfg.Keeper.Frugal,
 		Connect: d.connection.Connect(ctx),
@@ -286,15 +286,15 @@ func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events.log, Remotes: d.connection.Remotes, Log: d.log,
 		Mount: service.Mount{
-			Point: d.cfg.Mountpoint, Options: d.cfg.Options.String(), Device: d.mount.device, Ready: d.mount.awaitReady, Inside: d.mount.inside, Umount: d.umount,
+			Point: d.cfg.Mountpoint, Options: d.cfg.Options.String(), Device: d.mount.device, WaitReady: d.mount.awaitReady, ProgramsInside: d.mount.inside, Umount: d.umount,
 			ReadOnly: func() bool { return d.mount.readOnly(d.cfg.Options.ReadOnly) },
 			Requests: func() map[string]uint64 { return d.mount.server.Counters() }, StaleNames: func() int64 { return d.mount.server.StaleNames() },
 		},
 		Daemon: service.Daemon{Version: d.cfg.Version, Started: d.started, Survival: d.crash.survival, Upgrade: d.upgrade},
 		Pools: map[service.Cost]*budget.Budget{
-			service.Lists: budget.New(memoryShare() / 2), service.Texts: budget.New(memoryShare() / 2), service.Gits: budget.New(memoryShare() / 2),
+			service.ListMemory: budget.New(memoryShare() / 2), service.TextMemory: budget.New(memoryShare() / 2), service.GitMemory: budget.New(memoryShare() / 2),
 		},
-		Dropped: d.dropExports,
-		Joining: service.Joining{Join: d.join, Leave: d.leave, Hold: d.userHolder()}, Freezing: freezing(d.cfg.Keeper),
+		RequestDrop: d.dropExports,
+		JoinHooks:   service.JoinHooks{Join: d.join, Leave: d.leave, Hold: d.userHolder()}, FreezeHooks: freezing(d.cfg.Keeper),
 	}
 }

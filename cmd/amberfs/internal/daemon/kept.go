@@ -142,7 +142,7 @@ func (d *Daemon) watchKeeper() {
 		if !d.mount.ending.Load() {
 			d.log.Warn("the keeper has ended: a crash of the daemon ends the mount now")
 			d.crash.setEnd("its keeper has ended")
-			d.socket.Own()
+			d.socket.BecomePeer()
 		}
 	}()
 }
@@ -189,7 +189,7 @@ func (d *Daemon) finishTakeover() {
 	}
 }
 
-// userHolder returns the function service.Joining.Hold, nil without a keeper. The function sends the
+// userHolder returns the function service.JoinHooks.Hold, nil without a keeper. The function sends the
 // connection of an `amberfs run` to the keeper, so that the connection outlives the daemon. The caller
 // calls joined when the run has its answer, and left when the run has ended.
 func (d *Daemon) userHolder() func(*net.UnixConn, string) (joined, left func()) {
@@ -214,10 +214,10 @@ func addUser(l *keeper.Link, c *net.UnixConn, u *keeper.User) error {
 }
 
 // freezing connects freezes with the keeper l, which passes the end of a freeze on to the next daemon. l may be nil.
-func freezing(l *keeper.Link) service.Freezing {
-	f := service.Freezing{Tell: func(until time.Time) { l.Send(keeper.Message{Frozen: &until}) }}
+func freezing(l *keeper.Link) service.FreezeHooks {
+	f := service.FreezeHooks{NotifyKeeper: func(until time.Time) { l.Send(keeper.Message{Frozen: &until}) }}
 	if l != nil {
-		f.Ended, f.Reason = l.Thawed, l.Reason
+		f.EndedEarlyAt, f.EndReason = l.Thawed, l.Reason
 	}
 	return f
 }

@@ -38,7 +38,7 @@ func Make(ctx context.Context, cfg Config, s Starter) (made bool, err error) {
 			}
 		}
 
-		c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
+		c := &service.Connection{StartSnapshot: cfg.Remote, AllowEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
 		defer c.Close()
 
 		store, err := openStore(cfg.Store, snapshot.Options{
@@ -118,9 +118,9 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	}
 
 	var left hostdir.LeftOut
-	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, Show: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
+	o := service.FillOptions{Exclude: exclude, Hidden: cfg.Hidden, ShowProgress: st.progress, Skip: left.Add, Stubs: len(cfg.Exclude) > 0}
 	if cfg.Mountpoint != cfg.From && len(cfg.Exclude) == 0 { // otherwise the copy has the path of the directory, and links stay valid
-		o.Found, o.Relink = st.note, cfg.Relink
+		o.ReportPaths, o.Relink = st.note, cfg.Relink
 	}
 	defer func() {
 		if text := left.Of(cfg.From); text != "" {
@@ -202,7 +202,7 @@ func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Pr
 // ProveStore searches a store that is not mounted for what was forgotten. If it finds some, it returns an
 // error of kind Damaged and a proof.
 func ProveStore(ctx context.Context, dir string) (*forget.Proof, error) {
-	return onStore(dir, func() (*forget.Proof, error) { return service.ProveStore(ctx, dir, memoryShare()) })
+	return onStore(dir, func() (*forget.Proof, error) { return service.VerifyForgottenStore(ctx, dir, memoryShare()) })
 }
 
 // onStore calls work for a store that is not mounted.

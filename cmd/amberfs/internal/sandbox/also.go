@@ -26,7 +26,7 @@ type Also struct {
 // joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.
 // trees has a copy of the mount for each directory of c.Also, or nil for a directory of the host. Also after an
 // error, the caller must leave the daemons in all.
-func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.Joined, trees []*os.File, err error) {
+func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.JoinConnection, trees []*os.File, err error) {
 	if c.Plain && len(c.Also) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").
 			WithHint("see `amberfs doctor`")
@@ -46,7 +46,7 @@ func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.
 		}
 
 		a.Served = one.Served
-		all, trees = append(all, j), append(trees, j.Tree)
+		all, trees = append(all, j), append(trees, j.MountCopy)
 	}
 
 	return all, trees, nil

@@ -178,7 +178,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 	cmd.Args[0] = "amberfs"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{config, nil, start, joined.Tree, joined.Conn}
+	cmd.ExtraFiles = []*os.File{config, nil, start, joined.MountCopy, joined.Conn}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, trees...)
 	if keep != nil {
 		cmd.ExtraFiles[lockFD-configFD] = keep.lock
@@ -196,9 +196,9 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot create the namespaces: %w", err))
 	}
 
-	joined.Tree.Close()
+	joined.MountCopy.Close()
 	for _, j := range also {
-		j.Tree.Close()
+		j.MountCopy.Close()
 	}
 
 	signals.pass(cmd.Process)
@@ -228,7 +228,7 @@ func Serve(ctx context.Context, store string, s daemon.Starter, fn func() error)
 
 // Joined is a program that is registered as a user of a fork.
 type Joined struct {
-	conn *service.Joined
+	conn *service.JoinConnection
 	s    daemon.Starter
 }
 
@@ -241,8 +241,8 @@ func Join(ctx context.Context, store, fork string, s daemon.Starter) (Joined, er
 func (j Joined) Leave() { leave(j.conn, j.s) }
 
 // leave closes the copy of a mount and the connection, and waits until the daemon has noticed.
-func leave(j *service.Joined, s daemon.Starter) {
-	j.Tree.Close() // a mount stays in use as long as it is open
+func leave(j *service.JoinConnection, s daemon.Starter) {
+	j.MountCopy.Close() // a mount stays in use as long as it is open
 	if !j.Leave(int(leaveTime.Milliseconds())) {
 		s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
 	}
@@ -320,7 +320,7 @@ func status(st *os.ProcessState, err error) (int, error) {
 const leaveTime = 30 * time.Second
 
 // joinStore joins the daemon that serves the store. It starts a daemon if none serves the store.
-func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joined, err error) {
+func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.JoinConnection, err error) {
 	cfg := daemon.Config{Store: c.Store, Mountpoint: daemon.RunMountpoint(c.Store), Shared: true, Options: c.Options}
 	if c.UserNS {
 		cfg.Groups = groups()
@@ -356,7 +356,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 		}
 	})
 	if err == nil {
-		c.Served.Point, c.Served.Tree = j.Mountpoint, j.Tree != nil
+		c.Served.Point, c.Served.Tree = j.Mountpoint, j.MountCopy != nil
 		c.Plain = j.Mountpoint == plainPoint(c.Store) && !c.Root
 	}
 

@@ -316,7 +316,7 @@ func ExploredText(e *Explored) string {
 		})
 	}
 
-	b.WriteString(service.Columns(rows))
+	b.WriteString(service.AlignColumns(rows))
 	fmt.Fprintf(&b, "output: %s\n", gitquote.Readable(filepath.Dir(e.Attempts[0].Log)))
 	for _, path := range e.Conflicts {
 		fmt.Fprintf(&b, "conflict: %s\n", gitquote.Readable(path))

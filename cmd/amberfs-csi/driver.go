@@ -31,7 +31,7 @@ func (d *driver) do(ctx context.Context, fork string, args, result any) error {
 		return status.Errorf(codes.Unavailable, "%v", err)
 	}
 	defer c.Close()
-	return c.Do(ctx, args, client.Exchange{}, result)
+	return c.Do(ctx, args, client.Streams{}, result)
 }
 
 func (d *driver) status(ctx context.Context) (st service.Status, err error) {

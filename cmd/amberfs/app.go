@@ -102,7 +102,7 @@ func (a *app) locationOf(wd string) (locate.Location, error) {
 func (a *app) open(ctx context.Context, p locate.Location) (*client.Client, error) {
 	root, _ := p.Root()
 	c, err := client.Open(ctx, client.Target{
-		Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Device: p.Device(), Command: a.command, User: p.IsUser,
+		Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Device: p.Device(), Command: a.command, AcceptUser: p.IsUser,
 	})
 	if errs.ScriptKind(err) == errs.NotExist {
 		return nil, deadMount(p, err)
@@ -124,11 +124,11 @@ func (a *app) openHere(ctx context.Context) (p locate.Location, c *client.Client
 func (a *app) ask(ctx context.Context, p locate.Location, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()
-	return a.exchange(ctx, p, args, client.Exchange{Progress: bar.show}, result)
+	return a.exchange(ctx, p, args, client.Streams{Progress: bar.show}, result)
 }
 
 // exchange is ask with the streams in x. It does not show the progress.
-func (a *app) exchange(ctx context.Context, p locate.Location, args any, x client.Exchange, result any) error {
+func (a *app) exchange(ctx context.Context, p locate.Location, args any, x client.Streams, result any) error {
 	c, err := a.open(ctx, p)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func showText(ctx context.Context, a *app, p locate.Location, args any) error {
 	defer bar.done()
 
 	out := &diffWriter{a: a, bar: bar}
-	if err := a.exchange(ctx, p, args, client.Exchange{Out: out}, nil); err != nil {
+	if err := a.exchange(ctx, p, args, client.Streams{Out: out}, nil); err != nil {
 		if out.refused {
 			return nil // the reader of the output, such as the pager, has ended
 		}
@@ -228,7 +228,7 @@ func showEvents(ctx context.Context, a *app, p locate.Location, args any, follow
 		a.usePager()
 	}
 
-	err := a.exchange(ctx, p, args, client.Exchange{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
+	err := a.exchange(ctx, p, args, client.Streams{Item: func(line json.RawMessage) error { return printEvent(a, line) }}, nil)
 	if follows && ctx.Err() != nil {
 		return nil
 	}

@@ -339,7 +339,7 @@ func applyStore(a *app, c sandbox.Config, dir string, ask askMode) (left bool, e
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 
-	err = client.With(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}, func(conn *client.Client) error {
+	err = client.WithClient(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command}, func(conn *client.Client) error {
 		ch, err := conn.Changes(ctx, "")
 		if err != nil {
 			return err

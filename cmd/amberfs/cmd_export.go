@@ -99,7 +99,7 @@ func exportGit(ctx context.Context, a *app, name string, e gitbridge.ExportOptio
 	}
 
 	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
-	if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
+	if err := c.Do(ctx, note, client.Streams{}, nil); err != nil {
 		a.note("the snapshot was exported, but the store could not record it: %v", err)
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
@@ -119,7 +119,7 @@ func exportTar(a *app, cmd *cobra.Command, name, file string) error {
 
 	ask := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
-		if err := a.exchange(cmd.Context(), p, service.ExportTar{Name: name}, client.Exchange{Out: buf}, &done); err != nil {
+		if err := a.exchange(cmd.Context(), p, service.ExportTar{Name: name}, client.Streams{Out: buf}, &done); err != nil {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {
@@ -207,7 +207,7 @@ func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref strin
 	done := exportedImage{}
 	e := image.Export{Layer: f}
 	err = e.Compress(func(w io.Writer) error {
-		return c.Do(ctx, from, client.Exchange{Out: io.MultiWriter(w, bar.counter("exporting", 0))}, &done.Layer)
+		return c.Do(ctx, from, client.Streams{Out: io.MultiWriter(w, bar.counter("exporting", 0))}, &done.Layer)
 	})
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func askForget(ctx context.Context, a *app, c *client.Client, o snapshot.ForgetO
 	call := func(o snapshot.ForgetOptions) (r forget.Receipt, err error) {
 		bar := a.newProgress()
 		defer bar.done()
-		return r, c.Do(ctx, o, client.Exchange{Progress: bar.show}, &r)
+		return r, c.Do(ctx, o, client.Streams{Progress: bar.show}, &r)
 	}
 
 	if !yes && !o.DryRun {

@@ -156,7 +156,7 @@ func askHandoff(ctx context.Context, a *app, o *handoffOptions, c *client.Client
 	bar := a.newProgress()
 	defer bar.done()
 
-	return c.Do(ctx, o.Handoff, client.Exchange{Progress: bar.show}, done)
+	return c.Do(ctx, o.Handoff, client.Streams{Progress: bar.show}, done)
 }
 
 // sendDirectory hands off an ordinary directory. It makes a run (a fork of a store that reads the directory),
@@ -175,7 +175,7 @@ func sendDirectory(ctx context.Context, a *app, o *handoffOptions) (*service.Han
 	var done service.HandedOff
 	err = runFinder(a).OnStore(ctx, k.store, func(main *client.Client) (err error) {
 		var p policy.Policy
-		if err := main.Do(ctx, service.Policy{}, client.Exchange{}, &p); err != nil {
+		if err := main.Do(ctx, service.Policy{}, client.Streams{}, &p); err != nil {
 			return err
 		}
 		k.forked.Hide = append(k.forked.Hide, p.Forget...)
@@ -246,7 +246,7 @@ func (o *handoffOptions) addSession(ctx context.Context, a *app, workspaces []*c
 	var newest info.Info
 	for _, c := range workspaces {
 		var turns service.Snapshots
-		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &turns); err != nil {
+		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Streams{}, &turns); err != nil {
 			return err
 		}
 		for _, t := range turns.Snapshots {
@@ -354,7 +354,7 @@ func applyBack(ctx context.Context, a *app, back service.HandoffBack) error {
 
 		var got service.HandedBack
 		back.Fetch, back.DryRun = true, false
-		if err := main.Do(ctx, back, client.Exchange{Progress: bar.show}, &got); err != nil {
+		if err := main.Do(ctx, back, client.Streams{Progress: bar.show}, &got); err != nil {
 			return err
 		}
 		bar.done()
@@ -367,6 +367,6 @@ func applyBack(ctx context.Context, a *app, back service.HandoffBack) error {
 			return err
 		}
 
-		return main.Do(ctx, service.HandoffBack{ID: got.ID, Done: true}, client.Exchange{}, nil)
+		return main.Do(ctx, service.HandoffBack{ID: got.ID, Done: true}, client.Streams{}, nil)
 	})
 }

@@ -153,7 +153,7 @@ func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) erro
 	defer c.Close()
 
 	who := service.Actor{Name: service.SessionActor(agent, in.Session), Up: agentAbove()}
-	named := c.Do(ctx, who, client.Exchange{}, nil)
+	named := c.Do(ctx, who, client.Streams{}, nil)
 	if in.Tool != "" {
 		return errors.Join(reportCall(ctx, a, c, agent, who.Name, in), named)
 	}
@@ -176,7 +176,7 @@ func recordTurn(ctx context.Context, a *app, agent string, in *hooks.Input) erro
 func reportCall(ctx context.Context, a *app, c *client.Client, agent, look string, in *hooks.Input) error {
 	args := service.Changed{Look: look, Message: in.Message(), ForAgent: true}
 	var done service.WhatChanged
-	if err := c.Do(ctx, args, client.Exchange{}, &done); err != nil {
+	if err := c.Do(ctx, args, client.Streams{}, &done); err != nil {
 		return err
 	}
 
@@ -200,7 +200,7 @@ func reportCall(ctx context.Context, a *app, c *client.Client, agent, look strin
 // same number and the second one fails because the name exists.
 func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, message string) (first bool, err error) {
 	var newest, same service.Snapshots
-	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Exchange{}, &newest); err != nil {
+	if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn}, client.Streams{}, &newest); err != nil {
 		return false, err
 	}
 
@@ -211,7 +211,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 
 	if labels["message"] != "" {
 		one := map[string]string{"session": labels["session"], "message": labels["message"]}
-		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Exchange{}, &same); err != nil {
+		if err := c.Do(ctx, service.List{Limit: 1, Kind: info.KindTurn, Labels: one}, client.Streams{}, &same); err != nil {
 			return false, err
 		}
 		if len(same.Snapshots) > 0 {
@@ -221,7 +221,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 
 	labels[service.LookLabel] = service.SessionActor(labels["agent"], labels["session"])
 	labels["turn"] = strconv.FormatUint(next, 10)
-	err = c.Do(ctx, snapshot.CaptureOptions{Name: service.TurnName(next), Message: message, Labels: labels, Kind: info.KindTurn}, client.Exchange{}, nil)
+	err = c.Do(ctx, snapshot.CaptureOptions{Name: service.TurnName(next), Message: message, Labels: labels, Kind: info.KindTurn}, client.Streams{}, nil)
 
 	return next == 1, err
 }

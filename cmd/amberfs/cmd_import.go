@@ -153,7 +153,7 @@ func (i *importer) sendAll(ctx context.Context) (done service.Imported, err erro
 		pw.CloseWithError(err)
 	}()
 
-	err = i.a.exchange(ctx, i.at, i.req, client.Exchange{In: pr}, &done)
+	err = i.a.exchange(ctx, i.at, i.req, client.Streams{In: pr}, &done)
 	stop()
 	pr.CloseWithError(errStopped)
 

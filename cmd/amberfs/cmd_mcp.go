@@ -137,7 +137,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 
 	var out bytes.Buffer
 	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResource + 1}
-	if err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil); err != nil {
+	if err := m.a.exchange(ctx, p, req, client.Streams{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}
 

@@ -157,7 +157,7 @@ func exploreHere(ctx context.Context, a *app, req search.ExploreArgs) error {
 func searchIn(a *app, p locate.Location) search.Workspace {
 	root, _ := p.Root()
 	w := search.Workspace{Root: root, Ask: func(ctx context.Context, fork string, args, result any) error {
-		return a.exchange(ctx, p.Fork(fork), args, client.Exchange{}, result)
+		return a.exchange(ctx, p.Fork(fork), args, client.Streams{}, result)
 	}}
 	if a.verbose {
 		w.Output = os.Stderr

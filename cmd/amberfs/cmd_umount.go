@@ -114,7 +114,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	}
 
 	var ended service.Unmounted
-	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, &ended)
+	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Streams{}, &ended)
 	if errs.ScriptKind(err) == errs.Busy {
 		return inUseError(m, err)
 	}

@@ -66,7 +66,7 @@ func verifyForgotten(a *app, cmd *cobra.Command, argv []string, mend bool) error
 	} else {
 		defer c.Close()
 		proof = new(forget.Proof)
-		err = c.Do(cmd.Context(), service.VerifyForgotten{}, client.Exchange{}, proof)
+		err = c.Do(cmd.Context(), service.VerifyForgotten{}, client.Streams{}, proof)
 	}
 	if proof == nil || err != nil && proof.OK() {
 		return err
@@ -98,7 +98,7 @@ func verifyStore(a *app, cmd *cobra.Command, argv []string, mend bool) (*repair.
 	defer bar.done()
 
 	var report repair.Report
-	err = c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
+	err = c.Do(ctx, service.Verify{}, client.Streams{Progress: bar.show}, &report)
 	if err != nil && report.OK() {
 		return nil, err
 	}

@@ -259,7 +259,7 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req any
 	var text strings.Builder
 	var list []events.Event
 	result := reflect.New(t.op.Result).Interface()
-	err = m.a.exchange(ctx, p, args, client.Exchange{Out: &text, Item: func(line json.RawMessage) error {
+	err = m.a.exchange(ctx, p, args, client.Streams{Out: &text, Item: func(line json.RawMessage) error {
 		var e events.Event
 		err := json.Unmarshal(line, &e)
 		list = append(list, e)

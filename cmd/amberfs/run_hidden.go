@@ -218,7 +218,7 @@ func committedPaths(ctx context.Context, dir string, paths []string) []string {
 // .amberhide hides now.
 func (k *keptRun) addHidden(ctx context.Context, fork *client.Client) error {
 	var has policy.Policy
-	if err := fork.Do(ctx, service.Policy{}, client.Exchange{}, &has); err != nil {
+	if err := fork.Do(ctx, service.Policy{}, client.Streams{}, &has); err != nil {
 		return err
 	}
 

@@ -228,7 +228,7 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 
 		if owner == "" {
 			k.forked.Name = k.name
-			err = main.Do(ctx, k.forked, client.Exchange{}, nil)
+			err = main.Do(ctx, k.forked, client.Streams{}, nil)
 			if err != nil && errs.ScriptKind(err) != errs.Exist {
 				runs.GiveBack(k.store, k.name)
 			}

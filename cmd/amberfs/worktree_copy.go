@@ -67,19 +67,19 @@ func copyForWorktrees(ctx context.Context, a *app, dir string, add bool) (point 
 func updateCopy(ctx context.Context, a *app, c *client.Client, cfg daemon.Config, made bool) error {
 	const state = "directory"
 	if !made {
-		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Exchange{}, nil)
+		err := c.Do(ctx, snapshot.RestoreOptions{Name: state}, client.Streams{}, nil)
 		if err == nil {
 			_, err = refreshFrom(ctx, a, c, cfg.From, cfg.Store, service.Refresh{Theirs: true}, runs.Less{Exclude: cfg.Exclude, Hidden: cfg.Hidden})
 		}
 		if err == nil {
-			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Exchange{}, nil)
+			err = c.Do(ctx, service.Remove{Names: []string{state}, Forget: true}, client.Streams{}, nil)
 		}
 		if err != nil && errs.ScriptKind(err) != errs.NotExist { // the first update was interrupted, so there is no snapshot
 			return err
 		}
 	}
 
-	return c.Do(ctx, snapshot.CaptureOptions{Name: state}, client.Exchange{}, nil)
+	return c.Do(ctx, snapshot.CaptureOptions{Name: state}, client.Streams{}, nil)
 }
 
 // mountCopy mounts a store that is a copy of a directory. It makes the store if the store does not exist.

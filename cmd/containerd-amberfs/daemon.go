@@ -24,7 +24,7 @@ func (d daemon) do(ctx context.Context, fork string, args, result any) error {
 	}
 	defer c.Close()
 
-	err = c.Do(ctx, args, client.Exchange{}, result)
+	err = c.Do(ctx, args, client.Streams{}, result)
 	if hasKind(err, errs.Busy) {
 		return fmt.Errorf("%w: %w", errdefs.ErrFailedPrecondition, err)
 	}

@@ -20,14 +20,14 @@ const maxAttempts = 10
 // head, by one read(2). A daemon that ends has read either the whole of such a request or no byte of it.
 const smallRequest = 2 << 10
 
-// doRetrying sends a request, and sends it again to the next daemon if a daemon ended before it answered. It
+// doWithRetries sends a request, and sends it again to the next daemon if a daemon ended before it answered. It
 // repeats a request only if that is harmless: either the daemon has not read the request, or the operation
 // only reads and no part of its answer was passed to x.
-func (c *Client) doRetrying(ctx context.Context, o *service.Op, args any, x Exchange, result any) (err error) {
+func (c *Client) doWithRetries(ctx context.Context, o *service.Op, args any, x Streams, result any) (err error) {
 	for range maxAttempts {
 		passed := false
-		err = c.overHTTP(ctx, o, args, x.markPassed(&passed), result)
-		harmless := notRead(err) && requestSize(args) < smallRequest || o.Effect == service.Reads && !passed
+		err = c.doHTTP(ctx, o, args, x.markPassed(&passed), result)
+		harmless := isUnread(err) && requestSize(args) < smallRequest || o.Effect == service.Reads && !passed
 		if !errors.Is(err, errBroken) || o.Input != "" || !harmless {
 			return err
 		}
@@ -35,11 +35,11 @@ func (c *Client) doRetrying(ctx context.Context, o *service.Op, args any, x Exch
 	return err
 }
 
-// notRead reports whether err means that the daemon ended, or closed the connection, before it read the
+// isUnread reports whether err means that the daemon ended, or closed the connection, before it read the
 // request. The kernel returns ECONNRESET if unread bytes were left in the connection, and EPIPE if the
 // connection was closed before the request was written. errIdle means that net/http found the connection
 // closed, see explainBroken.
-func notRead(err error) bool {
+func isUnread(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) || errors.Is(err, errIdle)
 }
 
@@ -51,8 +51,8 @@ func requestSize(args any) int {
 	return len(b)
 }
 
-// markPassed returns an Exchange that sets passed when a part of the answer is passed to x.
-func (x Exchange) markPassed(passed *bool) Exchange {
+// markPassed returns Streams that pass the answer to x, and set passed when they pass a part of it.
+func (x Streams) markPassed(passed *bool) Streams {
 	if item := x.Item; item != nil {
 		x.Item = func(raw json.RawMessage) error { *passed = true; return item(raw) }
 	}
@@ -75,7 +75,7 @@ func (w markingWriter) Write(p []byte) (int, error) {
 }
 
 // follow passes events to x as they happen. If the daemon ends, it continues with the next daemon.
-func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
+func (c *Client) follow(ctx context.Context, l service.Log, x Streams) error {
 	if err := c.beginFollowing(ctx, &l, x); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 	o := service.OpOf(l)
 
 	for {
-		err := c.overHTTP(ctx, o, l, Exchange{Item: trackSeq(&l.After, x.Item)}, nil)
+		err := c.doHTTP(ctx, o, l, Streams{Item: trackSeq(&l.After, x.Item)}, nil)
 		if !errors.Is(err, errBroken) || ctx.Err() != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (c *Client) follow(ctx context.Context, l service.Log, x Exchange) error {
 // beginFollowing prepares l for follow. If l.New is set, or else l.Limit, it sets l.After to the number of
 // the newest event, after which each daemon continues. For l.Limit, it also passes the newest l.Limit events
 // to x.
-func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Exchange) error {
+func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Streams) error {
 	if !l.New && l.Limit == 0 {
 		return nil
 	}
@@ -106,11 +106,11 @@ func (c *Client) beginFollowing(ctx context.Context, l *service.Log, x Exchange)
 
 	l.New, l.Limit = false, 0
 
-	return c.Do(ctx, past, Exchange{Item: trackSeq(&l.After, item)}, nil)
+	return c.Do(ctx, past, Streams{Item: trackSeq(&l.After, item)}, nil)
 }
 
-// trackSeq returns a function for Exchange.Item that stores the number of each event in last before it
-// calls item.
+// trackSeq returns a function for Streams.Item. The function stores the number of each event in last, and then calls
+// item.
 func trackSeq(last *uint64, item func(json.RawMessage) error) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var e events.Event

@@ -34,8 +34,8 @@ type Target struct {
 	Device string
 	// Command is the command line of the user, for the event log.
 	Command string
-	// User reports whether the daemon may run as a user. If it is nil, any user is accepted.
-	User func(uid uint32) bool
+	// AcceptUser reports whether the daemon may run as a user. If it is nil, any user is accepted.
+	AcceptUser func(uid uint32) bool
 }
 
 // A Client calls operations on a workspace. It is safe for concurrent use.
@@ -45,8 +45,8 @@ type Client struct {
 	pid    int
 }
 
-// An Exchange has the streams of a request. They may be nil.
-type Exchange struct {
+// Streams are the streams of a request and of its answer. Each may be nil if the operation does not use it.
+type Streams struct {
 	In       io.Reader // read to its end; if a read fails, the request fails
 	Out      io.Writer
 	Item     func(json.RawMessage) error // called for each event
@@ -58,7 +58,7 @@ type Exchange struct {
 func Open(ctx context.Context, t Target) (*Client, error) {
 	conn, peer, err := t.dial(ctx)
 	if err == nil {
-		return overSocket(t, conn, int(peer.Pid)), nil
+		return newSocketClient(t, conn, int(peer.Pid)), nil
 	}
 	if t.Root != "" && !errors.Is(err, errOtherUser) && hasCallFile(t.Root) {
 		return &Client{target: t}, nil
@@ -67,8 +67,8 @@ func Open(ctx context.Context, t Target) (*Client, error) {
 	return nil, err
 }
 
-// With calls fn with a client that it opens and closes.
-func With(ctx context.Context, t Target, fn func(*Client) error) error {
+// WithClient calls fn with a client that it opens and closes.
+func WithClient(ctx context.Context, t Target, fn func(*Client) error) error {
 	c, err := Open(ctx, t)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func With(ctx context.Context, t Target, fn func(*Client) error) error {
 	return fn(c)
 }
 
-// errOtherUser is wrapped in the error for a daemon of a user that Target.User does not accept.
+// errOtherUser is wrapped in the error for a daemon of a user that Target.AcceptUser does not accept.
 var errOtherUser = errors.New("its daemon is of another user than the mount")
 
 // dial connects to the socket of the store, and checks the user of the daemon: the source of a mount can name
@@ -90,7 +90,7 @@ func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 	}
 
 	peer, err := service.Peer(conn)
-	if err == nil && t.User != nil && !t.User(peer.Uid) {
+	if err == nil && t.AcceptUser != nil && !t.AcceptUser(peer.Uid) {
 		err = errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
 	}
 	if err != nil {
@@ -101,9 +101,9 @@ func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 	return conn, peer, nil
 }
 
-// overSocket returns a client that uses conn for its first request, and dials for further connections. pid
+// newSocketClient returns a client that uses conn for its first request, and dials for further connections. pid
 // is the process id of the daemon.
-func overSocket(t Target, conn *net.UnixConn, pid int) *Client {
+func newSocketClient(t Target, conn *net.UnixConn, pid int) *Client {
 	first := make(chan net.Conn, 1)
 	first <- conn
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -139,16 +139,16 @@ func (c *Client) Close() {
 
 // Do calls the operation that takes args, and decodes its result into result, which may be nil. Errors of the
 // daemon are of the type *errs.Error. If such an error has a result, Do decodes this into result.
-func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
+func (c *Client) Do(ctx context.Context, args any, x Streams, result any) error {
 	o := service.OpOf(args)
 	var err error
 	switch l, isLog := args.(service.Log); {
 	case c.http == nil:
-		err = c.throughMount(ctx, o, args, x, result)
+		err = c.doThroughMount(ctx, o, args, x, result)
 	case isLog && l.Follow:
 		err = c.follow(ctx, l, x)
 	default:
-		err = c.doRetrying(ctx, o, args, x, result)
+		err = c.doWithRetries(ctx, o, args, x, result)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -157,7 +157,7 @@ func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error
 	return err
 }
 
-// decode reads a JSON value of the daemon into result, which may be nil.
+// decode reads a JSON value that the daemon sent into result. If result is nil, it drops the value.
 func (c *Client) decode(r io.Reader, result any) error {
 	if result == nil {
 		result = new(json.RawMessage)
@@ -185,8 +185,9 @@ var errBroken = errors.New("the connection ended")
 // errIdle is wrapped in the error for a connection that the daemon closed between two requests.
 var errIdle = errors.New("the daemon closed the idle connection")
 
-// explainBroken returns an error that wraps errBroken if err means that the connection ended. It also wraps
-// errIdle if net/http found the idle connection closed. It returns other errors unchanged.
+// explainBroken returns an error for the user that wraps errBroken if err means that the connection ended. The
+// error also wraps errIdle if net/http found the idle connection closed. explainBroken returns other errors
+// unchanged.
 func (c *Client) explainBroken(err error) error {
 	if strings.Contains(err.Error(), "server closed idle connection") { // net/http does not export this error
 		err = errors.Join(errIdle, err)
@@ -202,8 +203,8 @@ func (c *Client) explainBroken(err error) error {
 		WithCause(errors.Join(errBroken, err))
 }
 
-// overHTTP sends one request over the socket.
-func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
+// doHTTP sends one request over the socket, and decodes the answer into result.
+func (c *Client) doHTTP(ctx context.Context, o *service.Op, args any, x Streams, result any) error {
 	req, err := c.request(ctx, o, args, x)
 	if err != nil {
 		return err
@@ -241,7 +242,7 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 
 // request builds the request for an operation. The arguments are the body or, if the body is a stream,
 // the query.
-func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchange) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, o *service.Op, args any, x Streams) (*http.Request, error) {
 	query, in := url.Values{}, x.In
 
 	if o.Input != "" {
@@ -273,7 +274,7 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 }
 
 // readEvents reads server-sent events until the result, an error or the end of the stream.
-func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
+func (c *Client) readEvents(r io.Reader, x Streams, result any) error {
 	in, name := bufio.NewReaderSize(r, bufferSize), ""
 
 	for {
@@ -310,7 +311,7 @@ func (c *Client) readEvents(r io.Reader, x Exchange, result any) error {
 }
 
 // readStream copies text or bytes to x.Out, and reads the trailer that follows.
-func (c *Client) readStream(resp *http.Response, x Exchange, result any) error {
+func (c *Client) readStream(resp *http.Response, x Streams, result any) error {
 	out := &errWriter{w: x.Out}
 	if _, err := io.CopyBuffer(out, resp.Body, make([]byte, bufferSize)); err != nil {
 		if out.err != nil {
@@ -329,8 +330,8 @@ func (c *Client) readStream(resp *http.Response, x Exchange, result any) error {
 	return nil
 }
 
-// An errWriter stores the error of its last write. Without it, a failed copy does not show whether the write
-// or the read from the daemon failed.
+// An errWriter stores the error of its last write. So the caller of a copy that failed can find out whether the write
+// failed, or the read from the daemon.
 type errWriter struct {
 	w   io.Writer
 	err error

@@ -43,7 +43,7 @@ func TestNotRead(t *testing.T) {
 		io.EOF:              false,
 		io.ErrUnexpectedEOF: false,
 	} {
-		if err := c.explainBroken(of); !errors.Is(err, errBroken) || notRead(err) != want {
+		if err := c.explainBroken(of); !errors.Is(err, errBroken) || isUnread(err) != want {
 			t.Errorf("%v: not read is %v", of, !want)
 		}
 	}

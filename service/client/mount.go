@@ -28,8 +28,8 @@ func hasCallFile(root string) bool {
 	return err == nil
 }
 
-// throughMount sends one request through the mount.
-func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
+// doThroughMount sends one request through the mount, and decodes the answer into result.
+func (c *Client) doThroughMount(ctx context.Context, o *service.Op, args any, x Streams, result any) error {
 	if l, ok := args.(service.Log); ok && l.Follow {
 		return c.followMount(ctx, l, x)
 	}
@@ -76,7 +76,7 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 }
 
 // readStreamFile passes the stream in the file name to x.
-func (x Exchange) readStreamFile(name string, o *service.Op) error {
+func (x Streams) readStreamFile(name string, o *service.Op) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "reading the mount's answer: %w", err)
@@ -119,7 +119,7 @@ func requestLine(o *service.Op, args any) ([]byte, error) {
 }
 
 // call writes a request to a control file of its own and calls read with the answer. If the daemon dies, the
-// open file fails with ESTALE. If the request was not carried out, call repeats it. If only its answer is
+// open file fails with ESTALE. If no daemon carried the request out, call repeats it. If the answer is
 // lost, call repeats the request only if the operation o only reads.
 func (c *Client) call(o *service.Op, request []byte, read func(file string, answer []byte) error) error {
 	for attempt := 1; ; attempt++ {
@@ -128,10 +128,10 @@ func (c *Client) call(o *service.Op, request []byte, read func(file string, answ
 			return err
 		}
 
-		lost := !errors.Is(err, errNotCarriedOut)
-		if attempt == maxAttempts || !errors.Is(err, unix.ESTALE) || lost && o.Effect != service.Reads {
+		answerLost := !errors.Is(err, errNotCarriedOut)
+		if attempt == maxAttempts || !errors.Is(err, unix.ESTALE) || answerLost && o.Effect != service.Reads {
 			e := errs.Fail(errs.ScriptKind(err), "asking through the mount: %w", err)
-			if lost {
+			if answerLost {
 				e = e.WithHint("the daemon may have carried the request out: look at amberfs list and amberfs log before you repeat it")
 			}
 
@@ -170,27 +170,27 @@ func (c *Client) callOnce(request []byte, read func(file string, answer []byte) 
 	return false, err
 }
 
-// followTime is the time between two requests of followMount.
-const followTime = 200 * time.Millisecond
+// followInterval is the time between two requests of followMount.
+const followInterval = 200 * time.Millisecond
 
-// followMount follows events by a request every followTime, because requests through the mount cannot wait
+// followMount follows events by a request every followInterval, because requests through the mount cannot wait
 // for events.
-func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
+func (c *Client) followMount(ctx context.Context, l service.Log, x Streams) error {
 	if err := c.beginFollowing(ctx, &l, x); err != nil {
 		return err
 	}
 
 	l.Follow = false
-	next := Exchange{Item: trackSeq(&l.After, x.Item)}
+	next := Streams{Item: trackSeq(&l.After, x.Item)}
 
 	for ctx.Err() == nil {
-		if err := c.throughMount(ctx, service.OpOf(l), l, next, nil); err != nil {
+		if err := c.doThroughMount(ctx, service.OpOf(l), l, next, nil); err != nil {
 			return err
 		}
 
 		select {
 		case <-ctx.Done():
-		case <-time.After(followTime):
+		case <-time.After(followInterval):
 		}
 	}
 

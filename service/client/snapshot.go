@@ -21,7 +21,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// A Snapshot is a snapshot that this process reads. The daemon protects its objects from gc until
+// A Snapshot is a snapshot of a store whose files this process reads. The daemon protects its objects from gc until
 // Close.
 type Snapshot struct {
 	service.Opened
@@ -29,16 +29,16 @@ type Snapshot struct {
 	*objectReader
 }
 
-// An objectReader reads objects of states from the daemon, which protects them from gc until Close. It
-// is a read-only tree.ObjectStore.
+// An objectReader reads objects of states from the daemon, which protects the objects from gc until Close. It
+// is a read-only content.ObjectStore.
 type objectReader struct {
 	Source *tree.Source
 	Close  func()
 
-	ctx     context.Context
-	c       *Client
-	mu      sync.Mutex
-	fetched map[cas.Hash][]byte // the objects of the last Prefetch that were not read yet
+	ctx        context.Context
+	client     *Client
+	mu         sync.Mutex
+	prefetched map[cas.Hash][]byte // the objects of the last Prefetch that were not read yet
 }
 
 const sourceCache = 64 << 20 // bytes
@@ -59,11 +59,12 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// Changes has two states whose differences are the changes of a workspace. Base is the state of the directory
-// with which the workspace was filled, Now is a later state of the workspace.
+// Changes has two states. Their differences are the changes of a workspace: Base is the state of the directory from
+// which the workspace was filled, and Now is a later state of the workspace.
 type Changes struct {
 	Base, Now *tree.State
-	// Undo is set if the changes undo an apply.
+	// Undo is set if the changes undo an apply. Then Base and Now are the states of the directory after and before
+	// the apply.
 	Undo bool
 	// Hidden describes the paths of the directory that are hidden from the workspace.
 	Hidden hostdir.Hidden
@@ -71,7 +72,7 @@ type Changes struct {
 }
 
 // Store returns the directory of the store.
-func (ch *Changes) Store() string { return ch.c.target.Store }
+func (ch *Changes) Store() string { return ch.client.target.Store }
 
 // Changes opens the state of the directory from which the workspace was filled, and a snapshot or, if
 // name is empty, the present state. The caller closes it.
@@ -105,17 +106,17 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 	}, nil
 }
 
-// openObjects calls an operation that protects objects from gc as long as its answer is read. It decodes the
-// operation's only event into opened.
+// openObjects calls an operation that protects objects from gc until the client closes the connection, which
+// objectReader.Close does. It decodes the operation's only event into opened.
 func (c *Client) openObjects(ctx context.Context, args, opened any) (*objectReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	s := &objectReader{ctx: ctx, c: c, Close: func() { cancel(); <-ended }}
+	s := &objectReader{ctx: ctx, client: c, Close: func() { cancel(); <-ended }}
 	got := make(chan error, 2) // one error for the event, and one when the operation ends
 	go func() {
 		defer close(ended)
 
-		err := c.Do(ctx, args, Exchange{Item: func(raw json.RawMessage) error {
+		err := c.Do(ctx, args, Streams{Item: func(raw json.RawMessage) error {
 			err := json.Unmarshal(raw, opened)
 			got <- err
 			return err
@@ -163,8 +164,8 @@ func (s *objectReader) Put(cas.Kind, []byte) (cas.Hash, error) {
 
 func (s *objectReader) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	s.mu.Lock()
-	b, ok := s.fetched[h]
-	delete(s.fetched, h)
+	b, ok := s.prefetched[h]
+	delete(s.prefetched, h)
 	s.mu.Unlock()
 
 	if !ok {
@@ -196,7 +197,7 @@ func (s *objectReader) Prefetch(hashes []cas.Hash) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.fetched = fetched
+	s.prefetched = fetched
 
 	return nil
 }
@@ -208,7 +209,7 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	for i, h := range hashes {
 		req.Hashes[i] = h.String()
 	}
-	if err := s.c.Do(s.ctx, req, Exchange{Out: &out}, nil); err != nil {
+	if err := s.client.Do(s.ctx, req, Streams{Out: &out}, nil); err != nil {
 		return nil, fmt.Errorf("asking the daemon for objects: %w", err)
 	}
 
@@ -224,17 +225,18 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 	return got, nil
 }
 
-// RecordApply sends the files of a directory at the paths of an apply. It calls read with a state that the
-// daemon has, and a sink. read passes the files of the directory that differ from the state to the sink.
+// RecordApply records the state of a directory before or after an apply, see service.RecordApply. It calls read
+// with a state that the daemon has, and a sink. read passes to the sink the files of the directory that differ from
+// the state.
 func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (done service.RecordedApply, err error) {
-	was := ch.Base
+	st := ch.Base
 	if req.Number != 0 {
-		if was, err = ch.load(req.Base); err != nil {
+		if st, err = ch.load(req.Base); err != nil {
 			return done, err
 		}
 	}
 
-	return done, ch.c.Send(ctx, req, func(sink stream.Sink) error { return read(was, sink) }, &done)
+	return done, ch.client.Send(ctx, req, func(sink stream.Sink) error { return read(st, sink) }, &done)
 }
 
 // Send calls an operation that reads a stream of entries. feed passes the entries to a sink.
@@ -252,5 +254,5 @@ func (c *Client) Send(ctx context.Context, args any, feed func(stream.Sink) erro
 		pw.CloseWithError(err)
 	}()
 
-	return c.Do(ctx, args, Exchange{In: pr}, result)
+	return c.Do(ctx, args, Streams{In: pr}, result)
 }

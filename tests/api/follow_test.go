@@ -32,7 +32,7 @@ func TestFollowNewThroughMount(t *testing.T) {
 	paths := make(chan string, 100)
 	done := make(chan error, 1)
 	go func() {
-		done <- c.Do(ctx, service.Log{Follow: true, New: true}, through.Exchange{Item: func(raw json.RawMessage) error {
+		done <- c.Do(ctx, service.Log{Follow: true, New: true}, through.Streams{Item: func(raw json.RawMessage) error {
 			var e events.Event
 			err := json.Unmarshal(raw, &e)
 			select {

@@ -119,7 +119,7 @@ func (f *Finder) lookIn(ctx context.Context, store string) (all []Run, c *Run, e
 // OnStore calls fn with a connection to a store of runs. It starts a daemon if none serves the store.
 func (f *Finder) OnStore(ctx context.Context, store string, fn func(main *client.Client) error) error {
 	return sandbox.Serve(ctx, store, func(daemon.Message) {}, func() error {
-		return client.With(ctx, client.Target{Store: store, Command: f.Command}, fn)
+		return client.WithClient(ctx, client.Target{Store: store, Command: f.Command}, fn)
 	})
 }
 
@@ -183,7 +183,7 @@ func (f *Finder) OnApplied(ctx context.Context, dir string, fn func(r *Run, c *c
 
 // open calls fn with a connection to a run. A daemon must be serving the store.
 func (f *Finder) open(ctx context.Context, r *Run, fn func(c *client.Client) error) error {
-	return client.With(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command}, fn)
+	return client.WithClient(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command}, fn)
 }
 
 // On calls fn with a run and a connection to it. It prefers the run of the directory with the name, and else

@@ -37,7 +37,7 @@ type Run struct {
 // List returns the runs in the store of a directory.
 func List(ctx context.Context, main *client.Client, dir, store string) (out []Run, err error) {
 	var l service.ForkList
-	if err := main.Do(ctx, service.Forks{}, client.Exchange{}, &l); err != nil {
+	if err := main.Do(ctx, service.Forks{}, client.Streams{}, &l); err != nil {
 		return nil, err
 	}
 
@@ -82,7 +82,7 @@ func Named(ctx context.Context, store, name, user string) (*Run, error) {
 // Sizes returns the runs with Bytes set: the bytes that the deletion of each run would free.
 func Sizes(ctx context.Context, main *client.Client, all []Run) []Run {
 	var d info.Disk
-	_ = main.Do(ctx, service.DU{}, client.Exchange{}, &d) // after an error, the sizes are 0
+	_ = main.Do(ctx, service.DU{}, client.Streams{}, &d) // after an error, the sizes are 0
 	out := slices.Clone(all)
 	for i := range out {
 		if f := slices.IndexFunc(d.Forks, func(f info.UsedBy) bool { return f.Name == out[i].Name }); f >= 0 {
@@ -139,7 +139,7 @@ func (r *Run) expired(now time.Time) bool {
 // Delete deletes the fork of a run, and gives back the name. The caller must check before that no program is in the
 // run.
 func Delete(ctx context.Context, main *client.Client, store, name string) error {
-	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Exchange{}, nil); err != nil {
+	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Streams{}, nil); err != nil {
 		return err
 	}
 	GiveBack(store, name)
@@ -184,11 +184,11 @@ func Choose(all []Run, name, dir string) (*Run, error) {
 
 // Mark takes a snapshot in a run, with the state of the run and the command line of its program.
 func Mark(ctx context.Context, user, store, name, command, state string) error {
-	return client.With(ctx, client.Target{Store: store, Workspace: name, Command: user}, func(c *client.Client) error {
+	return client.WithClient(ctx, client.Target{Store: store, Workspace: name, Command: user}, func(c *client.Client) error {
 		return capture(ctx, c, command, map[string]string{service.RunLabel: state})
 	})
 }
 
 func capture(ctx context.Context, run *client.Client, command string, labels map[string]string) error {
-	return run.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: labels}, client.Exchange{}, nil)
+	return run.Do(ctx, snapshot.CaptureOptions{Message: command, Labels: labels}, client.Streams{}, nil)
 }

@@ -17,7 +17,7 @@ var ErrUndone = errors.New("undone already")
 // name of the workspace in errors. Errors: ErrUndone; errs.NotExist.
 func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (service.OpState, error) {
 	var l service.OpList
-	if err := c.Do(ctx, service.ListOps{}, client.Exchange{}, &l); err != nil {
+	if err := c.Do(ctx, service.ListOps{}, client.Streams{}, &l); err != nil {
 		return service.OpState{}, err
 	}
 
@@ -67,7 +67,7 @@ func undoOne(ctx context.Context, c *client.Client, number uint64, write func(*c
 		return false, err
 	}
 
-	return true, c.Do(context.WithoutCancel(ctx), service.UndoneApply{Number: number}, client.Exchange{}, nil)
+	return true, c.Do(context.WithoutCancel(ctx), service.UndoneApply{Number: number}, client.Streams{}, nil)
 }
 
 // MarkKept marks a run as kept after its apply was undone.

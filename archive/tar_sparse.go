@@ -29,19 +29,19 @@ func (t tarWriter) setParts(e *stream.Entry, c *content.Content) {
 	var data []io.Reader
 
 	for off := int64(0); off < e.Size; {
-		at, err := c.SeekData(t.src.Files, off, content.SeekBlock)
+		dataStart, err := c.SeekData(t.src.Files, off, content.SeekBlock)
 		if errors.Is(err, content.ErrNoData) {
 			break
 		}
 		if err == nil {
-			off, err = c.SeekHole(t.src.Files, at, content.SeekBlock)
+			off, err = c.SeekHole(t.src.Files, dataStart, content.SeekBlock)
 		}
 		if err != nil || len(parts) > maxSparseMap/4 {
 			return // the file is read as a whole later, and that read returns the error
 		}
 
-		parts = append(parts, content.DataRange{Off: at, N: off - at})
-		data = append(data, io.NewSectionReader(c.Reader(t.src.Files), at, off-at))
+		parts = append(parts, content.DataRange{Off: dataStart, N: off - dataStart})
+		data = append(data, io.NewSectionReader(c.Reader(t.src.Files), dataStart, off-dataStart))
 	}
 
 	if len(sparseMap(parts, e.Size)) <= maxSparseMap {

@@ -30,17 +30,17 @@ func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	if len(f.Recipients) == 0 {
 		return plain, nil
 	}
-	var to []age.Recipient
+	var recipients []age.Recipient
 	for _, s := range f.Recipients {
 		rec, err := age.ParseX25519Recipient(s)
 		if err != nil {
 			return nil, fmt.Errorf("recipient of the remote: %w", err)
 		}
-		to = append(to, rec)
+		recipients = append(recipients, rec)
 	}
 
 	var out bytes.Buffer
-	w, err := age.Encrypt(&out, to...)
+	w, err := age.Encrypt(&out, recipients...)
 	if err != nil {
 		return nil, fmt.Errorf("encrypt: %w", err)
 	}

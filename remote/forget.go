@@ -267,7 +267,7 @@ func (f *forgetRun) keepNeeded(ctx context.Context, needed func(ref, object stri
 // EachRecord calls fn once for each record on the remote, with its hash, its plain bytes, and the name of a
 // snapshot with the record. It cannot read objects that no ref names: it returns their number, and the former
 // versions of removed objects.
-func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, former []backend.Version, err error) {
+func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.Hash, b []byte) error) (unread int, versions []backend.Version, err error) {
 	used, seen := make(map[string]bool), make(map[recordPlace]bool)
 	refs, err := allRefs(ctx, r)
 	if err != nil {
@@ -286,12 +286,12 @@ func (r *Remote) EachRecord(ctx context.Context, fn func(snapshot string, h cas.
 		return 0, nil, nil
 	}
 
-	former, err = backend.FormerVersions(ctx, r.b, "obj/")
+	versions, err = backend.FormerVersions(ctx, r.b, "obj/")
 	if err != nil {
 		return 0, nil, err
 	}
 
-	return unread, former, r.b.List(ctx, "obj/", func(i backend.Info) error {
+	return unread, versions, r.b.List(ctx, "obj/", func(i backend.Info) error {
 		if !used[i.Key[len("obj/"):]] {
 			unread++
 		}

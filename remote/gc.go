@@ -98,7 +98,7 @@ type gcRun struct {
 // nowKey is the key of an empty value. Its time of modification is the service's clock.
 const nowKey = "gc/now"
 
-// readMarks reads the marks, sets now, and begins the scan of all refs.
+// readMarks reads the marks, sets serviceTime, and begins the scan of all refs.
 func (c *gcRun) readMarks(ctx context.Context) (err error) {
 	if c.r.b.IsRegistry() {
 		c.scan, err = c.r.beginScan(ctx, true)

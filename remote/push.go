@@ -280,19 +280,19 @@ func (r *Remote) CopyRef(ctx context.Context, ref *object.Ref, name string) erro
 
 // resolveRef reads the ref after a write whose result is unknown: the answer was lost, another writer was
 // faster, or the service does not support conditions. cause is the error of the write, nil if the write succeeded.
-// resolveRef returns done if the remote has the ref of this push.
-func (u *pushRun) resolveRef(ctx context.Context, done *PushResult, cause error) (*PushResult, error) {
+// resolveRef returns result if the remote has the ref of this push.
+func (u *pushRun) resolveRef(ctx context.Context, result *PushResult, cause error) (*PushResult, error) {
 	if cause == nil {
 		time.Sleep(settleTime)
 	}
 
-	found, err := u.r.Ref(ctx, done.Ref.Name)
+	found, err := u.r.Ref(ctx, result.Ref.Name)
 	switch {
 	case err != nil:
 		return nil, errors.Join(cause, err)
-	case found.Nonce == done.Ref.Nonce:
-		return done, nil
-	case found.ID == done.Ref.ID:
+	case found.Nonce == result.Ref.Nonce:
+		return result, nil
+	case found.ID == result.Ref.ID:
 		return &PushResult{Ref: found, Unchanged: true}, nil
 	}
 

@@ -103,8 +103,8 @@ func listActors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
 
 // checkActor returns an error for an unknown actor: an actor that has changed nothing in the workspace, is not
 // registered for the workspace, and is not the caller's.
-func checkActor(ctx context.Context, r *Request, by string) error {
-	if err := actors.Check(by); err != nil {
+func checkActor(ctx context.Context, r *Request, actor string) error {
+	if err := actors.Check(actor); err != nil {
 		return err
 	}
 
@@ -118,11 +118,11 @@ func checkActor(ctx context.Context, r *Request, by string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-	if actors.Among(names, by) || r.Workspace.Store().Actors().Registered(by, r.Workspace.View()) {
+	if actors.Among(names, actor) || r.Workspace.Store().Actors().Registered(actor, r.Workspace.View()) {
 		return nil
 	}
 
-	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", by), by, names, "see `amberfs actors`")
+	return withSuggestion(errs.Fail(errs.NotExist, "there is no actor %s", actor), actor, names, "see `amberfs actors`")
 }
 
 // completeUndo completes the options of a request to undo the changes of an actor. If o.Since is not the name of a
@@ -156,17 +156,17 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 		return UndoneBy{}, err
 	}
 
-	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
-	done.Paths = emptyIfNil(done.Paths)
-	result := UndoneBy{UndoByResult: done}
+	changes, err := r.Workspace.Snapshots().UndoBy(ctx, o)
+	changes.Paths = emptyIfNil(changes.Paths)
+	result := UndoneBy{UndoByResult: changes}
 	if errors.Is(err, threeway.ErrConflict) {
-		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(done.Conflicts), "path", "paths"), a.Actor).
+		return result, errs.Fail(errs.Conflict, "others changed %s of %s, too; nothing is touched", plural(len(changes.Conflicts), "path", "paths"), a.Actor).
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.Actor).WithResult(result)
 	}
 	if err != nil {
 		return result, explainConflict(err, result, nil, "", "")
 	}
-	if done.Undo != "" && !actors.Below(r.Caller.Actor, a.Actor) {
+	if changes.Undo != "" && !actors.Below(r.Caller.Actor, a.Actor) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.Actor)
 	}
 
@@ -176,8 +176,8 @@ func undoBy(ctx context.Context, r *Request, a snapshot.UndoByOptions) (UndoneBy
 // pathsChangedBy returns the paths of the files that an actor changed between the snapshots a and b, or up to now
 // if b is "". The order of a and b does not matter. If paths is not empty, it returns only files at or below these
 // paths.
-func pathsChangedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
-	if err := checkActor(ctx, r, by); err != nil {
+func pathsChangedBy(ctx context.Context, r *Request, actor, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
+	if err := checkActor(ctx, r, actor); err != nil {
 		return nil, err
 	}
 
@@ -202,8 +202,8 @@ func pathsChangedBy(ctx context.Context, r *Request, by, a, b string, paths []na
 
 	for _, i := range r.Workspace.Snapshots().Intervals() {
 		within = within || i.To.View == to.View && !i.Now()
-		if within && !ended && i.By(by) {
-			if err := appendPathsBy(ctx, r, i, by, diffPaths(paths...), &out); err != nil {
+		if within && !ended && i.By(actor) {
+			if err := appendPathsBy(ctx, r, i, actor, diffPaths(paths...), &out); err != nil {
 				return nil, err
 			}
 		}
@@ -218,7 +218,7 @@ func pathsChangedBy(ctx context.Context, r *Request, by, a, b string, paths []na
 }
 
 // appendPathsBy appends to out the files that an actor changed in an interval. paths is as in tree.DiffOptions.
-func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, by string, paths []string, out *[]naming.BytePath) error {
+func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, actor string, paths []string, out *[]naming.BytePath) error {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, by str
 
 	list := r.listMemory()
 	return open.Changes(ctx, tree.DiffOptions{Paths: paths}, func(c blame.ChangedBy) error {
-		if !actors.Among(c.By, by) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
+		if !actors.Among(c.By, actor) || c.Before != nil && c.Before.IsDir() || c.After != nil && c.After.IsDir() {
 			return turns.Yield(ctx)
 		}
 		*out = append(*out, naming.BytePath(c.Path.String()))
@@ -237,7 +237,7 @@ func appendPathsBy(ctx context.Context, r *Request, i catalogue.Interval, by str
 
 // actorsOf returns the names of the actors that changed a file in an interval, sorted. nodes are the inodes of the
 // file before and after the interval; each may be nil.
-func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []string, err error) {
+func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (names []string, err error) {
 	open, err := r.Workspace.Snapshots().OpenInterval(i)
 	if err != nil {
 		return nil, err
@@ -246,15 +246,15 @@ func actorsOf(r *Request, i catalogue.Interval, nodes ...*tree.Inode) (by []stri
 
 	for _, n := range nodes {
 		if n != nil {
-			by = append(by, open.Set.Of(n.Ino)...)
+			names = append(names, open.Set.Of(n.Ino)...)
 		}
 	}
 
-	if len(by) == 0 {
-		by = open.Set.Rest()
+	if len(names) == 0 {
+		names = open.Set.Rest()
 	}
 
-	slices.Sort(by)
+	slices.Sort(names)
 
-	return slices.Compact(by), nil
+	return slices.Compact(names), nil
 }

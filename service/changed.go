@@ -71,9 +71,9 @@ func lookAtChanges(ctx context.Context, r *Request, a Changed) (WhatChanged, err
 // maxLookLabel is the largest length of the value of LookLabel, in bytes.
 const maxLookLabel = 200
 
-// lastLookOf returns the name of the snapshot of the last look. look is the value of LookLabel. first is true if
-// there was no look: then name is the newest snapshot, or the base.
-func lastLookOf(r *Request, look string) (name string, first bool) {
+// lastLookOf returns the name of the snapshot of the last look. look is the value of LookLabel. isFirst is true
+// if there was no look: then name is the newest snapshot, or the base.
+func lastLookOf(r *Request, look string) (name string, isFirst bool) {
 	newest := ""
 	for i := range r.Workspace.Snapshots().NewestFirst() {
 		if i.Labels[LookLabel] == look {
@@ -172,16 +172,16 @@ func markIgnored(ctx context.Context, r *Request, st *tree.State, list []PathEff
 // undoCommand returns the command that undoes the changes since a snapshot. If several actors have made changes
 // since then, the command undoes only the changes of the caller.
 func undoCommand(r *Request, since string) string {
-	var by []string
+	var actors []string
 	for _, i := range slices.Backward(r.Workspace.Snapshots().Intervals()) {
 		if i.To.Name == since {
 			break
 		}
-		by = append(by, i.Actors...)
+		actors = append(actors, i.Actors...)
 	}
 
-	slices.Sort(by)
-	if by = slices.Compact(by); len(by) > 1 && slices.Contains(by, r.Caller.Actor) {
+	slices.Sort(actors)
+	if actors = slices.Compact(actors); len(actors) > 1 && slices.Contains(actors, r.Caller.Actor) {
 		return "amberfs undo --by " + r.Caller.Actor + " --since " + since
 	}
 

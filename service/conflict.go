@@ -81,8 +81,8 @@ func undoConflict(ctx context.Context, r *Request, a Conflict, ours *tree.Inode)
 		return out, err
 	}
 
-	err = r.Workspace.Snapshots().VersionsBy(ctx, o, func(left, without *tree.Inode) error {
-		out, err = compareSides(ctx, r, left, ours, without, ours)
+	err = r.Workspace.Snapshots().VersionsBy(ctx, o, func(asLeft, without *tree.Inode) error {
+		out, err = compareSides(ctx, r, asLeft, ours, without, ours)
 		return err
 	})
 	if errors.Is(err, threeway.ErrConflict) {

@@ -40,15 +40,15 @@ type Connection struct {
 
 // Connect returns the function for snapshot.Options.Connect. ctx ends the requests that this function sends.
 func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
-	return func(to snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
-		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
+	return func(args snapshot.ConnectArgs) (tree.Elsewhere, *snapshot.StartSnapshot, error) {
+		k, err := known.Open(args.Dir, known.Options{FS: args.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
 			return nil, nil, err
 		}
 
 		c.Remotes = k
-		c.mountedBefore = !to.Empty
-		start, err := c.startState(ctx, to.Empty)
+		c.mountedBefore = !args.Empty
+		start, err := c.startState(ctx, args.Empty)
 		if err != nil {
 			c.Close()
 			return nil, nil, err
@@ -65,15 +65,15 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.ConnectArgs) (tr
 
 // startState returns the snapshot with which a new store begins: the snapshot of an interrupted attempt, or
 // c.StartSnapshot. It returns nil for a store that begins empty, and for an existing store. If the user gives
-// c.StartSnapshot for an existing store, startState records that the user agrees to requests to that remote. first
+// c.StartSnapshot for an existing store, startState records that the user agrees to requests to that remote. isNew
 // is set for a new store.
-func (c *Connection) startState(ctx context.Context, first bool) (*snapshot.StartSnapshot, error) {
+func (c *Connection) startState(ctx context.Context, isNew bool) (*snapshot.StartSnapshot, error) {
 	url, name, _ := known.SplitSnapshotURL(c.StartSnapshot)
-	if !first && c.StartSnapshot != "" {
+	if !isNew && c.StartSnapshot != "" {
 		_, err := c.Remotes.Remote(url)
 		return nil, err
 	}
-	if !first {
+	if !isNew {
 		return nil, nil
 	}
 

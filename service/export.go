@@ -49,12 +49,12 @@ func (es *Exports) export(ctx context.Context, r *Request, a Export) (ExportDone
 	ctx, stop := es.whileAlive(ctx, r.Workspace)
 	defer stop()
 
-	done, err := es.exportAlive(ctx, r, a)
+	result, err := es.exportAlive(ctx, r, a)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 
-	return done, err
+	return result, err
 }
 
 // exportAlive does the work of export for a workspace that has not ended. If the workspace ends before exportAlive
@@ -89,7 +89,7 @@ func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (Expor
 		maxBytes = maxExportBytes
 	}
 
-	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
+	result, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: es.repository(), Create: true, Ref: ref, CacheDir: filepath.Join(es.store.Dir(), GitCache),
 		Source: r.source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
 		Admit: r.Workspace.Quota().ChargeExport, Most: maxBytes,
@@ -103,8 +103,8 @@ func (es *Exports) exportAlive(ctx context.Context, r *Request, a Export) (Expor
 		return ExportDone{}, errForkEnded
 	}
 
-	_, err = recordExport(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: done.Ref, Commit: done.Commit})
-	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
+	_, err = recordExport(ctx, r, Exported{Name: e.info.Name, Repo: es.repository(), Ref: result.Ref, Commit: result.Commit})
+	return ExportDone{Name: a.Name, Commit: result.Commit, Ref: result.Ref, Skipped: len(result.Skipped)}, err
 }
 
 // forkRefPrefix is the prefix of the refs of forks. The number of a fork follows; no two forks ever have
@@ -225,8 +225,8 @@ func GitInfo(i info.Info, parents []string) gitbridge.Info {
 
 // authors returns the actors that a commit names. It omits actors that stand for a user, because git has the
 // user's own name.
-func authors(ws *snapshot.Workspace, by []string) []string {
-	return slices.DeleteFunc(slices.Clone(by), ws.Store().Actors().IsUser)
+func authors(ws *snapshot.Workspace, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), ws.Store().Actors().IsUser)
 }
 
 func recordExport(_ context.Context, r *Request, a Exported) (None, error) {
@@ -248,13 +248,13 @@ func exportTar(ctx context.Context, r *Request, a ExportTar) (*archive.TarResult
 	}
 	defer release()
 
-	done, err := archive.WriteTar(ctx, r.Out, r.source(), st)
+	result, err := archive.WriteTar(ctx, r.Out, r.source(), st)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 
-	done.Skipped = done.Skipped[:min(len(done.Skipped), maxSkipped)]
-	return done, nil
+	result.Skipped = result.Skipped[:min(len(result.Skipped), maxSkipped)]
+	return result, nil
 }
 
 // An exportSource is a snapshot with the earlier commits and exported snapshots from which its export begins.
@@ -355,9 +355,9 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, info.Info) {
 	return up, info.Info{}
 }
 
-// ancestors lists the snapshots before the snapshot one: first the chain of its parents, the nearest first,
+// ancestors lists the snapshots before the snapshot start: first the chain of its parents, the nearest first,
 // then all other older snapshots, the newest first.
-func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
+func ancestors(ws *snapshot.Workspace, start info.Info) []info.Info {
 	list := ws.List() // newest first
 	byName := make(map[string]info.Info, len(list))
 	for _, i := range list {
@@ -365,21 +365,21 @@ func ancestors(ws *snapshot.Workspace, one info.Info) []info.Info {
 	}
 
 	var out []info.Info
-	seen := map[uint64]bool{one.Seq: true}
+	seen := map[uint64]bool{start.Seq: true}
 	add := func(i info.Info) {
-		if !seen[i.Seq] && i.Seq < one.Seq {
+		if !seen[i.Seq] && i.Seq < start.Seq {
 			seen[i.Seq] = true
 			out = append(out, i)
 		}
 	}
-	for at := one; ; {
-		up, ok := byName[at.Parent]
-		if !ok || up.Seq >= at.Seq {
+	for current := start; ; {
+		parent, ok := byName[current.Parent]
+		if !ok || parent.Seq >= current.Seq {
 			break
 		}
 
-		add(up)
-		at = up
+		add(parent)
+		current = parent
 	}
 
 	for _, i := range list {

@@ -86,7 +86,7 @@ type pathScan struct {
 var filesWithPaths = map[string]bool{"pyvenv.cfg": true, "activate": true, "compile_commands.json": true, ".envrc": true, ".git": true}
 
 // wrap returns a sink that scans each entry, and then passes it to another sink.
-func (l *pathScan) wrap(to stream.Sink) stream.Sink {
+func (l *pathScan) wrap(next stream.Sink) stream.Sink {
 	l.virtualenvs = make(map[string]bool)
 	return func(e stream.Entry) error {
 		switch e.Mode & unix.S_IFMT {
@@ -97,7 +97,7 @@ func (l *pathScan) wrap(to stream.Sink) stream.Sink {
 				return err
 			}
 		}
-		return to(e)
+		return next(e)
 	}
 }
 

@@ -35,11 +35,11 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 	r.progress(Progress{What: "forgetting"})
 
 	if a.Remotes && len(a.Paths)+len(a.Content)+len(a.Match) == 0 && !a.Secrets {
-		done := &forget.Receipt{At: time.Now(), Actor: r.Caller.Actor, Removed: []forget.Place{}, Snapshots: []forget.Rewritten{}, Unremovable: []string{}}
-		if done.DryRun = a.DryRun; a.DryRun {
-			return done, nil
+		receipt := &forget.Receipt{At: time.Now(), Actor: r.Caller.Actor, Removed: []forget.Place{}, Snapshots: []forget.Rewritten{}, Unremovable: []string{}}
+		if receipt.DryRun = a.DryRun; a.DryRun {
+			return receipt, nil
 		}
-		return done, er.forgetOnRemotes(ctx, r, done)
+		return receipt, er.forgetOnRemotes(ctx, r, receipt)
 	}
 
 	// Record that the contents must be removed from the remotes. If the daemon is killed now, the next daemon does
@@ -51,35 +51,35 @@ func (er *erasure) forget(ctx context.Context, r *Request, a snapshot.ForgetOpti
 		}
 	}
 
-	done, err := er.forgetInStore(ctx, r, a)
+	receipt, err := er.forgetInStore(ctx, r, a)
 	if err != nil {
 		return nil, errors.Join(err, er.known.SetForgetting(before))
 	}
 	if a.Remotes && !a.DryRun {
-		if err := er.forgetOnRemotes(ctx, r, done); err != nil {
+		if err := er.forgetOnRemotes(ctx, r, receipt); err != nil {
 			return nil, err
 		}
 	}
-	if !done.DryRun {
-		r.log.Info("forget", "receipt", done.Number, "snapshots", len(done.Snapshots), "objects", done.Objects, "erased", done.Erased, "uid", r.Caller.UID)
+	if !receipt.DryRun {
+		r.log.Info("forget", "receipt", receipt.Number, "snapshots", len(receipt.Snapshots), "objects", receipt.Objects, "erased", receipt.Erased, "uid", r.Caller.UID)
 	}
 
-	return done, nil
+	return receipt, nil
 }
 
 // forgetInStore forgets contents in the store. It excludes exports, because an export that runs now could write a ref
 // with forgotten contents afterwards.
-func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.ForgetOptions) (done *forget.Receipt, err error) {
+func (er *erasure) forgetInStore(ctx context.Context, r *Request, a snapshot.ForgetOptions) (receipt *forget.Receipt, err error) {
 	if a.DryRun {
 		return r.Workspace.Forget(ctx, a)
 	}
 
 	err = er.exports.withoutExports(ctx, func() error {
-		done, err = r.Workspace.Forget(ctx, a)
+		receipt, err = r.Workspace.Forget(ctx, a)
 		return err
 	})
 
-	return done, err
+	return receipt, err
 }
 
 // EraseForgotten erases, in the store and on the remotes, the forgotten contents that the last daemon did not erase
@@ -161,13 +161,13 @@ func ReceiptText(r *forget.Receipt) string {
 	for _, ref := range r.Refs {
 		fmt.Fprintf(text, "%s: %s of the store's git repository\n", deleted, ref)
 	}
-	for _, at := range r.Remotes {
-		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", at.Name, countText(len(at.Replaced), "snapshot"), countText(at.Removed, "object"))
-		for _, name := range slices.Sorted(maps.Keys(at.Remaining)) {
-			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, at.Name, at.Remaining[name])
+	for _, rem := range r.Remotes {
+		fmt.Fprintf(text, "remote %s: %s sent again, %s removed\n", rem.Name, countText(len(rem.Replaced), "snapshot"), countText(rem.Removed, "object"))
+		for _, name := range slices.Sorted(maps.Keys(rem.Remaining)) {
+			fmt.Fprintf(text, "not removed: snapshot %s on remote %s: %s\n", name, rem.Name, rem.Remaining[name])
 		}
-		for _, v := range at.Versions {
-			fmt.Fprintf(text, "not removed: version %s of %s on remote %s: the credentials may not remove it\n", v.ID, v.Key, at.Name)
+		for _, v := range rem.Versions {
+			fmt.Fprintf(text, "not removed: version %s of %s on remote %s: the credentials may not remove it\n", v.ID, v.Key, rem.Name)
 		}
 	}
 	for _, url := range r.Handoffs {
@@ -233,7 +233,7 @@ func ProofText(p *forget.Proof) string {
 
 // forgetOnRemotes removes all contents that were ever forgotten from all remotes. It adds to receipt.Cannot the
 // contents that it cannot remove, and the remotes that do not answer.
-func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, done *forget.Receipt) error {
+func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, receipt *forget.Receipt) error {
 	chunks, err := r.Workspace.Store().ForgottenContents().Chunks()
 	if err != nil {
 		return err
@@ -243,18 +243,18 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, done *forget
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(er.known.List())) {
 		r.progress(Progress{What: "forgetting on " + name})
-		if err := run.forgetOn(ctx, er.known, name, done); err != nil {
+		if err := run.forgetOn(ctx, er.known, name, receipt); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			failed = true
-			done.Unremovable = append(done.Unremovable, fmt.Sprintf("what remote %s has: %v; `amberfs forget --remotes` tries again", name, err))
+			receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("what remote %s has: %v; `amberfs forget --remotes` tries again", name, err))
 		}
 	}
 
-	if err := endHandoffs(ctx, er.known, done); err != nil {
+	if err := endHandoffs(ctx, er.known, receipt); err != nil {
 		failed = true
-		done.Unremovable = append(done.Unremovable, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
+		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("what was handed off: %v; `amberfs forget --remotes` tries again", err))
 	}
 
 	// The calls of forgetOn have read objects from the remotes into the cache.
@@ -266,7 +266,7 @@ func (er *erasure) forgetOnRemotes(ctx context.Context, r *Request, done *forget
 }
 
 // endHandoffs ends all handoffs of the store, and destroys their keys.
-func endHandoffs(ctx context.Context, k *known.Registry, done *forget.Receipt) error {
+func endHandoffs(ctx context.Context, k *known.Registry, receipt *forget.Receipt) error {
 	areas, err := known.Areas(k)
 	for url, area := range areas {
 		if e := area.Sweep(ctx, known.CacheOf(k), true); e != nil {
@@ -274,7 +274,7 @@ func endHandoffs(ctx context.Context, k *known.Registry, done *forget.Receipt) e
 			continue
 		}
 
-		done.Handoffs = append(done.Handoffs, area.URL)
+		receipt.Handoffs = append(receipt.Handoffs, area.URL)
 		err = errors.Join(err, known.SetArea(k, url, nil))
 	}
 
@@ -291,12 +291,12 @@ type remoteForget struct {
 
 // forgetOn removes the forgotten contents from one remote, and adds the result to the receipt.
 func (f *remoteForget) forgetOn(ctx context.Context, known *known.Registry, name string, receipt *forget.Receipt) error {
-	to, err := known.Remote(name)
+	target, err := known.Remote(name)
 	if err != nil {
 		return err
 	}
 
-	if known.ReadsFrom(to) {
+	if known.ReadsFrom(target) {
 		return errs.New(errs.Busy, "this store reads files from it, and would lose them; forget it in a store that has them")
 	}
 
@@ -305,27 +305,27 @@ func (f *remoteForget) forgetOn(ctx context.Context, known *known.Registry, name
 		old[id] = true
 	}
 
-	done, err := to.Forget(ctx, remote.ForgetOptions{Chunks: f.chunks, FormerIDs: old, Push: func(ctx context.Context, ref *remote.Ref, base string) error {
+	result, err := target.Forget(ctx, remote.ForgetOptions{Chunks: f.chunks, FormerIDs: old, Push: func(ctx context.Context, ref *remote.Ref, base string) error {
 		if now, ok := f.rewritten[ref.ID]; ok {
-			return f.pushRewritten(ctx, to, ref, now, base)
+			return f.pushRewritten(ctx, target, ref, now, base)
 		}
-		return f.resend(ctx, to, ref, base)
+		return f.resend(ctx, target, ref, base)
 	}})
-	if done != nil {
+	if result != nil {
 		var versions []forget.Version
-		for _, v := range done.RemainingVersions {
+		for _, v := range result.RemainingVersions {
 			versions = append(versions, forget.Version(v))
 		}
-		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: done.Replaced, Removed: done.RemovedObjects, Remaining: done.Remaining, Versions: versions})
+		receipt.Remotes = append(receipt.Remotes, forget.Remote{Name: name, Replaced: result.Replaced, Removed: result.RemovedObjects, Remaining: result.Remaining, Versions: versions})
 	}
 	if err != nil {
 		return err
 	}
 
-	if done.ListError != nil {
-		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, done.ListError))
+	if result.ListError != nil {
+		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("former versions in the bucket of remote %s, if it keeps any: %v", name, result.ListError))
 	}
-	if done.IsRegistry {
+	if result.IsRegistry {
 		receipt.Unremovable = append(receipt.Unremovable, fmt.Sprintf("layers without a tag in remote %s: the registry removes them", name))
 	}
 
@@ -334,8 +334,8 @@ func (f *remoteForget) forgetOn(ctx context.Context, known *known.Registry, name
 
 // pushRewritten replaces a snapshot on a remote by the rewritten snapshot of this store, without the
 // forgotten contents.
-func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref *remote.Ref, now snapshot.RewrittenSnapshot, base string) error {
-	sent, err := now.Workspace.Remotes().Push(ctx, now.Name)
+func (f *remoteForget) pushRewritten(ctx context.Context, target *remote.Remote, ref *remote.Ref, rewritten snapshot.RewrittenSnapshot, base string) error {
+	sent, err := rewritten.Workspace.Remotes().Push(ctx, rewritten.Name)
 	if err != nil {
 		return err
 	}
@@ -344,15 +344,15 @@ func (f *remoteForget) pushRewritten(ctx context.Context, to *remote.Remote, ref
 	p := remote.PushOptions{Ref: newRef(sent.Info, ref.Name, sent.ActorSets), Force: true, SendAll: base == "", Base: base,
 		Mark: markFunc(sent.State, f.store.Source(), sent.ActorSets), ReadStored: f.readStored}
 	p.Ref.Claim, p.Ref.Lineage, p.Ref.Expires = sent.Claim, sent.Lineage, ref.Expires
-	_, err = to.Push(ctx, p)
+	_, err = target.Push(ctx, p)
 
 	return err
 }
 
 // resend reads a snapshot from a remote and pushes it again. It is called for a snapshot that was not rewritten in
 // this store, but shares objects with a replaced snapshot. It fails if the snapshot has forgotten contents.
-func (f *remoteForget) resend(ctx context.Context, to *remote.Remote, ref *remote.Ref, base string) error {
-	there := to.Snapshot(ref)
+func (f *remoteForget) resend(ctx context.Context, target *remote.Remote, ref *remote.Ref, base string) error {
+	there := target.Snapshot(ref)
 	src := tree.NewSource(pullSource{ctx, f.store, there}, nil, 16<<20)
 	st, err := tree.Load(src, ref.StateHash())
 	if err != nil {
@@ -372,7 +372,7 @@ func (f *remoteForget) resend(ctx context.Context, to *remote.Remote, ref *remot
 			}
 			return err
 		}}
-	_, err = to.Push(ctx, p)
+	_, err = target.Push(ctx, p)
 
 	return err
 }
@@ -389,12 +389,12 @@ func searchRemotes(ctx context.Context, st *snapshot.Store, remotes *known.Regis
 
 	for _, name := range slices.Sorted(maps.Keys(remotes.List())) {
 		r.progress(Progress{What: "verifying " + name})
-		at, err := remotes.Remote(name)
+		rem, err := remotes.Remote(name)
 		if err != nil {
 			return explainRemoteError(name, err)
 		}
 
-		unread, former, err := at.EachRecord(ctx, func(sn string, h cas.Hash, b []byte) error {
+		unread, former, err := rem.EachRecord(ctx, func(sn string, h cas.Hash, b []byte) error {
 			proof.Objects, proof.Bytes = proof.Objects+1, proof.Bytes+int64(len(b))
 			if scan.IsForgotten(h) || scan.Contains(b) {
 				proof.Found = append(proof.Found, fmt.Sprintf("snapshot %s on remote %s", sn, name))

@@ -152,8 +152,8 @@ func (fs *forks) list(ctx context.Context, r *Request, _ Forks) (ForkList, error
 
 // countFork counts the files outside of git directories that differ from the fork's base. If only git directories
 // differ, the count is 1.
-func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, now *tree.State) error {
-	files, more, err := diff.First(ctx, src, base, now, diff.Options{}, maxForkChanges)
+func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, present *tree.State) error {
+	files, more, err := diff.First(ctx, src, base, present, diff.Options{}, maxForkChanges)
 	all := len(files)
 	files = slices.DeleteFunc(files, func(c diff.File) bool { _, _, git := threeway.InGit(c.Path); return git })
 	f.Changed, f.More = len(files), more
@@ -164,7 +164,7 @@ func countFork(ctx context.Context, src *tree.Source, f *ForkState, base, now *t
 		return err
 	}
 
-	same, err := gitbridge.Unchanged(ctx, src, base, now, false)
+	same, err := gitbridge.Unchanged(ctx, src, base, present, false)
 	if !same {
 		f.Changed = 1
 	}
@@ -266,9 +266,9 @@ func mergeFork(ctx context.Context, r *Request, a snapshot.MergeOptions) (snapsh
 	}
 
 	a.Merge, a.Git, a.Caller, a.ListCharge = gitbridge.MergeConfigs(r.textMerger().Merge), r.merger().Repositories, r.Caller, r.listMemory()
-	done, err := r.Workspace.Forks().Merge(ctx, a)
-	done.Paths = emptyIfNil(done.Paths)
-	return done, explainConflict(err, done, done.Conflicts, "changed in the fork and in the workspace; nothing was changed",
+	result, err := r.Workspace.Forks().Merge(ctx, a)
+	result.Paths = emptyIfNil(result.Paths)
+	return result, explainConflict(err, result, result.Conflicts, "changed in the fork and in the workspace; nothing was changed",
 		"decide with --prefer workspace (--ours) or --prefer fork (--theirs)")
 }
 

@@ -75,24 +75,24 @@ func (rs *remotes) handoffRemote(r *Request, name string, areas map[string]*hand
 			return "", err
 		}
 	}
-	to, err := rs.remote(r, name)
+	target, err := rs.remote(r, name)
 	if err != nil {
 		return "", err
 	}
 
-	return to.URL(), nil
+	return target.URL(), nil
 }
 
 // handoff sends the present state of the workspace to a remote, and returns the line with which another
 // machine receives it. A fork keeps the state. The snapshot that the other machine sends back is restored in
 // this fork, and merged from there.
-func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done HandedOff, err error) {
+func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (result HandedOff, err error) {
 	life, err := policy.ParseTTL(cmp.Or(a.Expires, defaultLineLife))
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	if a.Times < 0 || a.Times > 100 {
-		return done, errs.Fail(errs.Invalid, "a line works 1 to 100 times, not %d", a.Times)
+		return result, errs.Fail(errs.Invalid, "a line works 1 to 100 times, not %d", a.Times)
 	}
 
 	rs.handoffLock.Lock()
@@ -100,31 +100,31 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 
 	areas, err := known.Areas(rs.known)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	url, err := rs.handoffRemote(r, a.Remote, areas)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 
 	area := areas[url]
 	if area == nil {
 		if area, err = handoff.NewArea(url); err != nil {
-			return done, err
+			return result, err
 		}
 	}
 
 	id := handoff.NewID()
-	done = HandedOff{Remote: url, Session: a.Session, Expires: time.Now().Add(life), Times: max(a.Times, 1), DryRun: a.DryRun, Fork: a.Fork}
-	if done.LeftOut, err = r.Workspace.Remotes().UnsentPaths(ctx); err != nil {
-		return done, err
+	result = HandedOff{Remote: url, Session: a.Session, Expires: time.Now().Add(life), Times: max(a.Times, 1), DryRun: a.DryRun, Fork: a.Fork}
+	if result.LeftOut, err = r.Workspace.Remotes().UnsentPaths(ctx); err != nil {
+		return result, err
 	}
 	if a.Fork == "" {
-		done.Fork = "handoff-" + id
-		name := done.Fork
+		result.Fork = "handoff-" + id
+		name := result.Fork
 		o := snapshot.ForkOptions{Name: name, Hide: rs.store.Main().Policy().Forget, Caller: r.Caller}
 		if _, err := r.Workspace.Forks().New(o); err != nil {
-			return done, err
+			return result, err
 		}
 		defer func() {
 			if err != nil || a.DryRun {
@@ -133,26 +133,26 @@ func (rs *remotes) handoff(ctx context.Context, r *Request, a Handoff) (done Han
 		}()
 	}
 
-	terms := handoff.Terms{Expires: done.Expires, MaxClaims: done.Times, Session: a.Session, Transcript: a.Transcript}
-	if err := rs.sendHandoff(ctx, r, area, id, terms, &done); err != nil {
-		return done, explainRemoteError(url, err)
+	terms := handoff.Terms{Expires: result.Expires, MaxClaims: result.Times, Session: a.Session, Transcript: a.Transcript}
+	if err := rs.sendHandoff(ctx, r, area, id, terms, &result); err != nil {
+		return result, explainRemoteError(url, err)
 	}
 	if a.DryRun {
-		done.Fork = ""
-		return done, nil
+		result.Fork = ""
+		return result, nil
 	}
 
-	done.ID, done.Line = id, "amberfs handoff '"+area.Handoffs[len(area.Handoffs)-1].String()+"'"
+	result.ID, result.Line = id, "amberfs handoff '"+area.Handoffs[len(area.Handoffs)-1].String()+"'"
 	if err := area.Sweep(ctx, known.CacheOf(rs.known), false); err != nil {
 		r.log.Warn("handoff: what has expired was not removed", "remote", url, "err", err)
 	}
 
-	return done, known.SetArea(rs.known, url, area)
+	return result, known.SetArea(rs.known, url, area)
 }
 
-// sendHandoff takes a snapshot of the fork done.Fork, and sends it to area. It sets the sizes in done.
-func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Area, id string, terms handoff.Terms, done *HandedOff) error {
-	fork, err := r.Workspace.Forks().Named(done.Fork)
+// sendHandoff takes a snapshot of the fork result.Fork, and sends it to area. It sets the sizes in result.
+func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Area, id string, terms handoff.Terms, result *HandedOff) error {
+	fork, err := r.Workspace.Forks().Named(result.Fork)
 	if err != nil {
 		return err
 	}
@@ -175,23 +175,23 @@ func (rs *remotes) sendHandoff(ctx context.Context, r *Request, area *handoff.Ar
 		},
 	}
 
-	done.Files, done.Bytes = x.Info.Files, x.Info.Bytes
-	if done.DryRun {
-		done.Sent, err = area.MissingBytes(ctx, known.CacheOf(rs.known), p)
+	result.Files, result.Bytes = x.Info.Files, x.Info.Bytes
+	if result.DryRun {
+		result.Sent, err = area.MissingBytes(ctx, known.CacheOf(rs.known), p)
 		return err
 	}
 
-	if err := area.AddHandoff(id, done.Fork, terms); err != nil {
+	if err := area.AddHandoff(id, result.Fork, terms); err != nil {
 		return err
 	}
-	if err := known.SetArea(rs.known, done.Remote, area); err != nil {
+	if err := known.SetArea(rs.known, result.Remote, area); err != nil {
 		return err
 	}
 	pushed, err := area.Send(ctx, known.CacheOf(rs.known), p, terms)
 	if err != nil {
 		return err
 	}
-	done.Sent = pushed.Bytes
+	result.Sent = pushed.Bytes
 
 	return nil
 }
@@ -315,36 +315,36 @@ func (rs *remotes) restoreReturned(ctx context.Context, r *Request, area *remote
 }
 
 // handoffText returns the command for the other machine, and the text of HandoffNote.
-func handoffText(done *HandedOff) string {
+func handoffText(result *HandedOff) string {
 	text := ""
-	if done.Line != "" {
-		text = done.Line + " PATH\n"
+	if result.Line != "" {
+		text = result.Line + " PATH\n"
 	}
-	return text + HandoffNote(done) + "\n"
+	return text + HandoffNote(result) + "\n"
 }
 
 // HandoffNote describes a handoff: its size, the agent's session, the paths left out, and how often the line
 // works.
-func HandoffNote(done *HandedOff) string {
+func HandoffNote(result *HandedOff) string {
 	verb, sent := "handed off", "sent"
-	if done.DryRun {
+	if result.DryRun {
 		verb, sent = "would hand off", "to send"
 	}
 
-	text := fmt.Sprintf("%s %s of %s to %s, %s %s", verb, plural(int(done.Files), "file", "files"), BytesText(done.Bytes), done.Remote, BytesText(done.Sent), sent)
-	if done.Session != "" {
-		text += "\nthe agent's session " + done.Session + " travels with it"
+	text := fmt.Sprintf("%s %s of %s to %s, %s %s", verb, plural(int(result.Files), "file", "files"), BytesText(result.Bytes), result.Remote, BytesText(result.Sent), sent)
+	if result.Session != "" {
+		text += "\nthe agent's session " + result.Session + " travels with it"
 	}
-	if len(done.LeftOut) > 0 {
-		text += "\nleft out: " + gitquote.List(done.LeftOut)
+	if len(result.LeftOut) > 0 {
+		text += "\nleft out: " + gitquote.List(result.LeftOut)
 	}
-	if !done.DryRun {
+	if !result.DryRun {
 		text += fmt.Sprintf("\nthe line works %s until %s; then `amberfs handoff --back` there and here",
-			map[bool]string{true: "once", false: fmt.Sprintf("%d times", done.Times)}[done.Times == 1], done.Expires.Local().Format(time.DateTime))
+			map[bool]string{true: "once", false: fmt.Sprintf("%d times", result.Times)}[result.Times == 1], result.Expires.Local().Format(time.DateTime))
 	}
 
 	return text
 }
 
 // handoffBackText returns the changes of the merge of a handoff as text.
-func handoffBackText(done *HandedBack) string { return mergedLines(&done.PromoteResult) }
+func handoffBackText(result *HandedBack) string { return mergedLines(&result.PromoteResult) }

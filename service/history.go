@@ -111,20 +111,20 @@ func historyEntries(ctx context.Context, r *Request) (states []HistoryEntry, err
 // pathUnchanged is the action in a HistoryEntry if the snapshot did not change the path.
 const pathUnchanged = "unchanged"
 
-// comparePath compares the file at a path in a state with the file in the previous state, before. The caller passes
-// the latter as was. now is the file in the state. action is "" if neither state has a file at the path.
-func comparePath(ctx context.Context, src *tree.Source, before, state *tree.State, was *tree.Inode, path string) (now *tree.Inode, action string, err error) {
+// comparePath compares the file at a path in a state with the file at the path in the previous state, which the
+// caller passes as old. now is the file in the state. action is "" if neither state has a file at the path.
+func comparePath(ctx context.Context, src *tree.Source, previous, state *tree.State, old *tree.Inode, path string) (now *tree.Inode, action string, err error) {
 	now, err = state.At(src, path)
 	switch {
-	case err != nil || was == nil && now == nil:
+	case err != nil || old == nil && now == nil:
 		return nil, "", err
-	case was == nil:
+	case old == nil:
 		return now, "created", nil
 	case now == nil:
 		return nil, "deleted", nil
 	}
 
-	differs, err := pathDiffers(ctx, src, before, state, path)
+	differs, err := pathDiffers(ctx, src, previous, state, path)
 	if differs {
 		return now, "modified", err
 	}
@@ -142,15 +142,15 @@ type version struct {
 // newest first, and then follows the lines from the oldest version on.
 func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
-	var at info.Info
+	var end info.Info
 	if a.Snapshot != "" {
 		var err error
-		if at, err = r.Workspace.Find(a.Snapshot); err != nil {
+		if end, err = r.Workspace.Find(a.Snapshot); err != nil {
 			return out, err
 		}
 	}
 
-	now, release, err := r.Workspace.HoldState(at.Name)
+	now, release, err := r.Workspace.HoldState(end.Name)
 	if err != nil {
 		return out, err
 	}
@@ -158,7 +158,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 
 	// Skip the intervals after the snapshot.
 	intervals := r.Workspace.Snapshots().Intervals()
-	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != at.View {
+	for a.Snapshot != "" && len(intervals) > 0 && intervals[0].To.View != end.View {
 		intervals = intervals[1:]
 	}
 	if a.Snapshot != "" && len(intervals) == 0 {
@@ -321,12 +321,12 @@ func describeVersion(r *Request, v version, changes []events.Event) (BlamedLine,
 		return l, nil // the workspace began with this version
 	}
 
-	by, err := actorsOf(r, v.Interval, v.before, v.after)
+	changers, err := actorsOf(r, v.Interval, v.before, v.after)
 	if err != nil {
 		return l, err
 	}
-	if len(by) > 0 {
-		l.Actors = by
+	if len(changers) > 0 {
+		l.Actors = changers
 	}
 
 	for _, e := range slices.Backward(changes) {

@@ -272,11 +272,11 @@ func exportLayer(ctx context.Context, r *Request, a ExportLayer) (out Layer, err
 		defer release()
 	}
 
-	done, err := archive.WriteLayer(ctx, r.Out, o)
+	written, err := archive.WriteLayer(ctx, r.Out, o)
 	if err != nil {
 		return out, err
 	}
 
-	out.Files, out.Bytes, out.Skipped = done.Files, done.Bytes, done.Skipped[:min(len(done.Skipped), maxSkipped)]
+	out.Files, out.Bytes, out.Skipped = written.Files, written.Bytes, written.Skipped[:min(len(written.Skipped), maxSkipped)]
 	return out, nil
 }

@@ -120,8 +120,8 @@ func abandonImport(ctx context.Context, r *Request, err error) error {
 
 // build returns the tree whose entries read adds to a builder. The objects of the tree are on disk then. The
 // caller protects them from gc.
-func build(ctx context.Context, s *snapshot.Store, at importer.At, read func(*importer.Builder) error) (*tree.State, error) {
-	b := importer.New(ctx, s.Source(), s.CAS(), at)
+func build(ctx context.Context, s *snapshot.Store, builderAt importer.At, read func(*importer.Builder) error) (*tree.State, error) {
+	b := importer.New(ctx, s.Source(), s.CAS(), builderAt)
 	if err := read(b); err != nil {
 		return nil, err
 	}
@@ -199,11 +199,11 @@ func refresh(ctx context.Context, r *Request, a Refresh) (Refreshed, error) {
 		return Refreshed{snapshot.MergeResult{Changes: snapshot.Changes{Paths: []graft.PathChange{}, DryRun: a.DryRun}}}, nil
 	}
 
-	done, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
+	result, err := r.Workspace.Directory().Refresh(ctx, now, snapshot.MergeOptions{
 		Ours: a.Ours, Theirs: a.Theirs, MergeBranch: a.Merge, Resolve: a.Resolve, RefuseDiverged: a.RefuseDiverged, DryRun: a.DryRun, Merge: gitbridge.MergeConfigs(r.textMerger().Merge), Git: r.merger().Repositories, FromDirectory: r.Caller.Direct, Caller: r.Caller, ListCharge: r.listMemory(),
 	})
-	done.Paths = emptyIfNil(done.Paths)
-	return Refreshed{done}, explainConflict(err, Refreshed{done}, done.Conflicts, "changed in the directory and in the workspace; nothing was changed",
+	result.Paths = emptyIfNil(result.Paths)
+	return Refreshed{result}, explainConflict(err, Refreshed{result}, result.Conflicts, "changed in the directory and in the workspace; nothing was changed",
 		"decide with --prefer workspace (--ours) or --prefer dir (--theirs)")
 }
 

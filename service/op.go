@@ -165,15 +165,15 @@ var ops = slices.Concat(snapshotOps, fileOps, forkOps, storeOps, remoteOps)
 func Ops() []*Op { return ops }
 
 func findOp(name string) (*Op, error) {
-	var known []string
+	var names []string
 	for _, o := range ops {
 		if o.Name == name {
 			return o, nil
 		}
-		known = append(known, o.Name)
+		names = append(names, o.Name)
 	}
 
-	return nil, withSuggestion(errs.Fail(errs.Invalid, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
+	return nil, withSuggestion(errs.Fail(errs.Invalid, "no such operation: %q", name), name, names, "docs/api/openapi.yaml lists the operations")
 }
 
 // OpOf returns the operation that takes arguments of the type of args. It panics if there is none.

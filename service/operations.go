@@ -104,13 +104,13 @@ func undoOp(ctx context.Context, r *Request, a UndoOp) (UndoneOp, error) {
 }
 
 // undoneOpLines returns the result of an undo as text.
-func undoneOpLines(done *UndoneOp) string {
-	what := strings.TrimSpace(fmt.Sprintf("operation %d: %s %s", done.Op.Number, done.Op.Name, gitquote.Readable(done.Op.Of)))
-	if done.Op.Edit {
-		paths, inGit := WithoutGit(done.Paths)
-		return ChangedText("undid", "would undo", done.DryRun, what, done.Changed, done.Changed, paths, inGit)
+func undoneOpLines(result *UndoneOp) string {
+	what := strings.TrimSpace(fmt.Sprintf("operation %d: %s %s", result.Op.Number, result.Op.Name, gitquote.Readable(result.Op.Of)))
+	if result.Op.Edit {
+		paths, inGit := WithoutGit(result.Paths)
+		return ChangedText("undid", "would undo", result.DryRun, what, result.Changed, result.Changed, paths, inGit)
 	}
-	if done.DryRun {
+	if result.DryRun {
 		return "would undo " + what + "\n"
 	}
 	return "undid " + what + "\n"

@@ -42,13 +42,13 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 		}
 	}
 
-	to, err := rs.remote(r, a.Remote)
+	target, err := rs.remote(r, a.Remote)
 	if err != nil {
 		return done, err
 	}
 
 	for _, name := range a.Snapshots {
-		p, err := rs.pushOne(ctx, r, a, to, name)
+		p, err := rs.pushOne(ctx, r, a, target, name)
 		if err != nil {
 			return done, explainTransferError(a.Remote, err)
 		}
@@ -56,7 +56,7 @@ func (rs *remotes) push(ctx context.Context, r *Request, a Push) (PushedList, er
 	}
 
 	// The list on the remote is a cache of its snapshots. If it is not written, the next listing is slower.
-	if err := to.UpdateList(ctx); err != nil {
+	if err := target.UpdateList(ctx); err != nil {
 		r.log.Warn("push: the list of the remote's snapshots was not written", "remote", a.Remote, "err", err)
 	}
 
@@ -82,8 +82,8 @@ func (rs *remotes) defaultRemote() (string, error) {
 
 // pushedName returns the name of a snapshot on a remote. If a caller in a fork pushes it, the name
 // begins with the fork's name, so that the caller cannot take a name that others need.
-func pushedName(r *Request, name, as string) string {
-	name = cmp.Or(as, name)
+func pushedName(r *Request, name, asName string) string {
+	name = cmp.Or(asName, name)
 	if !confinedToFork(r) {
 		return name
 	}
@@ -92,7 +92,7 @@ func pushedName(r *Request, name, as string) string {
 
 // pushOne waits until a snapshot has its id, and pushes it. If its name is taken on the remote by an
 // earlier state of the same claimed fork, that state is renamed there first.
-func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
+func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, target *remote.Remote, name string) (Pushed, error) {
 	x, err := r.Workspace.Remotes().Push(ctx, name)
 	if err != nil {
 		return Pushed{}, err
@@ -106,7 +106,7 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 
 	p := remote.PushOptions{
 		Ref: newRef(x.Info, as, x.ActorSets), Force: a.Force, SendAll: a.Full,
-		Base: rs.known.PushBase(to), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
+		Base: rs.known.PushBase(target), Mark: markFunc(x.State, rs.store.Source(), x.ActorSets), ReadStored: rs.readStored,
 		Progress: func(parts, total int, sentBytes int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(total), Unit: "parts", Bytes: sentBytes})
 		},
@@ -114,54 +114,54 @@ func (rs *remotes) pushOne(ctx context.Context, r *Request, a Push, to *remote.R
 
 	start := time.Now()
 	p.Ref.Claim, p.Ref.Lineage = x.Claim, x.Lineage
-	done, err := to.Push(ctx, p)
+	pushed, err := target.Push(ctx, p)
 	if errors.Is(err, remote.ErrExists) {
-		if p.Force, err = rs.freeName(ctx, to, &p.Ref, err); p.Force {
-			done, err = to.Push(ctx, p)
+		if p.Force, err = rs.freeName(ctx, target, &p.Ref, err); p.Force {
+			pushed, err = target.Push(ctx, p)
 		}
 	}
 	if err != nil {
 		return Pushed{}, err
 	}
 
-	r.log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
-	if !done.Unchanged {
+	r.log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", pushed.Ref.Name, "bytes", pushed.Bytes, "took", time.Since(start))
+	if !pushed.Unchanged {
 		r.Workspace.Remotes().ReportPushed(x.Info.Name, a.Remote, r.Caller)
 	}
 
-	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID, PushResult: *done}
+	out := Pushed{Remote: a.Remote, Snapshot: x.Info.Name, As: pushed.Ref.Name, ID: pushed.Ref.ID, PushResult: *pushed}
 	if confinedToFork(r) {
 		out.Objects, out.Bytes = 0, 0 // these numbers would reveal which objects of other tenants the remote has
 		return out, nil               // no SetPushBase: the base of the owner's next push stays a snapshot of the owner
 	}
 
-	return out, rs.known.SetPushBase(to, done.Ref.Name)
+	return out, rs.known.SetPushBase(target, pushed.Ref.Name)
 }
 
 // freeName makes the name of ref on the remote free for a push. It copies the snapshot that has the name to
 // NAME.ID, and returns true: the caller may replace that snapshot. If that snapshot is not an earlier state of the
 // same claimed fork, freeName returns the error inUse.
-func (rs *remotes) freeName(ctx context.Context, to *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
-	old, err := to.Ref(ctx, ref.Name)
+func (rs *remotes) freeName(ctx context.Context, target *remote.Remote, ref *remote.Ref, inUse error) (bool, error) {
+	present, err := target.Ref(ctx, ref.Name)
 	if err != nil {
 		return false, err
 	}
 
-	kept := fmt.Sprintf("%s.%.8s", old.Name, old.ID)
-	if ref.Claim == "" || old.Claim != ref.Claim || !slices.Contains(ref.Lineage, old.ID) || naming.Check(kept) != nil {
+	kept := fmt.Sprintf("%s.%.8s", present.Name, present.ID)
+	if ref.Claim == "" || present.Claim != ref.Claim || !slices.Contains(ref.Lineage, present.ID) || naming.Check(kept) != nil {
 		return false, inUse
 	}
-	if err := to.CopyRef(ctx, old, kept); err != nil {
+	if err := target.CopyRef(ctx, present, kept); err != nil {
 		return false, err
 	}
 
 	return true, nil
 }
 
-// newRef returns the ref for a push of a snapshot under the name as. actors are its Transfer.ActorSets.
-func newRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
+// newRef returns the ref for a push of a snapshot under a name. actors are the hashes of its actor sets.
+func newRef(i info.Info, name string, actors []cas.Hash) remote.Ref {
 	ref := remote.Ref{
-		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
+		Name: name, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
 		Actors: i.Actors, ActorSets: actors,
 	}
 	if i.Expires != nil {
@@ -172,10 +172,10 @@ func newRef(i info.Info, as string, actors []cas.Hash) remote.Ref {
 }
 
 // markFunc returns a function for remote.PushOptions.Mark: it calls keep for each object of a state, and for each
-// hash in further.
-func markFunc(st *tree.State, src *tree.Source, further []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
+// of the further hashes.
+func markFunc(st *tree.State, src *tree.Source, hashes []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
-		for _, h := range further {
+		for _, h := range hashes {
 			keep(h)
 		}
 		return st.Mark(ctx, src, nil, false, keep)
@@ -227,11 +227,11 @@ func (bs *Backups) state() *BackupState {
 }
 
 // lastBackup returns the state of the backups to a remote, empty if there were none.
-func (bs *Backups) lastBackup(to string) BackupState {
-	if st := bs.lastState.Load(); st != nil && st.Remote == to {
+func (bs *Backups) lastBackup(remoteName string) BackupState {
+	if st := bs.lastState.Load(); st != nil && st.Remote == remoteName {
 		return *st
 	}
-	return BackupState{Remote: to}
+	return BackupState{Remote: remoteName}
 }
 
 // Run pushes snapshots until ctx ends. Between pushes it sleeps until the store changes, and does not contact
@@ -294,7 +294,7 @@ func (bs *Backups) recordError(p policy.Push, err error) {
 // backUp pushes the snapshots of main that the policy selects and that were not pushed before. After a
 // damaged snapshot backUp continues with the others, and returns the error at the end.
 func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
-	to, err := bs.known.Remote(p.Remote)
+	target, err := bs.known.Remote(p.Remote)
 	if err != nil {
 		return err
 	}
@@ -307,14 +307,14 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 	}
 
 	var damaged error
-	sent := bs.known.BackupSeq(to)
+	sent := bs.known.BackupSeq(target)
 
 	for _, i := range slices.Backward(bs.main.List()) {
 		if i.Seq <= sent || i.Kind == info.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
 			continue
 		}
 
-		switch err := bs.backUpOne(ctx, p, to, i); {
+		switch err := bs.backUpOne(ctx, p, target, i); {
 		case errors.Is(err, catalogue.ErrNotFound):
 			continue // the snapshot was deleted since it was listed
 		case errors.Is(err, cas.ErrDamaged):
@@ -323,7 +323,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 			return explainRemoteError(p.Remote, err)
 		}
 
-		if err := bs.known.SetBackupSeq(to, i.Seq); err != nil {
+		if err := bs.known.SetBackupSeq(target, i.Seq); err != nil {
 			return err
 		}
 	}
@@ -339,13 +339,13 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 
 // backUpOne pushes a snapshot. If another snapshot on the remote has its name, the beginning of its id is
 // added to the name, so that a name that is in use never blocks a backup.
-func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i info.Info) error {
+func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, target *remote.Remote, i info.Info) error {
 	r := &Request{
 		Caller:    actors.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
 		Workspace: bs.main, core: bs.core,
 	}
 	name := fmt.Sprintf("cp-%d", i.Seq) // valid even if a user renames the snapshot now
-	done, err := bs.push(ctx, r, Push{Remote: p.Remote}, to, name)
+	pushed, err := bs.push(ctx, r, Push{Remote: p.Remote}, target, name)
 	if errors.Is(err, remote.ErrExists) {
 		found, ferr := bs.main.Find(name)
 		if ferr != nil {
@@ -353,13 +353,13 @@ func (bs *Backups) backUpOne(ctx context.Context, p policy.Push, to *remote.Remo
 		}
 
 		as := fmt.Sprintf("%.100s-%.8s", found.Name, found.ID)
-		done, err = bs.push(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
+		pushed, err = bs.push(ctx, r, Push{Remote: p.Remote, As: as}, target, name)
 	}
 	if err != nil {
 		return err
 	}
 
-	bs.lastState.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
+	bs.lastState.Store(&BackupState{Remote: p.Remote, Snapshot: pushed.As, Pushed: time.Now()})
 
 	return nil
 }

@@ -96,13 +96,13 @@ func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, er
 		return done, errs.Fail(errs.Invalid, "--as needs exactly one snapshot")
 	}
 
-	from, err := rs.remote(r, a.Remote)
+	source, err := rs.remote(r, a.Remote)
 	if err != nil {
 		return done, err
 	}
 
 	for _, name := range a.Snapshots {
-		info, err := rs.pullOne(ctx, r, a, from, name)
+		info, err := rs.pullOne(ctx, r, a, source, name)
 		if err != nil {
 			return done, explainTransferError(a.Remote, err)
 		}
@@ -114,8 +114,8 @@ func (rs *remotes) pull(ctx context.Context, r *Request, a Pull) (PulledList, er
 
 // pullOne copies a snapshot from a remote into the workspace, unless the workspace already has the snapshot
 // under that name.
-func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (info.Info, error) {
-	ref, err := from.Find(ctx, name)
+func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, source *remote.Remote, name string) (info.Info, error) {
+	ref, err := source.Find(ctx, name)
 	if err != nil {
 		return info.Info{}, err
 	}
@@ -129,7 +129,7 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote
 		return info, err
 	}
 
-	pulled := from.Snapshot(ref)
+	pulled := source.Snapshot(ref)
 	defer rs.store.BeginImport()()
 
 	if err := rs.copyObjects(ctx, r, pulled); err != nil {
@@ -142,22 +142,22 @@ func (rs *remotes) pullOne(ctx context.Context, r *Request, a Pull, from *remote
 		return info, err
 	}
 
-	return info, rs.known.SetPushBase(from, ref.Name)
+	return info, rs.known.SetPushBase(source, ref.Name)
 }
 
 // copyObjects copies the objects of a snapshot on a remote to the disk of the store.
-func (rs *remotes) copyObjects(ctx context.Context, r *Request, from *remote.Snapshot) error {
+func (rs *remotes) copyObjects(ctx context.Context, r *Request, pulled *remote.Snapshot) error {
 	store := rs.store.CAS()
-	src := tree.NewSource(pullSource{ctx, rs.store, from}, nil, 16<<20)
-	st, err := tree.Load(src, from.Ref.StateHash())
+	src := tree.NewSource(pullSource{ctx, rs.store, pulled}, nil, 16<<20)
+	st, err := tree.Load(src, pulled.Ref.StateHash())
 	if err != nil {
 		return err
 	}
 
-	err = from.Pull(ctx, remote.PullOptions{
-		Mark: markFunc(st, src, from.Ref.ActorSets), Has: store.Has, Put: store.Put,
+	err = pulled.Pull(ctx, remote.PullOptions{
+		Mark: markFunc(st, src, pulled.Ref.ActorSets), Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
-			r.progress(Progress{What: "pulling " + from.Ref.Name, Done: done, Total: total, Unit: "bytes"})
+			r.progress(Progress{What: "pulling " + pulled.Ref.Name, Done: done, Total: total, Unit: "bytes"})
 		},
 	})
 	if err != nil {
@@ -195,12 +195,12 @@ func InfoOf(ref *remote.Ref) info.Info {
 
 func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnapshots) (RemoteSnapshotList, error) {
 	list := RemoteSnapshotList{Snapshots: []RemoteSnapshot{}}
-	from, err := rs.known.Remote(a.Remote)
+	source, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return list, err
 	}
 
-	err = from.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
+	err = source.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
 		if err != nil && !errors.Is(err, errs.Damaged) && !errors.Is(err, errs.Format) {
 			return err
 		}
@@ -222,44 +222,44 @@ func (rs *remotes) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnap
 }
 
 func (rs *remotes) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
-	from, err := rs.known.Remote(a.Remote)
+	target, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return Removed{}, err
 	}
-	return Removed{Names: a.Names}, explainRemoteError(a.Remote, from.Remove(ctx, a.Names...))
+	return Removed{Names: a.Names}, explainRemoteError(a.Remote, target.Remove(ctx, a.Names...))
 }
 
 func (rs *remotes) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {
-	at, err := rs.known.Remote(a.Remote)
+	rem, err := rs.known.Remote(a.Remote)
 	if err != nil {
 		return remote.Collected{}, err
 	}
-	done, err := at.GC(ctx)
-	return done, explainRemoteError(a.Remote, err)
+	result, err := rem.GC(ctx)
+	return result, explainRemoteError(a.Remote, err)
 }
 
 func (rs *remotes) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) (VerifiedRemote, error) {
-	done := VerifiedRemote{Damage: []RemoteDamage{}}
-	at, err := rs.known.Remote(a.Remote)
+	result := VerifiedRemote{Damage: []RemoteDamage{}}
+	rem, err := rs.known.Remote(a.Remote)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 
-	done.VerifyResult, err = at.Verify(ctx, a.Deep, func(name string, err error) {
-		done.Damage = append(done.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
+	result.VerifyResult, err = rem.Verify(ctx, a.Deep, func(name string, err error) {
+		result.Damage = append(result.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
 	}, func(n, total int64) {
 		r.progress(Progress{What: "verifying " + a.Remote, Done: n, Total: total, Unit: "bytes"})
 	})
 	if err != nil {
-		return done, explainRemoteError(a.Remote, err)
+		return result, explainRemoteError(a.Remote, err)
 	}
 
-	if len(done.Damage) > 0 {
-		return done, errs.Fail(errs.Damaged, "damaged on the remote: %s", plural(len(done.Damage), "snapshot", "snapshots")).
-			WithHint("push them again with --force --full").WithResult(done)
+	if len(result.Damage) > 0 {
+		return result, errs.Fail(errs.Damaged, "damaged on the remote: %s", plural(len(result.Damage), "snapshot", "snapshots")).
+			WithHint("push them again with --force --full").WithResult(result)
 	}
 
-	return done, nil
+	return result, nil
 }
 
 // explainRemoteError adds the name of the remote and a hint to an error of the remote. It returns nil for
@@ -295,9 +295,9 @@ func explainTransferError(name string, err error) error {
 	return explainRemoteError(name, err)
 }
 
-// namesRemote reports whether from is REMOTE@SNAPSHOT: names of snapshots have no @.
-func namesRemote(from string) bool {
-	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
+// namesRemote reports whether a name is REMOTE@SNAPSHOT: names of snapshots in the store have no @.
+func namesRemote(name string) bool {
+	return strings.Contains(name, "@") && !strings.HasPrefix(name, "label:")
 }
 
 // NamesRemote reports whether the field from or snapshot of the arguments names a snapshot on a remote. Then the
@@ -309,13 +309,14 @@ func NamesRemote(args any) bool {
 	})
 }
 
-// localName returns the name that the snapshot from has in the workspace. If from is REMOTE@SNAPSHOT, localName adds
-// that snapshot to the workspace; its contents are fetched when they are read. Otherwise it returns from.
-func (rs *remotes) localName(ctx context.Context, r *Request, from string) (string, error) {
-	if !namesRemote(from) {
-		return from, nil
+// localName returns the name in the workspace of a snapshot that may be on a remote. If name is REMOTE@SNAPSHOT,
+// localName adds that snapshot to the workspace; its contents are fetched when they are read. It returns any other
+// name unchanged.
+func (rs *remotes) localName(ctx context.Context, r *Request, name string) (string, error) {
+	if !namesRemote(name) {
+		return name, nil
 	}
-	ref, err := rs.remoteRef(ctx, r, from, false)
+	ref, err := rs.remoteRef(ctx, r, name, false)
 	if err != nil {
 		return "", err
 	}
@@ -325,25 +326,25 @@ func (rs *remotes) localName(ctx context.Context, r *Request, from string) (stri
 
 // remoteRef finds the snapshot REMOTE@SNAPSHOT, and registers it as a snapshot from which the store may read objects.
 // The answer of the remote is cached for a minute. If refresh is set, remoteRef does not use the cache.
-func (rs *remotes) remoteRef(ctx context.Context, r *Request, from string, refresh bool) (*remote.Ref, error) {
-	at := strings.LastIndexByte(from, '@')
-	if at == 0 || at == len(from)-1 {
-		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)
+func (rs *remotes) remoteRef(ctx context.Context, r *Request, name string, refresh bool) (*remote.Ref, error) {
+	sep := strings.LastIndexByte(name, '@')
+	if sep == 0 || sep == len(name)-1 {
+		return nil, errs.Fail(errs.Invalid, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", name)
 	}
 
-	to, err := rs.remote(r, from[:at])
+	target, err := rs.remote(r, name[:sep])
 	if err != nil {
 		return nil, err
 	}
 
 	if refresh {
-		if err := rs.known.ForgetName(ctx, to, from[at+1:]); err != nil {
+		if err := rs.known.ForgetName(ctx, target, name[sep+1:]); err != nil {
 			return nil, err
 		}
 	}
 
-	ref, err := rs.known.AddSource(ctx, to, from[at+1:])
-	return ref, explainRemoteError(from[:at], err)
+	ref, err := rs.known.AddSource(ctx, target, name[sep+1:])
+	return ref, explainRemoteError(name[:sep], err)
 }
 
 // localNameOf returns the name that a snapshot on a remote has in the workspace. If the workspace does not

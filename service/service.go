@@ -320,7 +320,7 @@ func reportStaleNames(r *Request, o *Op, stale func() int64) (stop func()) {
 		tick := time.NewTicker(staleReportPause)
 		defer tick.Stop()
 
-		var most int64
+		var total int64
 
 		for {
 			select {
@@ -330,8 +330,8 @@ func reportStaleNames(r *Request, o *Op, stale func() int64) (stop func()) {
 			}
 
 			left := stale()
-			if most = max(most, left); left > 0 {
-				r.progress(Progress{What: "dropping names from the kernel's cache", Done: most - left, Total: most})
+			if total = max(total, left); left > 0 {
+				r.progress(Progress{What: "dropping names from the kernel's cache", Done: total - left, Total: total})
 			}
 		}
 	}()

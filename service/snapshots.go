@@ -259,9 +259,9 @@ func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 
 func restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
 	a.Caller, a.ListCharge = r.Caller, r.listMemory()
-	done, err := r.Workspace.Restore(ctx, a)
-	done.Paths = emptyIfNil(done.Paths)
-	return done, err
+	result, err := r.Workspace.Restore(ctx, a)
+	result.Paths = emptyIfNil(result.Paths)
+	return result, err
 }
 
 // emptyIfNil returns an empty list for nil, which JSON would show as null.

@@ -73,40 +73,40 @@ func (p Positional) Words() (out []Word) {
 	return out
 }
 
-// Limits returns the smallest and the largest number of words. most is -1 for any number.
-func (p Positional) Limits() (least, most int) {
+// Limits returns the smallest and the largest number of words. maxWords is -1 if there is no largest number.
+func (p Positional) Limits() (minWords, maxWords int) {
 	words := p.Words()
 	for _, w := range words {
 		if !w.Optional {
-			least++
+			minWords++
 		}
-		if most++; w.Rest {
-			return least, -1
+		if maxWords++; w.Rest {
+			return minWords, -1
 		}
 	}
 
-	return least, most
+	return minWords, maxWords
 }
 
 // setFields sets fields of args, an addressable struct, to the words of a line.
-func (p Positional) setFields(args reflect.Value, given []string) {
+func (p Positional) setFields(args reflect.Value, words []string) {
 	least, _ := p.Limits()
-	spare := len(given) - least // words for optional fields
+	spareWords := len(words) - least // words for optional fields
 
 	for _, w := range p.Words() {
-		if len(given) == 0 || w.Optional && spare <= 0 {
+		if len(words) == 0 || w.Optional && spareWords <= 0 {
 			continue
 		}
 		f, n := FieldNamed(args, w.Field), 1
 		if w.Rest {
-			n = len(given)
+			n = len(words)
 		}
 		if w.Optional {
-			spare -= n
+			spareWords -= n
 		}
 
-		one := given[:n]
-		given = given[n:]
+		one := words[:n]
+		words = words[n:]
 
 		switch f.Interface().(type) {
 		case []naming.BytePath:
@@ -123,12 +123,12 @@ func (p Positional) setFields(args reflect.Value, given []string) {
 
 // ArgsFrom returns arguments of the operation: a copy of preset, or zero values if preset is nil, with the fields
 // that the words of a line set.
-func (o *Op) ArgsFrom(preset any, p Positional, given []string) any {
+func (o *Op) ArgsFrom(preset any, p Positional, words []string) any {
 	args := reflect.New(o.Args).Elem()
 	if preset != nil {
 		args.Set(reflect.ValueOf(preset))
 	}
-	p.setFields(args, given)
+	p.setFields(args, words)
 	return args.Interface()
 }
 

@@ -83,11 +83,11 @@ func JoinRows(rows [][]string, between string) string {
 	return joinTexts(rows, func(r []string) string { return strings.Join(r, between) + "\n" })
 }
 
-// Shorten removes changed paths from the list in a result, so that the list has at most so many paths as most says.
-// The result still has the number of all changed paths.
-func Shorten(result any, most int) {
-	if r, ok := result.(interface{ Shorten(most int) }); ok {
-		r.Shorten(most)
+// Shorten removes changed paths from the list in a result, so that the list has at most maxPaths paths. The result
+// still has the number of all changed paths.
+func Shorten(result any, maxPaths int) {
+	if r, ok := result.(interface{ Shorten(maxPaths int) }); ok {
+		r.Shorten(maxPaths)
 	}
 }
 

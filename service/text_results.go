@@ -227,15 +227,15 @@ func diffText(text *string) string {
 	return strings.ToValidUTF8(*text, "\uFFFD")
 }
 
-func removedLines(done *Removed) string {
-	return formatNames("snapshot %s deleted\n", done.Names) + keptLine(done.Kept)
+func removedLines(result *Removed) string {
+	return formatNames("snapshot %s deleted\n", result.Names) + keptLine(result.Kept)
 }
 
-func pinnedLines(done *Pinned) string {
-	if done.Pin {
-		return formatNames("snapshot %s pinned\n", done.Names)
+func pinnedLines(result *Pinned) string {
+	if result.Pin {
+		return formatNames("snapshot %s pinned\n", result.Names)
 	}
-	return formatNames("snapshot %s unpinned\n", done.Names)
+	return formatNames("snapshot %s unpinned\n", result.Names)
 }
 
 // formatNames formats each name, and joins the results.
@@ -252,13 +252,13 @@ func joinTexts[T any](list []T, text func(T) string) string {
 	return b.String()
 }
 
-func compactedLines(done *snapshot.Compacted) string {
-	text := "snapshot " + done.Name + " created: " + done.ID + "\n"
-	if len(done.Removed) > 0 {
-		text += "deleted " + strings.Join(done.Removed, " ") + "\n"
+func compactedLines(result *snapshot.Compacted) string {
+	text := "snapshot " + result.Name + " created: " + result.ID + "\n"
+	if len(result.Removed) > 0 {
+		text += "deleted " + strings.Join(result.Removed, " ") + "\n"
 	}
-	if len(done.Kept) > 0 {
-		text += "pinned, so kept: " + strings.Join(done.Kept, " ") + "\n"
+	if len(result.Kept) > 0 {
+		text += "pinned, so kept: " + strings.Join(result.Kept, " ") + "\n"
 	}
 
 	return text
@@ -278,15 +278,15 @@ func pushedLines(l *PushedList) string {
 	})
 }
 
-func deletedForkLine(done *DeletedFork) string {
-	text := fmt.Sprintf("fork %s deleted", done.Name)
+func deletedForkLine(result *DeletedFork) string {
+	text := fmt.Sprintf("fork %s deleted", result.Name)
 	switch {
-	case done.Snapshot != "":
-		text += "; its last state is the snapshot " + done.Snapshot
-	case done.Kept.IsZero():
+	case result.Snapshot != "":
+		text += "; its last state is the snapshot " + result.Snapshot
+	case result.Kept.IsZero():
 		text += "; nothing was kept"
 	}
-	return text + "\n" + keptLine(done.Kept)
+	return text + "\n" + keptLine(result.Kept)
 }
 
 func restoredLines(r *snapshot.RestoreResult) string {
@@ -294,9 +294,9 @@ func restoredLines(r *snapshot.RestoreResult) string {
 	return text + prefixedLines("kept as it is: ", r.Kept)
 }
 
-func mergedLines(done *snapshot.PromoteResult) string {
-	paths, inGit := WithoutGit(done.Paths)
-	return ChangedText("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Changed, paths, inGit) + GitText(done.Git) + HiddenText(done.Hidden)
+func mergedLines(result *snapshot.PromoteResult) string {
+	paths, inGit := WithoutGit(result.Paths)
+	return ChangedText("merged", "would merge", result.DryRun, "fork "+result.Fork, result.Changed, result.Changed, paths, inGit) + GitText(result.Git) + HiddenText(result.Hidden)
 }
 
 // HiddenText returns a line that names the hidden paths at which a fork or a run has files, "" for none.
@@ -342,13 +342,13 @@ func RepositoryText(dir, target string, lines, commits []string) string {
 	return text + "\n"
 }
 
-func undoneLines(done *UndoneBy) string {
-	text := ChangedText("undid", "would undo", done.DryRun, "the changes by "+done.Actor, done.Changed, done.Changed, done.Paths, 0)
-	text += prefixedLines("kept as it is: ", done.Kept)
-	text += prefixedLines("in conflict: ", done.Conflicts)
-	text += prefixedLines("also changed by others between the same snapshots: ", done.Shared)
-	if done.Later {
-		text += done.Actor + " has changed more since; these changes stay\n"
+func undoneLines(result *UndoneBy) string {
+	text := ChangedText("undid", "would undo", result.DryRun, "the changes by "+result.Actor, result.Changed, result.Changed, result.Paths, 0)
+	text += prefixedLines("kept as it is: ", result.Kept)
+	text += prefixedLines("in conflict: ", result.Conflicts)
+	text += prefixedLines("also changed by others between the same snapshots: ", result.Shared)
+	if result.Later {
+		text += result.Actor + " has changed more since; these changes stay\n"
 	}
 
 	return text

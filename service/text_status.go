@@ -150,8 +150,8 @@ func remoteSnapshotLines(l *RemoteSnapshotList) string {
 	}))
 }
 
-func removedPushedLines(a RemovePushed, done *Removed) string {
-	return joinTexts(done.Names, func(name string) string { return fmt.Sprintf("snapshot %s removed from %s\n", name, a.Remote) })
+func removedPushedLines(a RemovePushed, result *Removed) string {
+	return joinTexts(result.Names, func(name string) string { return fmt.Sprintf("snapshot %s removed from %s\n", name, a.Remote) })
 }
 
 func verifiedRemoteLines(v *VerifiedRemote) string {

@@ -43,8 +43,8 @@ func (srv *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 
 // AnswerUpgrade answers a client that asked the previous daemon for an upgrade, with a result or an
 // error, and closes the connection.
-func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
-	status, v := http.StatusOK, any(done)
+func AnswerUpgrade(c net.Conn, result Upgraded, err error) {
+	status, v := http.StatusOK, any(result)
 	if err != nil {
 		e := errs.ErrorOf(err)
 		status, v = e.Kind.HTTP(), e
@@ -58,37 +58,37 @@ func AnswerUpgrade(c net.Conn, done Upgraded, err error) {
 
 // RequestUpgrade asks the daemon of the store dir for an upgrade to another program, given by its path, and waits
 // for the answer of the new daemon.
-func RequestUpgrade(ctx context.Context, dir, program string) (done Upgraded, err error) {
+func RequestUpgrade(ctx context.Context, dir, program string) (result Upgraded, err error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	if _, err = fmt.Fprintf(conn, "POST %s?program=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", upgradePath, url.QueryEscape(program)); err != nil {
-		return done, errDaemonEnded(dir, err)
+		return result, errDaemonEnded(dir, err)
 	}
 
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return done, errDaemonEnded(dir, err)
+		return result, errDaemonEnded(dir, err)
 	}
 	defer resp.Body.Close()
 
 	if resp.StatusCode == http.StatusOK {
-		return done, json.NewDecoder(resp.Body).Decode(&done)
+		return result, json.NewDecoder(resp.Body).Decode(&result)
 	}
 
 	refused := &errs.Error{}
 	if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
-		return done, errDaemonEnded(dir, err)
+		return result, errDaemonEnded(dir, err)
 	}
 
 	if resp.StatusCode == http.StatusNotFound && strings.HasPrefix(refused.Msg, "no such operation") {
-		return done, errs.Fail(errs.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).
+		return result, errs.Fail(errs.Failed, "the daemon of %s is of a version that cannot be replaced under its mount", dir).
 			WithHint("unmount it with that version, and mount it with this one")
 	}
 
-	return done, refused
+	return result, refused
 }

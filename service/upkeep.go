@@ -116,15 +116,15 @@ func (u *upkeep) gc(ctx context.Context, r *Request, a GC) (Collected, error) {
 		return Collected{}, err
 	}
 
-	done, err := r.Workspace.Store().GC(ctx, byteProgress("collecting", r.progress))
+	freed, err := r.Workspace.Store().GC(ctx, byteProgress("collecting", r.progress))
 	if err != nil {
 		return Collected{}, err
 	}
 
 	u.sweepImages()
-	r.log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
+	r.log.Info("gc", "removed", freed.Removed, "freed", freed.FreedBytes)
 
-	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
+	return Collected{Objects: freed.Removed, Bytes: freed.FreedBytes}, nil
 }
 
 // byteProgress returns a function that reports numbers of bytes to show, as the progress of the work that what names.

@@ -391,12 +391,12 @@ func (k *Registry) Forgetting() bool {
 }
 
 // SetForgetting sets the result of Forgetting.
-func (k *Registry) SetForgetting(on bool) error {
-	if k.Forgetting() == on {
+func (k *Registry) SetForgetting(forgetting bool) error {
+	if k.Forgetting() == forgetting {
 		return nil
 	}
 	return k.changeFile(func(f *registryFile) error {
-		f.Forgetting = on
+		f.Forgetting = forgetting
 		return nil
 	})
 }

@@ -27,8 +27,8 @@ const (
 // ErrNewer: the remote was written by a newer version of the program.
 var ErrNewer = errs.New(errs.Format, "the remote was written by a newer amberfs")
 
-// ErrOlder: an amberfs before 0.1 wrote the ref. Its version is 1 too, but its sections have no field
-// entries.
+// ErrOlder: an amberfs before 0.1 wrote the ref. Its version is 1 too, but its sections have no JSON
+// field entries.
 var ErrOlder = errs.New(errs.Format, "an amberfs before 0.1 pushed it, in a format that this one does not read; mount the store that it came from with that one, and copy what you need")
 
 // A Ref describes a snapshot on a remote, and names the objects and indexes that it needs.

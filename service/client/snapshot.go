@@ -228,15 +228,15 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 // RecordApply records the state of a directory before or after an apply, see service.RecordApply. It calls read
 // with a state that the daemon has, and a sink. read passes to the sink the files of the directory that differ from
 // the state.
-func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (done service.RecordedApply, err error) {
+func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (result service.RecordedApply, err error) {
 	st := ch.Base
 	if req.Number != 0 {
 		if st, err = ch.load(req.Base); err != nil {
-			return done, err
+			return result, err
 		}
 	}
 
-	return done, ch.client.Send(ctx, req, func(sink stream.Sink) error { return read(st, sink) }, &done)
+	return result, ch.client.Send(ctx, req, func(sink stream.Sink) error { return read(st, sink) }, &result)
 }
 
 // Send calls an operation that reads a stream of entries. feed passes the entries to a sink.

@@ -58,7 +58,7 @@ func (f Flag) Parts() (name, field, value string) {
 
 // A ParsedLine is a parsed command line. Command.Convert reads it.
 type ParsedLine struct {
-	Words           []string          // the words; without the words after -- if Command.Dash is set
+	Words           []string          // the words; without the words after -- if Command.DashField is set
 	WordsBeforeDash int               // the number of words before --; -1 without --
 	Flags           map[string]string // the values of the flags that were given
 	JSON            bool              // --json was given

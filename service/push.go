@@ -172,7 +172,7 @@ func newRef(i info.Info, name string, actors []cas.Hash) remote.Ref {
 }
 
 // markFunc returns a function for remote.PushOptions.Mark: it calls keep for each object of a state, and for each
-// of the further hashes.
+// of hashes.
 func markFunc(st *tree.State, src *tree.Source, hashes []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		for _, h := range hashes {

@@ -359,7 +359,7 @@ func (rs *remotes) localNameOf(r *Request, ref *remote.Ref) (string, error) {
 }
 
 // addRemoteSnapshot adds a snapshot on a remote to the workspace, and returns its name there. The
-// caller holds rs.adding.
+// caller holds rs.addLock.
 func (rs *remotes) addRemoteSnapshot(r *Request, ref *remote.Ref) (string, error) {
 	defer rs.store.BeginImport()()
 

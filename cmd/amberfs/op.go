@@ -124,7 +124,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 }
 
 // addFlag adds a flag to a command. The flag sets a field of args. Only Command.Call uses a flag without a field, and
-// reads it from the Given.
+// reads it from the ParsedLine.
 func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, of, value := f.Parts()
 	at := service.FieldNamed(args, of)

@@ -264,7 +264,7 @@ func readIdentities() ([]age.Identity, error) {
 
 	ids, err := age.ParseIdentities(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: it contains no age key", name) // the error may quote the key
+		return nil, fmt.Errorf("%s: it contains no age key", name) // err is not wrapped, because it may quote the key
 	}
 
 	return ids, nil

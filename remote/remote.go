@@ -144,7 +144,7 @@ func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
 		return nil, err
 	}
 
-	ref.Encrypted = encrypted // the value in the ref may be forged
+	ref.Encrypted = encrypted // the value in the JSON may be forged
 	return ref, nil
 }
 
@@ -355,9 +355,9 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 	for _, prefix := range []string{"obj/", "ref/"} {
 		err := r.b.List(ctx, prefix, func(i backend.Info) error {
 			found = i.Key
-			return errStop // one key is enough
+			return errKeyFound
 		})
-		if err != nil && !errors.Is(err, errStop) && !errors.Is(err, backend.ErrNotFound) {
+		if err != nil && !errors.Is(err, errKeyFound) && !errors.Is(err, backend.ErrNotFound) {
 			return err
 		}
 	}
@@ -368,4 +368,5 @@ func (r *Remote) checkEmpty(ctx context.Context) error {
 	return fmt.Errorf("%s: %w: it holds %s, but no amberfs remote was set up there; choose another prefix", r.URL(), ErrForeign, found)
 }
 
-var errStop = errors.New("there is one")
+// errKeyFound ends a List after the first key.
+var errKeyFound = errors.New("there is one")

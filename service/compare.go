@@ -184,6 +184,7 @@ const (
 	maxFileRead = 64 << 20
 )
 
+// Hunks has the arguments of the operation hunks.
 type Hunks struct {
 	A      string          `json:"a" jsonschema:"the snapshot to compare from"`
 	B      string          `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
@@ -193,6 +194,7 @@ type Hunks struct {
 	Lines  int             `json:"lines,omitempty" jsonschema:"at most so many lines; 0: 500"`
 }
 
+// HunkList is the result of the operation hunks.
 type HunkList struct {
 	diff.Text
 	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if any"`
@@ -268,6 +270,7 @@ func sliceHunk(h diff.Hunk, from, to int) diff.Hunk {
 	return part
 }
 
+// File has the arguments of the operation file.
 type File struct {
 	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot; if empty, the present state"`

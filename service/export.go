@@ -132,7 +132,7 @@ func exportRef(ws *snapshot.Workspace, a Export) (string, error) {
 }
 
 const (
-	// exportMemory is about the number of bytes of memory that git takes for an export.
+	// exportMemory is the approximate number of bytes of memory that git needs for an export.
 	exportMemory = 12 << 20
 	// maxExportBytes is the largest number of bytes of files that an export of a fork reads.
 	maxExportBytes = 16 << 30

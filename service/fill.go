@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
-// FillOptions are the options of Fill.
+// FillOptions are the options of FillStore.
 type FillOptions struct {
 	Exclude      []string // directories
 	Hidden       hostdir.Hidden
@@ -44,8 +44,8 @@ func (o FillOptions) dirOptions() hostdir.ReadOptions {
 	}
 }
 
-// Fill copies a directory into the empty workspace of a new store.
-func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
+// FillStore copies a directory into the empty workspace of a new store.
+func FillStore(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	defer s.BeginImport()()
 
 	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}

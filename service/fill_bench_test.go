@@ -15,7 +15,7 @@ func BenchmarkFill(b *testing.B) {
 	for dir != "" && b.Loop() {
 		s, err := snapshot.Open(filepath.Join(b.TempDir(), "store"), snapshot.Options{})
 		must.OK(b, err)
-		must.OK(b, Fill(b.Context(), s, dir, FillOptions{ShowProgress: func(Progress) {}}))
+		must.OK(b, FillStore(b.Context(), s, dir, FillOptions{ShowProgress: func(Progress) {}}))
 		must.OK(b, s.Close())
 	}
 }

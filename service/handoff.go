@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
+// Handoff has the arguments of the operation handoff.
 type Handoff struct {
 	Remote  string `json:"remote,omitempty" jsonschema:"the remote's name or URL; if empty, that of the last handoff, of the policy, or the only one"`
 	Fork    string `json:"fork,omitempty" jsonschema:"a fork that is handed off; if empty, a new one of the present state"`
@@ -44,6 +45,7 @@ type HandedOff struct {
 	DryRun  bool      `json:"dry_run,omitempty"`
 }
 
+// HandoffBack has the arguments of the operation handoff-back.
 type HandoffBack struct {
 	ID     string `json:"id,omitempty" jsonschema:"the handoff; if empty, the newest that came back"`
 	Fetch  bool   `json:"fetch,omitempty" jsonschema:"only bring what came back into the fork"`

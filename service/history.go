@@ -210,7 +210,7 @@ func (h *history) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	}
 
 	const answerCost = 400 // bytes of a line in the answer, without its text
-	const copies = 3       // of the texts, until the answer is sent
+	const copies = 3       // number of copies of the text in memory, until the answer is sent
 	if err := r.listMemory().Add(ctx, int64(len(lines))*answerCost+copies*node.Size()); err != nil {
 		return out, err
 	}

@@ -107,7 +107,7 @@ func (s *Service) serveOn(l *net.UnixListener, release func()) *Server {
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			peer, err := Peer(c.(*net.UnixConn))
+			peer, err := PeerCredentials(c.(*net.UnixConn))
 			if err != nil {
 				s.Log.Warn("socket", "err", err)
 			}

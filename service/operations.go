@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 )
 
+// ListOps has the arguments of the operation ops.
 type ListOps struct {
 	Limit int `json:"limit,omitempty" jsonschema:"at most this many; 0: all"`
 }
@@ -39,6 +40,7 @@ type OpState struct {
 	Interrupted bool      `json:"interrupted,omitempty" jsonschema:"an apply that was killed"`
 }
 
+// UndoOp has the arguments of the operation undo-op.
 type UndoOp struct {
 	Number uint64 `json:"number" jsonschema:"the number of the operation in ops"`
 	Ours   bool   `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`

@@ -9,11 +9,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// Size has the arguments of the operation size.
 type Size struct {
 	Name string          `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 	Path naming.BytePath `json:"path,omitempty" jsonschema:"a file or directory, relative to the workspace; if empty, everything"`
 }
 
+// Sized is the result of the operation size.
 type Sized struct {
 	Files int64 `json:"files" jsonschema:"number of files and directories, without the one asked for if that is a directory"`
 	Bytes int64 `json:"bytes" jsonschema:"sum of the file sizes"`

@@ -93,8 +93,8 @@ func checkKinds(what, list string) (err error) {
 // chargeInfo reserves the memory for a snapshot in an answer. It waits while other requests have reserved too
 // much.
 func chargeInfo(ctx context.Context, list *budget.Charge, i info.Info) error {
-	const infoCost = 1000 // bytes in memory, without the message and the labels
-	const copies = 4      // of the message and the labels, until the answer is sent
+	const infoCost = 1000 // bytes of a snapshot in memory, without the message and the labels
+	const copies = 4      // number of copies of the message and the labels in memory, until the answer is sent
 	n := len(i.Message)
 	for k, v := range i.Labels {
 		n += len(k) + len(v)

@@ -83,8 +83,8 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	return nil, errs.Fail(errs.Failed, "cannot reach the daemon of the store %s: %w", dir, err)
 }
 
-// Peer returns the credentials of the process at the other end of a connection.
-func Peer(c *net.UnixConn) (*unix.Ucred, error) {
+// PeerCredentials returns the credentials of the process at the other end of a connection.
+func PeerCredentials(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err

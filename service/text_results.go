@@ -19,8 +19,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// Row returns the columns of a snapshot in a listing: name, 12 digits of the id or "-", time, message.
-func Row(i info.Info) []string {
+// SnapshotRow returns the columns of a snapshot in a listing: name, 12 digits of the id or "-", time, message.
+func SnapshotRow(i info.Info) []string {
 	id := "-"
 	if i.ID != "" {
 		id = i.ID[:12]
@@ -96,9 +96,9 @@ func labelText(labels map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-func listRows(l *Snapshots) [][]string { return rowsOf(l.Snapshots, "no snapshots", Row) }
+func listRows(l *Snapshots) [][]string { return rowsOf(l.Snapshots, "no snapshots", SnapshotRow) }
 
-// LongRows returns a row for each snapshot: the columns of Row, the kind, the numbers of changes and the
+// LongRows returns a row for each snapshot: the columns of SnapshotRow, the kind, the numbers of changes and the
 // labels.
 func (l *Snapshots) LongRows() [][]string {
 	return rowsOf(l.Snapshots, "no snapshots", func(i info.Info) []string {
@@ -107,15 +107,15 @@ func (l *Snapshots) LongRows() [][]string {
 			kind += ", pinned"
 		}
 
-		return append(Row(i), kind, countsText(i.Counts), labelText(i.Labels))
+		return append(SnapshotRow(i), kind, countsText(i.Counts), labelText(i.Labels))
 	})
 }
 
-// rowsOf returns a row for each element of a list. For an empty list it returns one row with the text none, or
-// no row if none is "".
-func rowsOf[T any](list []T, none string, row func(T) []string) (rows [][]string) {
-	if len(list) == 0 && none != "" {
-		return [][]string{{none}}
+// rowsOf returns a row for each element of a list. For an empty list it returns one row with the text
+// ifEmpty, or no row if ifEmpty is "".
+func rowsOf[T any](list []T, ifEmpty string, row func(T) []string) (rows [][]string) {
+	if len(list) == 0 && ifEmpty != "" {
+		return [][]string{{ifEmpty}}
 	}
 	for _, one := range list {
 		rows = append(rows, row(one))

@@ -146,7 +146,7 @@ func remoteSnapshotLines(l *RemoteSnapshotList) string {
 		if s.Problem != "" {
 			return []string{s.Name, "-", "-", OneLine(s.Problem)}
 		}
-		return Row(s.Info)
+		return SnapshotRow(s.Info)
 	}))
 }
 

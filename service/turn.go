@@ -25,7 +25,7 @@ func turnRows(l *Snapshots) (rows [][]string) {
 	for _, i := range l.Snapshots {
 		if n := TurnOf(i); n > 0 {
 			rows = append(rows, []string{
-				strconv.FormatUint(n, 10), Row(i)[2], SessionActor(i.Labels["agent"], i.Labels["session"]),
+				strconv.FormatUint(n, 10), SnapshotRow(i)[2], SessionActor(i.Labels["agent"], i.Labels["session"]),
 				cmp.Or(OneLine(i.Labels["message"]), "-"), OneLine(i.Message),
 			})
 		}

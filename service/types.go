@@ -34,10 +34,12 @@ type Snapshots struct {
 	Undo      string      `json:"undo,omitempty" jsonschema:"the snapshot of the state before the last restore, merge or undo"`
 }
 
+// Summaries has the arguments of the operation summaries.
 type Summaries struct {
 	Names []string `json:"names" jsonschema:"the snapshots, at most 100"`
 }
 
+// Summarized is the result of the operation summaries.
 type Summarized struct {
 	Summaries map[string]Summary `json:"summaries"`
 }
@@ -65,11 +67,13 @@ type Remove struct {
 	Forget bool     `json:"forget,omitempty" jsonschema:"keep nothing by which this can be undone"`
 }
 
+// Removed is the result of the operations remove and remove-pushed.
 type Removed struct {
 	Names []string  `json:"names" jsonschema:"the snapshots"`
 	Kept  time.Time `json:"kept,omitzero" jsonschema:"until when this can be undone"`
 }
 
+// DU has the arguments of the operation du.
 type DU struct {
 	Names []string `json:"names,omitempty" jsonschema:"the snapshots; if empty, all snapshots and forks"`
 }
@@ -105,6 +109,7 @@ type Diff struct {
 	Width  int               `json:"width,omitempty" jsonschema:"columns for the format stat"`
 }
 
+// Changes has the arguments of the operation changes.
 type Changes struct {
 	A     string            `json:"a" jsonschema:"the snapshot to compare from"`
 	B     string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
@@ -115,6 +120,7 @@ type Changes struct {
 	Lines bool              `json:"lines,omitempty" jsonschema:"count the changed lines of the first 300 files, for at most half a second"`
 }
 
+// Diffed is the result of the operation changes.
 type Diffed struct {
 	Files int          `json:"files"`
 	More  bool         `json:"more,omitempty" jsonschema:"the count is incomplete, because of quick"`
@@ -136,6 +142,7 @@ type DiffedFile struct {
 	Binary  bool   `json:"binary,omitempty" jsonschema:"whether it has no lines, if counted"`
 }
 
+// Changed has the arguments of the operation changed.
 type Changed struct {
 	Since    string `json:"since,omitempty" jsonschema:"the snapshot to compare with; if empty or last, the snapshot of the last look"`
 	Look     string `json:"look,omitempty" jsonschema:"who looks; looks of others do not count. If empty, the actor of the caller"`
@@ -192,6 +199,7 @@ type Blame struct {
 	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot that it is in; if empty, the present state"`
 }
 
+// Blamed is the result of the operation blame.
 type Blamed struct {
 	Path  string       `json:"path"`
 	Lines []BlamedLine `json:"lines"`

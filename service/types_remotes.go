@@ -11,11 +11,13 @@ import (
 	"github.com/amberfs/amberfs/stream"
 )
 
+// Export has the arguments of the operation export.
 type Export struct {
 	Name string `json:"name" jsonschema:"the snapshot"`
 	Ref  string `json:"ref,omitempty" jsonschema:"the ref; refs/snapshots/NAME if empty"`
 }
 
+// ExportDone is the result of the operation export.
 type ExportDone struct {
 	Name    string `json:"name"`
 	Commit  string `json:"commit"`
@@ -23,8 +25,10 @@ type ExportDone struct {
 	Skipped int    `json:"skipped" jsonschema:"number of paths that git cannot represent"`
 }
 
+// ExportTar has the arguments of the operation tar.
 type ExportTar Show
 
+// Open has the arguments of the operation open.
 type Open Show
 
 type Opened struct {
@@ -41,6 +45,7 @@ type Base struct {
 	Commits []string `json:"commits"`
 }
 
+// OpenChanges has the arguments of the operation open-changes.
 type OpenChanges struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 	Undo uint64 `json:"undo,omitempty" jsonschema:"in place of these, the states of the directory after and before the apply with this number"`
@@ -60,6 +65,7 @@ type Objects struct {
 	Hashes []string `json:"hashes" jsonschema:"of the objects, 64 hex digits each; at most 1024"`
 }
 
+// Exported has the arguments of the operation exported.
 type Exported struct {
 	Name   string `json:"name" jsonschema:"the snapshot"`
 	Repo   string `json:"repo"`
@@ -77,6 +83,7 @@ const (
 	FromImage = "image"
 )
 
+// Import has the arguments of the operation import.
 type Import struct {
 	From     string          `json:"from" jsonschema:"tar: a tar archive; dir or git: a stream of amberfs import; image: an archive of an image"`
 	Image    string          `json:"image,omitempty" jsonschema:"the name of the image"`
@@ -86,6 +93,7 @@ type Import struct {
 	MaxBytes int64           `json:"max_bytes,omitempty" jsonschema:"the largest sum of file sizes, without the holes of files in dir; 0: 1 TiB"`
 }
 
+// Imported is the result of the operation import.
 type Imported struct {
 	Path string `json:"path"`
 	snapshot.GraftResult
@@ -93,6 +101,7 @@ type Imported struct {
 	Image   *info.Image       `json:"image,omitempty"`
 }
 
+// Refresh has the arguments of the operation refresh.
 type Refresh struct {
 	Base   string `json:"base,omitempty" jsonschema:"hash of the state object that the stream differs from"`
 	Ours   bool   `json:"ours,omitempty" jsonschema:"keep the workspace's version of conflicting paths"`
@@ -115,17 +124,21 @@ type RecordApply struct {
 	Now    string `json:"now,omitempty" jsonschema:"hash of the state object that is applied"`
 }
 
+// RecordedApply is the result of the operation record-apply.
 type RecordedApply struct {
 	Number uint64 `json:"number"`
 	State  string `json:"state" jsonschema:"hash of the state object of the directory"`
 }
 
+// UndoneApply has the arguments of the operation undone-apply.
 type UndoneApply struct {
 	Number uint64 `json:"number" jsonschema:"of the apply that was undone"`
 }
 
+// Refreshed is the result of the operation refresh.
 type Refreshed struct{ snapshot.MergeResult }
 
+// GetImage has the arguments of the operation image.
 type GetImage struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 }
@@ -137,11 +150,13 @@ type FoundImage struct {
 	Image    *info.Image `json:"image,omitempty"`
 }
 
+// ExportLayer has the arguments of the operation layer.
 type ExportLayer struct {
 	Name string `json:"name" jsonschema:"the snapshot"`
 	Base string `json:"base,omitempty" jsonschema:"the snapshot of an image; if empty, that of the last image before"`
 }
 
+// Layer is the result of the operation layer.
 type Layer struct {
 	FoundImage
 	Created time.Time         `json:"created" jsonschema:"of the snapshot"`
@@ -150,12 +165,14 @@ type Layer struct {
 	Skipped []stream.Omission `json:"skipped,omitempty"`
 }
 
+// AddRemote has the arguments of the operation add-remote.
 type AddRemote struct {
 	Name       string   `json:"name" jsonschema:"its name in this store"`
 	URL        string   `json:"url" jsonschema:"s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR"`
 	Recipients []string `json:"recipients,omitempty" jsonschema:"age recipients that a new remote is encrypted to"`
 }
 
+// Remote is the result of the operation trust-remote.
 type Remote struct {
 	Name      string `json:"name"`
 	URL       string `json:"url"`
@@ -176,20 +193,25 @@ type AddedRemote struct {
 	Warnings []string `json:"warnings"`
 }
 
+// Remotes has the arguments of the operation remotes.
 type Remotes struct{}
 
+// RemoteList is the result of the operation remotes.
 type RemoteList struct {
 	Remotes []Remote `json:"remotes"`
 }
 
+// TrustRemote has the arguments of the operation trust-remote.
 type TrustRemote struct {
 	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 }
 
+// RemoveRemote has the arguments of the operation remove-remote.
 type RemoveRemote struct {
 	Name string `json:"name" jsonschema:"the remote"`
 }
 
+// Push has the arguments of the operation push.
 type Push struct {
 	Remote    string   `json:"remote,omitempty" jsonschema:"the remote's name or URL; if empty, that of the policy, or the only one"`
 	Snapshots []string `json:"snapshots" jsonschema:"the snapshots"`
@@ -198,6 +220,7 @@ type Push struct {
 	Full      bool     `json:"full,omitempty" jsonschema:"send everything again"`
 }
 
+// PushedList is the result of the operation push.
 type PushedList struct {
 	Pushed []Pushed `json:"pushed"`
 }
@@ -210,18 +233,22 @@ type Pushed struct {
 	remote.PushResult
 }
 
+// Pull has the arguments of the operation pull.
 type Pull struct {
 	Remote    string   `json:"remote" jsonschema:"the remote's name or URL"`
 	Snapshots []string `json:"snapshots" jsonschema:"names on the remote, or whole ids"`
 	As        string   `json:"as,omitempty" jsonschema:"the name in this store, for one snapshot"`
 }
 
+// PulledList is the result of the operation pull.
 type PulledList struct {
 	Pulled []info.Info `json:"pulled"`
 }
 
+// RemoteSnapshots has the arguments of the operation remote-snapshots.
 type RemoteSnapshots TrustRemote
 
+// RemoteSnapshotList is the result of the operation remote-snapshots.
 type RemoteSnapshotList struct {
 	Snapshots []RemoteSnapshot `json:"snapshots"`
 }
@@ -232,18 +259,22 @@ type RemoteSnapshot struct {
 	Problem string    `json:"problem,omitempty" jsonschema:"why it cannot be read"`
 }
 
+// RemovePushed has the arguments of the operation remove-pushed.
 type RemovePushed struct {
 	Remote string   `json:"remote" jsonschema:"the remote's name or URL"`
 	Names  []string `json:"names" jsonschema:"the snapshots"`
 }
 
+// GCRemote has the arguments of the operation gc-remote.
 type GCRemote TrustRemote
 
+// VerifyRemote has the arguments of the operation verify-remote.
 type VerifyRemote struct {
 	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 	Deep   bool   `json:"deep,omitempty" jsonschema:"read every byte"`
 }
 
+// VerifiedRemote is the result of the operation verify-remote.
 type VerifiedRemote struct {
 	remote.VerifyResult
 	Damage []RemoteDamage `json:"damage"`

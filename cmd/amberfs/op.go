@@ -123,7 +123,7 @@ func opCommand(a *app, o *service.Op, c *service.Command) *cobra.Command {
 	return cmd
 }
 
-// addFlag adds a flag to a command. The flag sets a field of args. Only Command.Call uses a flag without a field, and
+// addFlag adds a flag to a command. The flag sets a field of args. Only Command.Convert uses a flag without a field, and
 // reads it from the ParsedLine.
 func addFlag(a *app, cmd *cobra.Command, args reflect.Value, f service.Flag) {
 	flag, of, value := f.Parts()

@@ -38,7 +38,7 @@ func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error 
 
 	for i := range ws.Snapshots().NewestFirst() {
 		empty = false
-		if _, err := b.WriteString(strings.Join(service.Row(i), "\t") + "\n"); err != nil {
+		if _, err := b.WriteString(strings.Join(service.SnapshotRow(i), "\t") + "\n"); err != nil {
 			return err
 		}
 		if err := turns.Yield(ctx); err != nil {

@@ -279,7 +279,7 @@ type lazyBackend struct {
 	authorize func(url string) error
 
 	mu    sync.Mutex
-	inner Backend // nil while it could not be opened
+	inner Backend // nil if every call of Open has failed
 }
 
 // backendFor returns the backend for a call with a key, or an errBackend if the key is not valid or the backend

@@ -41,7 +41,7 @@ func openArea(c *cache.Cache, url string, keys ...string) (*remote.Remote, error
 	for _, k := range keys {
 		id, err := age.ParseX25519Identity(k)
 		if err != nil {
-			return nil, errs.New(errs.Damaged, "a key of the handoff is malformed") // the error may quote the key
+			return nil, errs.New(errs.Damaged, "a key of the handoff is malformed") // err is not wrapped, because it may quote the key
 		}
 		o.Identities, o.EncryptTo = append(o.Identities, id), []string{id.Recipient().String()}
 	}

@@ -166,9 +166,9 @@ func (im *Image) readLayout(rest string) (found []ocispec.Descriptor, err error)
 	return found, nil
 }
 
-// joinNames joins names for an error: at most 20 of them, or none if there are no names.
-func joinNames(names []string, none string) string {
-	return cmp.Or(strings.Join(names[:min(len(names), 20)], ", "), none)
+// joinNames joins at most 20 names for the text of an error. It returns ifEmpty if there are no names.
+func joinNames(names []string, ifEmpty string) string {
+	return cmp.Or(strings.Join(names[:min(len(names), 20)], ", "), ifEmpty)
 }
 
 // parseRef splits HOST/NAME[:TAG][@DIGEST]. As in docker, a name without a host is in docker.io, and a

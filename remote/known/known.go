@@ -61,8 +61,7 @@ type registryFile struct {
 	Remotes map[string]string `json:"remotes"` // URLs by name
 	// PushBases has for each URL the name of the snapshot that is the base of the next push.
 	PushBases map[string]string `json:"pushed,omitempty"`
-	// BackupSeqs has for each URL the number of the newest snapshot that was pushed automatically, because the
-	// policy asks for it.
+	// BackupSeqs has for each URL the number of the newest snapshot that was pushed because of the policy.
 	BackupSeqs map[string]uint64 `json:"sent,omitempty"`
 	Sources    []mountSource     `json:"from,omitempty"`
 	// Forgetting is set while forgotten contents may still be on a remote.
@@ -269,8 +268,7 @@ func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	return k.openRemote(url)
 }
 
-// openAndTrust opens the remote at a URL that the user typed, and records that the user agrees to contact it. The
-// caller holds Registry.mu.
+// openAndTrust opens the remote at a URL that the user typed, and trusts the URL. The caller holds Registry.mu.
 func (k *Registry) openAndTrust(url string) (*remote.Remote, error) {
 	r, err := k.openRemote(url)
 	if err != nil {
@@ -352,8 +350,7 @@ func (k *Registry) checkTrusted(url string) error {
 	return fmt.Errorf("%s: %w: the store names it; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
 }
 
-// logHealth returns a function for remote.Options.ReportAway that logs when a remote stops to answer and when it
-// answers again.
+// logHealth returns a function for remote.Options.ReportAway that logs its calls.
 func logHealth(k *Registry, url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
@@ -416,8 +413,7 @@ func (k *Registry) SetPushBase(r *remote.Remote, name string) error {
 	})
 }
 
-// BackupSeq returns the number of the newest snapshot that was pushed to a remote automatically, because the policy
-// asks for it; 0 if there is none.
+// BackupSeq returns the number of the newest snapshot that was pushed to a remote because of the policy, or 0.
 func (k *Registry) BackupSeq(r *remote.Remote) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -89,7 +89,7 @@ func (t *Target) dial(ctx context.Context) (*net.UnixConn, *unix.Ucred, error) {
 		return nil, nil, err
 	}
 
-	peer, err := service.Peer(conn)
+	peer, err := service.PeerCredentials(conn)
 	if err == nil && t.AcceptUser != nil && !t.AcceptUser(peer.Uid) {
 		err = errs.Fail(errs.Perm, "the store %s: %w (uid %d)", t.Store, errOtherUser, peer.Uid)
 	}

@@ -128,7 +128,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 		}
 	}()
 
-	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
+	if err := service.FillStore(ctx, s, cfg.From, o); err != nil {
 		return err
 	}
 

@@ -115,7 +115,7 @@ func checkGroup(ctx context.Context, c *Config) error {
 	}
 	defer conn.Close()
 
-	peer, err := service.Peer(conn)
+	peer, err := service.PeerCredentials(conn)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func servedIn(ctx context.Context, store string) (string, error) {
 	}
 	defer conn.Close()
 
-	peer, err := service.Peer(conn)
+	peer, err := service.PeerCredentials(conn)
 	if err != nil {
 		return "", err
 	}

@@ -36,6 +36,7 @@ func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, e
 	return l.finish(tree.Diff(ctx, o.Source, o.Base, o.Target, tree.DiffOptions{Paths: only}, l.writeChange))
 }
 
+// A layerWriter writes the layer of WriteLayer.
 type layerWriter struct {
 	LayerOptions
 	tarWriter
@@ -44,6 +45,7 @@ type layerWriter struct {
 	removedDir   *tree.Path      // the last path that is a directory in Base but not in Target: changes below it are skipped
 }
 
+// writeChange writes the entries for one change of a path.
 func (l *layerWriter) writeChange(c tree.Change) error {
 	for p := c.Path; p != nil && l.removedDir != nil; p = p.Dir {
 		if p == l.removedDir {

@@ -39,6 +39,7 @@ func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State
 	}))
 }
 
+// A tarWriter writes files of a state to a TarSink.
 type tarWriter struct {
 	*TarSink
 	ctx   context.Context
@@ -78,11 +79,13 @@ type TarSink struct {
 	holes     int64 // bytes of holes that were written as zeros
 }
 
+// NewTarSink returns a TarSink. The caller closes it.
 func NewTarSink(w io.Writer) *TarSink {
 	b := bufio.NewWriterSize(w, 256<<10)
 	return &TarSink{TarResult: TarResult{Skipped: []stream.Omission{}}, w: b, tar: tar.NewWriter(b), buf: make([]byte, 256<<10)}
 }
 
+// skip adds a file to the files that were left out.
 func (t *TarSink) skip(path, reason string) {
 	t.Skipped = append(t.Skipped, stream.Omission{Path: path, Reason: reason})
 }

@@ -96,6 +96,7 @@ func (h *health) retry(ctx context.Context, fn func(context.Context) error) erro
 	}
 }
 
+// errClosed is the error of reads after Remote.Close.
 var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
 
 // tryOnce waits while the remote is away, then calls fn once. It returns backend.ErrAway if fn was

@@ -71,6 +71,7 @@ type pushedRefs struct {
 	lastPushedAt time.Time // when lastRef was pushed
 }
 
+// md5Sum returns the MD5 of a value in hex.
 func md5Sum(raw []byte) string {
 	sum := md5.Sum(raw) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])

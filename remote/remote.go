@@ -298,7 +298,7 @@ func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string
 		return nil, err
 	}
 
-	if len(recipients) > 0 && !sameSet(f.Recipients, recipients) {
+	if len(recipients) > 0 && !equalSets(f.Recipients, recipients) {
 		return nil, errs.New(errs.Exist, "%s is set up already, for %s: recipients are given when a remote is new",
 			r.URL(), cmp.Or(strings.Join(f.Recipients, ", "), "no recipients, so that nothing there is encrypted"))
 	}
@@ -306,7 +306,7 @@ func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string
 	return f, nil
 }
 
-func sameSet(a, b []string) bool {
+func equalSets(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 

@@ -76,7 +76,7 @@ func (fs *forks) catchUp(ctx context.Context, r *Request, a Claim) (string, erro
 			return err
 		}
 
-		_, err = restore(ctx, &inFork, snapshot.RestoreOptions{Name: name})
+		_, err = restoreSnapshot(ctx, &inFork, snapshot.RestoreOptions{Name: name})
 		return err
 	})
 

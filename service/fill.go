@@ -35,7 +35,7 @@ type FillOptions struct {
 	Stubs bool
 }
 
-func (o FillOptions) dirOptions() hostdir.ReadOptions {
+func (o FillOptions) readOptions() hostdir.ReadOptions {
 	return hostdir.ReadOptions{
 		Options: stream.Options{Skip: o.Skip, Progress: func(p stream.Progress) {
 			o.ShowProgress(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
@@ -51,10 +51,10 @@ func FillStore(ctx context.Context, s *snapshot.Store, dir string, o FillOptions
 	at := importer.At{Made: stream.Meta{Mode: 0o755}, Top: true}
 	st, err := build(ctx, s, at, func(b *importer.Builder) error {
 		if o.ReportPaths == nil {
-			return hostdir.Read(ctx, dir, b.Add, o.dirOptions())
+			return hostdir.Read(ctx, dir, b.Add, o.readOptions())
 		}
 		scan := &pathScan{dir: dir, relink: o.Relink}
-		if err := hostdir.Read(ctx, dir, scan.wrap(b.Add), o.dirOptions()); err != nil {
+		if err := hostdir.Read(ctx, dir, scan.wrap(b.Add), o.readOptions()); err != nil {
 			return err
 		}
 		if text := scan.report(); text != "" {

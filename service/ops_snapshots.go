@@ -70,7 +70,7 @@ an id, latest, undo or base.`,
 		Commands: []Command{{Group: "Snapshots:", Use: "size [SNAPSHOT [PATH]]", Short: "Count the files and bytes of a snapshot",
 			Example: "  amberfs size v1 src", Args: "[name] [path]"}}}, measureSize),
 	op(Op{Name: "summaries", Cost: ListMemory | TextMemory, Access: AccessOwner,
-		About: "Counts the files that snapshots changed."}, summarize),
+		About: "Counts the files that snapshots changed."}, summarizeSnapshots),
 	op(Op{Name: "rename", Effect: Destroys, Cost: Cheap, Access: AccessChanger, Mutates: true,
 		Resume: resumeFunc(func(ctx context.Context, r *Request, a Rename) (info.Info, error) { return r.Workspace.Find(a.To) }), ControlFiles: ControlFiles{RunsInline: true, BriefResult: briefFunc(briefInfo)},
 		About: "Renames a snapshot.",
@@ -147,7 +147,7 @@ restore_keeps in the policy is a --keep for every such restore.
 			Flags: []Flag{
 				{"keep", "", "leave `PATH` as it is; repeatable"},
 				{"dry-run", "n", "only print what would change"},
-			}}}}, restore),
+			}}}}, restoreSnapshot),
 	op(Op{Name: "revert", Effect: Destroys, Cost: ListMemory, Access: AccessOwner, Mutates: true,
 		Resume: resumeRestore,
 		About:  "Restores one file or directory.",
@@ -158,7 +158,7 @@ restore_keeps in the policy is a --keep for every such restore.
 		Commands: []Command{{Group: "Snapshots:", Use: "revert PATH [NAME]", Short: "Restore one path from the newest snapshot in which it differs",
 			Long: `Restores PATH from the snapshot NAME, or from the newest snapshot in which it differs. If
 PATH did not exist then, it is removed.`,
-			Example: "  amberfs revert src/parse.go", Args: "path [name]"}}}, revert),
+			Example: "  amberfs revert src/parse.go", Args: "path [name]"}}}, revertPath),
 	op(Op{Name: "restore-hunk", Effect: Destroys, Cost: ListMemory | TextMemory, Access: AccessOwner, Mutates: true,
 		About: "Restores the lines of one hunk of a comparison, if they are still the same."}, restoreHunk),
 }

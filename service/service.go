@@ -176,15 +176,15 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 
 	s.Log.Log(ctx, level, "request", attrs...)
 	if err != nil {
-		return nil, suggest(r.Workspace, args, explain(s.log, o, err))
+		return nil, suggestName(r.Workspace, args, explainError(s.log, o, err))
 	}
 
 	return result, nil
 }
 
-// explain returns an error of an operation with its kind and a hint. If the error is a panic, explain logs
-// it.
-func explain(log *slog.Logger, o *Op, err error) error {
+// explainError returns an error of an operation with its kind and a hint. If the error is a panic, explainError
+// logs it.
+func explainError(log *slog.Logger, o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
 		log.Error("a request panicked", "op", o.Name, "err", err, guard.Stack(err))
@@ -201,8 +201,8 @@ func Explain(err error) error {
 	return errs.ErrorOf(err)
 }
 
-// suggest adds the most similar name to an error about an unknown snapshot or fork.
-func suggest(ws *snapshot.Workspace, args any, err error) error {
+// suggestName adds the most similar name to an error about an unknown snapshot or fork.
+func suggestName(ws *snapshot.Workspace, args any, err error) error {
 	var known []string
 	var missing func(name string) error
 

@@ -145,8 +145,8 @@ func newestSnapshot(ws *snapshot.Workspace, matches func(info.Info) bool) (i inf
 	return info.Info{}, false
 }
 
-// summarize compares each snapshot with its parent.
-func summarize(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
+// summarizeSnapshots compares each snapshot with its parent.
+func summarizeSnapshots(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
 	const maxNames, maxCounted = 100, 10_000
 	out := Summarized{Summaries: make(map[string]Summary)}
 	if len(a.Names) > maxNames {
@@ -257,7 +257,7 @@ func diskUsage(ctx context.Context, r *Request, a DU) (*info.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 
-func restore(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
+func restoreSnapshot(ctx context.Context, r *Request, a snapshot.RestoreOptions) (snapshot.RestoreResult, error) {
 	a.Caller, a.ListCharge = r.Caller, r.listMemory()
 	result, err := r.Workspace.Restore(ctx, a)
 	result.Paths = emptyIfNil(result.Paths)
@@ -296,20 +296,20 @@ func restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out snapshot.R
 	return out, err
 }
 
-// revert restores one path from a snapshot, by default from the newest one in which the path differs from its
+// revertPath restores one path from a snapshot, by default from the newest one in which the path differs from its
 // present state.
-func revert(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
+func revertPath(ctx context.Context, r *Request, a Revert) (snapshot.RestoreResult, error) {
 	if a.Name == "" {
 		var err error
 		if a.Name, err = lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
 			return snapshot.RestoreResult{}, err
 		}
 	}
-	return restore(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
+	return restoreSnapshot(ctx, r, snapshot.RestoreOptions{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
 // lastDifferent returns the name of the newest snapshot in which path differs from its present state. If there is
-// none, it returns the name of the base, but only if the base has the path: otherwise revert would delete a file
+// none, it returns the name of the base, but only if the base has the path: otherwise revertPath would delete a file
 // that no snapshot has.
 func lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	src := ws.Store().Source()

@@ -133,11 +133,12 @@ func prefixedLines(text string, paths []string) string {
 }
 
 // OneLine replaces line breaks and tabs by blanks, and escapes control characters for a terminal.
-func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "") }
+func OneLine(s string) string { return gitquote.Shown(lineBreakReplacer.Replace(s), "") }
 
-var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+var lineBreakReplacer = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 // BytesText writes a number of bytes with a binary unit, such as 12 KiB.
 func BytesText(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
 
+// plural returns a number, with commas, and its noun: one if the number is 1, else many.
 func plural[N int | int64](n N, one, many string) string { return english.Plural(int(n), one, many) }

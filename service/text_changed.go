@@ -113,6 +113,7 @@ func groupLines(list []PathEffect) (lines []string) {
 	return lines
 }
 
+// sameGroup reports whether two effects can share a line.
 func sameGroup(a, b *PathEffect) bool {
 	return a.Action == b.Action && a.From == "" && b.From == "" && !a.Dir && !b.Dir && a.Note == b.Note && path.Dir(a.bytes()) == path.Dir(b.bytes())
 }

@@ -220,6 +220,7 @@ func eventLines(list *[]events.Event) string {
 	return b.String()
 }
 
+// diffText returns the text of a diff, or "no differences".
 func diffText(text *string) string {
 	if *text == "" {
 		return "no differences"

@@ -83,7 +83,7 @@ type Pin struct {
 	Pin   bool     `json:"pinned" jsonschema:"false ends the protection"`
 }
 
-type Pinned Pin
+type Pinned Pin // the result of the operation pin
 
 type RestoreHunk struct {
 	Name   string          `json:"name" jsonschema:"the snapshot to restore from"`
@@ -179,7 +179,7 @@ type UndoneBy struct {
 	Later bool `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
 }
 
-type Actors struct{}
+type Actors struct{} // the arguments of the operation actors
 
 // ActorList is the result of Actors, the most recently active first.
 type ActorList struct {
@@ -260,7 +260,7 @@ type Forked struct {
 // the fork at another path than the daemon does.
 func (f *Forked) PathOf() *string { return &f.Path }
 
-type RenameFork Rename
+type RenameFork Rename // the arguments of the operation rename-fork
 
 type DeleteFork struct {
 	Name    string `json:"name" jsonschema:"the fork"`
@@ -293,7 +293,7 @@ type DeletedFork struct {
 	Kept     time.Time `json:"kept,omitzero" jsonschema:"until when this can be undone"`
 }
 
-type Forks struct{}
+type Forks struct{} // the arguments of the operation forks
 
 type ForkList struct {
 	Forks []ForkState `json:"forks"`
@@ -359,13 +359,13 @@ type Conflicting struct {
 	Parts      []diff.Part `json:"parts"`
 }
 
-type Policy struct{}
+type Policy struct{} // the arguments of the operation policy
 
 type SetPolicy struct {
 	Patch json.RawMessage `json:"patch" jsonschema:"a JSON merge patch (RFC 7396)"`
 }
 
-type GetStatus struct{}
+type GetStatus struct{} // the arguments of the operation status
 
 type Status struct {
 	info.Status
@@ -400,7 +400,7 @@ type Frozen struct {
 	Until time.Time `json:"until"`
 }
 
-type Thaw struct{}
+type Thaw struct{} // the arguments of the operation thaw
 
 type Thawed struct {
 	Thawed bool `json:"thawed"`
@@ -415,9 +415,9 @@ type Collected struct {
 	Bytes   int64 `json:"bytes" jsonschema:"bytes freed on disk"`
 }
 
-type Verify struct{}
+type Verify struct{} // the arguments of the operation verify
 
-type VerifyForgotten struct{}
+type VerifyForgotten struct{} // the arguments of the operation verify-forgotten
 
 type Umount struct {
 	Lazy bool `json:"lazy,omitempty" jsonschema:"detach now, and end when no program uses the mount"`

@@ -272,6 +272,7 @@ func (b *bucket) FormerVersions(ctx context.Context, prefix string) (former []Ve
 	return slices.DeleteFunc(all, func(v Version) bool { return !removed[v.Key] }), ctx.Err()
 }
 
+// DeleteVersion implements versioner.
 func (b *bucket) DeleteVersion(ctx context.Context, v Version) error {
 	err := b.core.RemoveObject(ctx, b.name, v.Key, minio.RemoveObjectOptions{VersionID: v.ID})
 	return b.wrapError(ctx, "delete a version of", v.Key, err)

@@ -41,7 +41,7 @@ type objectReader struct {
 	prefetched map[cas.Hash][]byte // the objects of the last Prefetch that were not read yet
 }
 
-const sourceCache = 64 << 20 // bytes
+const sourceCacheSize = 64 << 20 // bytes
 
 // Snapshot waits until a snapshot is sealed, and opens it. The caller closes it.
 func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
@@ -51,7 +51,7 @@ func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 		return nil, err
 	}
 
-	if s.Tree, err = s.load(s.State); err != nil {
+	if s.Tree, err = s.loadState(s.State); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (c *Client) openChanges(ctx context.Context, args service.OpenChanges) (*Ch
 	}
 
 	hidden, hideErr := hide.New(opened.Hide)
-	base, baseErr := r.load(opened.Base)
-	now, nowErr := r.load(opened.Now)
+	base, baseErr := r.loadState(opened.Base)
+	now, nowErr := r.loadState(opened.Now)
 	if err := cmp.Or(hideErr, baseErr, nowErr); err != nil {
 		r.Close()
 		return nil, err
@@ -133,11 +133,11 @@ func (c *Client) openObjects(ctx context.Context, args, opened any) (*objectRead
 		return nil, err
 	}
 
-	s.Source = tree.NewSource(s, nil, sourceCache)
+	s.Source = tree.NewSource(s, nil, sourceCacheSize)
 	return s, nil
 }
 
-func (s *objectReader) load(id string) (*tree.State, error) {
+func (s *objectReader) loadState(id string) (*tree.State, error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (s *Snapshot) GitBases() []gitbridge.Base {
 	var out []gitbridge.Base
 	for _, b := range s.Bases {
 		for _, commit := range slices.Backward(b.Commits) {
-			out = append(out, gitbridge.Base{Commit: commit, State: func() (*tree.State, error) { return s.load(b.State) }})
+			out = append(out, gitbridge.Base{Commit: commit, State: func() (*tree.State, error) { return s.loadState(b.State) }})
 		}
 	}
 
@@ -231,7 +231,7 @@ func (s *objectReader) fetch(hashes []cas.Hash) ([][]byte, error) {
 func (ch *Changes) RecordApply(ctx context.Context, req service.RecordApply, read func(*tree.State, stream.Sink) error) (result service.RecordedApply, err error) {
 	st := ch.Base
 	if req.Number != 0 {
-		if st, err = ch.load(req.Base); err != nil {
+		if st, err = ch.loadState(req.Base); err != nil {
 			return result, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// writeDiff writes the differences between two states. With a.By, it compares only the files that the actor
+// writeDiff writes the differences between two states. If a.By is set, it compares only the files that this actor
 // changed between them.
 func writeDiff(ctx context.Context, r *Request, a Diff) (None, error) {
 	if a.By != "" {

@@ -106,7 +106,7 @@ func (er *erasure) eraseRest(ctx context.Context, st *snapshot.Store) error {
 }
 
 // prune removes the exports and the cached remote objects that can have forgotten contents. It returns the
-// deleted refs. With dryRun, it deletes nothing and returns the refs that it would delete.
+// deleted refs. If dryRun is set, it deletes nothing and returns the refs that it would delete.
 func (er *erasure) prune(ctx context.Context, commits map[string]bool, dryRun bool) ([]string, error) {
 	if !dryRun {
 		if err := er.known.EraseCache(); err != nil {

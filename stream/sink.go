@@ -186,11 +186,11 @@ type Options struct {
 	// Owner replaces the owners of the source. Files from git belong to Owner or, if it is nil, to the user of
 	// this process.
 	Owner *Owner
-	// Skip is called for each file that cannot be read or stored, and that is left out. If Skip is nil, such a
+	// Skip is called for each file that is left out because it cannot be read or stored. If Skip is nil, such a
 	// file is an error.
 	Skip   func(path string, reason error)
 	Limits Limits
-	// Umask has the permissions that are removed from files from git, as by git checkout.
+	// Umask has the permission bits that files from git do not get, as in git checkout.
 	Umask    uint32
 	Progress func(Progress) // called from time to time; may be nil
 }
@@ -245,7 +245,7 @@ func (e Entry) DataSize() (n int64) {
 	return n
 }
 
-// Progress has the numbers of files and bytes that were read so far.
+// Progress has the numbers of entries and bytes that were read so far.
 type Progress struct {
 	Files int64
 	Bytes int64 // of contents

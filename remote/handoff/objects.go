@@ -137,7 +137,7 @@ func (s *Objects) RemoveLine() {
 
 // SendBack pushes a state, whose new objects are in the store, to the ref ID.back. It returns the number of bytes
 // sent. progress is as in remote.PushOptions.
-func (s *Objects) SendBack(st *tree.State, progress func(result, total int, sentBytes int64)) (int64, error) {
+func (s *Objects) SendBack(st *tree.State, progress func(done, total int, sentBytes int64)) (int64, error) {
 	id, _ := st.ID() // a sealed state has an id
 	result, err := s.area.Push(s.ctx, remote.PushOptions{
 		Ref:  remote.Ref{Name: s.received.ID + ".back", ID: id.String(), Created: time.Now().UTC(), Files: st.Inodes - 1, Bytes: st.Bytes},

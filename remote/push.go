@@ -157,7 +157,7 @@ type pushRun struct {
 	newestListBefore int // number of the newest list that was known before the entry was written
 
 	condemned   map[string]bool // names of objects, as of the last attempt
-	marksReadAt time.Time       // when that attempt began
+	marksReadAt time.Time       // when that attempt began; it read the marks after that
 
 	toSend        []cas.Hash     // records that the base lacks, in the order of the walk
 	reusedEntries []object.Entry // of a merge: records that stay in an object of the base

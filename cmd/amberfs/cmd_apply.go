@@ -370,8 +370,8 @@ func applyAtEnd(ctx context.Context, a *app, ch *client.Changes, dir, name strin
 	return q, done, err
 }
 
-// applyFrom applies the changes up to a snapshot or, for "", up to the present state. It reports whether the user left
-// some of them.
+// applyFrom applies the changes up to a snapshot or, for "", up to the present state. It reports whether some
+// of them were not applied.
 func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, ask askMode, o hostdir.ApplyOptions) (done *hostdir.Applied, left bool, err error) {
 	ch, err := c.Changes(ctx, name)
 	if err != nil {
@@ -383,8 +383,8 @@ func applyFrom(ctx context.Context, a *app, c *client.Client, name, dir string, 
 	return done, q != nil && q.Left, err
 }
 
-// noteKept prints where the changes of a run are kept. With left, some changes were applied, and it prints this about
-// the rest.
+// noteKept prints where the changes of a run are kept. With partial, some changes were applied, and it names
+// only the rest.
 func noteKept(a *app, c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
 	if left {

@@ -95,7 +95,7 @@ func runHook(ctx context.Context, a *app, agent string) {
 	hookEnded(a, agent, r.in, r.err)
 }
 
-// errTaken: the message has a snapshot already. This is no failure of the hook.
+// errTaken means that the message has a snapshot already. This is no failure of the hook.
 var errTaken = errors.New("the snapshot was taken already")
 
 // hookEnded records whether a hook worked. A failure is also printed as a message that the agent shows to the user,

@@ -137,7 +137,8 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 // errStopped is the error of writes after the daemon has stopped reading.
 var errStopped = errors.New("the daemon accepts no more")
 
-// sendAll calls the operation, and sends the tree to it. If both fail, the first error has the reason.
+// sendAll calls the operation, and sends the tree to it. If both fail, it returns the
+// error of the one that failed first, because the other one fails as a consequence.
 func (i *importer) sendAll(ctx context.Context) (done service.Imported, err error) {
 	pr, pw := io.Pipe()
 	// When ctx ends, send may be blocked in a read of its input and never close the pipe.

@@ -151,8 +151,8 @@ func isCommand(root *cobra.Command, name string) bool {
 	return err == nil && c != root || name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
 }
 
-// newRoot returns the commands: all of them, or of the operations' commands only the one that the command
-// line names.
+// newRoot returns the root command. If the command line names the command of an operation, the root has no commands of
+// other operations.
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "amberfs",

@@ -59,7 +59,7 @@ func (t *tool) common(set int) []string {
 // of the argument in the tool.
 type input struct {
 	args  reflect.Type
-	index [][]int // the field to which each argument belongs: the first own ones are fields of the operation's arguments, the others of common
+	index [][]int // for each argument, the field that it sets: of the operation's arguments for the first ownCount arguments, of commonArgs for the others
 	own   int
 }
 

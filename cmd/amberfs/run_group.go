@@ -197,7 +197,7 @@ func (k *keptRun) printAllChanges(ctx context.Context, parts runParts) error {
 	return nil
 }
 
-// runParts are the runs of the directories of a run, opened.
+// runParts are the parts of a run of several directories, with open connections.
 type runParts []*runs.Part
 
 // openAll opens the runs of all directories. The caller closes them, also after an error.

@@ -84,7 +84,7 @@ func storeLocation(store, point string) locate.Location {
 	return locate.Location{Mount: &mountinfo.Info{Mountpoint: point}, Store: store}
 }
 
-// A task has the things that a run does in its workspace, in addition to running the program.
+// A task describes what a run does in its workspace before and after the program.
 type task struct {
 	actor  string // the actor of the program's changes; "" for none
 	after  string // the name of a snapshot to take at the end; "" for none

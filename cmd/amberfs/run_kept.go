@@ -246,7 +246,7 @@ func (k *keptRun) makeFork(ctx context.Context, main *client.Client, all []runs.
 	}
 }
 
-// takeFrom gives back the name of the run, which the store owner has taken, if owner has no run with the name any more.
+// takeFrom releases the name of the run, which the store owner has claimed, if owner has no run with the name any more.
 func (k *keptRun) takeFrom(ctx context.Context, owner string) error {
 	return runFinder(k.a).OnStore(ctx, owner, func(main *client.Client) error {
 		dir, _ := runs.Dir(owner)

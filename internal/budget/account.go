@@ -21,10 +21,9 @@ func NewAccount(size int64, owner any) *Account {
 }
 
 const (
-	// ownerShare is the divisor of the size for the memory that is for the owner alone.
+	// The owner alone can use 1/ownerShare of the size.
 	ownerShare = 4
-	// urgentShare is the divisor of the size for the memory that a tenant can have above its share
-	// for urgent changes.
+	// For urgent changes, a tenant can have 1/urgentShare of the size above its share.
 	urgentShare = 8
 )
 

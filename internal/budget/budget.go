@@ -246,7 +246,7 @@ func (p *pool) give(tenant any, bytes int64, all bool) {
 	p.grantAllLocked()
 }
 
-// grantAllLocked grants all requests that fit, in the order of pool.
+// grantAllLocked grants all requests that fit, in the order that the comment of pool describes.
 func (p *pool) grantAllLocked() {
 	for p.grantOneLocked() {
 	}

@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As gives [Of] the kind. A kind in the cause is preferred, because it is more exact.
+// As lets [Of] find the kind of e. If the cause of e has a kind, which is more exact, Of finds that one.
 func (e *Error) As(target any) bool {
 	k, ok := target.(*Kind)
 	if !ok || Of(e.Err) != "" || e.Kind == Failed {

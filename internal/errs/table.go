@@ -87,7 +87,7 @@ func (k Kind) Exit() int { return meanings[k].exit }
 // HTTP returns the HTTP status of an answer.
 func (k Kind) HTTP() int { return meanings[k].http }
 
-// Named returns the kind with a name for scripts. Of kinds with the same name it returns the most
+// Named returns the kind whose name for scripts is name. Of several such kinds it returns the most
 // general one, and Failed for an unknown name.
 func Named(name string) Kind {
 	for _, k := range []Kind{Invalid, NotExist, Exist, Busy, NoSpace, Damaged, Conflict, Perm} {
@@ -101,7 +101,7 @@ func Named(name string) Kind {
 // MarshalText returns the name of the kind for scripts.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.Name()), nil }
 
-// UnmarshalText sets the kind to the kind with a name for scripts.
+// UnmarshalText sets the kind to the result of Named.
 func (k *Kind) UnmarshalText(name []byte) error {
 	*k = Named(string(name))
 	return nil

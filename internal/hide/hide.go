@@ -132,7 +132,8 @@ func (m *Matcher) Hides(name string, isDir bool) bool {
 	return top != name || m.Match(name, isDir)
 }
 
-// Top returns the highest hidden path at or above a path of a directory or file, if there is one.
+// Top returns the highest hidden directory above a path, or the path itself if it is hidden. Otherwise it
+// reports false.
 func (m *Matcher) Top(name string) (string, bool) {
 	if m == nil {
 		return "", false
@@ -145,8 +146,8 @@ func (m *Matcher) Top(name string) (string, bool) {
 	return name, m.Match(name, true)
 }
 
-// match reports whether segments match all names. Its time is at most the product of their numbers: after a
-// mismatch, only the last anyNames has to match another number of names.
+// match reports whether segments match all names. It makes at most len(segments)*len(names) comparisons: after a
+// mismatch, it tries one more name for the last anyNames only.
 func match(segments, names []string) bool {
 	at, rest := -1, 0 // the last anyNames, and the first name after those that it matches
 	for s, n := 0, 0; s < len(segments) || n < len(names); {

@@ -301,7 +301,7 @@ func Abort(point, source string) error {
 		return nil
 	}
 
-	// This user must not call umount(2), but owns this file. A write to it also ends the requests.
+	// This user is not allowed to call umount(2), but owns this file. A write to it also ends the requests.
 	return os.WriteFile(fmt.Sprintf("/sys/fs/fuse/connections/%d/abort", m.Minor), []byte("1"), 0)
 }
 

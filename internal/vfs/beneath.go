@@ -150,7 +150,7 @@ func (b *Beneath) inParent(op, name string, fn func(dir int, base string) error)
 
 // File opens a regular file as an *os.File, to lock it or to append to it.
 func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	// check truncates the file, after it has checked that it may be written.
+	// The file is opened without O_TRUNC: checkOpened truncates it, if it may be written.
 	fd, err := b.open("open", name, flag&^os.O_TRUNC|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err

@@ -159,7 +159,7 @@ func WriteFile(fsys FS, name string, b []byte) error {
 }
 
 // Erase overwrites a file and removes it, so that its bytes are not in the free space of the disk. A file
-// with a second name is removed only.
+// with a second hard link is removed, but not overwritten.
 func Erase(fsys FS, name string) error {
 	f, err := OpenWrite(fsys, name)
 	if errors.Is(err, ErrLinked) {

@@ -10,7 +10,7 @@ import (
 )
 
 // background runs the goroutines that belong to no request. start may be called after close, and then does
-// nothing: until the store is closed, it takes snapshots and reports events, which start goroutines.
+// nothing: the store takes snapshots and reports events, which start goroutines, until it is closed.
 type background struct {
 	life   context.Context    // context of the goroutines
 	hangUp context.CancelFunc // ends life

@@ -245,8 +245,8 @@ func checkFUSE() error {
 	return nil
 }
 
-// busyError returns the error for a store that another process has locked. pid is this process, 0 if it is
-// not known. point is the mount point that it has written into the store, "" if it has not mounted.
+// busyError returns the error for a store that another process has locked. pid is the id of that process, 0 if it is
+// not known. point is the mount point that the process has written into the store, "" if it has not mounted.
 func busyError(store string, pid int, point string) error {
 	visible := false // the store is mounted in this mount namespace
 	if mounts, err := locate.Mounts(); err == nil {

@@ -201,7 +201,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
 	}
 
 	d.mount.serve()
-	d.dropExports() // of forks that ended, if the last daemon was killed before it could do so
+	d.dropExports() // of forks that ended shortly before the last daemon was killed
 	d.background.goFailing("erasing what was forgotten", d.service.EraseForgotten)
 	d.background.goGuarded("remotes", func() { d.connection.Run(d.background.life, d.cfg.Options.Prefetch) })
 	d.background.goGuarded("pushes of the policy", func() { d.service.Backups.Run(d.background.life) })

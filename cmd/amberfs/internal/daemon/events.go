@@ -169,7 +169,7 @@ func (d *Daemon) storeEvent(e events.Event, c actors.Caller) {
 	d.background.goGuarded("counting events", func() { d.events.countEvents(e.Workspace, e.From, span) })
 }
 
-// countEvents adds the numbers of the events since the previous snapshot to a snapshot.
+// countEvents stores the numbers of the events since the previous snapshot in a snapshot.
 func (r *eventRecorder) countEvents(view uint32, name string, span events.Span) {
 	ws, ok := r.store.Workspace(view)
 	if !ok {

@@ -108,7 +108,7 @@ func (m *metrics) close() {
 	}
 }
 
-// text returns the metrics. Those of the store are read now.
+// text returns the metrics. It reads the metrics of the store.
 func (m *metrics) text() *page {
 	p := &page{}
 	if m.mount.isUp() {
@@ -122,7 +122,7 @@ func (m *metrics) text() *page {
 	return p
 }
 
-// addRequests adds what was counted of the kernel's requests.
+// addRequests adds the metrics of the kernel's requests.
 func (p *page) addRequests(m *metrics) {
 	m.took.Range(func(op, took any) bool {
 		p.addDurations("request_duration_seconds", "Histogram of the time from reading a request to answering it, by FUSE operation.", "op", op.(string), took.(*durations))

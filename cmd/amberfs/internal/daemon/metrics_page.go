@@ -69,7 +69,7 @@ func (p *page) addDurations(name, help, label, value string, d *durations) {
 	fmt.Fprintf(p, "%s_count{%s=%q} %d\n", name, label, value, n)
 }
 
-// plain adds a metric with a name that other programs have, too.
+// plain adds a metric without the prefix amberfs_, because other programs have a metric with this name, too.
 func (p *page) plain(kind, name, help string, v float64) {
 	p.begin(kind, name, help)
 	fmt.Fprintf(p, "%s %v\n", name, v)

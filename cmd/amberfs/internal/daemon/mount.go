@@ -32,8 +32,8 @@ type mount struct {
 	// daemon ends, although another mount namespace still has a copy of the mount (see copyTime).
 	unmounted, detached chan struct{}
 	end                 func()
-	// unmounting is locked during umount(2). The call returns later than unmounted is closed, because the
-	// kernel then drops the inodes.
+	// unmounting is locked during umount(2), which returns some time after unmounted is closed: in between, the
+	// kernel drops the inodes.
 	unmounting sync.Mutex
 	number     atomic.Pointer[string] // the device number; nil until device has found it in the mount table
 }
@@ -132,8 +132,8 @@ func (m *mount) forceUnmount() {
 	}
 }
 
-// inside returns the programs whose working directory or root is in one of the views or, with roots, only
-// the programs whose root is.
+// inside returns the programs whose working directory or root directory is in one of the views. With roots, only the
+// root directory counts.
 func (m *mount) inside(views []uint32, roots bool) (out []service.Program) {
 	mounts, err := locate.Mounts()
 	entry, ok := locate.On(mounts, m.point)

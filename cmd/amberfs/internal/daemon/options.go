@@ -40,8 +40,8 @@ type Config struct {
 	Keeper     *keeper.Link   // the keeper that started this daemon; nil if none did
 }
 
-// closeTime bounds the time that Close of the store spends on work that the next mount can
-// also do, because the caller of umount waits for it.
+// closeTime is the longest time that Close of the store spends on work that the next mount can
+// also do. It is short, because the caller of umount waits for Close.
 const closeTime = 300 * time.Millisecond
 
 // defaultPatience is the patience of a mount without the options timeout and hard.

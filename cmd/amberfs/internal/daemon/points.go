@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// point makes a daemon fail at the point name of its start, if a test has put a file with this name into the
-// directory $AMBERFS_TEST_POINTS. The text of the file is the kind of failure. point removes the file.
+// point makes a daemon fail at a named point of its start, if a test has put a file with this name into the
+// directory $AMBERFS_TEST_POINTS. The text of the file is the kind of failure. failPoint removes the file.
 func point(name string) error {
 	file := filepath.Join(os.Getenv("AMBERFS_TEST_POINTS"), name)
 	how, err := os.ReadFile(file)

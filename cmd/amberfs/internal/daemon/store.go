@@ -199,7 +199,7 @@ func VerifyStore(ctx context.Context, dir string, fix bool, show func(service.Pr
 	return onStore(dir, func() (*repair.Report, error) { return work(ctx, dir, memoryShare(), show) })
 }
 
-// ProveStore searches a store that is not mounted for what was forgotten. If it finds some, it returns an
+// ProveStore searches a store that is not mounted for forgotten bytes. If it finds some, it returns an
 // error of kind Damaged and a proof.
 func ProveStore(ctx context.Context, dir string) (*forget.Proof, error) {
 	return onStore(dir, func() (*forget.Proof, error) { return service.VerifyForgottenStore(ctx, dir, memoryShare()) })

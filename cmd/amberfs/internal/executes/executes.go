@@ -23,7 +23,7 @@ func In(plan []hostdir.Planned) (out []naming.BytePath) {
 	return out
 }
 
-// File reports whether other programs execute the file now at the path p. now is nil for a deleted file. In a
+// File reports whether other programs execute a file at the path p. The inode is nil for a deleted file. In a
 // git directory all files count, except for names that are known as harmless. A file or a link .git also
 // counts, because it can name another repository.
 func File(p string, now *tree.Inode) bool {
@@ -71,8 +71,8 @@ func quietIn(rel string) bool {
 }
 
 // quietBelow is quietIn for a file below worktrees/ or modules/. rel begins with the name of a worktree or a
-// submodule. With slashes, which is set for submodules, the name may have slashes and may look like a part of
-// a git directory: then a file that could be the configuration or a hook of a submodule is never harmless.
+// submodule. The names of submodules may have slashes, and may look like a part of a git directory: with
+// nameHasSlashes, a file that could be the configuration or a hook of a submodule is never harmless.
 func quietBelow(rel string, slashes bool) bool {
 	parts := strings.Split(rel, "/")
 	if slashes {

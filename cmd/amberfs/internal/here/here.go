@@ -80,7 +80,7 @@ func Look(ctx context.Context, dir string, f *runs.Finder) (*Directory, error) {
 	return d, nil
 }
 
-// findRuns finds the runs of the directory and of those above it.
+// findRuns finds the runs of the directory, and of the directories above it.
 func (d *Directory) findRuns(ctx context.Context, f *runs.Finder) error {
 	root, err := runs.Root()
 	if err != nil {

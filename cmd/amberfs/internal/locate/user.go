@@ -32,7 +32,8 @@ func Trusted(m Mount) bool {
 	return m.FSType == FSType && trustedBy(m, os.Geteuid(), ownIDMap())
 }
 
-// trustedBy reports whether the user caller, with the map of its user namespace, trusts a FUSE mount.
+// trustedBy reports whether the user with the id caller trusts a FUSE mount. ids is the map of the user namespace
+// of this process.
 func trustedBy(m Mount, caller int, ids idMap) bool {
 	uid, ok := MountedBy(m)
 	switch {
@@ -60,8 +61,8 @@ func (p Location) Foreign() (uid int, foreign bool) {
 }
 
 // IsUser reports whether a process of the user peer may be the daemon of the location's mount. peer is a
-// number in the user namespace of the caller. A Location that Find did not make has no mount; then every
-// user may be.
+// number in the user namespace of the caller. A Location that Find did not make has no mount: then every
+// user may be the user of its daemon.
 func (p Location) IsUser(peer uint32) bool {
 	uid, ok := MountedBy(p.Mount)
 	return !ok || ownIDMap().same(uid, int(peer))
@@ -93,7 +94,7 @@ func ownIDMap() (m idMap) {
 	return m
 }
 
-// same reports whether uid, a number in a mount table, is the user with the number inside.
+// same reports whether uid, a number in a mount table, is the user whose number in this namespace is inside.
 func (m idMap) same(uid, inside int) bool {
 	if uid == inside {
 		return true

@@ -24,7 +24,7 @@ type group struct {
 	repo    threeway.Repository // if git is set: the changes of the repository
 }
 
-// withRepos sets the repositories of their groups, and adds a group for a repository without one.
+// withRepos sets the field repo of the groups of repositories. It adds a group for a repository that has none.
 func withRepos(groups []group, repos []threeway.Repository) []group {
 	for _, r := range repos {
 		i := slices.IndexFunc(groups, func(g group) bool { return g.git && g.dir == r.Dir })

@@ -282,8 +282,8 @@ func requirePresent(dir string, src *tree.Source, base *tree.State) error {
 	return nil
 }
 
-// FinishApply is called after a run was applied to its directory. It refreshes the run from the directory and,
-// with all, marks it as applied. It ignores conflicts of the refresh: the next refresh reports them. c is
+// FinishApply is called after a run was applied to its directory. It refreshes the run from the directory.
+// If all changes were applied, it marks the run as applied. It ignores conflicts of the refresh: the next refresh reports them. c is
 // connected with the run.
 func (r *Run) FinishApply(ctx context.Context, c *client.Client, done *hostdir.Applied, all bool, show func(service.Progress)) error {
 	_, _, err := Refresh(ctx, c, r.Dir, r.Store, service.Refresh{}, show, Less{})
@@ -333,7 +333,7 @@ func (a Apply) choices(ctx context.Context, ch *client.Changes, plan []hostdir.P
 	}, nil
 }
 
-// Parts returns the hunks of one file of a run, by which Apply.Hunks can choose.
+// Parts returns the hunks of one file of a run. Apply.Hunks takes their ids.
 func Parts(ctx context.Context, f *Finder, c *client.Client, r *Run, name string) (text diff.Text, err error) {
 	err = f.OnGroup(ctx, r, c, func(parts []*Part) error {
 		for i, p := range parts {

@@ -186,8 +186,8 @@ func (f *Finder) open(ctx context.Context, r *Run, fn func(c *client.Client) err
 	return client.WithClient(ctx, client.Target{Store: r.Store, Workspace: r.Name, Command: f.Command}, fn)
 }
 
-// On calls fn with a run and a connection to it. It prefers the run of the directory with the name, and else
-// takes the run of another directory with the name. Without a name, it takes the directory's newest run.
+// On calls fn with a run and a connection to it. It looks for the name among the runs of the
+// directory, then among the runs of other directories. Without a name, it takes the directory's newest run.
 func (f *Finder) On(ctx context.Context, dir, name string, fn func(r *Run, c *client.Client) error) error {
 	dir, store, err := StoreOf(dir)
 	if err != nil {

@@ -73,7 +73,7 @@ func HasGroups(store string) bool {
 	return len(files) > 0
 }
 
-// A Part is the run of one of the directories of a run. Client is connected with it.
+// A Part is the part of a run in one of its directories, which is a run of its own. Client is connected with it.
 type Part struct {
 	Run     Run
 	Client  *client.Client

@@ -113,10 +113,11 @@ const (
 	keptRemoved = 24 * time.Hour      // from the removal of a run to its deletion
 )
 
-// HandoffCommand is the command of a run that keeps what was handed off.
+// HandoffCommand is the command of a run that keeps the state that was handed off.
 const HandoffCommand = "amberfs handoff"
 
-// unchanged reports whether the run does not differ from the directory as it was copied, and nothing comes back to it.
+// unchanged reports whether the run equals the directory as it was copied. The run of a handoff counts as changed until
+// the returned changes are applied.
 func (r *Run) unchanged() bool {
 	return r.Changed+r.InGit == 0 && !r.More && (r.Command != HandoffCommand || r.State == service.RunApplied)
 }
@@ -136,7 +137,7 @@ func (r *Run) expired(now time.Time) bool {
 	return false
 }
 
-// Delete deletes the fork of a run, and gives back the name. The caller must check before that no program is in the
+// Delete deletes the fork of a run, and releases the name. The caller must check before that no program is in the
 // run.
 func Delete(ctx context.Context, main *client.Client, store, name string) error {
 	if err := main.Do(ctx, service.DeleteFork{Name: name, Discard: true, Forget: true}, client.Streams{}, nil); err != nil {

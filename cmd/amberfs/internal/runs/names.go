@@ -13,16 +13,15 @@ import (
 )
 
 // namesDir is a directory next to the stores. For each run it has a link, with the name of the run, to the store of
-// the run. So names are unique among all runs of a user. A name is taken before the fork is created, and given
-// back after the fork was deleted.
+// the run. So names are unique among all runs of a user. A name is claimed before the fork is created, and
+// released after the fork was deleted.
 const namesDir = "names"
 
 func linkOf(store, name string) string {
 	return filepath.Join(filepath.Dir(store), namesDir, name)
 }
 
-// Take takes a name for a run in a store. If a run of another store has the name, Take returns that
-// store.
+// Take claims a name for a run in a store. If a run of another store has the name, owner is that store.
 func Take(store, name string) (owner string, err error) {
 	link := linkOf(store, name)
 	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
@@ -60,7 +59,7 @@ func Owner(store, name string) string {
 	return filepath.Join(filepath.Dir(store), to)
 }
 
-// GiveBack gives back the name of a deleted run.
+// GiveBack releases the name of a deleted run.
 func GiveBack(store, name string) {
 	if Owner(store, name) == store {
 		_ = os.Remove(groupFile(store, name))
@@ -81,7 +80,7 @@ func NamesIn(store string) (out []string) {
 }
 
 // RemoveEmpty removes a store without runs, and reports whether it did. It does not remove the store of a run that
-// is beginning: the daemon of that run has the lock of the store until the run has taken its name.
+// is beginning: the daemon of that run has the lock of the store until the run has claimed its name.
 func RemoveEmpty(store string) (removed bool, err error) {
 	err = storedir.WithLock(store, func(*vfs.Beneath) error {
 		if len(NamesIn(store)) > 0 {

@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 )
 
-// notedDir is a directory next to the stores. It has a file for each directory for which FirstNote was called.
+// notedDir is a directory next to the stores. It has a file for each directory for which MarkNoted was called.
 const notedDir = "noted"
 
-// FirstNote reports whether this is its first call for a directory. If it cannot record the call, it reports true.
+// FirstNote records that the user got a note about a directory. It reports whether this is the first note. If it cannot
+// record the note, it reports true.
 func FirstNote(dir string) bool {
 	root, err := Root()
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/catalogue"
 )
 
-// ErrUndone: the apply was undone already.
+// ErrUndone means that the apply was undone already.
 var ErrUndone = errors.New("undone already")
 
-// ToUndo returns the apply with a number or, for 0, the last apply in a workspace that was not undone. what is the
-// name of the workspace in errors. Errors: ErrUndone; errs.NotExist.
+// ToUndo returns the apply with a number or, for 0, the last apply in a workspace that was not undone. The
+// workspace has the given name in errors. Errors: ErrUndone; errs.NotExist.
 func ToUndo(ctx context.Context, c *client.Client, number uint64, what string) (service.OpState, error) {
 	var l service.OpList
 	if err := c.Do(ctx, service.ListOps{}, client.Streams{}, &l); err != nil {

@@ -24,8 +24,8 @@ type Also struct {
 }
 
 // joinAlso connects to the daemons of the other stores of a run, and starts the daemons that are not running.
-// trees has a copy of the mount for each directory of c.Also, or nil for a directory of the host. Also after an
-// error, the caller must leave the daemons in all.
+// trees has a copy of the mount for each directory of c.Also, or nil for a directory of the host. The caller
+// must leave the daemons in all, even after an error.
 func joinAlso(ctx context.Context, c *Config, s daemon.Starter) (all []*service.JoinConnection, trees []*os.File, err error) {
 	if c.Plain && len(c.Also) > 0 {
 		return nil, nil, errs.Fail(errs.Failed, "several directories in a run need namespaces, which this system forbids to ordinary users").

@@ -27,8 +27,8 @@ const (
 	forkNone   = "none"
 )
 
-// statusNoFork is the exit status if the program was not started: it neither passed nor failed. It ends a
-// bisection.
+// statusNoFork is the exit status if the program was not started. It ends a bisection, because the program
+// neither passed nor failed.
 const statusNoFork = 255
 
 // endGrace is how long a program has from SIGTERM to SIGKILL.

@@ -103,7 +103,7 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 }
 
 // program returns a command that starts in dir and is killed when this thread ends. With drop, the thread and the
-// command have no capabilities. After an error, the int is the exit status of a shell. The caller must have
+// command have no capabilities. After an error, the int is the exit status that a shell would return. The caller must have
 // locked the thread.
 func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.Cmd, int, error) {
 	path, err := lookPath(argv[0], dir)

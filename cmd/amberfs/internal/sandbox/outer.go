@@ -63,7 +63,7 @@ const (
 	joinFD   = 7 // the connection to the daemon
 	alsoFD   = 8 // and the following ones: the copies of the mounts of Config.Also
 
-	caughtFD = 4 // in a container: closed when process 1 takes signals
+	caughtFD = 4 // in a container: closed when process 1 has handlers for signals
 )
 
 // Command is the hidden command that must call Inner.

@@ -25,8 +25,8 @@ type passer struct {
 	ended atomic.Bool // a signal asked for the end
 }
 
-// catch begins to queue signals, which pass sends to a child. A signal before the call has ended ctx: then a
-// SIGTERM is queued.
+// catch begins to queue signals, which pass sends to a child. If ctx has ended, a
+// signal came before the call: then catch queues a SIGTERM.
 func catch(ctx context.Context) *passer {
 	p := &passer{ch: make(chan os.Signal, 16)}
 	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)

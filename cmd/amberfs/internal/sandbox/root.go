@@ -226,7 +226,7 @@ func mountSystem(root int, note func(string)) error {
 	return nil
 }
 
-// newMount mounts a new file system on a name below root.
+// newMount mounts a new file system on a name below root. The options are pairs of a name and a value.
 func newMount(root int, name, kind string, options ...string) (m int, err error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -272,7 +272,8 @@ func share(from string, root int, name string, readOnly bool) error {
 	return mountAt(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
-// mountAt mounts m on a name below root, and creates the name if it is missing. It does not close m.
+// mountAt mounts the mount with the descriptor m on a name below root, and creates the name if it is missing. It does
+// not close m.
 func mountAt(m, root int, name string, dir bool) error {
 	at, err := openIn(root, name)
 	if errors.Is(err, unix.ENOENT) {

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// Drawing returns a text with a line for each attempt, and its number of lines. On a terminal it overwrites the
-// drawn lines of the previous call. If the terminal has too few lines, only running attempts have a line, and the last
+// Drawing returns a text with a line for each attempt, and its number of lines. On a terminal the text overwrites the
+// lines of the previous call: drawn is their number. If the terminal has too few lines, only running attempts have a line, and the last
 // line counts the attempts by state.
 func Drawing(all []*Attempt, drawn, width, height int) (text string, lines int) {
 	var rows []string

@@ -74,7 +74,7 @@ func (f *forks) keepFork(name string) { fmt.Fprintln(f.kept, name) }
 // arguments.
 const Janitor = "discard-forks"
 
-// Discard reads names of forks from in until the search ends, and in with it. Then it discards the other forks of the
+// Discard reads names of forks from in, which ends with the search. Then it discards the other forks of the
 // search: the forks whose names begin with prefix.
 func (w Workspace) Discard(ctx context.Context, prefix string, in io.Reader) error {
 	kept := map[string]bool{}

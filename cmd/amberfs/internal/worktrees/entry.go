@@ -93,7 +93,7 @@ func (e *entry) move(path string) error {
 	return errors.Join(err, f.Close(), e.write("gitdir", filepath.Join(path, ".git")+"\n"))
 }
 
-// copyIndex copies the index of a repository, a directory .git, into the entry.
+// copyIndex copies the index of a repository into the entry. repository is the path of its directory .git.
 func (e *entry) copyIndex(repository string) error {
 	in, err := openIn(repository, "index")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -145,7 +145,7 @@ func (r *Repository) Head(ctx context.Context) (string, error) {
 	return git(ctx, r.Top, "rev-parse", "--verify", "HEAD")
 }
 
-// Add makes the fork name a worktree with a new branch at the commit head, and makes a link to it. The
+// Add makes the fork with a name a worktree, with a new branch at the commit head, and makes a link to it. The
 // caller has read head with Head before it made the fork. If Add fails, the caller deletes the fork.
 func (r *Repository) Add(ctx context.Context, name, branch, head, link string) (w Worktree, err error) {
 	w = Worktree{Name: name, Branch: branch, Path: r.Files(name), Link: link}

@@ -24,7 +24,7 @@ import (
 // for a path that is absolute or contains "..", and if the archive exceeds the Limits. In these cases the sink
 // has received a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink stream.Sink, o stream.Options) error {
-	plain, err := decompress.Reader(stream.WithContext(ctx, r))
+	plain, err := decompress.NewReader(stream.WithContext(ctx, r))
 	if err != nil {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
@@ -179,10 +179,10 @@ func feedEntry(c tarReader, r io.Reader, h *tar.Header) error {
 
 // tarMeta returns the attributes in a header, without the file type.
 func tarMeta(name string, h *tar.Header) (stream.Meta, error) {
-	m := stream.Meta{Mode: uint32(h.Mode) & 0o7777, Mtime: filetime.OfTime(h.ModTime)}
+	m := stream.Meta{Mode: uint32(h.Mode) & 0o7777, Mtime: filetime.FromTime(h.ModTime)}
 	m.Atime = m.Mtime
 	if !h.AccessTime.IsZero() {
-		m.Atime = filetime.OfTime(h.AccessTime)
+		m.Atime = filetime.FromTime(h.AccessTime)
 	}
 	if h.Uid < 0 || h.Uid >= stream.NoID || h.Gid < 0 || h.Gid >= stream.NoID {
 		return m, fmt.Errorf("%w: %q belongs to %d:%d", stream.ErrHostile, name, h.Uid, h.Gid)

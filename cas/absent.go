@@ -18,8 +18,8 @@ type AbsentError struct {
 
 func (a *AbsentError) Error() string { return "object " + a.Hash.String() + " is elsewhere" }
 
-// Unwrap makes the error one of kind errs.Away, so that callers do not take the object for damaged.
-func (a *AbsentError) Unwrap() error { return errs.Away }
+// Unwrap makes the error one of kind errs.Unreachable, so that callers do not take the object for damaged.
+func (a *AbsentError) Unwrap() error { return errs.Unreachable }
 
 // Await implements DelayError: it calls Fetch.
 func (a *AbsentError) Await(ctx context.Context) error { return a.Fetch(ctx) }

@@ -102,7 +102,7 @@ func (ps *packSet) rotate(n int64) error {
 
 	p, err := ps.create()
 	if err != nil {
-		return errs.Full(err)
+		return errs.WrapNoSpace(err)
 	}
 
 	ps.markFull(a.pack)
@@ -120,7 +120,7 @@ func (ps *packSet) writeRecord(p *pack, rec []byte, off int64) error {
 	defer ps.releaseFile(p)
 
 	if _, err := f.WriteAt(rec, off); err != nil {
-		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.Full(err))
+		err = fmt.Errorf("append to pack %s: %w", p.name(), errs.WrapNoSpace(err))
 		if terr := f.Truncate(off); terr != nil {
 			// The store must not append after an incomplete record that could not be cut off.
 			return ps.failure.set(errors.Join(err, terr))
@@ -175,7 +175,7 @@ func (ps *packSet) syncPack(p *pack, end int64) error {
 		if ps.get(p.id) == nil {
 			return nil
 		}
-		return ps.failure.set(fmt.Errorf("sync pack %s: %w", p.name(), errs.Full(err)))
+		return ps.failure.set(fmt.Errorf("sync pack %s: %w", p.name(), errs.WrapNoSpace(err)))
 	}
 
 	ps.locatorMu.Lock()

@@ -63,7 +63,7 @@
 // # Untrusted files
 //
 // All files are opened beneath the store's directory, without following links, and
-// only regular files (vfs.Beneath). Badger opens files by their paths, so its directory is checked
+// only regular files (vfs.Root). Badger opens files by their paths, so its directory is checked
 // before Badger opens it. A length is checked against its limit before the bytes are read.
 //
 // # Failure of the disk

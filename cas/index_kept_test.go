@@ -37,7 +37,7 @@ func TestIndexIsKept(t *testing.T) {
 				back()
 				if err == nil {
 					must.OK(t, x.Close())
-				} else if !errs.Shortage(err) {
+				} else if !errs.IsShortage(err) {
 					t.Errorf("with %d descriptors: %v", limit, err)
 				}
 			}

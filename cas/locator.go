@@ -153,7 +153,7 @@ func (x *locator) flushLocked() error {
 		return nil
 	}
 	if err := x.saveMarksLocked(); err != nil {
-		return fmt.Errorf("write index: %w", errs.Full(err))
+		return fmt.Errorf("write index: %w", errs.WrapNoSpace(err))
 	}
 
 	places, infos, dirty := x.beginFlush()
@@ -171,7 +171,7 @@ func (x *locator) flushLocked() error {
 	})
 	if err != nil {
 		x.endFlush(places, dirty)
-		return fmt.Errorf("write index: %w", errs.Full(err))
+		return fmt.Errorf("write index: %w", errs.WrapNoSpace(err))
 	}
 
 	x.endFlush(overlay{}, nil)

@@ -70,7 +70,7 @@ func (s *Store) commit(ops []MetaOp) error {
 
 	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.syncedPlace().encode()})
 	err := s.manifest.Commit(ops...)
-	if errors.Is(errs.Full(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
+	if errors.Is(errs.WrapNoSpace(err), ErrNoSpace) && !errors.Is(err, errs.Failed) {
 		// Manifest.Commit has found free space on the disk, so the error may be of a quota. The reserve
 		// also counts for the quota.
 		s.space.releaseReserve()
@@ -80,7 +80,7 @@ func (s *Store) commit(ops []MetaOp) error {
 		return s.failure.set(err)
 	}
 
-	return errs.Full(err)
+	return errs.WrapNoSpace(err)
 }
 
 // syncedPlace returns the place before which all records are on disk: in the oldest pack that is not fully

@@ -79,7 +79,7 @@ func (s *recovery) compareHead(head []byte) error {
 		return nil
 	}
 
-	err := errs.Full(s.store.manifest.Commit(collectionCountOp(n + 1)))
+	err := errs.WrapNoSpace(s.store.manifest.Commit(collectionCountOp(n + 1)))
 	if errors.Is(err, ErrNoSpace) {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error 
 		return nil // a free record
 	}
 	if _, err := f.WriteAt(it.raw, it.off); err != nil {
-		return fmt.Errorf("write pack %s: %w", p.name(), errs.Full(err))
+		return fmt.Errorf("write pack %s: %w", p.name(), errs.WrapNoSpace(err))
 	}
 
 	return nil
@@ -245,7 +245,7 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 	b := make([]byte, headerSize)
 	h.encode(b, id, off)
 	if _, err := f.WriteAt(b, off); err != nil {
-		return fmt.Errorf("mark free space: %w", errs.Full(err))
+		return fmt.Errorf("mark free space: %w", errs.WrapNoSpace(err))
 	}
 
 	return nil

@@ -134,7 +134,7 @@ func (r *repairer) scrub(p *pack) error {
 // at the end of the pack and no free record can have its length, isolate cuts it off.
 func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
 	if err := r.quarantine(p, f, it); err != nil {
-		return fmt.Errorf("quarantine: %w", errs.Full(err))
+		return fmt.Errorf("quarantine: %w", errs.WrapNoSpace(err))
 	}
 
 	if it.off+it.length >= p.size && it.length%recordAlign != 0 {

@@ -27,7 +27,7 @@ type Store struct {
 	log     *slog.Logger
 	dir     string
 	fs      vfs.FS
-	root    *vfs.Beneath // fs, which the store closes; nil if fs came with the options
+	root    *vfs.Root    // fs, which the store closes; nil if fs came with the options
 	lifeMu  sync.RWMutex // taken shared by each call (beginCall); taken exclusively by Close, which never releases it
 	closed  atomic.Bool
 	failure failure // after a failed sync, see failure
@@ -102,19 +102,19 @@ func (s *Store) openRoot() error {
 		}
 	}
 
-	root, err := vfs.OpenBeneath(s.dir)
+	root, err := vfs.OpenRoot(s.dir)
 	s.fs, s.root = root, root
 	return err
 }
 
 // indexDir returns the path of the index that Badger opens. It contains a file descriptor if the disk is
-// a vfs.Beneath: so Badger, which takes only paths, uses the same directory.
+// a vfs.Root: so Badger, which takes only paths, uses the same directory.
 func (s *Store) indexDir() string {
 	if s.o.indexDir != "" {
 		return s.o.indexDir
 	}
 	dir := filepath.Join(s.dir, "index")
-	if b, ok := s.fs.(*vfs.Beneath); ok {
+	if b, ok := s.fs.(*vfs.Root); ok {
 		return b.Path(dir)
 	}
 
@@ -191,7 +191,7 @@ func (s *Store) openManifest() (err error) {
 	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
 		Logger: s.log, AllowNew: !s.packs.hasRecords(), ReadOnly: s.o.ReadOnly || s.o.NoCommit, Salvage: s.o.Salvage, CheckRoom: s.space.checkForMeta,
 	})
-	return errs.Full(err)
+	return errs.WrapNoSpace(err)
 }
 
 // openIndex opens the index and adds the records that the index lacks. It rebuilds a broken index. The

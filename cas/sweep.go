@@ -304,7 +304,7 @@ func (s *sweeper) freeDeadRecords(w *sweepPlan) error {
 	if w.wipe { // the blocks that holes free keep their bytes
 		for _, r := range runs {
 			if err := vfs.Overwrite(w.f, min(r.start+headerSize, r.end), r.end); err != nil {
-				return errs.Full(err)
+				return errs.WrapNoSpace(err)
 			}
 		}
 		if err := w.f.Sync(); err != nil {
@@ -336,10 +336,10 @@ func (r deadRun) erase(f vfs.File) error {
 
 	from := min(r.start+headerSize, r.end)
 	if err := vfs.Overwrite(f, from, min(r.holeStart, r.end)); err != nil {
-		return errs.Full(err)
+		return errs.WrapNoSpace(err)
 	}
 
-	return errs.Full(vfs.Overwrite(f, max(r.holeEnd, from), r.end))
+	return errs.WrapNoSpace(vfs.Overwrite(f, max(r.holeEnd, from), r.end))
 }
 
 // removePack deletes a pack in which the index has no object.

@@ -90,7 +90,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	}
 
 	t.Binary = a.binary || b.binary
-	t.TooLarge = !t.Binary && !o.Memory.Holds(hunkCost*cost(a, b))
+	t.TooLarge = !t.Binary && !o.Memory.Fits(hunkCost*cost(a, b))
 	if t.Binary || t.TooLarge {
 		return t, nil
 	}

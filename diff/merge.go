@@ -157,7 +157,7 @@ func (m Merger) Merge(ctx context.Context, in threeway.Input, merged func(threew
 	}
 
 	need := 2 * cost(all, survey{})
-	if !m.Memory.Holds(need) {
+	if !m.Memory.Fits(need) {
 		return nil
 	}
 
@@ -199,7 +199,7 @@ var errTooLarge = errs.New(errs.TooBig, "it has too many lines to be compared")
 // a.
 func (o Options) takeMerge(ctx context.Context, a, b survey) (release func(), err error) {
 	need := 2 * hunkCost * cost(a, b)
-	if !o.Memory.Holds(need) {
+	if !o.Memory.Fits(need) {
 		return nil, errTooLarge
 	}
 	return o.Memory.Take(ctx, need)
@@ -256,7 +256,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	if err != nil || before.binary || after.binary {
 		return nil, errors.Join(err, ErrNoHunk)
 	}
-	if !o.Memory.Holds(hunkCost * cost(before, after)) {
+	if !o.Memory.Fits(hunkCost * cost(before, after)) {
 		return nil, errTooLarge
 	}
 

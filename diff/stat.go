@@ -82,7 +82,7 @@ func countLines(ctx context.Context, src *tree.Source, f File, o Options) (row, 
 		r.added, r.deleted = 0, 0
 		return r, nil
 	}
-	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Holds(cost(a, b)) {
+	if r.binary || f.Before == nil || f.After == nil || !o.Memory.Fits(cost(a, b)) {
 		return r, nil
 	}
 

@@ -108,7 +108,7 @@ func (w *writer) writeChange(f File) error {
 	}
 
 	w.writeIndex(f, a.id[:7], b.id[:7])
-	if f.Before == nil || f.After == nil || !w.o.Memory.Holds(cost(a, b)) {
+	if f.Before == nil || f.After == nil || !w.o.Memory.Fits(cost(a, b)) {
 		return w.writeReplaced(f, a, b, "")
 	}
 

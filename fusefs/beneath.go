@@ -86,8 +86,8 @@ func (n *notifier) uncover() {
 // function that returns the mount points in a view, as paths from its root.
 func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 	var all []string
-	if m, err := mounts.At(at); err == nil && m != nil {
-		all = mounts.On(m.Major, m.Minor)
+	if m, err := mounts.TopmostAt(at); err == nil && m != nil {
+		all = mounts.PointsOn(m.Major, m.Minor)
 	}
 	return func(view uint32) []string { return pathsBelowRoot(s, view, all) }
 }
@@ -95,11 +95,11 @@ func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
 // coveredPaths returns the paths, from the root of a view, at which the process pid sees another file system
 // than the view. The process may be in another mount namespace than the daemon.
 func coveredPaths(s *snapshot.Store, at string, view, pid uint32) []string {
-	m, err := mounts.At(at)
+	m, err := mounts.TopmostAt(at)
 	if err != nil || m == nil {
 		return nil
 	}
-	return pathsBelowRoot(s, view, mounts.Covered(int(pid), m.Major, m.Minor))
+	return pathsBelowRoot(s, view, mounts.CoveringPoints(int(pid), m.Major, m.Minor))
 }
 
 // pathsBelowRoot returns the paths of pathsInView except for the root of the view.
@@ -109,8 +109,8 @@ func pathsBelowRoot(s *snapshot.Store, view uint32, all []string) []string {
 
 // overlayOn reports whether an overlay may have a layer on the file system that is mounted at a path.
 func overlayOn(at string) bool {
-	m, err := mounts.At(at)
-	return err != nil || m == nil || mounts.OverlayOn(m.Major, m.Minor)
+	m, err := mounts.TopmostAt(at)
+	return err != nil || m == nil || mounts.HasOverlayOn(m.Major, m.Minor)
 }
 
 // pathsInView selects the paths, from the root of main, that lead into a view, and returns them as

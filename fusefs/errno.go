@@ -13,7 +13,7 @@ import (
 )
 
 // errno returns the code that a process gets for an error: the code of the error's kind
-// (errs.Of), else the code of a wrapped system call, else EIO.
+// (errs.KindOf), else the code of a wrapped system call, else EIO.
 func errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
@@ -26,7 +26,7 @@ func errno(err error) syscall.Errno {
 		return syscall.ETIMEDOUT
 	}
 
-	if code, ok := errs.Of(err).Errno(); ok {
+	if code, ok := errs.KindOf(err).Errno(); ok {
 		return code
 	}
 
@@ -51,7 +51,7 @@ func (r *replies) status(op string, id live.NodeID, err error) fuse.Status {
 
 	code := errno(err)
 	storeFailed := code == syscall.EIO || code == syscall.ENOSPC
-	if storeFailed && errs.Of(err) != errs.Away { // package remote logs that a remote does not answer
+	if storeFailed && errs.KindOf(err) != errs.Unreachable { // package remote logs that a remote does not answer
 		r.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 

@@ -250,7 +250,7 @@ func setAttr(in *fuse.SetAttrIn) (s live.SetAttr, ok bool) {
 			return &t
 		}
 
-		t, stored := filetime.Of(int64(sec), int64(nsec))
+		t, stored := filetime.FromUnix(int64(sec), int64(nsec))
 		ok = ok && stored
 
 		return &t

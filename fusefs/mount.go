@@ -55,7 +55,7 @@ func mountDirect(o *Options) (int, error) {
 // mountHelper runs fusermount3, which mounts and sends the descriptor of the opened
 // device over a socket. The number of the socket's descriptor is in _FUSE_COMMFD.
 func mountHelper(o *Options) (int, error) {
-	bin, err := mounts.Helper()
+	bin, err := mounts.MountHelper()
 	if err != nil {
 		return -1, err
 	}

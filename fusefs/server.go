@@ -226,7 +226,7 @@ func (s *Server) Mountpoint() string { return s.fs.opts.Mountpoint }
 // raiseReadahead has the kernel read 512 KiB ahead instead of 128 KiB, which saves round trips. Only root may
 // set the readahead; mounts of other users keep 128 KiB.
 func raiseReadahead(mountpoint string) {
-	if m, err := mounts.At(mountpoint); err == nil && m != nil {
+	if m, err := mounts.TopmostAt(mountpoint); err == nil && m != nil {
 		_ = os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", m.Major, m.Minor), []byte("512"), 0)
 	}
 }

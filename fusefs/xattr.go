@@ -102,7 +102,7 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 
 	var list []byte
 	isTrusted := func(name string) bool { return strings.HasPrefix(name, "trusted.") }
-	hidden := slices.ContainsFunc(names, isTrusted) && !process.Admin(int(h.Pid), h.Uid)
+	hidden := slices.ContainsFunc(names, isTrusted) && !process.IsAdmin(int(h.Pid), h.Uid)
 	for _, n := range names {
 		if fs.opts.storesXattr(n) && !(hidden && isTrusted(n)) {
 			list = append(append(list, n...), 0)

@@ -111,11 +111,11 @@ func (s meteredWriter) Write(p []byte) (int, error) {
 func (q *quarantine) written() (objects []string, bytes int64, err error) {
 	err = fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return errs.Except(err, fs.ErrNotExist) // git has renamed or removed the file
+			return errs.Ignore(err, fs.ErrNotExist) // git has renamed or removed the file
 		}
 		st, err := d.Info()
 		if err != nil {
-			return errs.Except(err, fs.ErrNotExist)
+			return errs.Ignore(err, fs.ErrNotExist)
 		}
 
 		bytes += st.Size()

@@ -22,13 +22,13 @@ func treeBytes(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	must.OK(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return errs.Except(err, fs.ErrNotExist)
+			return errs.Ignore(err, fs.ErrNotExist)
 		}
 		info, err := d.Info()
 		if err == nil {
 			bytes += info.Size()
 		}
-		return errs.Except(err, fs.ErrNotExist)
+		return errs.Ignore(err, fs.ErrNotExist)
 	}))
 	return bytes
 }

@@ -37,13 +37,13 @@ func (r records) load(commit string) (e exportRecord, ok bool) {
 	if r.dir == "" {
 		return e, false
 	}
-	above, err := vfs.OpenBeneath(filepath.Dir(r.dir))
+	above, err := vfs.OpenRoot(filepath.Dir(r.dir))
 	if err != nil {
 		return e, false
 	}
 	defer above.Close()
 
-	f, err := above.File(filepath.Join(r.dir, commit), os.O_RDONLY, 0)
+	f, err := above.OpenOSFile(filepath.Join(r.dir, commit), os.O_RDONLY, 0)
 	if err != nil {
 		return e, false
 	}
@@ -57,7 +57,7 @@ func (r records) save(commit string, e exportRecord) error {
 	if r.dir == "" {
 		return nil
 	}
-	above, err := vfs.OpenBeneath(filepath.Dir(r.dir))
+	above, err := vfs.OpenRoot(filepath.Dir(r.dir))
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (r records) save(commit string, e exportRecord) error {
 	}
 
 	name := filepath.Join(r.dir, commit)
-	f, err := above.File(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := above.OpenOSFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

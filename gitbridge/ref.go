@@ -267,7 +267,7 @@ func eraseNames(names string) error {
 
 	for _, f := range files {
 		name := filepath.Join(names, f.Name())
-		if fi, serr := f.Info(); serr == nil && vfs.Own(fi) {
+		if fi, serr := f.Info(); serr == nil && vfs.HasOneName(fi) {
 			err = errors.Join(err, os.Chmod(name, 0o600), vfs.Erase(vfs.OS, name))
 		} else {
 			err = errors.Join(err, serr, os.Remove(name))

@@ -222,7 +222,7 @@ func checkOwn(root *os.Root) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil && !vfs.Own(info) {
+		if err == nil && !vfs.HasOneName(info) {
 			err = fmt.Errorf("%w: %s has other hard links", ErrForeign, name)
 		}
 

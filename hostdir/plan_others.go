@@ -156,7 +156,7 @@ func usersOf(files map[fileID]string) map[fileID]string {
 
 // program returns the name of a process with its process id.
 func program(pid int) string {
-	name := process.Command(pid)
+	name := process.ProgramName(pid)
 	if name == "" {
 		return unknown
 	}

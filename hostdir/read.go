@@ -305,7 +305,7 @@ func (d *dirReader) file(at string, fd int, st *unix.Stat_t, was *tree.Inode) er
 
 // timeOf returns a time of a file in nanoseconds, limited to the times that a snapshot can store.
 func timeOf(ts unix.Timespec) int64 {
-	t, _ := filetime.Of(ts.Unix())
+	t, _ := filetime.FromUnix(ts.Unix())
 	return t
 }
 

@@ -67,7 +67,7 @@ func birthOf(st *unix.Statx_t) int64 {
 	if st.Mask&unix.STATX_BTIME == 0 {
 		return 0
 	}
-	t, _ := filetime.Of(st.Btime.Sec, int64(st.Btime.Nsec))
+	t, _ := filetime.FromUnix(st.Btime.Sec, int64(st.Btime.Nsec))
 	return t
 }
 

@@ -101,5 +101,5 @@ func (l *textLog) ReadAt(p []byte, at, payload int64) error {
 	}
 
 	_, err := f.ReadAt(p, at)
-	return errs.Except(err, io.EOF) // the file was truncated: the writer will find that it changed
+	return errs.Ignore(err, io.EOF) // the file was truncated: the writer will find that it changed
 }

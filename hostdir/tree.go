@@ -382,7 +382,7 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 
 	f, err := h.host.file(p)
 	if err != nil {
-		return false, errs.Except(err, unix.EACCES)
+		return false, errs.Ignore(err, unix.EACCES)
 	}
 	defer f.Close()
 
@@ -391,7 +391,7 @@ func (h *hostTree) halfWritten(p *tree.Path, at hostEntry, was, is *tree.Inode) 
 	for {
 		b, err := here.ReadByte()
 		if err != nil {
-			return errors.Is(err, io.EOF), errs.Except(err, io.EOF)
+			return errors.Is(err, io.EOF), errs.Ignore(err, io.EOF)
 		}
 
 		x, xerr := before.ReadByte()

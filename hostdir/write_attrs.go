@@ -142,7 +142,7 @@ func (w *attrSetter) setXattrs(proc string, p *tree.Path, was, n *tree.Inode, ha
 	for _, name := range names {
 		var err error
 		if v, ok := n.Xattr(name); !ok {
-			err = errs.Except(unix.Removexattr(proc, name), unix.ENODATA)
+			err = errs.Ignore(unix.Removexattr(proc, name), unix.ENODATA)
 		} else {
 			err = unix.Setxattr(proc, name, v, 0)
 		}

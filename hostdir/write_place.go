@@ -101,7 +101,7 @@ func (w *placer) putOver(dir int, s *step) error {
 	}
 
 	// A rename onto another name of the same file does nothing.
-	return errs.Except(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
+	return errs.Ignore(unix.Unlinkat(dir, s.temp, 0), unix.ENOENT)
 }
 
 // unlink removes a file, or an empty directory.

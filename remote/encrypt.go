@@ -124,7 +124,7 @@ func decryptError(err error) error {
 	switch {
 	case errors.As(err, &no):
 		return errNoIdentity
-	case errs.Of(err) != "", errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errs.KindOf(err) != "", errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("decrypt: %w", err)
 	}
 

@@ -54,7 +54,7 @@ func actorProcess(r *Request, a Actor) (uint32, error) {
 		return 0, errs.Fail(errs.Perm, "the process cannot be seen by the daemon: a name for all such can be registered in a fork only")
 	}
 
-	id := process.Of(int(r.Caller.PID))
+	id := process.ProcessOf(int(r.Caller.PID))
 	for up := a.Up; id > 1; up-- {
 		if a.PID == 0 && up <= 0 || a.PID != 0 && id == int(a.PID) {
 			return uint32(id), nil

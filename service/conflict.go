@@ -122,7 +122,7 @@ func compareSides(ctx context.Context, r *Request, base, ours, theirs *tree.Inod
 
 	// Merge the sides by lines, if the memory suffices.
 	release, err := diff.TakeMerge(ctx, r.budget(TextMemory), texts[:]...)
-	if errs.Of(err) == errs.TooBig {
+	if errs.KindOf(err) == errs.TooBig {
 		out.Binary = true
 		return out, nil
 	}

@@ -43,13 +43,13 @@ func (r *Request) budget(p Cost) *budget.Budget {
 		return r.mainGit // requests in main do not wait for those in forks
 	}
 
-	return r.pools[p].Of(r.Workspace.Tenant())
+	return r.pools[p].ForTenant(r.Workspace.Tenant())
 }
 
 // reserveMemory reserves memory for a list. It waits while other requests have reserved too much.
 func reserveMemory(ctx context.Context, list *budget.Charge, bytes int64) error {
 	if list.Try(bytes) != nil {
-		return list.All(ctx)
+		return list.RemoveLimit(ctx)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (s *Service) carryOut(ctx context.Context, r *Request, o *Op, args any) (re
 		return o.run(s, ctx, r, args)
 	}
 	if !r.Workspace.IsFork() {
-		ctx = turns.First(ctx)
+		ctx = turns.WithFastQueue(ctx)
 	}
 
 	err = s.Turns.Do(ctx, func(ctx context.Context) error {

@@ -209,7 +209,7 @@ func (es *Exports) whileAlive(ctx context.Context, ws *snapshot.Workspace) (aliv
 	if !ws.IsFork() {
 		return ctx, func() {}
 	}
-	return loops.While(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.isAlive(ws.View()) })
+	return loops.WhileNeeded(ctx, 100*time.Millisecond, errForkEnded, func() bool { return es.isAlive(ws.View()) })
 }
 
 // isAlive reports whether the workspace with a view exists, that is, has not ended.

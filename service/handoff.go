@@ -338,7 +338,7 @@ func HandoffNote(result *HandedOff) string {
 		text += "\nthe agent's session " + result.Session + " travels with it"
 	}
 	if len(result.LeftOut) > 0 {
-		text += "\nleft out: " + gitquote.List(result.LeftOut)
+		text += "\nleft out: " + gitquote.ListNames(result.LeftOut)
 	}
 	if !result.DryRun {
 		text += fmt.Sprintf("\nthe line works %s until %s; then `amberfs handoff --back` there and here",

@@ -270,7 +270,7 @@ func (s *Service) readRequest(r *http.Request, o *Op) (*Request, any, error) {
 
 func writeError(w http.ResponseWriter, err error) {
 	e := errs.ErrorOf(err)
-	writeJSON(w, e.Kind.HTTP(), e)
+	writeJSON(w, e.Kind.HTTPStatus(), e)
 }
 
 // writeJSON sends an answer. An error of the connection is ignored: the client has closed it.

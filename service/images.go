@@ -137,7 +137,7 @@ func readLayer(ctx context.Context, blobs image.Blobs, blob, diff digest.Digest,
 	}
 	defer f.Close()
 
-	plain, err := decompress.Reader(f)
+	plain, err := decompress.NewReader(f)
 	if err != nil {
 		return err
 	}

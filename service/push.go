@@ -301,7 +301,7 @@ func (bs *Backups) backUp(ctx context.Context, p policy.Push) error {
 
 	if p.Only == policy.PushAll {
 		_, err := bs.main.Capture(snapshot.CaptureOptions{Kind: info.KindAuto, IfChanged: true})
-		if err = errs.Except(err, snapshot.ErrUnchanged); err != nil {
+		if err = errs.Ignore(err, snapshot.ErrUnchanged); err != nil {
 			return err
 		}
 	}

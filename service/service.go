@@ -120,7 +120,7 @@ func New(c Config) *Service {
 	s := &Service{
 		Config: c,
 		core: &core{
-			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGit: c.Pools[GitMemory].Another(),
+			mountpoint: c.Mount.Point, log: c.Log, Turns: turns.New(max(1, runtime.NumCPU()-1)), pools: c.Pools, mainGit: c.Pools[GitMemory].WithNewPool(),
 		},
 		Joins:   &Joins{JoinHooks: c.JoinHooks, log: c.Log, mountpoint: c.Mount.Point, programsByFork: make(map[string]int)},
 		history: &history{log: c.Events},

@@ -32,7 +32,7 @@ func takeSnapshot(ctx context.Context, r *Request, a snapshot.CaptureOptions) (i
 	}
 
 	info, err := r.Workspace.Capture(a)
-	if err = errs.Except(err, snapshot.ErrUnchanged); err != nil || !a.Wait {
+	if err = errs.Ignore(err, snapshot.ErrUnchanged); err != nil || !a.Wait {
 		return info, err
 	}
 

@@ -133,7 +133,7 @@ func prefixedLines(text string, paths []string) string {
 }
 
 // OneLine replaces line breaks and tabs by blanks, and escapes control characters for a terminal.
-func OneLine(s string) string { return gitquote.Shown(lineBreakReplacer.Replace(s), "") }
+func OneLine(s string) string { return gitquote.EscapeControls(lineBreakReplacer.Replace(s), "") }
 
 var lineBreakReplacer = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 

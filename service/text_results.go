@@ -305,7 +305,7 @@ func HiddenText(paths []string) string {
 	if len(paths) == 0 {
 		return ""
 	}
-	return "hidden paths, which stay as they are: " + gitquote.List(paths) + "\n"
+	return "hidden paths, which stay as they are: " + gitquote.ListNames(paths) + "\n"
 }
 
 // WithoutGit returns the paths outside of .git directories, and the number of the others.

@@ -47,7 +47,7 @@ func AnswerUpgrade(c net.Conn, result Upgraded, err error) {
 	status, v := http.StatusOK, any(result)
 	if err != nil {
 		e := errs.ErrorOf(err)
-		status, v = e.Kind.HTTP(), e
+		status, v = e.Kind.HTTPStatus(), e
 	}
 
 	b, _ := json.Marshal(v) // both types can be encoded

@@ -94,7 +94,7 @@ func (s *Store) captureBetweenActors(tx *live.Tx, view uint32, actor string) err
 	}
 
 	s.workspaces.unsentEvents = append(s.workspaces.unsentEvents, events.Event{Workspace: view, Action: "captured", From: r.Name})
-	s.policies.Signal.Up()
+	s.policies.Signal.Send()
 
 	return nil
 }

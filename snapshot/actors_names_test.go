@@ -46,7 +46,7 @@ func TestActorsOfNames(t *testing.T) {
 	v1 := "v1 [a]: own=a q=a r=a x=a y=a\n"
 	lasts(t, s, dir, " [a b]: own=a q=a+b r=a+b x=a+b y=a+b\n"+v1)
 	res, err := w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{Actor: "a", Merge: stores.MergeLines, Caller: actors.Caller{Actor: "o"}})
-	if errs.Of(err) != errs.Conflict || len(res.Shared) != 4 || len(res.Conflicts) == 0 {
+	if errs.KindOf(err) != errs.Conflict || len(res.Shared) != 4 || len(res.Conflicts) == 0 {
 		t.Errorf("the undo of one of two actors: %+v, %v", res, err)
 	}
 	lasts(t, s, dir, " [a b]: own=a q=a+b r=a+b x=a+b y=a+b\n"+v1)

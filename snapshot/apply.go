@@ -104,7 +104,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 	for _, view := range e.Removed {
 		if _, ok := s.workspaces.byView[view]; ok {
 			s.workspaces.unsentEvents = append(s.workspaces.unsentEvents, events.Event{Workspace: view, Action: "ended"})
-			s.policies.Signal.Up()
+			s.policies.Signal.Send()
 		}
 
 		delete(s.workspaces.byView, view)
@@ -122,7 +122,7 @@ func (t *applier) applyEffects(e catalogue.Effects, err error) error {
 			t.tx.Protect(ws.View, ws.Policy.ReadOnly)
 		}
 
-		s.policies.Signal.Up()
+		s.policies.Signal.Send()
 		s.refreshLimits()
 	}
 

@@ -68,7 +68,7 @@ func (w *Workspace) change(ctx context.Context, args change, plan func(*change) 
 		return &c, err
 	}
 
-	if err := args.listCharge.All(ctx); err != nil {
+	if err := args.listCharge.RemoveLimit(ctx); err != nil {
 		return &c, err
 	}
 

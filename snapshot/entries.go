@@ -64,7 +64,7 @@ func (e *workspaceTable) readView(src *tree.Source, view uint32) (*tree.State, e
 // takeChanged returns the views of the workspaces that may have changed since the last call.
 func (e *workspaceTable) takeChanged() (views []uint32) {
 	e.parts.WithLock(func(tx *live.Tx) {
-		views = append(tx.Changes().Take(live.ForPolicies), e.parts.Catalogue.TakeAltered()...)
+		views = append(tx.Changes().TakeChanged(live.ForPolicies), e.parts.Catalogue.TakeAltered()...)
 	})
 	return views
 }

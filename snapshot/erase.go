@@ -243,7 +243,7 @@ func (f ForgottenContents) scanFiles(ctx context.Context, scan *forget.Scanner, 
 		for _, i := range files {
 			name := filepath.Join(dir, i.Name)
 			file, err := vfs.Open(f.parts.FS, filepath.Join(f.parts.Dir, name))
-			if errors.Is(err, fs.ErrNotExist) || i.Dir {
+			if errors.Is(err, fs.ErrNotExist) || i.IsDir {
 				continue // the file was removed during the search
 			}
 			if err != nil {

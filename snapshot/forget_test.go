@@ -177,7 +177,7 @@ func TestForget(t *testing.T) {
 		s, err = snapshot.Open(dir, snapshot.Options{})
 		must.OK(t, err)
 		isForgotten(t, s, now)
-		if _, err := forgetEnv(t.Context(), s, snapshot.ForgetOptions{}); errs.Of(err) != errs.NotExist {
+		if _, err := forgetEnv(t.Context(), s, snapshot.ForgetOptions{}); errs.KindOf(err) != errs.NotExist {
 			t.Errorf("forgotten again: %v", err)
 		}
 		must.OK(t, s.Close())

@@ -175,7 +175,7 @@ func (o *MergeOptions) plan(ctx context.Context, c *change, base *tree.State, ru
 	all, kept := graft.DropKept(all, keep)
 	hidden := make(map[string]bool)
 	hides := func(name string) bool {
-		top, found := o.Hidden.Top(name)
+		top, found := o.Hidden.TopHidden(name)
 		if found {
 			hidden[top] = true
 		}

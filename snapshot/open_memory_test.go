@@ -146,7 +146,7 @@ func forkIsReadOnly(t *testing.T, dir string) {
 		f, err := s.Main().Forks().Named("f")
 		must.OK(t, err)
 		_, err = s.Forest().Create(f.Root(), "new", live.Create{Mode: unix.S_IFREG})
-		if readOnly := errs.Of(err) == errs.ReadOnly; readOnly != frugal {
+		if readOnly := errs.KindOf(err) == errs.ReadOnly; readOnly != frugal {
 			t.Errorf("frugal %v: a change in the fork: %v", frugal, err)
 		}
 		if _, err := s.Forest().Lookup(f.Root(), "file17"); err != nil {

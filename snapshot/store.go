@@ -129,7 +129,7 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 		Catalogue: c.workspaces, Pacer: &engine.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &p.Loops, Metrics: &p.Metrics, Incomplete: &p.Incomplete, Logger: c.logger,
 	})
-	s.gc = engine.Collector{Signal: loops.NewWake(), CollectorParts: engine.CollectorParts{
+	s.gc = engine.Collector{Signal: loops.NewSignal(), CollectorParts: engine.CollectorParts{
 		Checkpoints: s.ckpt, Stored: &s.room.Stored, Left: s.room.Left, Incomplete: &p.Incomplete, Roots: p.Roots,
 		Elapsed: func() time.Duration { return o.Elapsed() + 1 },
 		Loops:   &p.Loops, Metrics: &p.Metrics, Logger: c.logger,
@@ -142,7 +142,7 @@ func newStore(storeDir *storedir.Dir, o Options) *Store {
 	s.ckpt.Meter, s.ckpt.Memory = s.meter, s.mem
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, s.ckpt, o.Quiet
 	s.policies = policy.Enforcer{
-		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.Changed, Signal: loops.NewWake(), Loops: &p.Loops, Logger: c.logger,
+		Workspaces: c.workspaces.workspacesForPolicies, ChangedViews: c.workspaces.takeChanged, Now: o.Now, Elapsed: o.Elapsed, PauseRemovals: p.PauseRemovals, PausedUntil: p.RemovalsPausedUntil, NextRecord: s.Changed, Signal: loops.NewSignal(), Loops: &p.Loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.workspaces.viewAndAncestors, c.workspaces.forkName)
 

@@ -41,7 +41,7 @@ func TestGCInHistories(t *testing.T) {
 	for seed := range fromEnv("SEEDS", 2) {
 		w := &gcWorld{dir: filepath.Join(t.TempDir(), "store")}
 		must.OK(t, os.Mkdir(w.dir, 0o700))
-		disk, err := vfs.OpenBeneath(w.dir)
+		disk, err := vfs.OpenRoot(w.dir)
 		must.OK(t, err)
 		defer disk.Close()
 		s, err := openOn(w.dir, hooked{disk, func() error {

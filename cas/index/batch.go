@@ -63,7 +63,7 @@ func (b *Batch) commitTxn() error {
 	}
 
 	if err := b.x.markLogsInMemory(); err != nil {
-		return errs.Full(err)
+		return errs.WrapNoSpace(err)
 	}
 
 	return b.txn.Commit()

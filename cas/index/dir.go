@@ -67,7 +67,7 @@ func markOpening(d *os.File, takeover bool) error {
 
 	for _, e := range ents {
 		// Badger would follow a link and write to its target.
-		if fi, err := e.Info(); err == nil && !vfs.Own(fi) {
+		if fi, err := e.Info(); err == nil && !vfs.HasOneName(fi) {
 			return fmt.Errorf("%w: %s is not a regular file with one name", ErrBroken, e.Name())
 		}
 		if e.Name() == openingMark {

@@ -177,7 +177,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 // nil if err has no such cause. An index with such an error need not be damaged. ShortageIn also
 // searches the text of err, because Badger passes on some errors as text.
 func systemError(err error) error {
-	if errno := errs.ShortageIn(err); errno != 0 {
+	if errno := errs.ShortageErrno(err); errno != 0 {
 		return errno
 	}
 

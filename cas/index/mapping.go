@@ -99,12 +99,12 @@ func mapAllocated(addr, length uintptr, prot, flags, fd int, offset int64) (uint
 func allocateBlocks(fd int, n int64, leaveRoom bool) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err == nil && leaveRoom && int64(st.Bavail)*st.Bsize < n+logRoom {
-		return errs.Full(unix.ENOSPC)
+		return errs.WrapNoSpace(unix.ENOSPC)
 	}
 
 	for {
 		if err := unix.Fallocate(fd, 0, 0, n); err != unix.EINTR {
-			return errs.Full(err)
+			return errs.WrapNoSpace(err)
 		}
 	}
 }

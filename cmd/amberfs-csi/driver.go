@@ -64,7 +64,7 @@ var codeOf = map[errs.Kind]codes.Code{
 	errs.Conflict:    codes.Aborted,
 	errs.NoSpace:     codes.ResourceExhausted,
 	errs.Quota:       codes.ResourceExhausted,
-	errs.Away:        codes.Unavailable,
+	errs.Unreachable: codes.Unavailable,
 	errs.Damaged:     codes.DataLoss,
 }
 

@@ -48,7 +48,7 @@ func mountAtLogin(cfg daemon.Config) (string, error) {
 		return "", err
 	}
 
-	return name, errs.Except(os.Symlink("../"+name, filepath.Join(wants, name)), os.ErrExist)
+	return name, errs.Ignore(os.Symlink("../"+name, filepath.Join(wants, name)), os.ErrExist)
 }
 
 // quoteUnitWord quotes a word of a command line for systemd.

@@ -39,9 +39,9 @@ func examine(ctx context.Context, a *app) error {
 	failed := 0
 	var rows [][]string
 	for _, c := range r.Checks {
-		rows = append(rows, []string{c.State, c.Name, gitquote.Shown(c.Found, " ")})
+		rows = append(rows, []string{c.State, c.Name, gitquote.EscapeControls(c.Found, " ")})
 		if c.Remedy != "" {
-			rows = append(rows, []string{"", "", "remedy: " + gitquote.Shown(c.Remedy, " ")})
+			rows = append(rows, []string{"", "", "remedy: " + gitquote.EscapeControls(c.Remedy, " ")})
 		}
 		if c.State == doctor.Failed {
 			failed++

@@ -213,7 +213,7 @@ func exportImage(a *app, cmd *cobra.Command, from service.ExportLayer, ref strin
 		return err
 	}
 
-	store, err := vfs.OpenBeneath(p.Store)
+	store, err := vfs.OpenRoot(p.Store)
 	if err != nil {
 		return errs.Fail(errs.ScriptKind(err), "cannot read the store: %w", err)
 	}

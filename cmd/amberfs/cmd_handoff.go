@@ -228,7 +228,7 @@ func (k *keptRun) noteLeftOut(ctx context.Context, done *service.HandedOff) erro
 
 	found := slices.DeleteFunc(findSecrets(k.dir, k.hidden, maxSecretEntries), func(name string) bool { return slices.Contains(done.LeftOut, name) })
 	if len(found) > 0 {
-		k.a.note("named like secrets, and handed off: %s\n\tleave them out with --hide, or lines of %s", gitquote.List(found), hideName)
+		k.a.note("named like secrets, and handed off: %s\n\tleave them out with --hide, or lines of %s", gitquote.ListNames(found), hideName)
 	}
 
 	return nil

@@ -230,7 +230,7 @@ func takeTurn(ctx context.Context, c *client.Client, labels map[string]string, m
 // shells that run the command of the hook.
 func agentAbove() int {
 	up := 1
-	for id := os.Getppid(); process.RunsCommand(id); up++ {
+	for id := os.Getppid(); process.IsShellCommand(id); up++ {
 		st, err := process.StatOf(id)
 		if err != nil || st.Parent <= 1 {
 			break

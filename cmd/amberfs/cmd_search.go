@@ -80,7 +80,7 @@ func bisectHere(ctx context.Context, a *app, req search.BisectArgs) error {
 		return err
 	}
 	if len(done.Skipped) > 0 {
-		return exitCode(errs.Failed.Exit())
+		return exitCode(errs.Failed.ExitStatus())
 	}
 
 	return nil

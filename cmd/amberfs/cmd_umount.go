@@ -128,7 +128,7 @@ func umount(ctx context.Context, a *app, point string, lazy bool) error {
 	}
 
 	if reason := engine.CheckpointFailed(m.Source); reason != "" {
-		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(
+		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.EscapeControls(fmt.Sprintf(
 			"the last checkpoint of %s failed; nothing is lost, the store has what is not sealed: %s", m.Source, reason), ""))
 	}
 

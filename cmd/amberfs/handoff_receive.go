@@ -178,7 +178,7 @@ func receiveHandoff(ctx context.Context, a *app, line handoff.Line, dir string) 
 
 // explainHandoff adds a hint to the error of a remote that does not answer.
 func explainHandoff(err error) error {
-	if errors.Is(err, errs.Away) {
+	if errors.Is(err, errs.Unreachable) {
 		return errs.Fail(errs.Failed, "%w", err).WithHint("what was received is kept: run the same line again to go on")
 	}
 	return err

@@ -91,12 +91,12 @@ func finish(ctx context.Context, a *app, err error) int {
 	}
 
 	e := errs.ErrorOf(err)
-	exit := e.Kind.Exit()
+	exit := e.Kind.ExitStatus()
 	if a.json {
 		_ = a.printJSON(failure{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
 	}
 
-	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(e.Error(), "\n\t"))
+	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.EscapeControls(e.Error(), "\n\t"))
 
 	return exit
 }
@@ -315,7 +315,7 @@ func hiddenCommand(name string, arguments int, run func(ctx context.Context, arg
 func exitStatusHelp() *cobra.Command {
 	var list strings.Builder
 	for _, s := range errs.ExitStatuses() {
-		fmt.Fprintf(&list, "  %d  %s\n", s.Status, s.Says)
+		fmt.Fprintf(&list, "  %d  %s\n", s.Status, s.Description)
 	}
 
 	return &cobra.Command{

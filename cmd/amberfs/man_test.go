@@ -135,7 +135,7 @@ func addPages(t *testing.T, pages map[string]string, c *cobra.Command) {
 	}
 	page += strings.TrimPrefix(manSections, "\n")
 	for _, v := range env.Vars {
-		page += ".TP\n.B " + strings.Join(v.Names, ", ") + "\n" + strings.ReplaceAll(v.About, "`", "") + "\n"
+		page += ".TP\n.B " + strings.Join(v.Names, ", ") + "\n" + strings.ReplaceAll(v.Purpose, "`", "") + "\n"
 	}
 	if found {
 		page += ".SH SEE ALSO" + also

@@ -24,7 +24,7 @@ func (a *app) printf(format string, args ...any) {
 // note prints a remark on the standard error, unless the user wants errors only.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(format, args...), "\n\t"))
+		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.EscapeControls(fmt.Sprintf(format, args...), "\n\t"))
 	}
 }
 
@@ -50,7 +50,7 @@ func (a *app) printFailed(v any, err error, text func()) error {
 		return perr
 	}
 	if a.json && err != nil {
-		return exitCode(errs.ScriptKind(err).Exit())
+		return exitCode(errs.ScriptKind(err).ExitStatus())
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func TestExitStatuses(t *testing.T) {
 
 	var want strings.Builder
 	for _, s := range errs.ExitStatuses() {
-		fmt.Fprintf(&want, "| %d | %s |\n", s.Status, s.Says)
+		fmt.Fprintf(&want, "| %d | %s |\n", s.Status, s.Description)
 	}
 
 	if *update {

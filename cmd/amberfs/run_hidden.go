@@ -178,9 +178,9 @@ func findHidden(ctx context.Context, a *app, dir string, patterns []string, h ho
 		return patterns, h, nil
 	}
 
-	a.note("hidden: %s", gitquote.List(found))
+	a.note("hidden: %s", gitquote.ListNames(found))
 	if shown := committedPaths(ctx, dir, found); len(shown) > 0 {
-		a.note("committed, so git shows it: %s", gitquote.List(shown))
+		a.note("committed, so git shows it: %s", gitquote.ListNames(shown))
 	}
 
 	return patterns, h, nil

@@ -57,7 +57,7 @@ func secretsText(dir string, h hostdir.Hidden, most int) string {
 	if len(found) == 0 || !runs.FirstNote(dir) {
 		return ""
 	}
-	return "readable, and named like secrets: " + gitquote.List(found)
+	return "readable, and named like secrets: " + gitquote.ListNames(found)
 }
 
 // findSecrets returns the paths of files below a directory that look like secrets, are readable and are not hidden. It

@@ -46,7 +46,7 @@ func (c *commands) assemble(n node, data []byte, who actors.Caller) []byte {
 	if !c.anyPartial(n) && !unfinished(data, len(data)) {
 		return data
 	}
-	pid := uint32(process.Of(int(who.PID))) // pieces may come from several threads of a process
+	pid := uint32(process.ProcessOf(int(who.PID))) // pieces may come from several threads of a process
 	c.cache.mu.Lock()
 	line := append(n.input().takePartialLocked(who.UID, pid), data...)
 	c.cache.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *commands) dropPartial(n node, who actors.Caller) {
 	if !c.anyPartial(n) {
 		return
 	}
-	pid := uint32(process.Of(int(who.PID)))
+	pid := uint32(process.ProcessOf(int(who.PID)))
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 

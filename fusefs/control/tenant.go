@@ -141,7 +141,7 @@ func (q *queue) runLimited(l *limiter, r Request, fn func(ctx context.Context) e
 func (q *queue) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
 	return q.runLimited(q.renderLimiter(ws), r, func(ctx context.Context) error {
 		if !ws.IsFork() {
-			ctx = turns.First(ctx)
+			ctx = turns.WithFastQueue(ctx)
 		}
 		return q.turns.Do(ctx, fn)
 	})

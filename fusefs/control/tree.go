@@ -62,7 +62,7 @@ type Entry struct {
 // forService returns a request to the service in a workspace, for the same caller.
 func (r Request) forService(ws *snapshot.Workspace) *service.Request {
 	caller := r.Caller
-	caller.Command = process.Command(int(r.PID))
+	caller.Command = process.ProgramName(int(r.PID))
 	caller.Actor = ws.Store().Actors().Of(r.PID, r.UID, ws.View())
 	return &service.Request{Caller: caller, Workspace: ws, Carried: r.Carried}
 }
@@ -136,7 +136,7 @@ func (r Request) Context() (context.Context, context.CancelFunc) {
 			return
 		}
 
-		for !process.Killed(int(r.PID)) {
+		for !process.IsKilled(int(r.PID)) {
 			select {
 			case <-time.After(killedTick):
 			case <-ctx.Done():

@@ -112,7 +112,7 @@ func (r *Repo) Save(name string, to io.Writer) error {
 func (r *Repo) Stat(name string) (kind uint32, mtime int64, err error) {
 	var st unix.Stat_t
 	err = unix.Lstat(r.place(name), &st) // in case of an error, st is zero
-	return st.Mode & unix.S_IFMT, st.Mtim.Nano(), errs.Except(err, fs.ErrNotExist)
+	return st.Mode & unix.S_IFMT, st.Mtim.Nano(), errs.Ignore(err, fs.ErrNotExist)
 }
 
 // A state is the state of a git directory without its objects. Values of refs are object ids, or "ref: NAME".

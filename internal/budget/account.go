@@ -3,7 +3,7 @@ package budget
 import "sync"
 
 // An Account counts the memory of the tenants' changes that are not on disk yet. A quarter of its size
-// is reserved for the owner. The other tenants share the rest by the rule of a Budget: see fraction.
+// is reserved for the owner. The other tenants share the rest by the rule of a Budget: see maxUsedPerFree.
 type Account struct {
 	owner any
 	size  int64
@@ -21,20 +21,20 @@ func NewAccount(size int64, owner any) *Account {
 }
 
 const (
-	// The owner alone can use 1/ownerShare of the size.
-	ownerShare = 4
-	// For urgent changes, a tenant can have 1/urgentShare of the size above its share.
-	urgentShare = 8
+	// The owner alone can use 1/ownerDivisor of the size.
+	ownerDivisor = 4
+	// For urgent changes, a tenant can have 1/urgentDivisor of the size above its share.
+	urgentDivisor = 8
 )
 
-// leftLocked returns the most bytes that a tenant can have, and the bytes that are free for it now.
-func (a *Account) leftLocked(tenant any) (most, left int64) {
+// limitsLocked returns the largest number of bytes that a tenant can have, and the bytes that are free for it now.
+func (a *Account) limitsLocked(tenant any) (limit, free int64) {
 	if tenant == a.owner {
 		return a.size, a.size - a.used
 	}
-	forOthers := a.size - a.size/ownerShare
-	left = forOthers - (a.used - a.usedBy[a.owner])
-	return forOthers / (fraction + 1) * fraction, min(left, a.size-a.used)
+	shared := a.size - a.size/ownerDivisor
+	free = shared - (a.used - a.usedBy[a.owner])
+	return shared / (maxUsedPerFree + 1) * maxUsedPerFree, min(free, a.size-a.used)
 }
 
 // Take adds bytes to the memory of a tenant. It returns false, and adds none, if the tenant would have
@@ -60,11 +60,11 @@ func (a *Account) Fits(tenant any, bytes int64, urgent bool) bool {
 
 // fitsLocked does the work of Fits. The caller holds a.mu.
 func (a *Account) fitsLocked(tenant any, bytes int64, urgent bool) bool {
-	most, left := a.leftLocked(tenant)
-	left -= bytes
-	fits := left >= 0 && (tenant == a.owner || a.usedBy[tenant]+bytes <= fraction*left)
+	limit, free := a.limitsLocked(tenant)
+	free -= bytes
+	fits := free >= 0 && (tenant == a.owner || a.usedBy[tenant]+bytes <= maxUsedPerFree*free)
 	if urgent {
-		fits = a.usedBy[tenant]+bytes <= most+a.size/urgentShare && a.used+bytes <= a.size+a.size/urgentShare
+		fits = a.usedBy[tenant]+bytes <= limit+a.size/urgentDivisor && a.used+bytes <= a.size+a.size/urgentDivisor
 	}
 
 	return fits
@@ -83,8 +83,8 @@ func (a *Account) addLocked(tenant any, bytes int64) {
 	a.usedBy[tenant] += bytes
 }
 
-// Give releases bytes of a tenant.
-func (a *Account) Give(tenant any, bytes int64) {
+// Release releases bytes of a tenant.
+func (a *Account) Release(tenant any, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.addLocked(tenant, -bytes); a.usedBy[tenant] == 0 {
@@ -113,18 +113,18 @@ func (a *Account) Freed() <-chan struct{} {
 	return a.freed
 }
 
-// Half reports whether a tenant has more than about half of its share, which depends on the memory of
+// OverHalf reports whether a tenant has more than about half of its share, which depends on the memory of
 // the other tenants.
-func (a *Account) Half(tenant any) bool {
+func (a *Account) OverHalf(tenant any) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	most, left := a.leftLocked(tenant)
+	limit, free := a.limitsLocked(tenant)
 	if tenant == a.owner {
-		return a.usedBy[tenant] > min(most/2, left)
+		return a.usedBy[tenant] > min(limit/2, free)
 	}
 
-	return 2*a.usedBy[tenant] > min(most, left)
+	return 2*a.usedBy[tenant] > min(limit, free)
 }
 
 // NearlyFull reports whether all tenants together have more than 7/8 of the size.
@@ -137,8 +137,8 @@ func (a *Account) Used() int64 {
 	return a.used
 }
 
-// Most returns the largest number of bytes that all tenants had at a time.
-func (a *Account) Most() int64 {
+// Peak returns the largest number of bytes that all tenants together have had.
+func (a *Account) Peak() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.peak

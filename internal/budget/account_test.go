@@ -13,14 +13,14 @@ func TestAccount(t *testing.T) {
 		return n
 	}
 	a := NewAccount(size, "main")
-	if a.Half("fork") {
+	if a.OverHalf("fork") {
 		t.Error("half of nothing is used")
 	}
 	one, two := fill(a, "one"), fill(a, "two")
 	if one < size/2 || two < size/16 || one+two > size-size/4 {
 		t.Errorf("one tenant has %d, and another %d beside it", one, two)
 	}
-	if !a.Half("one") || !a.Half("two") || a.NearlyFull() {
+	if !a.OverHalf("one") || !a.OverHalf("two") || a.NearlyFull() {
 		t.Error("more than half of what others can have is used")
 	}
 	if urgent := a.Take("one", 1<<10, true); !urgent {
@@ -34,7 +34,7 @@ func TestAccount(t *testing.T) {
 		t.Error("there is room beyond the size")
 	}
 	freed := a.Freed()
-	a.Give("one", size+one+1<<10)
+	a.Release("one", size+one+1<<10)
 	select {
 	case <-freed:
 	default:

@@ -21,50 +21,50 @@ type Budget struct {
 // New returns a budget with a new pool of size bytes, for the tenant nil.
 func New(size int64) *Budget { return &Budget{pool: &pool{size: size, takenBy: make(map[any]int64)}} }
 
-// Another returns a budget with another pool of the same size.
-func (b *Budget) Another() *Budget {
+// WithNewPool returns a budget with another pool of the same size.
+func (b *Budget) WithNewPool() *Budget {
 	if b == nil {
 		return nil
 	}
 	return New(b.pool.size)
 }
 
-// Of returns the budget of a tenant, with the same pool. No tenant can reserve the whole pool.
-func (b *Budget) Of(tenant any) *Budget {
+// ForTenant returns the budget of a tenant, with the same pool. No tenant can reserve the whole pool.
+func (b *Budget) ForTenant(tenant any) *Budget {
 	if b == nil {
 		return nil
 	}
 	return &Budget{b.pool, tenant}
 }
 
-// Holds reports whether a tenant could reserve bytes if there were no other requests.
-func (b *Budget) Holds(bytes int64) bool { return b == nil || bytes <= b.pool.most() }
+// Fits reports whether a tenant could reserve bytes if there were no other requests.
+func (b *Budget) Fits(bytes int64) bool { return b == nil || bytes <= b.pool.maxPerTenant() }
 
-// Take waits until bytes can be reserved, and reserves them. If bytes is more than Holds allows, it
-// reserves the most that a tenant can have. The caller must call release. The error is the error of ctx.
+// Take waits until bytes can be reserved, and reserves them. If bytes are more than one tenant can have, it
+// reserves as many as one can have. The caller must call release. The error is the error of ctx.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
 	}
-	bytes = min(bytes, b.pool.most())
+	bytes = min(bytes, b.pool.maxPerTenant())
 	if err := b.pool.take(ctx, b.tenant, bytes, false); err != nil {
 		return nil, err
 	}
 
-	return func() { b.pool.give(b.tenant, bytes, false) }, nil
+	return func() { b.pool.release(b.tenant, bytes, false) }, nil
 }
 
-// step is the number of bytes that a Charge reserves at a time.
-const step = 1 << 20
+// chargeStep is the number of bytes that a Charge reserves at a time.
+const chargeStep = 1 << 20
 
 // A Charge is the growing reservation of one request, which does not know beforehand how much memory it
 // needs. It is not safe for concurrent use. The nil Charge has no bounds.
 type Charge struct {
-	budget   *Budget
-	used     int64 // bytes that the request uses
-	reserved int64 // bytes that are reserved in the pool
-	full     bool  // a Try failed
-	all      bool  // All was called: the charge has no bounds
+	budget    *Budget
+	used      int64 // bytes that the request uses
+	reserved  int64 // bytes that are reserved in the pool
+	tryFailed bool  // a Try failed
+	unlimited bool  // RemoveLimit was called: the charge has no bounds
 }
 
 // Charge returns a charge without reserved memory. The caller calls Release.
@@ -75,8 +75,8 @@ func (b *Budget) Charge() *Charge {
 	return &Charge{budget: b}
 }
 
-// Add reserves further bytes. The first call waits until a step is free. Later calls do not wait, and
-// fail with errs.Quota if no step is free: two requests that wait while each has memory could wait for
+// Add reserves further bytes. The first call waits until chargeStep bytes are free. Later calls do not wait, and
+// fail with errs.Quota if fewer are free: two requests that wait while each has memory could wait for
 // each other.
 func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	if c == nil {
@@ -84,8 +84,8 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	}
 	p := c.budget.pool
 
-	for c.used += bytes; c.used > c.reserved && !c.all; {
-		n := min(step, p.most())
+	for c.used += bytes; c.used > c.reserved && !c.unlimited; {
+		n := min(chargeStep, p.maxPerTenant())
 		if c.reserved == 0 {
 			if err := p.take(ctx, c.budget.tenant, n, false); err != nil {
 				return err
@@ -100,16 +100,16 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Try reserves further bytes without waiting. The first step needs no reservation. It fails with
-// errs.Quota if no step is free, unless All was called.
+// Try reserves further bytes without waiting. The first chargeStep bytes need no reservation. It fails
+// with errs.Quota if no further step is free, unless RemoveLimit was called.
 func (c *Charge) Try(bytes int64) error {
 	if c == nil {
 		return nil
 	}
 	p := c.budget.pool
-	for c.used += bytes; c.used > c.reserved+step && !c.all; c.reserved += step {
-		if !p.tryTake(c.budget.tenant, step) {
-			c.full = true
+	for c.used += bytes; c.used > c.reserved+chargeStep && !c.unlimited; c.reserved += chargeStep {
+		if !p.tryTake(c.budget.tenant, chargeStep) {
+			c.tryFailed = true
 			return errs.New(errs.Quota, "limit reached: others take what is left of %d MiB", p.size>>20)
 		}
 	}
@@ -117,17 +117,17 @@ func (c *Charge) Try(bytes int64) error {
 	return nil
 }
 
-// Full reports whether a Try has failed. All resets it.
-func (c *Charge) Full() bool { return c != nil && c.full }
+// Full reports whether a Try has failed. RemoveLimit resets it.
+func (c *Charge) Full() bool { return c != nil && c.tryFailed }
 
-// All removes the bounds of the charge. It releases the reserved memory and waits until the tenant has
+// RemoveLimit removes the bounds of the charge. It releases the reserved memory and waits until the tenant has
 // no other memory reserved, and no other charge of the pool is without bounds.
-func (c *Charge) All(ctx context.Context) error {
+func (c *Charge) RemoveLimit(ctx context.Context) error {
 	c.Release()
 	if err := c.budget.pool.take(ctx, c.budget.tenant, 0, true); err != nil {
 		return err
 	}
-	c.all = true
+	c.unlimited = true
 	return nil
 }
 
@@ -135,15 +135,15 @@ func (c *Charge) All(ctx context.Context) error {
 // twice.
 func (c *Charge) Release() {
 	if c != nil {
-		c.budget.pool.give(c.budget.tenant, c.reserved, c.all)
+		c.budget.pool.release(c.budget.tenant, c.reserved, c.unlimited)
 		*c = Charge{budget: c.budget}
 	}
 }
 
-// fraction limits a grant: after it, the tenant may have at most fraction times the memory that is still
+// maxUsedPerFree limits a grant: after it, the tenant may have at most maxUsedPerFree times the memory that is still
 // free. So a tenant without others gets at most three quarters of the pool, and leaves a quarter to a
 // second tenant.
-const fraction = 3
+const maxUsedPerFree = 3
 
 // A pool is the memory of the budgets of all tenants. A request waits if too little is free. The waiting
 // request of the tenant with the least memory is granted first. If two tenants have the same amount,
@@ -151,37 +151,37 @@ const fraction = 3
 type pool struct {
 	size int64
 
-	mu      sync.Mutex
-	taken   int64
-	takenBy map[any]int64 // by tenant
-	waiting []*waiter
-	all     bool // a Charge without bounds exists
+	mu        sync.Mutex
+	taken     int64
+	takenBy   map[any]int64 // by tenant
+	waiting   []*waiter
+	unlimited bool // a Charge without bounds exists
 }
 
-// A waiter is a request for memory or, if all is set, for no bounds.
+// A waiter is a request for memory or, if unlimited is set, for no bounds.
 type waiter struct {
-	tenant any
-	bytes  int64
-	all    bool
-	ready  chan struct{} // closed when it is granted
+	tenant    any
+	bytes     int64
+	unlimited bool
+	granted   chan struct{} // closed when it is granted
 }
 
-// most returns the most bytes that one tenant can have if there is no other.
-func (p *pool) most() int64 { return p.size / (fraction + 1) * fraction }
+// maxPerTenant returns the number of bytes that a tenant can have while no other tenant has memory.
+func (p *pool) maxPerTenant() int64 { return p.size / (maxUsedPerFree + 1) * maxUsedPerFree }
 
 // fitsLocked reports whether a request can be granted now.
 func (p *pool) fitsLocked(w *waiter) bool {
-	if w.all {
-		return !p.all && p.takenBy[w.tenant] == 0
+	if w.unlimited {
+		return !p.unlimited && p.takenBy[w.tenant] == 0
 	}
-	left := p.size - p.taken - w.bytes
-	return left >= 0 && p.takenBy[w.tenant]+w.bytes <= fraction*left
+	free := p.size - p.taken - w.bytes
+	return free >= 0 && p.takenBy[w.tenant]+w.bytes <= maxUsedPerFree*free
 }
 
 func (p *pool) grantLocked(w *waiter) {
 	p.taken += w.bytes
 	p.takenBy[w.tenant] += w.bytes
-	p.all = p.all || w.all
+	p.unlimited = p.unlimited || w.unlimited
 }
 
 // tryTake reserves bytes if they are free.
@@ -199,21 +199,21 @@ func (p *pool) tryTake(tenant any, bytes int64) bool {
 	return true
 }
 
-// take waits for bytes or, if all is set, until no other Charge is without bounds.
-func (p *pool) take(ctx context.Context, tenant any, bytes int64, all bool) error {
-	w := &waiter{tenant, bytes, all, make(chan struct{})}
+// take waits for bytes or, if unlimited is set, until no other Charge is without bounds.
+func (p *pool) take(ctx context.Context, tenant any, bytes int64, unlimited bool) error {
+	w := &waiter{tenant, bytes, unlimited, make(chan struct{})}
 	p.mu.Lock()
-	at := slices.IndexFunc(p.waiting, func(o *waiter) bool { return p.takenBy[o.tenant] > p.takenBy[tenant] })
-	if at < 0 {
-		at = len(p.waiting)
+	position := slices.IndexFunc(p.waiting, func(o *waiter) bool { return p.takenBy[o.tenant] > p.takenBy[tenant] })
+	if position < 0 {
+		position = len(p.waiting)
 	}
 
-	p.waiting = slices.Insert(p.waiting, at, w)
+	p.waiting = slices.Insert(p.waiting, position, w)
 	p.grantAllLocked()
 	p.mu.Unlock()
 
 	select {
-	case <-w.ready:
+	case <-w.granted:
 		return nil
 	case <-ctx.Done():
 	}
@@ -233,7 +233,7 @@ func (p *pool) take(ctx context.Context, tenant any, bytes int64, all bool) erro
 	return ctx.Err()
 }
 
-func (p *pool) give(tenant any, bytes int64, all bool) {
+func (p *pool) release(tenant any, bytes int64, unlimited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -242,7 +242,7 @@ func (p *pool) give(tenant any, bytes int64, all bool) {
 		delete(p.takenBy, tenant)
 	}
 
-	p.all = p.all && !all
+	p.unlimited = p.unlimited && !unlimited
 	p.grantAllLocked()
 }
 
@@ -263,10 +263,10 @@ func (p *pool) grantOneLocked() bool {
 		if p.fitsLocked(next) {
 			p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool { return w == next })
 			p.grantLocked(next)
-			close(next.ready)
+			close(next.granted)
 			return true
 		}
-		if !next.all && p.takenBy[next.tenant] == 0 {
+		if !next.unlimited && p.takenBy[next.tenant] == 0 {
 			return false
 		}
 	}

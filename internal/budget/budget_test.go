@@ -26,7 +26,7 @@ func waits(t *testing.T, what string, p *pool, take func(ctx context.Context) er
 
 func TestBudget(t *testing.T) {
 	b := New(100)
-	if !b.Holds(75) || b.Holds(76) {
+	if !b.Fits(75) || b.Fits(76) {
 		t.Error("it does not hold what it should")
 	}
 	release, err := b.Take(context.Background(), 60)
@@ -38,7 +38,7 @@ func TestBudget(t *testing.T) {
 	}
 	release()
 	var none *Budget
-	if release, err := none.Of(1).Take(context.Background(), 1<<40); err != nil || !none.Holds(1<<40) {
+	if release, err := none.ForTenant(1).Take(context.Background(), 1<<40); err != nil || !none.Fits(1<<40) {
 		t.Error(err)
 	} else {
 		release()
@@ -49,7 +49,7 @@ func TestBudget(t *testing.T) {
 // and the next of those that wait is the one with the least.
 func TestTenants(t *testing.T) {
 	b := New(64)
-	greedy, other := b.Of("greedy"), b.Of("other")
+	greedy, other := b.ForTenant("greedy"), b.ForTenant("other")
 	release, err := greedy.Take(context.Background(), 48)
 	must.OK(t, err)
 	granted := make(chan string, 2)
@@ -90,22 +90,22 @@ func (p *pool) queued() int {
 // TestCharge: what grows ends where the tenant's part does, and waits only before it has
 // any.
 func TestCharge(t *testing.T) {
-	b := New(8 * step)
+	b := New(8 * chargeStep)
 	one, two := b.Charge(), b.Charge()
 	for range 50 {
-		must.OK(t, one.Add(context.Background(), step/10))
+		must.OK(t, one.Add(context.Background(), chargeStep/10))
 	}
 	must.OK(t, two.Add(context.Background(), 1))
-	if err := one.Add(context.Background(), step); !errors.Is(err, errs.Quota) {
+	if err := one.Add(context.Background(), chargeStep); !errors.Is(err, errs.Quota) {
 		t.Errorf("beyond the tenant's part: %v", err)
 	}
 	waits(t, "one that has nothing", b.pool, func(ctx context.Context) error { return b.Charge().Add(ctx, 1) })
-	if err := b.Of("other").Charge().Add(context.Background(), 1); err != nil {
+	if err := b.ForTenant("other").Charge().Add(context.Background(), 1); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 	one.Release()
 	two.Release()
-	must.OK(t, b.Charge().Add(context.Background(), 5*step))
+	must.OK(t, b.Charge().Add(context.Background(), 5*chargeStep))
 	var none *Budget
 	must.OK(t, none.Charge().Add(context.Background(), 1<<40))
 	none.Charge().Release()
@@ -114,26 +114,26 @@ func TestCharge(t *testing.T) {
 // TestTry: small requests never wait, Try never waits, and a request that has found too
 // little can be without bounds when those of its tenant are done, whatever others have.
 func TestTry(t *testing.T) {
-	b := New(8 * step)
-	mine, others := b.Of("mine"), b.Of("others").Charge()
-	must.OK(t, others.Add(context.Background(), 4*step))
+	b := New(8 * chargeStep)
+	mine, others := b.ForTenant("mine"), b.ForTenant("others").Charge()
+	must.OK(t, others.Add(context.Background(), 4*chargeStep))
 	second := mine.Charge()
-	must.OK(t, second.Add(context.Background(), step))
+	must.OK(t, second.Add(context.Background(), chargeStep))
 	c := mine.Charge()
-	must.OK(t, c.Try(2*step))
-	if err := c.Try(3 * step); !errors.Is(err, errs.Quota) || !c.Full() {
+	must.OK(t, c.Try(2*chargeStep))
+	if err := c.Try(3 * chargeStep); !errors.Is(err, errs.Quota) || !c.Full() {
 		t.Fatalf("beyond what others leave: %v", err)
 	}
-	must.OK(t, mine.Charge().Try(step))
-	waits(t, "all, while another of the tenant has some", b.pool, c.All)
+	must.OK(t, mine.Charge().Try(chargeStep))
+	waits(t, "all, while another of the tenant has some", b.pool, c.RemoveLimit)
 	second.Release()
-	if err := c.All(context.Background()); err != nil || c.Full() {
+	if err := c.RemoveLimit(context.Background()); err != nil || c.Full() {
 		t.Fatal(err)
 	}
-	must.OK(t, c.Try(100*step))
-	waits(t, "two without bounds", b.pool, others.All)
+	must.OK(t, c.Try(100*chargeStep))
+	waits(t, "two without bounds", b.pool, others.RemoveLimit)
 	c.Release()
-	must.OK(t, others.All(context.Background()))
+	must.OK(t, others.RemoveLimit(context.Background()))
 	others.Release()
 	var none *Charge
 	if err := none.Try(1 << 40); err != nil || none.Full() {

@@ -48,7 +48,7 @@ func (s *Set[K]) Add(key K) *Mark {
 	s.mu.Lock()
 	s.marks[key] = m
 	s.mu.Unlock()
-	m.Change()
+	m.MarkChanged()
 
 	return m
 }
@@ -63,8 +63,8 @@ func (s *Set[K]) Remove(key K) {
 	}
 }
 
-// Change records that the key changed, for all readers. It takes no lock if this is recorded already.
-func (m *Mark) Change() {
+// MarkChanged records that the key changed, for all readers. It takes no lock if this is recorded already.
+func (m *Mark) MarkChanged() {
 	for reader := range m.changed {
 		if !m.changed[reader].Load() && !m.changed[reader].Swap(true) {
 			m.record(reader)
@@ -72,36 +72,36 @@ func (m *Mark) Change() {
 	}
 }
 
-// Change records that keys changed. Keys that are not in the set are skipped.
-func (s *Set[K]) Change(keys ...K) {
+// MarkChanged records that keys changed. Keys that are not in the set are skipped.
+func (s *Set[K]) MarkChanged(keys ...K) {
 	for _, key := range keys {
 		s.mu.Lock()
 		m := s.marks[key]
 		s.mu.Unlock()
 		if m != nil {
-			m.Change()
+			m.MarkChanged()
 		}
 	}
 }
 
-// For returns the keys that are recorded as changed for a reader, sorted.
-func (s *Set[K]) For(reader int) []K {
+// Changed returns the keys that are recorded as changed for a reader, sorted.
+func (s *Set[K]) Changed(reader int) []K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.changed[reader]))
 }
 
-// Take returns the keys of For and calls Unchanged for them. The caller must let no key change during the
+// TakeChanged returns the keys of Changed and calls ClearChanged for them. The caller must let no key change during the
 // call.
-func (s *Set[K]) Take(reader int) []K {
-	keys := s.For(reader)
-	s.Unchanged(reader, keys...)
+func (s *Set[K]) TakeChanged(reader int) []K {
+	keys := s.Changed(reader)
+	s.ClearChanged(reader, keys...)
 	return keys
 }
 
-// Unchanged records that keys have not changed for a reader, so that For returns them again only after
+// ClearChanged records that keys have not changed for a reader, so that Changed returns them again only after
 // their next change. The caller must let none of them change during the call.
-func (s *Set[K]) Unchanged(reader int, keys ...K) {
+func (s *Set[K]) ClearChanged(reader int, keys ...K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {

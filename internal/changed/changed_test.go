@@ -17,23 +17,23 @@ func TestSet(t *testing.T) {
 			t.Errorf("%s: %v, not %v", what, got, want)
 		}
 	}
-	want("new keys", s.Take(0), 1, 2)
-	want("taken", s.For(0))
-	want("by one reader", s.For(1), 1, 2)
-	b.Change()
-	b.Change()
-	s.Change(1, 7)
-	want("changed again", s.For(0), 1, 2)
-	s.Unchanged(0, 2, 7)
-	want("unchanged", s.For(0), 1)
+	want("new keys", s.TakeChanged(0), 1, 2)
+	want("taken", s.Changed(0))
+	want("by one reader", s.Changed(1), 1, 2)
+	b.MarkChanged()
+	b.MarkChanged()
+	s.MarkChanged(1, 7)
+	want("changed again", s.Changed(0), 1, 2)
+	s.ClearChanged(0, 2, 7)
+	want("unchanged", s.Changed(0), 1)
 	s.Remove(1)
-	want("removed", s.For(1), 2)
+	want("removed", s.Changed(1), 2)
 	c := s.Add(1)
-	s.Take(0)
-	a.Change() // the mark of the key that was removed
-	want("by an old mark", s.For(0))
-	c.Change()
-	want("by its mark", s.Take(0), 1)
+	s.TakeChanged(0)
+	a.MarkChanged() // the mark of the key that was removed
+	want("by an old mark", s.Changed(0))
+	c.MarkChanged()
+	want("by its mark", s.TakeChanged(0), 1)
 }
 
 // TestChangesAtOnce: every change between two looks is seen by the second.
@@ -44,17 +44,17 @@ func TestChangesAtOnce(t *testing.T) {
 		marks[i] = s.Add(i)
 	}
 	for range 100 {
-		s.Take(0)
+		s.TakeChanged(0)
 		var changes sync.WaitGroup
 		for half := range 4 {
 			changes.Go(func() {
 				for _, m := range marks[half*10 : half*10+40] {
-					m.Change()
+					m.MarkChanged()
 				}
 			})
 		}
 		changes.Wait()
-		if n := len(s.For(0)); n != 70 {
+		if n := len(s.Changed(0)); n != 70 {
 			t.Fatalf("%d of 70 keys", n)
 		}
 	}

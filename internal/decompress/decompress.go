@@ -12,8 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Kind returns the compression of data by its first six bytes: gzip, zstd, bzip2, xz, or "" for none.
-func Kind(head []byte) string {
+// FormatOf returns the compression of data by its first six bytes: gzip, zstd, bzip2, xz, or "" for none.
+func FormatOf(head []byte) string {
 	for kind, magic := range map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ\x00"} {
 		if bytes.HasPrefix(head, []byte(magic)) {
 			return kind
@@ -22,16 +22,16 @@ func Kind(head []byte) string {
 	return ""
 }
 
-// Reader returns a reader of the decompressed stream. It detects the compression by the first bytes:
+// NewReader returns a reader of the decompressed stream. It detects the compression by the first bytes:
 // gzip, zstd, bzip2 or none. It fails for xz.
-func Reader(r io.Reader) (io.ReadCloser, error) {
+func NewReader(r io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	head, err := in.Peek(6)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
 
-	switch Kind(head) {
+	switch FormatOf(head) {
 	case "gzip":
 		return gzip.NewReader(in)
 	case "zstd":

@@ -12,8 +12,8 @@ import (
 
 // A Var is one or more variables with the same purpose.
 type Var struct {
-	Names []string
-	About string
+	Names   []string
+	Purpose string
 }
 
 // Vars lists all variables, also the variables that only libraries read: for S3, registries and

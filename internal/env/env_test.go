@@ -21,7 +21,7 @@ func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Environment variables\n\nGenerated from the code. The daemon reads those for remotes when it starts, so set them for `amberfs mount` and `amberfs run`.\n\n|variable|used for|\n|---|---|\n")
 	for _, v := range Vars {
-		b.WriteString("|`" + strings.Join(v.Names, "`, `") + "`|" + v.About + "|\n")
+		b.WriteString("|`" + strings.Join(v.Names, "`, `") + "`|" + v.Purpose + "|\n")
 	}
 	const file = "../../docs/reference/environment.md"
 	if *update {

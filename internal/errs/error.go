@@ -31,10 +31,10 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As lets [Of] find the kind of e. If the cause of e has a kind, which is more exact, Of finds that one.
+// As lets [KindOf] find the kind of e. If the cause of e has a kind, which is more exact, KindOf finds that one.
 func (e *Error) As(target any) bool {
 	k, ok := target.(*Kind)
-	if !ok || Of(e.Err) != "" || e.Kind == Failed {
+	if !ok || KindOf(e.Err) != "" || e.Kind == Failed {
 		return false
 	}
 	*k = e.Kind
@@ -74,7 +74,7 @@ func ErrorOf(err error) *Error {
 	return Fail(ScriptKind(err), "%w", err)
 }
 
-// ScriptKind returns the kind of err for scripts, which know fewer kinds: see Named. It uses the first of
+// ScriptKind returns the kind of err for scripts, which know fewer kinds: see KindNamed. It uses the first of
 // these in the chain of err: an Error, a Kind with a name of its own, an errno. Without one it returns
 // Failed. For nil it returns "".
 func ScriptKind(err error) Kind {
@@ -85,7 +85,7 @@ func ScriptKind(err error) Kind {
 	if errors.As(err, &e) {
 		return e.Kind
 	}
-	if k := Named(Of(err).Name()); k != Failed {
+	if k := KindNamed(KindOf(err).Name()); k != Failed {
 		return k
 	}
 

@@ -36,8 +36,8 @@ func TestScriptKind(t *testing.T) {
 // TestExit: scripts tell a conflict, of which nothing was touched, from what failed.
 func TestExit(t *testing.T) {
 	for i, k := range []errs.Kind{"", errs.Failed, errs.Invalid, errs.NotExist, errs.Exist, errs.Busy, errs.NoSpace, errs.Damaged, errs.Conflict, errs.Perm} {
-		if k.Exit() != i {
-			t.Errorf("%s ends with %d, not %d", k, k.Exit(), i)
+		if k.ExitStatus() != i {
+			t.Errorf("%s ends with %d, not %d", k, k.ExitStatus(), i)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestErrorHasAKindBelow(t *testing.T) {
 		{errs.Fail(errs.Invalid, "bad: %w", errs.New(errs.NameTooLong, "long")), errs.NameTooLong},
 		{errs.Fail(errs.Failed, "x"), ""},
 	} {
-		if got := errs.Of(c.err); got != c.want {
+		if got := errs.KindOf(c.err); got != c.want {
 			t.Errorf("errs.Of(%v) = %q, want %q", c.err, got, c.want)
 		}
 	}

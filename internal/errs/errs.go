@@ -2,7 +2,7 @@
 // determines its errno, its exit status, its HTTP status and its name for scripts (table.go).
 //
 // An error gets its kind and a sentence where it occurs. Callers wrap it with %w and a description of
-// their operation. They test it with errors.Is(err, errs.Exist), or with Of if they handle many kinds.
+// their operation. They test it with errors.Is(err, errs.Exist), or with KindOf if they handle many kinds.
 // A package has its own sentinel only if its callers distinguish errors of the same kind, such as "no
 // such fork" and "no such file".
 package errs
@@ -60,29 +60,29 @@ const (
 	Damaged Kind = "stored data is damaged"
 	// Format means that another version of the program wrote the data, which was left unchanged.
 	Format Kind = "unknown format"
-	// Away means that a remote does not answer. It may answer later.
-	Away Kind = "the remote does not answer"
+	// Unreachable means that a remote does not answer. It may answer later.
+	Unreachable Kind = "the remote does not answer"
 	// Failed means that an earlier write or sync failed. Reading is still possible.
 	Failed Kind = "stopped after an I/O error"
 )
 
 // New returns an error of kind k with the formatted sentence as its text. It wraps the errors for %w.
 func New(k Kind, format string, args ...any) error {
-	return &kindError{kind: k, text: fmt.Errorf(format, args...)}
+	return &kindError{kind: k, err: fmt.Errorf(format, args...)}
 }
 
 type kindError struct {
 	kind Kind
-	text error
+	err  error
 }
 
-func (e *kindError) Error() string { return e.text.Error() }
+func (e *kindError) Error() string { return e.err.Error() }
 
-// Unwrap returns the kind first, so that Of finds it before the kind of a wrapped error.
-func (e *kindError) Unwrap() []error { return []error{e.kind, e.text} }
+// Unwrap returns the kind first, so that KindOf finds it before the kind of a wrapped error.
+func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// Of returns the outermost kind in the chain of err, "" if it has none.
-func Of(err error) Kind {
+// KindOf returns the outermost kind in the chain of err, "" if it has none.
+func KindOf(err error) Kind {
 	var k Kind
 	if errors.As(err, &k) {
 		return k
@@ -90,31 +90,31 @@ func Of(err error) Kind {
 	return ""
 }
 
-// Full returns an error of a full disk, or of a reached quota of the disk, with the kind NoSpace. Other
+// WrapNoSpace returns an error of a full disk, or of a reached quota of the disk, with the kind NoSpace. Other
 // errors are returned as they are.
-func Full(err error) error {
+func WrapNoSpace(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", NoSpace, err)
 	}
 	return err
 }
 
-// shortages are the errnos of Shortage.
-var shortages = []syscall.Errno{
+// shortageErrnos are the errnos for which IsShortage reports true.
+var shortageErrnos = []syscall.Errno{
 	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EADDRINUSE, syscall.EBUSY,
 }
 
-// Shortage reports whether an operation failed because something was in use that may be released
+// IsShortage reports whether an operation failed because something was in use that may be released
 // later: space, descriptors, memory, an address or a lock. Then it may succeed when it is repeated.
-func Shortage(err error) bool {
+func IsShortage(err error) bool {
 	return errors.Is(err, NoSpace) || errors.Is(err, Busy) ||
-		slices.ContainsFunc(shortages, func(e syscall.Errno) bool { return errors.Is(err, e) })
+		slices.ContainsFunc(shortageErrnos, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// ShortageIn returns the errno of a shortage in the chain of err, or 0. It also searches the text of err,
+// ShortageErrno returns the errno of a shortage in the chain of err, or 0. It also searches the text of err,
 // because some libraries do not wrap errors.
-func ShortageIn(err error) syscall.Errno {
-	for _, e := range shortages {
+func ShortageErrno(err error) syscall.Errno {
+	for _, e := range shortageErrnos {
 		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
 			return e
 		}
@@ -122,8 +122,8 @@ func ShortageIn(err error) syscall.Errno {
 	return 0
 }
 
-// Except returns err, or nil if err is the expected error.
-func Except(err, expected error) error {
+// Ignore returns err, or nil if err is the expected error.
+func Ignore(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
 	}

@@ -31,11 +31,11 @@ func TestOfGivesTheOutermostKind(t *testing.T) {
 		errs.New(errs.Damaged, "directory 7: %w", inner),
 		fmt.Errorf("%w: %w", errs.Damaged, inner),
 	} {
-		if got := errs.Of(fmt.Errorf("read: %w", err)); got != errs.Damaged {
+		if got := errs.KindOf(fmt.Errorf("read: %w", err)); got != errs.Damaged {
 			t.Errorf("kind %q, want %q", got, errs.Damaged)
 		}
 	}
-	if got := errs.Of(io.EOF); got != "" {
+	if got := errs.KindOf(io.EOF); got != "" {
 		t.Errorf("kind %q of an error without one", got)
 	}
 }

@@ -9,11 +9,11 @@ import (
 
 // A meaning has the numbers and names of a kind for the kernel, for scripts and for HTTP.
 type meaning struct {
-	errno syscall.Errno
-	name  string // for scripts
-	exit  int    // the exit status
-	http  int
-	says  string // description of the exit status; empty if another kind has the description
+	errno       syscall.Errno
+	name        string // for scripts
+	exitStatus  int    // the exit status
+	httpStatus  int
+	description string // description of the exit status; empty if another kind has the description
 }
 
 var meanings = map[Kind]meaning{
@@ -45,26 +45,26 @@ var meanings = map[Kind]meaning{
 	Stale:        {syscall.ESTALE, "failed", 1, http.StatusInternalServerError, ""},
 	Closed:       {syscall.ENODEV, "failed", 1, http.StatusInternalServerError, ""},
 	Format:       {syscall.EIO, "failed", 1, http.StatusInternalServerError, ""},
-	Away:         {syscall.EIO, "failed", 1, http.StatusInternalServerError, ""},
+	Unreachable:  {syscall.EIO, "failed", 1, http.StatusInternalServerError, ""},
 }
 
 // An ExitStatus is an exit status of commands, and its description.
 type ExitStatus struct {
-	Status int
-	Says   string // such as "wrong usage, or a refused name"
+	Status      int
+	Description string // such as "wrong usage, or a refused name"
 }
 
 // Short returns the description up to its first comma or colon, such as "wrong usage".
 func (s ExitStatus) Short() string {
-	return s.Says[:strings.IndexAny(s.Says+",", ",:")]
+	return s.Description[:strings.IndexAny(s.Description+",", ",:")]
 }
 
 // ExitStatuses returns all exit statuses of commands, in order.
 func ExitStatuses() []ExitStatus {
 	all := []ExitStatus{{0, "done"}}
 	for _, m := range meanings {
-		if m.says != "" {
-			all = append(all, ExitStatus{m.exit, m.says})
+		if m.description != "" {
+			all = append(all, ExitStatus{m.exitStatus, m.description})
 		}
 	}
 
@@ -81,15 +81,15 @@ func (k Kind) Errno() (errno syscall.Errno, ok bool) {
 // Name returns the name of the kind for scripts, as in answers and in JSON output. It is "" for "".
 func (k Kind) Name() string { return meanings[k].name }
 
-// Exit returns the exit status of a command that fails with the kind, 0 for "".
-func (k Kind) Exit() int { return meanings[k].exit }
+// ExitStatus returns the exit status of a command that fails with the kind, 0 for "".
+func (k Kind) ExitStatus() int { return meanings[k].exitStatus }
 
-// HTTP returns the HTTP status of an answer.
-func (k Kind) HTTP() int { return meanings[k].http }
+// HTTPStatus returns the HTTP status of an answer.
+func (k Kind) HTTPStatus() int { return meanings[k].httpStatus }
 
-// Named returns the kind whose name for scripts is name. Of several such kinds it returns the most
+// KindNamed returns the kind whose name for scripts is name. Of several such kinds it returns the most
 // general one, and Failed for an unknown name.
-func Named(name string) Kind {
+func KindNamed(name string) Kind {
 	for _, k := range []Kind{Invalid, NotExist, Exist, Busy, NoSpace, Damaged, Conflict, Perm} {
 		if meanings[k].name == name {
 			return k
@@ -101,8 +101,8 @@ func Named(name string) Kind {
 // MarshalText returns the name of the kind for scripts.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.Name()), nil }
 
-// UnmarshalText sets the kind to the result of Named.
+// UnmarshalText sets the kind to the result of KindNamed.
 func (k *Kind) UnmarshalText(name []byte) error {
-	*k = Named(string(name))
+	*k = KindNamed(string(name))
 	return nil
 }

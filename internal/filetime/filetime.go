@@ -13,28 +13,28 @@ import (
 
 // The first and the last second of the range, since 1970.
 const (
-	first = math.MinInt32
-	last  = first + math.MaxUint64/1_000_000_000 - 1
+	firstSecond = math.MinInt32
+	lastSecond  = firstSecond + math.MaxUint64/1_000_000_000 - 1
 )
 
-// Of returns the time sec seconds and nsec nanoseconds after 1970. If it is out of the range, Of
+// FromUnix returns the time sec seconds and nsec nanoseconds after 1970. If it is out of the range, FromUnix
 // returns the nearest time in the range and ok is false.
-func Of(sec, nsec int64) (t int64, ok bool) {
-	s := min(max(sec, first), last)
+func FromUnix(sec, nsec int64) (t int64, ok bool) {
+	s := min(max(sec, firstSecond), lastSecond)
 	return s*1_000_000_000 + nsec, s == sec
 }
 
-// OfTime converts a time of package time. Out of the range, it returns the nearest time in the range.
-func OfTime(at time.Time) int64 {
-	t, _ := Of(at.Unix(), int64(at.Nanosecond()))
+// FromTime converts a time of package time. Out of the range, it returns the nearest time in the range.
+func FromTime(at time.Time) int64 {
+	t, _ := FromUnix(at.Unix(), int64(at.Nanosecond()))
 	return t
 }
 
 // Timespec converts a time for system calls. Its nanoseconds are never negative.
 func Timespec(t int64) unix.Timespec {
-	begin := int64(first) * 1_000_000_000
-	since := uint64(t) - uint64(begin)
-	return unix.Timespec{Sec: first + int64(since/1_000_000_000), Nsec: int64(since % 1_000_000_000)}
+	firstNano := int64(firstSecond) * 1_000_000_000
+	since := uint64(t) - uint64(firstNano)
+	return unix.Timespec{Sec: firstSecond + int64(since/1_000_000_000), Nsec: int64(since % 1_000_000_000)}
 }
 
 // Time converts a time to a time of package time.

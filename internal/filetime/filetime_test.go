@@ -15,7 +15,7 @@ func TestTimes(t *testing.T) {
 	} {
 		at, err := time.Parse(time.RFC3339Nano, text)
 		must.OK(t, err)
-		n, ok := Of(at.Unix(), int64(at.Nanosecond()))
+		n, ok := FromUnix(at.Unix(), int64(at.Nanosecond()))
 		if got := Time(n).UTC().Format(time.RFC3339Nano); !ok || got != text {
 			t.Errorf("%s comes back as %s, in range: %v", text, got, ok)
 		}
@@ -23,8 +23,8 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s has a fraction of %d ns", text, ts.Nsec)
 		}
 	}
-	for sec, want := range map[int64]int64{first - 1: first, -1 << 62: first, last + 1: last, 1 << 62: last} {
-		n, ok := Of(sec, 0)
+	for sec, want := range map[int64]int64{firstSecond - 1: firstSecond, -1 << 62: firstSecond, lastSecond + 1: lastSecond, 1 << 62: lastSecond} {
+		n, ok := FromUnix(sec, 0)
 		if got := Timespec(n).Sec; ok || got != want {
 			t.Errorf("second %d becomes %d, in range: %v; want %d", sec, got, ok, want)
 		}

@@ -71,9 +71,9 @@ func isControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Shown returns a text from an untrusted source for a terminal. It escapes invalid UTF-8 and all control
+// EscapeControls returns a text from an untrusted source for a terminal. It escapes invalid UTF-8 and all control
 // characters that are not in keep.
-func Shown(text, keep string) string {
+func EscapeControls(text, keep string) string {
 	return escapeText(text, func(r rune, size int) bool {
 		return (r != utf8.RuneError || size > 1) && (!isControl(r) || strings.ContainsRune(keep, r))
 	})
@@ -115,20 +115,20 @@ func Encoder(w io.Writer) *json.Encoder {
 }
 
 // A jsonWriter passes documents on as the function JSON returns them. Each Write has one whole document.
-type jsonWriter struct{ to io.Writer }
+type jsonWriter struct{ w io.Writer }
 
 func (w jsonWriter) Write(doc []byte) (int, error) {
-	if _, err := w.to.Write(JSON(doc)); err != nil {
+	if _, err := w.w.Write(JSON(doc)); err != nil {
 		return 0, err
 	}
 	return len(doc), nil
 }
 
-// List lists the first names for people, and counts the others.
-func List(names []string) string {
-	const most = 5
+// ListNames lists the first names for people, and counts the others.
+func ListNames(names []string) string {
+	const maxShown = 5
 	var shown []string
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range names[:min(len(names), maxShown)] {
 		shown = append(shown, Readable(name))
 	}
 

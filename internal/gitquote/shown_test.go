@@ -18,7 +18,7 @@ func TestShown(t *testing.T) {
 		"two\nlines\r":             "two\nlines" + `\r`,
 		"line\u2028separator\x7f":  `line\342\200\250separator\177`,
 	} {
-		if got := Shown(text, "\n"); got != want {
+		if got := EscapeControls(text, "\n"); got != want {
 			t.Errorf("%q is shown as %q", text, got)
 		}
 	}
@@ -27,7 +27,7 @@ func TestShown(t *testing.T) {
 func FuzzShown(f *testing.F) {
 	f.Add("\x1b[31m\u202e\u009b\xff")
 	f.Fuzz(func(t *testing.T, text string) {
-		got := Shown(text, "")
+		got := EscapeControls(text, "")
 		if !utf8.ValidString(got) {
 			t.Errorf("%q is no UTF-8", got)
 		}

@@ -33,10 +33,10 @@ func Do(fn func() error) (err error) {
 }
 
 // Call calls a function that returns no error. It recovers from a panic as Do does, and logs it with the
-// message what.
-func Call(log *slog.Logger, what string, fn func()) {
+// message.
+func Call(log *slog.Logger, message string, fn func()) {
 	if err := Do(func() error { fn(); return nil }); err != nil {
-		log.Error(what, "err", err, Stack(err))
+		log.Error(message, "err", err, Stack(err))
 	}
 }
 

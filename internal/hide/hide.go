@@ -18,8 +18,8 @@ type Matcher struct {
 
 type pattern struct {
 	segments []string // for path.Match; "**" matches any number of names
-	not      bool     // a path that matches is not hidden
-	dir      bool     // only directories match
+	negated  bool     // a path that matches is not hidden
+	dirOnly  bool     // only directories match
 }
 
 // anyNames is the segment of a pattern that matches any number of names.
@@ -36,7 +36,7 @@ func New(lines []string) (*Matcher, error) {
 			continue
 		}
 
-		p, err := parse(line)
+		p, err := parsePattern(line)
 		if err != nil {
 			return nil, err
 		}
@@ -57,10 +57,10 @@ func trimSpaces(line string) string {
 	return line
 }
 
-func parse(line string) (p pattern, err error) {
+func parsePattern(line string) (p pattern, err error) {
 	text := line
-	text, p.not = strings.CutPrefix(text, "!")
-	text, p.dir = strings.CutSuffix(text, "/")
+	text, p.negated = strings.CutPrefix(text, "!")
+	text, p.dirOnly = strings.CutSuffix(text, "/")
 	anchored := strings.Contains(text, "/")
 	text = strings.TrimPrefix(text, "/")
 
@@ -77,19 +77,19 @@ func parse(line string) (p pattern, err error) {
 			continue
 		}
 		if segment == "" || segment == "." || segment == ".." || strings.Contains(segment, "[:") || strings.Contains(segment, "\x00") {
-			return p, refuse(line)
+			return p, invalidPattern(line)
 		}
 
 		p.segments[i] = withCaret(segment)
 		if _, err := path.Match(p.segments[i], "x"); err != nil {
-			return p, refuse(line)
+			return p, invalidPattern(line)
 		}
 	}
 
 	return p, nil
 }
 
-func refuse(line string) error {
+func invalidPattern(line string) error {
 	return errs.New(errs.Invalid, "%q is no pattern of paths below the root, as .gitignore has them", line)
 }
 
@@ -115,8 +115,8 @@ func (m *Matcher) Match(name string, isDir bool) bool {
 	names := strings.Split(name, "/")
 
 	for _, p := range slices.Backward(m.patterns) {
-		if (isDir || !p.dir) && match(p.segments, names) {
-			return !p.not
+		if (isDir || !p.dirOnly) && matchNames(p.segments, names) {
+			return !p.negated
 		}
 	}
 
@@ -128,13 +128,13 @@ func (m *Matcher) Hides(name string, isDir bool) bool {
 	if m == nil {
 		return false
 	}
-	top, _ := m.Top(name)
+	top, _ := m.TopHidden(name)
 	return top != name || m.Match(name, isDir)
 }
 
-// Top returns the highest hidden directory above a path, or the path itself if it is hidden. Otherwise it
+// TopHidden returns the highest hidden directory above a path, or the path itself if it is hidden. Otherwise it
 // reports false.
-func (m *Matcher) Top(name string) (string, bool) {
+func (m *Matcher) TopHidden(name string) (string, bool) {
 	if m == nil {
 		return "", false
 	}
@@ -146,26 +146,26 @@ func (m *Matcher) Top(name string) (string, bool) {
 	return name, m.Match(name, true)
 }
 
-// match reports whether segments match all names. It makes at most len(segments)*len(names) comparisons: after a
+// matchNames reports whether segments match all names. It makes at most len(segments)*len(names) comparisons: after a
 // mismatch, it tries one more name for the last anyNames only.
-func match(segments, names []string) bool {
-	at, rest := -1, 0 // the last anyNames, and the first name after those that it matches
+func matchNames(segments, names []string) bool {
+	lastAny, resume := -1, 0 // the last anyNames, and the first name after those that it matches
 	for s, n := 0, 0; s < len(segments) || n < len(names); {
 		switch {
 		case s < len(segments) && segments[s] == anyNames:
-			at, rest = s, n
+			lastAny, resume = s, n
 			s++
 			continue
 		case s < len(segments) && n < len(names) && matchName(segments[s], names[n]):
 			s++
 			n++
 			continue
-		case at < 0 || rest >= len(names):
+		case lastAny < 0 || resume >= len(names):
 			return false
 		}
 
-		rest++
-		s, n = at+1, rest
+		resume++
+		s, n = lastAny+1, resume
 	}
 
 	return true
@@ -176,36 +176,36 @@ func matchName(segment, name string) bool {
 	return ok
 }
 
-// Below converts a line of a .gitignore, or of a file like it, in the directory dir to a line for the
+// ToRoot converts a line of a .gitignore, or of a file like it, in the directory dir to a line for the
 // root.
-func Below(dir, line string) string {
+func ToRoot(dir, line string) string {
 	line = trimSpaces(strings.TrimSuffix(line, "\r"))
 	if dir == "" || dir == "." || line == "" || line[0] == '#' {
 		return line
 	}
 
-	text, not := strings.CutPrefix(line, "!")
-	within := "/**/"
+	text, negated := strings.CutPrefix(line, "!")
+	separator := "/**/"
 	if strings.Contains(strings.TrimSuffix(text, "/"), "/") {
-		text, within = strings.TrimPrefix(text, "/"), "/"
+		text, separator = strings.TrimPrefix(text, "/"), "/"
 	}
-	text = Literal(dir) + within + text
-	if not {
+	text = Literal(dir) + separator + text
+	if negated {
 		return "!" + text
 	}
 
 	return text
 }
 
-// special are the characters that a pattern has to escape.
-const special = `*?[\!# `
+// escapedChars are the characters that a pattern has to escape.
+const escapedChars = `*?[\!# `
 
 // Literal returns the pattern that matches one path only.
 func Literal(name string) string {
 	var b strings.Builder
 	b.WriteByte('/')
 	for i := range len(name) {
-		if strings.IndexByte(special, name[i]) >= 0 {
+		if strings.IndexByte(escapedChars, name[i]) >= 0 {
 			b.WriteByte('\\')
 		}
 		b.WriteByte(name[i])

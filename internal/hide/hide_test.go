@@ -41,7 +41,7 @@ func TestLikeGit(t *testing.T) {
 
 		var moved []string
 		for _, line := range lines {
-			moved = append(moved, Below("x [y]", line))
+			moved = append(moved, ToRoot("x [y]", line))
 		}
 		below, err := New(moved)
 		must.OK(t, err)

@@ -16,8 +16,8 @@ type Barrier struct {
 	inside  map[chan struct{}]struct{} // one channel for each caller inside, closed when it leaves
 }
 
-// Waited reports whether a call of Wait is waiting now.
-func (b *Barrier) Waited() bool { return b.waiting.Load() > 0 }
+// HasWaiters reports whether a call of Wait is waiting now.
+func (b *Barrier) HasWaiters() bool { return b.waiting.Load() > 0 }
 
 // Enter enters the barrier. The caller must call leave.
 func (b *Barrier) Enter() (leave func()) {

@@ -19,11 +19,11 @@ const panicPause = 5 * time.Second
 
 // A Group is the background goroutines of a store.
 type Group struct {
-	Context context.Context // done after Stop
-	cancel  context.CancelFunc
-	group   *sync.WaitGroup
-	logger  *slog.Logger
-	rest    time.Duration // panicPause, which tests shorten
+	Context      context.Context // done after Stop
+	cancel       context.CancelFunc
+	group        *sync.WaitGroup
+	logger       *slog.Logger
+	restartPause time.Duration // panicPause, which tests shorten
 }
 
 // New returns a group without goroutines.
@@ -34,19 +34,19 @@ func New(logger *slog.Logger) Group {
 
 // Start runs a loop until Stop. The loop returns when Context is done. If it panics, it is started
 // again after a pause.
-func (b *Group) Start(what string, loop func()) {
+func (b *Group) Start(name string, loop func()) {
 	b.group.Go(func() {
 		for b.Context.Err() == nil {
-			guard.Call(b.logger, what, loop)
-			b.Pause(b.rest)
+			guard.Call(b.logger, name, loop)
+			b.Pause(b.restartPause)
 		}
 	})
 }
 
 // Go runs fn once in the background, unless Stop was called.
-func (b *Group) Go(what string, fn func()) {
+func (b *Group) Go(name string, fn func()) {
 	if b.Context.Err() == nil {
-		b.group.Go(func() { guard.Call(b.logger, what, fn) })
+		b.group.Go(func() { guard.Call(b.logger, name, fn) })
 	}
 }
 
@@ -55,7 +55,7 @@ func (b *Group) Pause(d time.Duration) { b.Await(nil, nil, d) }
 
 // Await waits for the first of a signal, the close of a channel, the time d and Stop. It reports
 // whether the channel was closed. signal and closed may be nil.
-func (b *Group) Await(signal Wake, closed <-chan struct{}, d time.Duration) bool {
+func (b *Group) Await(signal Signal, closed <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-b.Context.Done():
 	case <-signal:
@@ -72,16 +72,16 @@ func (b *Group) Stop() { b.cancel() }
 // Wait waits until all goroutines of the group have ended.
 func (b *Group) Wait() { b.group.Wait() }
 
-// While returns a context that ends with cause when needed returns false. It calls needed at intervals.
+// WhileNeeded returns a context that ends with cause when needed returns false. It calls needed at intervals.
 // The caller must call stop.
-func While(ctx context.Context, interval time.Duration, cause error, needed func() bool) (while context.Context, stop func()) {
-	while, cancel := context.WithCancelCause(ctx)
+func WhileNeeded(ctx context.Context, interval time.Duration, cause error, needed func() bool) (needCtx context.Context, stop func()) {
+	needCtx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
-			case <-while.Done():
+			case <-needCtx.Done():
 				return
 			case <-tick.C:
 			}
@@ -92,17 +92,17 @@ func While(ctx context.Context, interval time.Duration, cause error, needed func
 		}
 	}()
 
-	return while, func() { cancel(nil) }
+	return needCtx, func() { cancel(nil) }
 }
 
-// A Wake is a signal to a loop. Several signals before the loop receives one are one signal.
-type Wake chan struct{}
+// A Signal is a signal to a loop. Several signals before the loop receives one are one signal.
+type Signal chan struct{}
 
-// NewWake returns a signal that has not been sent yet.
-func NewWake() Wake { return make(Wake, 1) }
+// NewSignal returns a signal that has not been sent yet.
+func NewSignal() Signal { return make(Signal, 1) }
 
-// Up sends the signal. It does not block.
-func (w Wake) Up() {
+// Send sends the signal. It does not block.
+func (w Signal) Send() {
 	select {
 	case w <- struct{}{}:
 	default:

@@ -13,7 +13,7 @@ func TestPanic(t *testing.T) {
 	g := New(slog.New(slog.DiscardHandler))
 	defer g.Wait()
 	defer g.Stop()
-	g.rest = time.Millisecond
+	g.restartPause = time.Millisecond
 	again := make(chan struct{})
 	first := true
 	g.Start("a test", func() {

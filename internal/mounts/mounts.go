@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At returns the topmost mount at an absolute path without symlinks; nil if there is none.
-func At(path string) (*mountinfo.Info, error) {
+// TopmostAt returns the topmost mount at an absolute path without symlinks; nil if there is none.
+func TopmostAt(path string) (*mountinfo.Info, error) {
 	all, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
 	if err != nil {
 		return nil, fmt.Errorf("reading the mount table: %w", err)
@@ -33,30 +33,30 @@ func At(path string) (*mountinfo.Info, error) {
 
 // The time for reading mount tables is limited, because any user can create many and large ones.
 const (
-	maxTable  = 50 * time.Millisecond  // for one table
-	maxTables = 500 * time.Millisecond // for all tables
+	maxTableTime  = 50 * time.Millisecond  // for one table
+	maxTablesTime = 500 * time.Millisecond // for all tables
 )
 
-// lastOn is the last result of On.
-var lastOn struct {
+// lastPoints is the last result of PointsOn.
+var lastPoints struct {
 	sync.Mutex
 	major, minor int
-	began        time.Time
+	readAt       time.Time
 	paths        []string
 }
 
-// On returns the mount points that lie on the file system with the device number major:minor, as paths
+// PointsOn returns the mount points that lie on the file system with the device number major:minor, as paths
 // from the root of that file system. It reads the tables of the mount namespaces in /proc for up to
-// maxTables. Concurrent calls share a result.
-func On(major, minor int) []string {
-	asked, l := time.Now(), &lastOn
+// maxTablesTime. Concurrent calls share a result.
+func PointsOn(major, minor int) []string {
+	calledAt, l := time.Now(), &lastPoints
 	l.Lock()
 	defer l.Unlock()
 
-	if l.major != major || l.minor != minor || l.began.Before(asked) {
-		l.major, l.minor, l.began, l.paths = major, minor, time.Now(), nil
+	if l.major != major || l.minor != minor || l.readAt.Before(calledAt) {
+		l.major, l.minor, l.readAt, l.paths = major, minor, time.Now(), nil
 		readTables(time.Now, func(text []byte) {
-			for _, m := range pointsOn(text, major, minor) {
+			for _, m := range pointsIn(text, major, minor) {
 				l.paths = append(l.paths, m.path)
 			}
 		})
@@ -80,9 +80,9 @@ func readTables(now func() time.Time, fn func(text []byte)) {
 		return
 	}
 
-	end := now().Add(maxTables)
+	end := now().Add(maxTablesTime)
 	read := func(name string) {
-		stop := now().Add(maxTable)
+		stop := now().Add(maxTableTime)
 		if stop.After(end) {
 			stop = end
 		}
@@ -93,8 +93,8 @@ func readTables(now func() time.Time, fn func(text []byte)) {
 
 	read("self")
 	seen, unknown := make(map[string]bool), []string{}
-	own, _ := os.Readlink("/proc/self/ns/mnt")
-	seen[own] = true
+	ownNS, _ := os.Readlink("/proc/self/ns/mnt")
+	seen[ownNS] = true
 
 	for _, name := range names {
 		if name[0] < '0' || name[0] > '9' {
@@ -136,12 +136,12 @@ func readTable(proc string, now func() time.Time, stop time.Time) []byte {
 
 // A point is a mount point on a file system.
 type point struct {
-	path string // from the root of the file system
-	self bool   // a bind mount of the file or directory onto itself, by which sandboxes protect it
+	path       string // from the root of the file system
+	isSelfBind bool   // a bind mount of the file or directory onto itself, by which sandboxes protect it
 }
 
-// pointsOn returns the mount points on a file system in a mount table.
-func pointsOn(text []byte, major, minor int) (points []point) {
+// pointsIn returns the mount points on a file system in a mount table.
+func pointsIn(text []byte, major, minor int) (points []point) {
 	if !bytes.Contains(text, fmt.Appendf(nil, " %d:%d ", major, minor)) {
 		return nil
 	}
@@ -150,15 +150,15 @@ func pointsOn(text []byte, major, minor int) (points []point) {
 		return nil
 	}
 
-	ours := make(map[int]*mountinfo.Info)
+	onDevice := make(map[int]*mountinfo.Info)
 	for _, m := range all {
 		if m.Major == major && m.Minor == minor {
-			ours[m.ID] = m
+			onDevice[m.ID] = m
 		}
 	}
 
 	for _, m := range all {
-		parent := ours[m.Parent]
+		parent := onDevice[m.Parent]
 		if parent == nil || m == parent {
 			continue
 		}
@@ -169,23 +169,23 @@ func pointsOn(text []byte, major, minor int) (points []point) {
 		}
 
 		path := filepath.Join(parent.Root, rel)
-		points = append(points, point{path, ours[m.ID] != nil && m.Root == path})
+		points = append(points, point{path, onDevice[m.ID] != nil && m.Root == path})
 	}
 
 	return points
 }
 
-// Covered returns the mount points that hide files of a file system from a process, as paths from the
+// CoveringPoints returns the mount points that hide files of a file system from a process, as paths from the
 // root of the file system. It returns none if the process is in the mount namespace of this process.
-func Covered(pid, major, minor int) (paths []string) {
+func CoveringPoints(pid, major, minor int) (paths []string) {
 	proc := fmt.Sprint("/proc/", pid)
-	own, _ := os.Readlink("/proc/self/ns/mnt")
-	if theirs, err := os.Readlink(proc + "/ns/mnt"); pid <= 0 || err == nil && theirs == own {
+	ownNS, _ := os.Readlink("/proc/self/ns/mnt")
+	if processNS, err := os.Readlink(proc + "/ns/mnt"); pid <= 0 || err == nil && processNS == ownNS {
 		return nil
 	}
 
-	for _, m := range pointsOn(readTable(proc, time.Now, time.Now().Add(maxTable)), major, minor) {
-		if !m.self {
+	for _, m := range pointsIn(readTable(proc, time.Now, time.Now().Add(maxTableTime)), major, minor) {
+		if !m.isSelfBind {
 			paths = append(paths, m.path)
 		}
 	}
@@ -193,16 +193,16 @@ func Covered(pid, major, minor int) (paths []string) {
 	return paths
 }
 
-// OverlayOn reports whether an overlay in any mount namespace in /proc has a layer on a file system, or a
+// HasOverlayOn reports whether an overlay in any mount namespace in /proc has a layer on a file system, or a
 // layer on an unknown file system. It does not resolve symlinks in the paths of layers.
-func OverlayOn(major, minor int) (found bool) {
-	readTables(time.Now, func(text []byte) { found = found || overlayOn(text, major, minor) })
+func HasOverlayOn(major, minor int) (found bool) {
+	readTables(time.Now, func(text []byte) { found = found || tableHasOverlayOn(text, major, minor) })
 	return found
 }
 
-// overlayOn is OverlayOn for one mount table. It skips an overlay at the root of a container: the paths
+// tableHasOverlayOn is HasOverlayOn for one mount table. It skips an overlay at the root of a container: the paths
 // of its layers are paths outside of the container.
-func overlayOn(text []byte, major, minor int) bool {
+func tableHasOverlayOn(text []byte, major, minor int) bool {
 	if !bytes.Contains(text, []byte(" - overlay ")) {
 		return false
 	}
@@ -217,8 +217,8 @@ func overlayOn(text []byte, major, minor int) bool {
 		}
 
 		for _, layer := range layersOf(m.VFSOptions) {
-			below := mountOf(all, layer)
-			if below == nil || below.Major == major && below.Minor == minor {
+			mount := mountOf(all, layer)
+			if mount == nil || mount.Major == major && mount.Minor == minor {
 				return true
 			}
 		}
@@ -243,23 +243,23 @@ func layersOf(options string) (dirs []string) {
 
 // mountOf returns the mount that a path is on. It returns nil if the path is relative, or has characters
 // that the kernel escapes.
-func mountOf(all []*mountinfo.Info, path string) (on *mountinfo.Info) {
+func mountOf(all []*mountinfo.Info, path string) (found *mountinfo.Info) {
 	if !filepath.IsAbs(path) || strings.Contains(path, `\`) {
 		return nil
 	}
 	path = filepath.Clean(path)
 
 	for _, m := range all {
-		at := m.Mountpoint
-		if at != "/" && path != at && !strings.HasPrefix(path, at+"/") {
+		point := m.Mountpoint
+		if point != "/" && path != point && !strings.HasPrefix(path, point+"/") {
 			continue
 		}
-		if on == nil || len(at) >= len(on.Mountpoint) {
-			on = m
+		if found == nil || len(point) >= len(found.Mountpoint) {
+			found = m
 		}
 	}
 
-	return on
+	return found
 }
 
 // Privileged reports whether this process may mount without a helper.
@@ -270,8 +270,8 @@ func Privileged() bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// Helper returns the path of the program that mounts and unmounts for other users than root.
-func Helper() (string, error) {
+// MountHelper returns the path of the program that mounts and unmounts for other users than root.
+func MountHelper() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -285,7 +285,7 @@ func Helper() (string, error) {
 // answer. The mount stays and fails with ENOTCONN, so that programs do not write to the directory
 // below. Abort does nothing if the topmost mount at the point has another source.
 func Abort(point, source string) error {
-	m, err := At(point)
+	m, err := TopmostAt(point)
 	if err != nil || m == nil || m.Source != source {
 		return err
 	}
@@ -319,7 +319,7 @@ func Unmount(point string, lazy bool) error {
 		return err
 	}
 
-	helper, err := Helper()
+	helper, err := MountHelper()
 	if err != nil {
 		return err
 	}

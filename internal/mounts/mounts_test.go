@@ -19,11 +19,11 @@ import (
 )
 
 func TestMountTable(t *testing.T) {
-	m, err := At("/proc")
+	m, err := TopmostAt("/proc")
 	if err != nil || m == nil || m.FSType != "proc" {
 		t.Errorf("at /proc: %+v, %v", m, err)
 	}
-	if m, err := At("/proc/none"); err != nil || m != nil {
+	if m, err := TopmostAt("/proc/none"); err != nil || m != nil {
 		t.Errorf("where nothing is mounted: %+v, %v", m, err)
 	}
 }
@@ -81,10 +81,10 @@ func TestManyTables(t *testing.T) {
 		return bytes.Equal(first, own)
 	})
 	t.Logf("%d tables, %d pages of them", n, asked)
-	if most := 4096 * int(maxTable/time.Millisecond); longest > most || longest < most/8 {
+	if most := 4096 * int(maxTableTime/time.Millisecond); longest > most || longest < most/8 {
 		t.Errorf("of one table %d bytes were read, at most %d are", longest, most)
 	}
-	if most := int(maxTables/time.Millisecond) + 3*n; int(asked) > most || n < manyNamespaces/2 {
+	if most := int(maxTablesTime/time.Millisecond) + 3*n; int(asked) > most || n < manyNamespaces/2 {
 		t.Errorf("%d pages of %d tables were read, at most %d are", asked, n, most)
 	}
 }
@@ -93,14 +93,14 @@ func TestManyTables(t *testing.T) {
 func TestAtOnce(t *testing.T) {
 	var root unix.Stat_t
 	must.OK(t, unix.Stat("/", &root))
-	lastOn.Lock()
+	lastPoints.Lock()
 	const callers = 8
 	answers := make(chan []string, callers)
 	for range callers {
-		go func() { answers <- On(int(unix.Major(root.Dev)), int(unix.Minor(root.Dev))) }()
+		go func() { answers <- PointsOn(int(unix.Major(root.Dev)), int(unix.Minor(root.Dev))) }()
 	}
 	await.Blocked(t, callers, "mounts.On")
-	lastOn.Unlock()
+	lastPoints.Unlock()
 	first := await.Receive(t, "an answer", answers)
 	for range callers - 1 {
 		if other := await.Receive(t, "an answer", answers); len(first) == 0 || len(other) == 0 || &first[0] != &other[0] {
@@ -152,7 +152,7 @@ func TestOverlayOn(t *testing.T) {
 		`lowerdir=/a\040b`:                                          true,
 	} {
 		for at, want := range map[string]bool{"/var/merged": want, "/": false} {
-			if got := overlayOn([]byte(table+"40 22 0:70 / "+at+" rw - overlay overlay rw,"+options+"\n"), 0, 50); got != want {
+			if got := tableHasOverlayOn([]byte(table+"40 22 0:70 / "+at+" rw - overlay overlay rw,"+options+"\n"), 0, 50); got != want {
 				t.Errorf("%s at %s: %v", options, at, got)
 			}
 		}

@@ -39,9 +39,9 @@ func readProc(id int, name string) ([]byte, error) {
 	}
 }
 
-// Boot returns an id of the last start of the system, "" if it is unknown. A process id with a start time
+// BootID returns an id of the last start of the system, "" if it is unknown. A process id with a start time
 // is unique only together with this id.
-func Boot() string {
+func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -49,9 +49,9 @@ func Boot() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Killed reports whether a SIGKILL is pending for a process or thread. It reports false if the process is
+// IsKilled reports whether a SIGKILL is pending for a process or thread. It reports false if the process is
 // not visible.
-func Killed(id int) bool {
+func IsKilled(id int) bool {
 	b, err := readProc(id, "status")
 	return err == nil && killPending(string(b))
 }
@@ -67,10 +67,10 @@ func killPending(status string) bool {
 	return false
 }
 
-// Of returns the id of the process that a thread belongs to, or the id of the thread if the process is
+// ProcessOf returns the id of the process that a thread belongs to, or the id of the thread if the process is
 // unknown. Most callers pass a process id. Only those have a pidfd, and opening one is cheaper than
 // reading /proc.
-func Of(thread int) int {
+func ProcessOf(thread int) int {
 	if fd, err := unix.PidfdOpen(thread, 0); err == nil {
 		_ = unix.Close(fd)
 		return thread
@@ -105,10 +105,10 @@ func InGroup(id int, gid uint32) bool {
 	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
-// Admin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial
+// IsAdmin reports whether a visible thread, or the user for whom it acts, has CAP_SYS_ADMIN in the initial
 // user namespace of the machine. uid is the user in the thread's request: if it is root and the thread
 // has another user, overlayfs acts for root, because it reads its layers as the user that mounted it.
-func Admin(id int, uid uint32) bool {
+func IsAdmin(id int, uid uint32) bool {
 	b, err := readProc(id, "status")
 	if err != nil {
 		return false
@@ -132,8 +132,8 @@ func Admin(id int, uid uint32) bool {
 	return err == nil && slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// Command returns the name of the program of a visible process, else "".
-func Command(id int) string {
+// ProgramName returns the name of the program of a visible process, else "".
+func ProgramName(id int) string {
 	b, err := readProc(id, "comm")
 	if err != nil {
 		return ""
@@ -160,13 +160,13 @@ func StatOf(id int) (Stat, error) {
 
 // parseStat parses the contents of /proc/PID/stat (proc_pid_stat(5)).
 func parseStat(id int, stat string) (Stat, error) {
-	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
-	if open < 0 || end < open {
+	nameStart, nameEnd := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if nameStart < 0 || nameEnd < nameStart {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
 
-	s := Stat{ID: id, Command: stat[open+1 : end]}
-	fields := strings.Fields(stat[end+1:]) // fields[0] is field 3 of the manual page
+	s := Stat{ID: id, Command: stat[nameStart+1 : nameEnd]}
+	fields := strings.Fields(stat[nameEnd+1:]) // fields[0] is field 3 of the manual page
 	if len(fields) < 50 {
 		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
 	}
@@ -194,8 +194,8 @@ func IsGateway(s Stat) bool {
 	return err == nil && strings.HasPrefix(string(b), "runsc-")
 }
 
-// RunsCommand reports whether a process is a shell that runs the command in its arguments: sh -c.
-func RunsCommand(id int) bool {
+// IsShellCommand reports whether a process is a shell that runs the command in its arguments: sh -c.
+func IsShellCommand(id int) bool {
 	b, err := readProc(id, "cmdline")
 	if err != nil {
 		return false

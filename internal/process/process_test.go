@@ -24,10 +24,10 @@ func TestKillPending(t *testing.T) {
 }
 
 func TestOurselves(t *testing.T) {
-	if Killed(os.Getpid()) {
+	if IsKilled(os.Getpid()) {
 		t.Error("we are killed")
 	}
-	if got := Of(syscall.Gettid()); got != os.Getpid() {
+	if got := ProcessOf(syscall.Gettid()); got != os.Getpid() {
 		t.Errorf("our thread is one of %d, not of %d", got, os.Getpid())
 	}
 }
@@ -35,12 +35,12 @@ func TestOurselves(t *testing.T) {
 func TestCommand(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	must.OK(t, cmd.Start())
-	if got := Command(cmd.Process.Pid); got != "sleep" {
+	if got := ProgramName(cmd.Process.Pid); got != "sleep" {
 		t.Errorf("the command is %q", got)
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if got := Command(cmd.Process.Pid); got != "" || Of(cmd.Process.Pid) != cmd.Process.Pid {
+	if got := ProgramName(cmd.Process.Pid); got != "" || ProcessOf(cmd.Process.Pid) != cmd.Process.Pid {
 		t.Errorf("of a process that is gone: %q", got)
 	}
 }

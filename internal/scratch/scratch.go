@@ -37,11 +37,11 @@ func New(purpose string) (*Dir, error) {
 			return nil, err
 		}
 
-		d, err := lock(path)
+		d, err := lockDir(path)
 		if err == nil {
 			return d, nil
 		}
-		if !errors.Is(err, errTaken) && !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, errInUse) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, os.Remove(path))
 		}
 		// Another process has removed the directory before it was locked: create another one.
@@ -60,7 +60,7 @@ func Sweep() {
 	for _, purpose := range []string{Merge, Export, Import} {
 		found, _ := filepath.Glob(filepath.Join(os.TempDir(), purpose+"*"))
 		for _, path := range found {
-			d, err := lock(path)
+			d, err := lockDir(path)
 			if err != nil {
 				continue
 			}
@@ -79,19 +79,19 @@ func isOwned(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
-// errTaken means that another process has locked the directory, or has removed or replaced it.
-var errTaken = errors.New("in use")
+// errInUse means that another process has locked the directory, or has removed or replaced it.
+var errInUse = errors.New("in use")
 
-// lock opens and locks the directory at path. It fails with errTaken if the directory is locked, or if
+// lockDir opens and locks the directory at path. It fails with errInUse if the directory is locked, or if
 // path names another directory when the lock is taken.
-func lock(path string) (*Dir, error) {
+func lockDir(path string) (*Dir, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 
 	d := &Dir{path, os.NewFile(uintptr(fd), path)}
-	if err := lockFD(fd, path); err != nil {
+	if err := lockOpened(fd, path); err != nil {
 		d.lock.Close()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
@@ -99,11 +99,11 @@ func lock(path string) (*Dir, error) {
 	return d, nil
 }
 
-// lockFD is lock for a directory that is open.
-func lockFD(fd int, path string) error {
+// lockOpened does the work of lockDir for a directory that is open.
+func lockOpened(fd int, path string) error {
 	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {
-		return errTaken
+		return errInUse
 	}
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func lockFD(fd int, path string) error {
 		return err
 	}
 	if opened.Ino != now.Ino || opened.Dev != now.Dev {
-		return errTaken
+		return errInUse
 	}
 
 	return nil

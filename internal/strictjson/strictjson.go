@@ -19,7 +19,7 @@ func Decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return explain(err, reflect.TypeOf(v).Elem())
+		return explainError(err, reflect.TypeOf(v).Elem())
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errs.New(errs.Invalid, "there is more than one JSON value")
@@ -28,10 +28,10 @@ func Decode(b []byte, v any) error {
 	return nil
 }
 
-// explain rewrites an error of package json.
-func explain(err error, into reflect.Type) error {
+// explainError rewrites an error of package json.
+func explainError(err error, target reflect.Type) error {
 	var syntax *json.SyntaxError
-	var wrong *json.UnmarshalTypeError
+	var wrongType *json.UnmarshalTypeError
 	unknown, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
 	switch {
 	case errors.Is(err, io.EOF):
@@ -40,12 +40,12 @@ func explain(err error, into reflect.Type) error {
 		return errs.New(errs.Invalid, "not valid JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return errs.New(errs.Invalid, "not valid JSON: syntax error at byte %d", syntax.Offset)
-	case errors.As(err, &wrong) && wrong.Field == "":
-		return errs.New(errs.Invalid, "it is %s, and must be %s", valueName(wrong.Value), typeName(wrong.Type))
-	case errors.As(err, &wrong):
-		return errs.New(errs.Invalid, "%s must be %s, not %s", wrong.Field, typeName(wrong.Type), valueName(wrong.Value))
-	case isUnknown && !slices.Contains(Fields(into), strings.Trim(unknown, `"`)):
-		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(Fields(into)))
+	case errors.As(err, &wrongType) && wrongType.Field == "":
+		return errs.New(errs.Invalid, "it is %s, and must be %s", valueName(wrongType.Value), typeName(wrongType.Type))
+	case errors.As(err, &wrongType):
+		return errs.New(errs.Invalid, "%s must be %s, not %s", wrongType.Field, typeName(wrongType.Type), valueName(wrongType.Value))
+	case isUnknown && !slices.Contains(Fields(target), strings.Trim(unknown, `"`)):
+		return errs.New(errs.Invalid, "unknown field %s%s", unknown, fieldList(Fields(target)))
 	}
 
 	return err

@@ -45,7 +45,7 @@ func TestDecode(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), want) || errs.Of(err) != errs.Invalid || strings.Contains(err.Error(), "Go") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || errs.KindOf(err) != errs.Invalid || strings.Contains(err.Error(), "Go") {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// slice is the time after which Yield gives up a turn.
-	slice = 10 * time.Millisecond
-	// lease is the time after which a turn expires. A computation that does not call Yield for this long
+	// minTurn is the time after which Yield gives up a turn.
+	minTurn = 10 * time.Millisecond
+	// maxTurn is the time after which a turn expires. A computation that does not call Yield for this long
 	// is blocked, perhaps by another computation that waits for a turn.
-	lease = 250 * time.Millisecond
+	maxTurn = 250 * time.Millisecond
 )
 
 // Turns limits the number of computations that run at a time. Waiting computations are in two queues, one
-// of them for contexts of First. The two queues get turns alternately. In each queue, the computation that
+// of them for contexts of WithFastQueue. The two queues get turns alternately. In each queue, the computation that
 // has waited longest is next.
 type Turns struct {
-	mu      sync.Mutex
-	free    int
-	running []*turn
-	waiting [2][]*turn // by turn.queue
-	last    int        // the queue that got the last turn
+	mu        sync.Mutex
+	free      int
+	running   []*turn
+	waiting   [2][]*turn // by turn.queue
+	lastQueue int        // the queue that got the last turn
 }
 
 // New returns Turns for atOnce computations at a time.
@@ -34,8 +34,8 @@ func New(atOnce int) *Turns { return &Turns{free: atOnce} }
 type turn struct {
 	turns *Turns
 	queue int
-	began time.Time     // guarded by turns.mu
-	ready chan struct{} // closed when the turn begins
+	start time.Time     // guarded by turns.mu
+	begun chan struct{} // closed when the turn begins
 }
 
 type (
@@ -43,33 +43,33 @@ type (
 	queueKey struct{} // context key of the number of the queue
 )
 
-// First returns a context with which Do waits in the second queue. The queues get turns alternately, so this queue is
+// WithFastQueue returns a context with which Do waits in the second queue. The queues get turns alternately, so this queue is
 // the faster one if it has few computations.
-func First(ctx context.Context) context.Context { return context.WithValue(ctx, queueKey{}, 1) }
+func WithFastQueue(ctx context.Context) context.Context { return context.WithValue(ctx, queueKey{}, 1) }
 
 // Do waits for a turn, runs fn in it and returns the error of fn. If ctx ends before, it returns the
 // error of ctx. fn calls Yield with its context from time to time. A Do within fn is part of the turn.
 func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	if mine, ok := ctx.Value(turnKey{}).(*turn); ok && mine.turns == t {
+	if current, ok := ctx.Value(turnKey{}).(*turn); ok && current.turns == t {
 		return fn(ctx)
 	}
 
-	mine := &turn{turns: t}
-	mine.queue, _ = ctx.Value(queueKey{}).(int)
-	if err := mine.wait(ctx); err != nil {
+	current := &turn{turns: t}
+	current.queue, _ = ctx.Value(queueKey{}).(int)
+	if err := current.wait(ctx); err != nil {
 		return err
 	}
-	defer mine.giveUp()
+	defer current.giveUp()
 
-	return fn(context.WithValue(ctx, turnKey{}, mine))
+	return fn(context.WithValue(ctx, turnKey{}, current))
 }
 
-// Yield gives up the turn in ctx if it has lasted a slice, and waits for the next one. Without a turn
+// Yield gives up the turn in ctx if it has lasted minTurn, and waits for the next one. Without a turn
 // it does nothing. It returns the error of ctx.
 func Yield(ctx context.Context) error {
-	if mine, ok := ctx.Value(turnKey{}).(*turn); ok && mine.isOver() {
-		mine.giveUp()
-		_ = mine.wait(context.WithoutCancel(ctx)) // the caller has a turn after Yield in any case
+	if current, ok := ctx.Value(turnKey{}).(*turn); ok && current.isOver() {
+		current.giveUp()
+		_ = current.wait(context.WithoutCancel(ctx)) // the caller has a turn after Yield in any case
 	}
 	return ctx.Err()
 }
@@ -77,23 +77,23 @@ func Yield(ctx context.Context) error {
 func (w *turn) isOver() bool {
 	w.turns.mu.Lock()
 	defer w.turns.mu.Unlock()
-	return time.Since(w.began) >= slice
+	return time.Since(w.start) >= minTurn
 }
 
 // wait waits until the turn begins. While it waits, it ends the turns of others that have expired.
 func (w *turn) wait(ctx context.Context) error {
 	t := w.turns
-	w.ready = make(chan struct{})
+	w.begun = make(chan struct{})
 	t.mu.Lock()
 	t.waiting[w.queue] = append(t.waiting[w.queue], w)
 	t.startLocked()
 	t.mu.Unlock()
-	expired := time.NewTicker(lease)
+	expired := time.NewTicker(maxTurn)
 	defer expired.Stop()
 
 	for {
 		select {
-		case <-w.ready:
+		case <-w.begun:
 			return nil
 		case <-expired.C:
 			t.mu.Lock()
@@ -127,26 +127,26 @@ func (w *turn) giveUp() {
 	}
 }
 
-// expireLocked ends the turns that are older than the lease.
+// expireLocked ends the turns that have lasted maxTurn.
 func (t *Turns) expireLocked() {
-	had := len(t.running)
-	t.running = slices.DeleteFunc(t.running, func(w *turn) bool { return time.Since(w.began) >= lease })
-	t.free += had - len(t.running)
+	before := len(t.running)
+	t.running = slices.DeleteFunc(t.running, func(w *turn) bool { return time.Since(w.start) >= maxTurn })
+	t.free += before - len(t.running)
 	t.startLocked()
 }
 
 // startLocked starts turns while there are free ones and computations that wait.
 func (t *Turns) startLocked() {
 	for t.free > 0 && len(t.waiting[0])+len(t.waiting[1]) > 0 {
-		if t.last = 1 - t.last; len(t.waiting[t.last]) == 0 {
-			t.last = 1 - t.last
+		if t.lastQueue = 1 - t.lastQueue; len(t.waiting[t.lastQueue]) == 0 {
+			t.lastQueue = 1 - t.lastQueue
 		}
 
-		w := t.waiting[t.last][0]
-		t.waiting[t.last] = t.waiting[t.last][1:]
-		w.began = time.Now()
+		w := t.waiting[t.lastQueue][0]
+		t.waiting[t.lastQueue] = t.waiting[t.lastQueue][1:]
+		w.start = time.Now()
 		t.running = append(t.running, w)
 		t.free--
-		close(w.ready)
+		close(w.begun)
 	}
 }

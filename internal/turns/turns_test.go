@@ -117,7 +117,7 @@ func TestFirst(t *testing.T) {
 	for i := range 11 {
 		ctx, name := context.Background(), "other"
 		if i == 10 {
-			ctx, name = First(ctx), "first"
+			ctx, name = WithFastQueue(ctx), "first"
 		}
 		do(ctx, name)
 		await.True(t, "it waits", func() bool { return waiting() > i })

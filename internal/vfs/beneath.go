@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Beneath is an FS for the files in one directory, which may come from another user. It opens no file
+// Root is an FS for the files in one directory, which may come from another user. It opens no file
 // outside of the directory and follows no symbolic links. It opens regular files only, so that a FIFO
 // does not block and a device is not read. It does not write to a file with a second hard link, because
 // that could be a file of any user elsewhere. The directory may be moved while it is open. Callers still
 // pass paths below the path at which it was opened, and errors have these paths.
-type Beneath struct {
+type Root struct {
 	root *os.File // nil in OS
 	dir  string   // the path at which the directory was opened
 
@@ -30,7 +30,7 @@ type Beneath struct {
 }
 
 // OS is the FS of the whole disk. It follows links.
-var OS FS = &Beneath{}
+var OS FS = &Root{}
 
 // Causes in a *fs.PathError.
 var (
@@ -40,23 +40,23 @@ var (
 	ErrLinked = errors.New("it has other hard links: replace it by a copy of its own")
 )
 
-// OpenBeneath opens a directory. The caller closes it.
-func OpenBeneath(dir string) (*Beneath, error) {
+// OpenRoot opens a directory. The caller closes it.
+func OpenRoot(dir string) (*Root, error) {
 	dir = filepath.Clean(dir)
 	root, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Beneath{root: root, dir: dir}, nil
+	return &Root{root: root, dir: dir}, nil
 }
 
 // Close closes the directory. Open files stay open.
-func (b *Beneath) Close() error { return b.root.Close() }
+func (b *Root) Close() error { return b.root.Close() }
 
 // Path converts name to a path that is valid while b is open, even after the directory was moved. It is
 // for libraries that take paths; these libraries follow links in it. If /proc is not mounted, it returns
 // name.
-func (b *Beneath) Path(name string) string {
+func (b *Root) Path(name string) string {
 	rest, ok := strings.CutPrefix(name, b.dir)
 	if !ok || rest != "" && rest[0] != '/' {
 		return name
@@ -77,7 +77,7 @@ func (b *Beneath) Path(name string) string {
 // open opens a file beneath the directory. It opens the path one name after the other, so that no link
 // is followed. A single openat2(2) could do that, but systemd forbids it in a unit with
 // RestrictSUIDSGID=, and emulators do not support it.
-func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err error) {
+func (b *Root) open(op, name string, flag int, perm fs.FileMode) (fd int, err error) {
 	dir, names := unix.AT_FDCWD, []string{name}
 	if b.root != nil {
 		rel, err := filepath.Rel(b.dir, name)
@@ -129,7 +129,7 @@ func openat(dir int, name string, flag int, perm fs.FileMode) (int, error) {
 
 // inParent calls fn with the descriptor of the directory that contains name, and with the base name. It
 // adds op and name to the error of fn. name must not be the directory of b itself.
-func (b *Beneath) inParent(op, name string, fn func(dir int, base string) error) error {
+func (b *Root) inParent(op, name string, fn func(dir int, base string) error) error {
 	if filepath.Clean(name) == b.dir {
 		return &fs.PathError{Op: op, Path: name, Err: unix.EBUSY}
 	}
@@ -148,15 +148,15 @@ func (b *Beneath) inParent(op, name string, fn func(dir int, base string) error)
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// File opens a regular file as an *os.File, to lock it or to append to it.
-func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error) {
+// OpenOSFile opens a regular file as an *os.File, to lock it or to append to it.
+func (b *Root) OpenOSFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	// The file is opened without O_TRUNC: checkOpened truncates it, if it may be written.
 	fd, err := b.open("open", name, flag&^os.O_TRUNC|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := b.check(fd, flag); err != nil {
+	if err := b.checkOpened(fd, flag); err != nil {
 		_ = unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -164,9 +164,9 @@ func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// check returns an error for a file that must not be opened with the flags. Otherwise it truncates the
+// checkOpened returns an error for a file that must not be opened with the flags. Otherwise it truncates the
 // file, if the flags say so, and makes its descriptor blocking.
-func (b *Beneath) check(fd, flag int) error {
+func (b *Root) checkOpened(fd, flag int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -187,15 +187,15 @@ func (b *Beneath) check(fd, flag int) error {
 	return unix.SetNonblock(fd, false)
 }
 
-// Own reports whether an entry is a regular file with one name.
-func Own(fi fs.FileInfo) bool {
+// HasOneName reports whether an entry is a regular file with one name.
+func HasOneName(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return fi.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
 // OpenFile implements FS.
-func (b *Beneath) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	f, err := b.File(name, flag, perm)
+func (b *Root) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := b.OpenOSFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (b *Beneath) OpenFile(name string, flag int, perm fs.FileMode) (File, error
 }
 
 // Rename implements FS.
-func (b *Beneath) Rename(from, to string) error {
+func (b *Root) Rename(from, to string) error {
 	return b.inParent("rename", from, func(fromDir int, fromBase string) error {
 		return b.inParent("rename", to, func(toDir int, toBase string) error {
 			return unix.Renameat(fromDir, fromBase, toDir, toBase)
@@ -212,7 +212,7 @@ func (b *Beneath) Rename(from, to string) error {
 }
 
 // RenameNew renames a file. It fails with fs.ErrExist if the new name exists.
-func (b *Beneath) RenameNew(from, to string) error {
+func (b *Root) RenameNew(from, to string) error {
 	return b.inParent("rename", from, func(fromDir int, fromBase string) error {
 		return b.inParent("rename", to, func(toDir int, toBase string) error {
 			err := unix.Renameat2(fromDir, fromBase, toDir, toBase, unix.RENAME_NOREPLACE)
@@ -229,9 +229,9 @@ func (b *Beneath) RenameNew(from, to string) error {
 	})
 }
 
-// Put writes data to a temporary file in the directory of name, and calls rename to give it the name.
+// WriteThenRename writes data to a temporary file in the directory of name, and calls rename to give it the name.
 // It creates missing directories. With synced, the data is on disk before the rename.
-func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, rename func(from, to string) error) error {
+func (b *Root) WriteThenRename(name string, data []byte, perm fs.FileMode, synced bool, rename func(from, to string) error) error {
 	dir := filepath.Dir(name)
 	// Each user class that may read the file gets the right to enter its directories.
 	if err := b.MkdirAll(dir, perm|perm>>2&0o111); err != nil {
@@ -239,7 +239,7 @@ func (b *Beneath) Put(name string, data []byte, perm fs.FileMode, synced bool, r
 	}
 
 	tmp := filepath.Join(dir, ".tmp-"+rand.Text())
-	f, err := b.File(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := b.OpenOSFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func writeAndClose(f *os.File, data []byte, synced bool) error {
 }
 
 // Remove implements FS.
-func (b *Beneath) Remove(name string) error {
+func (b *Root) Remove(name string) error {
 	return b.inParent("remove", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)
 		if err == unix.EISDIR {
@@ -276,7 +276,7 @@ func (b *Beneath) Remove(name string) error {
 }
 
 // ReadDir implements FS.
-func (b *Beneath) ReadDir(name string) (infos []Info, err error) {
+func (b *Root) ReadDir(name string) (infos []Info, err error) {
 	fd, err := b.open("readdir", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -316,12 +316,12 @@ func infoAt(dir int, base string) (Info, error) {
 
 	return Info{
 		Name: base, Size: st.Size, Allocated: st.Blocks * 512, Modified: time.Unix(st.Mtim.Unix()),
-		Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR,
+		IsDir: st.Mode&unix.S_IFMT == unix.S_IFDIR,
 	}, nil
 }
 
 // MkdirAll implements FS.
-func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
+func (b *Root) MkdirAll(name string, perm fs.FileMode) error {
 	if name = filepath.Clean(name); name == b.dir || name == filepath.Dir(name) {
 		return nil
 	}
@@ -334,7 +334,7 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 		if err != unix.EEXIST {
 			return err
 		}
-		if i, serr := infoAt(dir, base); serr != nil || i.Dir {
+		if i, serr := infoAt(dir, base); serr != nil || i.IsDir {
 			return serr
 		}
 
@@ -343,7 +343,7 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 }
 
 // SyncDir implements FS.
-func (b *Beneath) SyncDir(name string) error {
+func (b *Root) SyncDir(name string) error {
 	if b.SkipSyncs.Load() {
 		return nil
 	}
@@ -362,7 +362,7 @@ func (b *Beneath) SyncDir(name string) error {
 }
 
 // Stat implements FS.
-func (b *Beneath) Stat(name string) (i Info, err error) {
+func (b *Root) Stat(name string) (i Info, err error) {
 	if filepath.Clean(name) == b.dir {
 		i, err = infoAt(int(b.root.Fd()), ".")
 	} else {
@@ -377,18 +377,18 @@ func (b *Beneath) Stat(name string) (i Info, err error) {
 }
 
 // Free implements FS.
-func (b *Beneath) Free(dir string) (int64, error) {
+func (b *Root) Free(dir string) (int64, error) {
 	st, err := b.statfs(dir)
 	return int64(st.Bavail) * st.Bsize, err
 }
 
 // Total implements FS.
-func (b *Beneath) Total(dir string) (int64, error) {
+func (b *Root) Total(dir string) (int64, error) {
 	st, err := b.statfs(dir)
 	return int64(st.Blocks) * st.Bsize, err
 }
 
-func (b *Beneath) statfs(dir string) (st unix.Statfs_t, err error) {
+func (b *Root) statfs(dir string) (st unix.Statfs_t, err error) {
 	d, err := b.open("statfs", dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return st, err

@@ -13,9 +13,9 @@ import (
 	"github.com/amberfs/amberfs/tests/must"
 )
 
-func openBeneath(t *testing.T, dir string) *Beneath {
+func openBeneath(t *testing.T, dir string) *Root {
 	t.Helper()
-	b, err := OpenBeneath(dir)
+	b, err := OpenRoot(dir)
 	must.OK(t, err)
 	t.Cleanup(func() { b.Close() })
 	return b
@@ -75,7 +75,7 @@ func TestBeneathFollowsNothing(t *testing.T) {
 		t.Fatal(infos, err)
 	}
 	for _, i := range infos {
-		if i.Dir {
+		if i.IsDir {
 			t.Errorf("%+v", i)
 		}
 	}

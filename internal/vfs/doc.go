@@ -1,7 +1,7 @@
 // Package vfs is the interface of the store to the disk. It is small, so that tests can replace the
 // disk.
 //
-// Beneath is a directory of the real disk that another party may have created. OS is the whole disk.
+// Root is a directory of the real disk that another party may have created. OS is the whole disk.
 // tests/vfstest has disks that fail and lose power.
 //
 // # Durability

@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An osFile is an open file of a Beneath.
+// An osFile is an open file of a Root.
 type osFile struct {
 	*os.File
-	disk *Beneath
+	root *Root
 }
 
 func (f *osFile) Sync() error {
-	if f.disk.SkipSyncs.Load() {
+	if f.root.SkipSyncs.Load() {
 		return nil
 	}
-	return f.control("fdatasync", unix.Fdatasync)
+	return f.callWithFD("fdatasync", unix.Fdatasync)
 }
 
 func (f *osFile) Allocate(off, n int64) error {
-	return f.control("fallocate", func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
+	return f.callWithFD("fallocate", func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
 }
 
 func (f *osFile) Punch(off, n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	return f.control("punch", func(fd int) error {
+	return f.callWithFD("punch", func(fd int) error {
 		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 	})
 }
@@ -42,8 +42,8 @@ func (f *osFile) Size() (int64, error) {
 	return fi.Size(), nil
 }
 
-// control calls fn with the descriptor, which is not closed during the call, and repeats it after EINTR.
-func (f *osFile) control(op string, fn func(fd int) error) error {
+// callWithFD calls fn with the descriptor, which is not closed during the call, and repeats it after EINTR.
+func (f *osFile) callWithFD(op string, fn func(fd int) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ type Info struct {
 	Name      string // base name
 	Size      int64  // bytes
 	Allocated int64  // bytes on disk
-	Dir       bool
+	IsDir     bool
 	Modified  time.Time
 }
 

@@ -28,7 +28,7 @@ var (
 	// ErrDenied: the credentials are missing, wrong, or do not allow the request.
 	ErrDenied = errs.New(errs.Perm, "the remote refused the request")
 	// ErrAway: the remote did not answer, or answered that it cannot do the request now.
-	ErrAway = errs.Away
+	ErrAway = errs.Unreachable
 	// ErrUnsupported: this kind of remote does not support the operation.
 	ErrUnsupported = errs.New(errs.NotSupported, "this kind of remote does not support that")
 )
@@ -260,7 +260,7 @@ func credentialsFile(p map[string]string) (string, error) {
 }
 
 // ErrUntrusted: the user has not agreed to contact this remote.
-var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remote")
+var ErrUntrusted = errs.New(errs.Unreachable, "you have not agreed to contact this remote")
 
 // OpenLazily returns the backend of a URL. Before each request the backend checks the key, and calls authorize, which
 // may be nil: if authorize returns an error, no request is made. If the backend cannot be opened, for example

@@ -19,7 +19,7 @@ import (
 
 // A dir is a backend in a directory, with a file for each key. A value is written to a temporary file,
 // synced, and renamed. Each call opens the directory anew: its disk may be unmounted between calls.
-// Others may write to the directory, so files are opened with vfs.Beneath.
+// Others may write to the directory, so files are opened with vfs.Root.
 type dir struct{ path string }
 
 func openDir(u *url.URL) (Backend, error) {
@@ -51,12 +51,12 @@ func (d *dir) IsRegistry() bool      { return false }
 func (d *dir) CloseIdleConnections() {}
 
 // withDir calls fn with the open directory, and wraps its error. operation is the verb for the error text.
-func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs.Beneath) error) error {
+func (d *dir) withDir(ctx context.Context, operation, key string, fn func(b *vfs.Root) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 
-	b, err := vfs.OpenBeneath(d.path)
+	b, err := vfs.OpenRoot(d.path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: there is no directory %s (is its disk mounted?)", ErrAway, d.path)
 	}
@@ -102,14 +102,14 @@ func (d *dir) wrapError(operation, key string, err error) error {
 }
 
 func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	return d.withDir(ctx, "write", key, func(b *vfs.Beneath) error {
+	return d.withDir(ctx, "write", key, func(b *vfs.Root) error {
 		rename := b.Rename
 		if o.IfAbsent {
 			rename = b.RenameNew
 		}
 
 		file := d.keyFile(key)
-		err := b.Put(file, data, 0o666, true, rename)
+		err := b.WriteThenRename(file, data, 0o666, true, rename)
 		if errors.Is(err, fs.ErrExist) && o.IfAbsent {
 			return ErrChanged
 		}
@@ -122,8 +122,8 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) er
 }
 
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
-	err = d.withDir(ctx, "read", key, func(b *vfs.Beneath) error {
-		f, err := b.File(d.keyFile(key), os.O_RDONLY, 0)
+	err = d.withDir(ctx, "read", key, func(b *vfs.Root) error {
+		f, err := b.OpenOSFile(d.keyFile(key), os.O_RDONLY, 0)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []by
 }
 
 func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
-	err = d.withDir(ctx, "look for", key, func(b *vfs.Beneath) error {
+	err = d.withDir(ctx, "look for", key, func(b *vfs.Root) error {
 		i, err := b.Stat(d.keyFile(key))
 		info = Info{Key: key, Size: i.Size, Modified: i.Modified}
 		return err
@@ -146,7 +146,7 @@ func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
 
 func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	var entries []vfs.Info
-	err := d.withDir(ctx, "list", prefix, func(b *vfs.Beneath) (err error) {
+	err := d.withDir(ctx, "list", prefix, func(b *vfs.Root) (err error) {
 		entries, err = b.ReadDir(d.keyFile(strings.TrimSuffix(prefix, "/")))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -170,7 +170,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 }
 
 func (d *dir) Delete(ctx context.Context, key string) error {
-	return d.withDir(ctx, "delete", key, func(b *vfs.Beneath) error {
+	return d.withDir(ctx, "delete", key, func(b *vfs.Root) error {
 		err := vfs.Erase(b, d.keyFile(key)) // it may be an object that a user forgets
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

@@ -61,8 +61,8 @@ func New(dir string, size int64) *Cache {
 }
 
 // withDir calls fn with the open directory.
-func (c *Cache) withDir(fn func(b *vfs.Beneath) error) error {
-	b, err := vfs.OpenBeneath(c.dir)
+func (c *Cache) withDir(fn func(b *vfs.Root) error) error {
+	b, err := vfs.OpenRoot(c.dir)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int6
 // Has reports whether the directory has all blocks with n bytes from offset off on.
 func (c *Cache) Has(o backend.Object, off, n int64) bool {
 	for block := off / BlockSize; block*BlockSize < min(off+n, o.Size); block++ {
-		err := c.withDir(func(b *vfs.Beneath) error {
+		err := c.withDir(func(b *vfs.Root) error {
 			i, err := b.Stat(c.path(blockFile(o, block)))
 			if err == nil && i.Size != blockLen(o, block) {
 				err = errTornBlock
@@ -139,8 +139,8 @@ var errTornBlock = errors.New("the block is torn")
 // readBlock fills p with the bytes of a block from off on. It reports whether the cache has the block.
 func (c *Cache) readBlock(o backend.Object, block, off int64, p []byte) bool {
 	name := blockFile(o, block)
-	err := c.withDir(func(b *vfs.Beneath) error {
-		f, err := b.File(c.path(name), os.O_RDONLY, 0)
+	err := c.withDir(func(b *vfs.Root) error {
+		f, err := b.OpenOSFile(c.path(name), os.O_RDONLY, 0)
 		if err != nil {
 			return err
 		}
@@ -296,13 +296,13 @@ func (c *Cache) writeFile(name string, data []byte) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	return c.withDir(func(b *vfs.Beneath) error { return b.Put(c.path(name), data, 0o600, false, b.Rename) })
+	return c.withDir(func(b *vfs.Root) error { return b.WriteThenRename(c.path(name), data, 0o600, false, b.Rename) })
 }
 
 // Drop removes the blocks with n bytes from offset off on, because they are damaged.
 func (c *Cache) Drop(o backend.Object, off, n int64) {
 	for block := off / BlockSize; block*BlockSize < off+n; block++ {
-		_ = c.withDir(func(b *vfs.Beneath) error { return b.Remove(c.path(blockFile(o, block))) })
+		_ = c.withDir(func(b *vfs.Root) error { return b.Remove(c.path(blockFile(o, block))) })
 		c.mu.Lock()
 		c.unstoredBlocks = slices.DeleteFunc(c.unstoredBlocks, func(u unstoredBlock) bool { return u.file == blockFile(o, block) })
 		c.mu.Unlock()
@@ -317,7 +317,7 @@ func (c *Cache) Erase() error {
 
 	blocks, _ := c.listBlocks()
 
-	return c.withDir(func(d *vfs.Beneath) error {
+	return c.withDir(func(d *vfs.Root) error {
 		for _, b := range blocks {
 			if err := vfs.Erase(d, b.Name); err != nil && !errors.Is(err, fs.ErrNotExist) { // ErrNotExist: another process removed it
 				return err
@@ -344,7 +344,7 @@ func (c *Cache) evict() {
 		if total <= c.maxBytes-c.maxBytes/10 {
 			return
 		}
-		if c.withDir(func(d *vfs.Beneath) error { return d.Remove(b.Name) }) == nil {
+		if c.withDir(func(d *vfs.Root) error { return d.Remove(b.Name) }) == nil {
 			total -= b.Size
 		}
 	}
@@ -361,14 +361,14 @@ func isBlock(dir, name string) bool {
 // listBlocks returns all blocks, with their paths as names, and the sum of their sizes. It deletes stale
 // temporary files.
 func (c *Cache) listBlocks() (out []vfs.Info, total int64) {
-	_ = c.withDir(func(b *vfs.Beneath) error {
+	_ = c.withDir(func(b *vfs.Root) error {
 		dirs, err := b.ReadDir(c.dir)
 		if err != nil {
 			return err
 		}
 
 		for _, d := range dirs {
-			if !d.Dir {
+			if !d.IsDir {
 				continue
 			}
 

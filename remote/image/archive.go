@@ -41,7 +41,7 @@ type savedImage struct {
 	Layers   []string
 }
 
-// layerTypes has the media types of layers, by the result of decompress.Kind.
+// layerTypes has the media types of layers, by the result of decompress.FormatOf.
 var layerTypes = map[string]string{
 	"": ocispec.MediaTypeImageLayer, "gzip": ocispec.MediaTypeImageLayerGzip, "zstd": ocispec.MediaTypeImageLayerZstd,
 }
@@ -102,7 +102,7 @@ func (im *Image) readArchive(name string) ([]ocispec.Descriptor, error) {
 
 		var head [6]byte
 		n, _ := s.ReadAt(head[:], 0)
-		d := ocispec.Descriptor{MediaType: layerTypes[decompress.Kind(head[:n])], Size: s.Size()}
+		d := ocispec.Descriptor{MediaType: layerTypes[decompress.FormatOf(head[:n])], Size: s.Size()}
 		if d.Digest, err = digest.FromReader(io.NewSectionReader(s, 0, s.Size())); err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (im *Image) openArchive(name string) (*os.File, error) {
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("it is not a regular file: %w", err)
 	}
-	if kind := decompress.Kind(head[:n]); kind != "" {
+	if kind := decompress.FormatOf(head[:n]); kind != "" {
 		return nil, errs.Fail(errs.Invalid, "%s is compressed by %s", name, kind).WithHint("decompress it first, for example with `%s -d`", kind)
 	}
 

@@ -31,7 +31,7 @@ func (r *Registry) LoadNames(b []byte, save func([]byte) error) {
 	if json.Unmarshal(b, &k) != nil {
 		return
 	}
-	if k.Boot != process.Boot() {
+	if k.Boot != process.BootID() {
 		k.Named = slices.DeleteFunc(k.Named, func(n savedName) bool { return n.PID != 0 })
 	}
 
@@ -50,7 +50,7 @@ func (r *Registry) saveNames() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
 
-	k := savedNames{Boot: process.Boot()}
+	k := savedNames{Boot: process.BootID()}
 	r.mu.RLock()
 	for p, n := range r.named {
 		k.Named = append(k.Named, savedName{p.id, n.start, p.view, n.name})

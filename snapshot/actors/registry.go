@@ -178,7 +178,7 @@ func (r *Registry) findActor(st process.Stat, uid, view uint32, now int64) strin
 	var via []int
 	at := st
 	leader := 0 // the index in way of the process, if st is one of its threads
-	if id := process.Of(st.ID); id != st.ID {
+	if id := process.ProcessOf(st.ID); id != st.ID {
 		way = append(way, st)
 		leader = 1
 		var err error

@@ -221,7 +221,7 @@ func TestGateway(t *testing.T) {
 	var child uint32
 	_, err = fmt.Fscan(out, &child)
 	must.OK(t, err)
-	for process.Command(int(child)) != "virtiofsd" {
+	for process.ProgramName(int(child)) != "virtiofsd" {
 		runtime.Gosched() // until the child has become the program
 	}
 	own := fmt.Sprintf("sh/%d", cmd.Process.Pid)

@@ -37,7 +37,7 @@ type Checkpointer struct {
 
 	mu      *semaphore.Weighted // held by a checkpoint, and by a gc from its checkpoint until it has its roots
 	gcWaits gcWaits
-	signal  loops.Wake             // makes Loop check at once whether a checkpoint is due
+	signal  loops.Signal           // makes Loop check at once whether a checkpoint is due
 	needed  atomic.Int64           // the lowest journal position that must be kept
 	failing atomic.Pointer[string] // error of the last checkpoint; nil: it succeeded
 	running atomic.Pointer[runningCheckpoint]
@@ -47,7 +47,7 @@ type Checkpointer struct {
 // later.
 func NewCheckpointer(p *Parts) *Checkpointer {
 	return &Checkpointer{
-		Parts: p, GCWork: gcWork, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{waiting: make(chan struct{})}, signal: loops.NewWake(),
+		Parts: p, GCWork: gcWork, mu: semaphore.NewWeighted(1), gcWaits: gcWaits{waiting: make(chan struct{})}, signal: loops.NewSignal(),
 	}
 }
 
@@ -150,7 +150,7 @@ func (p *Checkpointer) noteOutcome(err error) {
 // CheckpointFailed returns the error of the last checkpoint of the store in dir, "" if it
 // succeeded. The store need not be open.
 func CheckpointFailed(dir string) string {
-	root, err := vfs.OpenBeneath(dir)
+	root, err := vfs.OpenRoot(dir)
 	if err != nil {
 		return ""
 	}
@@ -181,7 +181,7 @@ func (p *Checkpointer) makeCheckpoint(ctx context.Context) (left, err error) {
 	}
 
 	p.Room.Stored.Store(p.CAS.Stats().Stored)
-	p.Collector.Signal.Up()
+	p.Collector.Signal.Send()
 	p.Metrics.Note(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
 
 	return c.left, nil
@@ -195,7 +195,7 @@ func (p *Checkpointer) Begin() (*Checkpoint, error) {
 			return err // only opening the store again helps: it replays the journal from the last checkpoint
 		}
 
-		views := slices.AppendSeq(tx.Changes().For(live.ForCheckpoint), p.Catalogue.Unwritten.Views())
+		views := slices.AppendSeq(tx.Changes().Changed(live.ForCheckpoint), p.Catalogue.Unwritten.Views())
 		orphans, err := tx.Orphans(views)
 		if err != nil {
 			return err
@@ -230,7 +230,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 
 	tx.ForgetActor()
 	c.dirty, c.roots = p.Catalogue.Unwritten.Take()
-	for _, view := range tx.Changes().Take(live.ForCheckpoint) {
+	for _, view := range tx.Changes().TakeChanged(live.ForCheckpoint) {
 		c.dirty[catalogue.Key(catalogue.Workspaces, view)] = view
 	}
 
@@ -256,7 +256,7 @@ func (p *Checkpointer) freezeChanged(tx *live.Tx) *Checkpoint {
 func (c *Checkpoint) restoreDirty() {
 	c.maker.WithLock(func(tx *live.Tx) {
 		c.maker.Catalogue.Unwritten.Return(c.dirty)
-		tx.Changes().Change(slices.Collect(maps.Keys(c.workspaces))...)
+		tx.Changes().MarkChanged(slices.Collect(maps.Keys(c.workspaces))...)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
 		}
@@ -275,7 +275,7 @@ func (c *Checkpoint) Finish() error {
 		c.maker.Catalogue.Unwritten.Written(c.roots)
 		for view, w := range c.workspaces {
 			if w.record.Partly != nil || w.record.Orphans != nil && len(w.record.Orphans.Files) > 0 {
-				tx.Changes().Change(view)
+				tx.Changes().MarkChanged(view)
 			}
 		}
 

@@ -108,7 +108,7 @@ func (p *Checkpointer) Edited(steps int) {
 }
 
 // Ask makes Loop check at once whether a checkpoint is due.
-func (p *Checkpointer) Ask() { p.signal.Up() }
+func (p *Checkpointer) Ask() { p.signal.Send() }
 
 // Try makes a checkpoint at once. It returns false if a checkpoint or a gc is running.
 func (p *Checkpointer) Try() (tried bool) {

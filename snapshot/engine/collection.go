@@ -67,7 +67,7 @@ type Checkpoints interface {
 // A Collector decides when a gc is worth its cost, and runs it.
 type Collector struct {
 	CollectorParts
-	Signal loops.Wake    // makes Loop check again whether a gc is due
+	Signal loops.Signal  // makes Loop check again whether a gc is due
 	Puts   loops.Barrier // entered by callers that put objects that are not referenced yet
 	Base   atomic.Int64  // bytes of packs after the last gc
 
@@ -93,7 +93,7 @@ type weight struct {
 // that no other workspace or snapshot uses.
 func (g *Collector) Removed(own int64) {
 	g.garbage.add(own, g.Elapsed())
-	g.Signal.Up()
+	g.Signal.Send()
 }
 
 func (g *garbage) add(own int64, now time.Duration) {

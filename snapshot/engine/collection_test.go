@@ -10,7 +10,7 @@ import (
 
 func TestWhenAGCIsDue(t *testing.T) {
 	now, left := time.Minute, int64(1<<40)
-	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{
+	g := Collector{Signal: loops.NewSignal(), CollectorParts: CollectorParts{
 		Stored: new(atomic.Int64), Elapsed: func() time.Duration { return now }, Left: func() int64 { return left },
 	}}
 	at := func(d time.Duration, stored int64) bool {
@@ -60,7 +60,7 @@ func TestWhenAGCIsDue(t *testing.T) {
 
 // TestImportFirst: a gc that is due does not begin during an import.
 func TestImportFirst(t *testing.T) {
-	g := Collector{Signal: loops.NewWake(), CollectorParts: CollectorParts{Stored: new(atomic.Int64), Elapsed: func() time.Duration { return 1 }}}
+	g := Collector{Signal: loops.NewSignal(), CollectorParts: CollectorParts{Stored: new(atomic.Int64), Elapsed: func() time.Duration { return 1 }}}
 	done := g.Import()
 	g.Stored.Store(1 << 40)
 	if g.Due() {

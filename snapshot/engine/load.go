@@ -82,7 +82,7 @@ func (l *Loader) loadWorkspaces(tx *live.Tx) error {
 		tx.EndView(w.View, w.Ended != 0)
 		l.loadActors(tx, w)
 		if stored {
-			tx.Changes().Unchanged(live.ForCheckpoint, w.View)
+			tx.Changes().ClearChanged(live.ForCheckpoint, w.View)
 		}
 		if err := l.loadOrphans(tx, w); err != nil {
 			return fmt.Errorf("unlinked files of workspace %s: %w: %w", w.Name, errs.Damaged, err)
@@ -124,7 +124,7 @@ func (l *Loader) loadState(tx *live.Tx, w *catalogue.Workspace) (*tree.State, er
 	if err == nil && (l.Salvage || w.View == live.MainView) {
 		_, err = st.Get(l.Source.With(l.Objects.Near()), live.RootIno)
 	}
-	if st != nil && errs.Of(err) == errs.Away {
+	if st != nil && errs.KindOf(err) == errs.Unreachable {
 		err = nil
 	}
 

@@ -71,7 +71,7 @@ func NewMemory(p *Parts, z *Sealer, size int64) *Memory {
 func (m *Memory) Used() int64 { return m.account.Used() }
 
 // Most returns the largest value of Used since the store was opened.
-func (m *Memory) Most() int64 { return m.account.Most() }
+func (m *Memory) Most() int64 { return m.account.Peak() }
 
 // Add adds a workspace. The caller holds the lock of the forest, as for Remove.
 func (m *Memory) Add(ws *catalogue.Workspace) {
@@ -99,7 +99,7 @@ func (m *Memory) Remove(view uint32) {
 
 	delete(m.views, view)
 	left := c.total - c.given
-	m.account.Give(c.tenant, left)
+	m.account.Release(c.tenant, left)
 
 	if up := m.views[c.parent]; up != nil {
 		up.total += left
@@ -126,7 +126,7 @@ func (m *Memory) Take(view uint32, taken, more int64, urgent bool) bool {
 		m.redo += more
 	}
 
-	if !fits || m.account.Half(c.tenant) {
+	if !fits || m.account.OverHalf(c.tenant) {
 		m.sealSoonLocked(c.tenant)
 	}
 
@@ -208,7 +208,7 @@ func (m *Memory) sealSoonLocked(tenant uint32) {
 
 // sealTenant seals the workspaces of a tenant until they use less than half of its share.
 func (m *Memory) sealTenant(ctx context.Context, tenant uint32) error {
-	for first := true; first || m.account.Half(tenant); first = false {
+	for first := true; first || m.account.OverHalf(tenant); first = false {
 		if err := m.seal(ctx, func(c *memoryUse) bool { return c.tenant == tenant }); err != nil {
 			return err
 		}
@@ -357,7 +357,7 @@ func (m *Memory) Sealed(view uint32, mark int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.views[view]; c != nil && mark > c.given {
-		m.account.Give(c.tenant, mark-c.given)
+		m.account.Release(c.tenant, mark-c.given)
 		c.given = mark
 	}
 }

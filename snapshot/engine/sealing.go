@@ -76,12 +76,12 @@ type Sealer struct {
 
 	mu     sync.Mutex // guards queue, Snapshot.Retry and Snapshot.Added
 	queue  []*catalogue.Snapshot
-	signal [2]loops.Wake // wakes Loop and ForkLoop, see loopOf
+	signal [2]loops.Signal // wakes Loop and ForkLoop, see loopOf
 }
 
 // New returns a Sealer with an empty queue.
 func New(p SealerParts) *Sealer {
-	return &Sealer{SealerParts: p, signal: [2]loops.Wake{loops.NewWake(), loops.NewWake()}, forks: semaphore.NewWeighted(sealForks)}
+	return &Sealer{SealerParts: p, signal: [2]loops.Signal{loops.NewSignal(), loops.NewSignal()}, forks: semaphore.NewWeighted(sealForks)}
 }
 
 // acquireTurn waits until a state of a workspace may be sealed. The caller calls end after the seal.
@@ -116,7 +116,7 @@ func (q *Sealer) Push(sn *catalogue.Snapshot) {
 	q.mu.Lock()
 	q.queue = append(q.queue, sn)
 	q.mu.Unlock()
-	q.signal[loopOf(sn)].Up()
+	q.signal[loopOf(sn)].Send()
 }
 
 // loopOf returns the index of the loop that seals a snapshot: 0 (Loop) for main, so that main never
@@ -274,7 +274,7 @@ func (q *Sealer) sealSnapshot(ctx context.Context, sn *catalogue.Snapshot) error
 // whileNeeded returns a context that ends when a snapshot is removed, so that other seals need not
 // wait for the seal of this snapshot.
 func (q *Sealer) whileNeeded(ctx context.Context, sn *catalogue.Snapshot) (sealing context.Context, stop func()) {
-	return loops.While(ctx, removedCheckInterval, context.Canceled, func() bool {
+	return loops.WhileNeeded(ctx, removedCheckInterval, context.Canceled, func() bool {
 		_, needed := q.Catalogue.Needed(sn)
 		return needed
 	})
@@ -387,7 +387,7 @@ func (q *Sealer) turnSealer(ctx context.Context, objects content.ObjectStore) *c
 	z, spent, limit := q.sealer(objects), new(atomic.Int64), limitOf(ctx)
 	z.Spend = func(n int64) bool {
 		limit.spend(n)
-		return spent.Add(n) >= turnBytes && (q.waiting.Load() > 0 || q.Puts.Waited() || q.Len() > 1)
+		return spent.Add(n) >= turnBytes && (q.waiting.Load() > 0 || q.Puts.HasWaiters() || q.Len() > 1)
 	}
 	return z
 }

@@ -177,8 +177,8 @@ func (c *commands) lookUp(tid uint32, now time.Time) processName {
 		return p
 	}
 
-	fresh := processName{pid: uint32(process.Of(int(tid)))}
-	fresh.name = process.Command(int(fresh.pid))
+	fresh := processName{pid: uint32(process.ProcessOf(int(tid)))}
+	fresh.name = process.ProgramName(int(fresh.pid))
 	if fresh.name == "" && ok { // the process has exited
 		fresh.pid, fresh.name = p.pid, p.name
 	}

@@ -56,7 +56,7 @@ func (l *Log) read() (map[uint32]*view, error) {
 
 	for _, i := range infos {
 		id, ok := parseView(i.Name)
-		if !ok || !i.Dir {
+		if !ok || !i.IsDir {
 			continue
 		}
 

@@ -71,7 +71,7 @@ func (o journalOpener) open() error {
 
 	for _, i := range infos {
 		base, ok := parseSegmentName(i.Name)
-		if !ok || i.Dir {
+		if !ok || i.IsDir {
 			continue
 		}
 		if err := o.openSegment(base, i.Name); err != nil {

@@ -207,7 +207,7 @@ func (tx viewActors) ActorNames(view uint32) []string { return tx.attribution(vi
 // NextInterval begins a new interval at a snapshot that is taken now. It returns the frozen actor sets of the
 // interval that ends.
 func (tx viewActors) NextInterval(view uint32) []*actors.Set {
-	tx.trees.changed.Change(view)
+	tx.trees.changed.MarkChanged(view)
 	a := tx.attribution(view)
 	a.removedNames, a.newNames = nil, nil
 	return a.Next()
@@ -216,7 +216,7 @@ func (tx viewActors) NextInterval(view uint32) []*actors.Set {
 // ReturnActors adds the sets of the previous interval to the present interval, because the snapshot
 // between the two was removed.
 func (tx viewActors) ReturnActors(view uint32, sets []*actors.Set) {
-	tx.trees.changed.Change(view)
+	tx.trees.changed.MarkChanged(view)
 	tx.attribution(view).Return(sets)
 }
 

@@ -14,7 +14,7 @@ import (
 // commit appends the record of a change to the journal and applies it. data are the bytes of a recWrite. The
 // caller holds the forest's lock for writing.
 func (v *view) commit(r *record, data []byte) error {
-	v.changeMark.Change()
+	v.changeMark.MarkChanged()
 
 	// Before Append the change is neither visible nor journaled, so it can still fail.
 	if err := v.checkUnprotected(r); err != nil {
@@ -163,7 +163,7 @@ func (r *record) mayFree() bool {
 
 // apply changes the view by a record. Views are changed only here and, for edits, in Tx.Apply.
 func (v *view) apply(r *record) error {
-	v.changeMark.Change()
+	v.changeMark.MarkChanged()
 	v.trees.mu.changes++
 	v.lastChange = v.trees.mu.changes
 	v.trees.mu.inApply = true

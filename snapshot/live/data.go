@@ -42,7 +42,7 @@ func (r Reader) ReadAt(id NodeID, p []byte, off int64) (n int, err error) {
 		if err == nil && len(runs) < maxRuns {
 			return n, nil
 		}
-		if err != nil && (errs.Of(err) != "" || runs.Equal(last)) {
+		if err != nil && (errs.KindOf(err) != "" || runs.Equal(last)) {
 			return 0, tree.LoadError(err)
 		}
 		// The cause of an error may be that the bytes were sealed or overwritten, and then removed from

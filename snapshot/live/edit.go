@@ -133,7 +133,7 @@ func (e *Edit) Depth() int { return e.target.State.Depth }
 // state from gc (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	t, v := tx.trees, e.base
-	v.changeMark.Change()
+	v.changeMark.MarkChanged()
 	t.mu.changes++
 	v.lastChange = t.mu.changes
 	if t.mu.replaying {

@@ -163,7 +163,7 @@ func New(o Options) *Forest {
 func (t *trees) newView(id uint32, s *tree.State) *view {
 	v := &view{trees: t, id: id, state: s, orphans: orphanSet{state: &tree.State{}}, changeMark: t.changed.Add(id)}
 	v.editor.Changed, v.editor.Unnamed = v.markChanged, v.keepUnnamed
-	v.orphans.onChange = v.changeMark.Change
+	v.orphans.onChange = v.changeMark.MarkChanged
 	return v
 }
 
@@ -299,7 +299,7 @@ func (v *view) newIno() (uint64, error) { return v.trees.newInos(v.newEditor(0),
 // it skips the rest of the page. The caller holds the forest's lock.
 func (t *trees) newInos(e *tree.Editor, n uint64) (first uint64, err error) {
 	err = e.OwnSlot(t.mu.nextIno)
-	if errs.Of(err) == errs.Away {
+	if errs.KindOf(err) == errs.Unreachable {
 		return 0, err
 	}
 

@@ -73,7 +73,7 @@ func list(t *trees, id NodeID, after uint64, fn func(s *tree.State, e tree.Diren
 			return cmp.Or(err, unread)
 		})
 	}
-	if after > begin && errs.Of(err) == errs.Away {
+	if after > begin && errs.KindOf(err) == errs.Unreachable {
 		return nil // the next call lists the rest
 	}
 

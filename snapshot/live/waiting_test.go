@@ -145,7 +145,7 @@ func TestReadOfWhatIsRemoved(t *testing.T) {
 		await.Receive(t, "a read of the disk", d.begun)
 		d.may <- struct{}{}
 	}
-	if err := await.Receive(t, "the read", answer); !errors.Is(err, removed) || errs.Of(err) != errs.Damaged {
+	if err := await.Receive(t, "the read", answer); !errors.Is(err, removed) || errs.KindOf(err) != errs.Damaged {
 		t.Error(err)
 	}
 }

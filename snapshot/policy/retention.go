@@ -62,7 +62,7 @@ type Enforcer struct {
 	PauseRemovals func(until time.Time)
 	PausedUntil   func() time.Time
 	NextRecord    func() <-chan struct{} // returns a channel that is closed by the next journal record
-	Signal        loops.Wake             // wakes Loop, which then makes a round
+	Signal        loops.Signal           // wakes Loop, which then makes a round
 	Loops         *loops.Group
 	Logger        *slog.Logger
 

@@ -65,7 +65,7 @@ func verifyAndClose(ctx context.Context, s Store, progress func(done, total int6
 
 // repairPacks repairs the packs with the lock of the store held.
 func repairPacks(dir string, o cas.Options) (res cas.RepairResult, err error) {
-	err = storedir.WithLock(dir, func(disk *vfs.Beneath) error {
+	err = storedir.WithLock(dir, func(disk *vfs.Root) error {
 		if o.FS == nil {
 			o.FS = disk
 		}

@@ -169,7 +169,7 @@ func (c *verification) isMissing(h cas.Hash) bool {
 		return true
 	}
 	exists, err := c.Objects.Exists(h)
-	if errs.Of(err) == errs.Away {
+	if errs.KindOf(err) == errs.Unreachable {
 		c.awayErr = err
 	}
 

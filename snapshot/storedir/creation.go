@@ -24,7 +24,7 @@ var storeEntries = []string{
 // process created, so that Discard removes only these.
 type Dir struct {
 	Path string
-	Disk *vfs.Beneath
+	Disk *vfs.Root
 
 	lock          *os.File
 	createdDir    bool            // this process created the directory
@@ -49,7 +49,7 @@ func Open(path string, lock *os.File) (*Dir, error) {
 	if err := d.mkdir(); err != nil {
 		return nil, fmt.Errorf("making store %s: %w", path, err)
 	}
-	if d.Disk, err = vfs.OpenBeneath(path); err != nil {
+	if d.Disk, err = vfs.OpenRoot(path); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", path, err)
 	}
 	if err := d.lockDir(); err != nil {
@@ -146,8 +146,8 @@ func (d *Dir) removeCreated() error {
 
 // WithLock locks a store and calls fn with the disk beneath the store's directory. The error is a
 // *LockedError if another process holds the lock.
-func WithLock(dir string, fn func(disk *vfs.Beneath) error) error {
-	return withDisk(dir, func(disk *vfs.Beneath) error {
+func WithLock(dir string, fn func(disk *vfs.Root) error) error {
+	return withDisk(dir, func(disk *vfs.Root) error {
 		lock, err := lockStore(disk, dir)
 		if err != nil {
 			return err

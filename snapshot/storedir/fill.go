@@ -23,10 +23,10 @@ const (
 )
 
 // markFilling writes the file fillingName of a store, or removes it if from is "".
-func markFilling(disk *vfs.Beneath, dir, from string) error {
+func markFilling(disk *vfs.Root, dir, from string) error {
 	name := filepath.Join(dir, fillingName)
 	if from != "" {
-		return vfs.WriteFile(disk, name, []byte(from+"\x00"+process.Boot()))
+		return vfs.WriteFile(disk, name, []byte(from+"\x00"+process.BootID()))
 	}
 
 	err := disk.Remove(name)
@@ -40,7 +40,7 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 // FillingFrom returns the directory from which a store is being filled, also if the filling was interrupted.
 // It returns "" if the store is filled completely, or was never filled from a directory.
 func FillingFrom(dir string) (from string, err error) {
-	err = withDisk(dir, func(disk *vfs.Beneath) error {
+	err = withDisk(dir, func(disk *vfs.Root) error {
 		from, _, err = readFill(disk, dir, fillingName)
 		return err
 	})
@@ -49,7 +49,7 @@ func FillingFrom(dir string) (from string, err error) {
 
 // FilledFrom returns the directory from which a store was filled, or "".
 func FilledFrom(dir string) (from string, err error) {
-	err = withDisk(dir, func(disk *vfs.Beneath) error {
+	err = withDisk(dir, func(disk *vfs.Root) error {
 		if from, _, err = readFill(disk, dir, fromName); from == "" && err == nil {
 			from, _, err = readFill(disk, dir, filledName)
 		}
@@ -60,7 +60,7 @@ func FilledFrom(dir string) (from string, err error) {
 
 // readFill reads the file with the name fillingName, filledName or fromName. from is the path of the directory, or ""
 // if the file does not exist, and boot the boot id.
-func readFill(disk *vfs.Beneath, dir, name string) (from, boot string, err error) {
+func readFill(disk *vfs.Root, dir, name string) (from, boot string, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", "", nil
@@ -83,7 +83,7 @@ func (d *Dir) ResumeFill(alone bool) error {
 			continue
 		}
 
-		now := process.Boot()
+		now := process.BootID()
 		torn := boot != "" && boot != now
 		if (torn || name == fillingName) && !d.formatted {
 			if err := checkOwner(d.Path); err != nil {
@@ -203,7 +203,7 @@ func (d *Dir) SyncFill() error {
 
 // syncFile syncs a file. It ignores a file that was removed: the file that replaced it was synced before the
 // removal.
-func syncFile(disk *vfs.Beneath, name string) error {
+func syncFile(disk *vfs.Root, name string) error {
 	f, err := vfs.Open(disk, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -72,7 +72,7 @@ func TestFillTornByAPowerCut(t *testing.T) {
 		mark := filepath.Join(dir, name)
 		b, err := os.ReadFile(mark)
 		must.OK(t, err)
-		must.OK(t, os.WriteFile(mark, []byte(strings.Replace(string(b), process.Boot(), "another boot", 1)), 0o600))
+		must.OK(t, os.WriteFile(mark, []byte(strings.Replace(string(b), process.BootID(), "another boot", 1)), 0o600))
 
 		s = open(t, dir, snapshot.Options{})
 		has, err := s.CAS().Has(h)

@@ -20,7 +20,7 @@ const maxSmallFile = 4 << 10
 
 // Check returns an errs.Format error if a directory is not a store of the present format.
 func Check(dir string) error {
-	return withDisk(dir, func(disk *vfs.Beneath) error {
+	return withDisk(dir, func(disk *vfs.Root) error {
 		_, err := disk.Stat(filepath.Join(dir, "format"))
 		if errors.Is(err, os.ErrNotExist) {
 			return errs.New(errs.Format, "unknown store format: %s is not an amberfs store", dir)
@@ -35,8 +35,8 @@ func Check(dir string) error {
 }
 
 // withDisk calls fn with the disk beneath a directory.
-func withDisk(dir string, fn func(disk *vfs.Beneath) error) error {
-	disk, err := vfs.OpenBeneath(dir)
+func withDisk(dir string, fn func(disk *vfs.Root) error) error {
+	disk, err := vfs.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func withDisk(dir string, fn func(disk *vfs.Beneath) error) error {
 // checkFormat reports whether dir is a store of the present format. It returns false for a directory that can
 // become a store, see checkEmpty. For any other directory, such as a store of another format, the error is
 // errs.Format.
-func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
+func checkFormat(disk *vfs.Root, dir string) (isStore bool, err error) {
 	b, err := readSmall(disk, filepath.Join(dir, "format"))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, checkEmpty(disk, dir)
@@ -106,7 +106,7 @@ func (d *Dir) Format(filling string) error {
 }
 
 // checkEmpty returns an error if dir contains entries with which it cannot become a store.
-func checkEmpty(disk *vfs.Beneath, dir string) error {
+func checkEmpty(disk *vfs.Root, dir string) error {
 	entries, err := disk.ReadDir(dir)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 }
 
 // readSmall returns the first maxSmallFile bytes of a file.
-func readSmall(disk *vfs.Beneath, name string) ([]byte, error) {
+func readSmall(disk *vfs.Root, name string) ([]byte, error) {
 	f, err := vfs.Open(disk, name)
 	if err != nil {
 		return nil, err

@@ -47,8 +47,8 @@ func (e *LockedError) Unwrap() error { return errs.Busy }
 
 // lockStore locks a store and returns the locked file. If another process has the lock, the error is a
 // *LockedError.
-func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
-	f, err := disk.File(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+func lockStore(disk *vfs.Root, dir string) (*os.File, error) {
+	f, err := disk.OpenOSFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 
 // isNameOf reports whether name is still a name of f. The process that held the lock before may have removed
 // the store after f was opened.
-func isNameOf(disk *vfs.Beneath, name string, f *os.File) bool {
-	g, err := disk.File(name, os.O_RDONLY, 0)
+func isNameOf(disk *vfs.Root, name string, f *os.File) bool {
+	g, err := disk.OpenOSFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}
@@ -107,7 +107,7 @@ func HolderIsDying(dir string) bool {
 	if err != nil || h.PID <= 0 {
 		return false
 	}
-	if process.Killed(h.PID) {
+	if process.IsKilled(h.PID) {
 		return true
 	}
 
@@ -134,7 +134,7 @@ func writeHolder(f *os.File, h Holder) error {
 
 // ReadHolder returns the daemon that holds, or last held, the lock of the store in dir.
 func ReadHolder(dir string) (h Holder, err error) {
-	err = withDisk(dir, func(disk *vfs.Beneath) error {
+	err = withDisk(dir, func(disk *vfs.Root) error {
 		b, err := readSmall(disk, filepath.Join(dir, "lock"))
 		if err != nil {
 			return err

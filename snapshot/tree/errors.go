@@ -32,7 +32,7 @@ var (
 // LoadError gives an error of reading a tree a kind of package errs. An error without a kind, such as
 // a missing object, becomes errs.Damaged, because callers read only objects that should exist.
 func LoadError(err error) error {
-	if err == nil || errs.Of(err) != "" {
+	if err == nil || errs.KindOf(err) != "" {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errs.Damaged, err)

@@ -52,8 +52,8 @@ type Unread struct {
 
 func (u *Unread) Error() string { return "it is not in memory" }
 
-// Unwrap returns errs.Away, so that LoadError does not treat the object as damaged.
-func (u *Unread) Unwrap() error { return errs.Away }
+// Unwrap returns errs.Unreachable, so that LoadError does not treat the object as damaged.
+func (u *Unread) Unwrap() error { return errs.Unreachable }
 
 // read reads the object, and records it or the read error for the next call.
 func (u *Unread) read() {

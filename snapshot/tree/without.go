@@ -30,7 +30,7 @@ func SealWithout(ctx context.Context, src *Source, z *content.Sealer, s *State) 
 		err := guard.Do(func() error { _, err := z.Seal(ctx, n.Content); return err })
 		switch {
 		case err == nil:
-		case ctx.Err() != nil || errors.Is(err, content.ErrTurnOver) || errs.Of(err) == errs.NoSpace:
+		case ctx.Err() != nil || errors.Is(err, content.ErrTurnOver) || errs.KindOf(err) == errs.NoSpace:
 			return err
 		default:
 			left[n.Ino] = n.Content

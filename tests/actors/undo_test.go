@@ -331,7 +331,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 			if n == midst && n >= began {
 				o := snapshot.UndoByOptions{Actor: "a", Merge: diff.Merger{}.Merge, Caller: actors.Caller{Actor: "lead"}}
 				done, err := full.w.Snapshots().UndoBy(context.Background(), o)
-				if err != nil && !errors.Is(err, threeway.ErrConflict) && errs.Of(err) != errs.NotExist {
+				if err != nil && !errors.Is(err, threeway.ErrConflict) && errs.KindOf(err) != errs.NotExist {
 					rt.Fatal(err)
 				}
 				if done.Changed > 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // What another party may have made (a store, a remote, a repository, a quarantine) is
-// opened by internal/vfs.Beneath: nothing outside of it, no links, no FIFOs and devices,
+// opened by internal/vfs.Root: nothing outside of it, no links, no FIFOs and devices,
 // and for writing only files with one name. These calls have none of that.
 var opening = map[string][]string{
 	"os":      {"Open", "OpenFile", "Create", "ReadFile", "WriteFile", "OpenRoot", "OpenInRoot"},
@@ -69,7 +69,7 @@ var opensOther = map[string]string{
 	"gitbridge/worktree.go":           "a temporary directory that this process has made",
 }
 
-// TestOpeningOfOthersFiles: a call in another file has to be one of vfs.Beneath, or be
+// TestOpeningOfOthersFiles: a call in another file has to be one of vfs.Root, or be
 // added above with its reason.
 func TestOpeningOfOthersFiles(t *testing.T) {
 	used := map[string]bool{}
@@ -80,7 +80,7 @@ func TestOpeningOfOthersFiles(t *testing.T) {
 		}
 		for _, call := range openings(t, s.file) {
 			if used[s.file] = true; opensOther[s.file] == "" {
-				t.Errorf("%s calls %s: use vfs.Beneath, or give the reason here", s.file, call)
+				t.Errorf("%s calls %s: use vfs.Root, or give the reason here", s.file, call)
 			}
 		}
 	}

@@ -251,7 +251,7 @@ func TestPowerCutOfACopy(t *testing.T) {
 		for _, name := range []string{"filling", "filled"} { // the machine did not start again
 			mark := filepath.Join(store, name)
 			if b, err := os.ReadFile(mark); err == nil {
-				must.OK(t, os.WriteFile(mark, bytes.Replace(b, []byte(process.Boot()), []byte("before"), 1), 0o600))
+				must.OK(t, os.WriteFile(mark, bytes.Replace(b, []byte(process.BootID()), []byte("before"), 1), 0o600))
 			}
 		}
 

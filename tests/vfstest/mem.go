@@ -183,7 +183,7 @@ func (m *Mem) list(dir string) []vfs.Info {
 	}
 	for p := range m.dirs {
 		if p != dir && filepath.Dir(p) == dir && p != "." && p != "/" {
-			infos = append(infos, vfs.Info{Name: filepath.Base(p), Dir: true})
+			infos = append(infos, vfs.Info{Name: filepath.Base(p), IsDir: true})
 		}
 	}
 	sort.Slice(infos, func(i, j int) bool { return infos[i].Name < infos[j].Name })
@@ -257,7 +257,7 @@ func (m *Mem) Stat(name string) (vfs.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dirs[filepath.Clean(name)] != nil {
-		return vfs.Info{Name: filepath.Base(name), Dir: true}, nil
+		return vfs.Info{Name: filepath.Base(name), IsDir: true}, nil
 	}
 	dir, base := split(name)
 	if d := m.dirs[dir]; d != nil && d.names[base] != nil {

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	t.Run("OS", func(t *testing.T) { conformance(t, vfs.OS, t.TempDir()) })
 	t.Run("Beneath", func(t *testing.T) {
 		dir := t.TempDir()
-		b, err := vfs.OpenBeneath(dir)
+		b, err := vfs.OpenRoot(dir)
 		must.OK(t, err)
 		defer b.Close()
 		conformance(t, b, dir)
@@ -84,7 +84,7 @@ func conformance(t *testing.T, fsys vfs.FS, dir string) {
 	no(f.Sync())
 	after, err := fsys.Stat(name)
 	no(err)
-	if after.Allocated >= before.Allocated || after.Size != 100_000 || after.Dir {
+	if after.Allocated >= before.Allocated || after.Size != 100_000 || after.IsDir {
 		t.Fatalf("before the hole %+v, after %+v", before, after)
 	}
 	got, err := vfs.ReadFile(fsys, name)
@@ -118,7 +118,7 @@ func conformance(t *testing.T, fsys vfs.FS, dir string) {
 	no(fsys.MkdirAll(filepath.Join(sub, "dir"), 0o700))
 	infos, err := fsys.ReadDir(sub)
 	no(err)
-	if len(infos) != 2 || infos[0].Name != "dir" || !infos[0].Dir || infos[1].Name != "other" || infos[1].Size != 3 {
+	if len(infos) != 2 || infos[0].Name != "dir" || !infos[0].IsDir || infos[1].Name != "other" || infos[1].Size != 3 {
 		t.Fatalf("listing %+v", infos)
 	}
 	if err := fsys.Remove(sub); !errors.Is(err, syscall.ENOTEMPTY) {

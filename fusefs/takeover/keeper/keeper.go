@@ -138,7 +138,7 @@ func (k *keeper) start() error {
 	k.Link = pair[0]
 	if err := k.sendStart(); err != nil {
 		// Without the Start the child would wait for ever. Kill fails if the child has died already.
-		k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
+		k.failure = &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}
 		_ = unix.Kill(k.Child, unix.SIGKILL)
 	}
 

@@ -77,7 +77,7 @@ func Inherited() (*Link, error) {
 
 // Fail sends the keeper the reason why this process does not become ready. It returns err.
 func (l *Link) Fail(err error) error {
-	l.Send(Message{Failed: &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}})
+	l.Send(Message{Failed: &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}})
 	return err
 }
 

@@ -32,7 +32,7 @@ func (k *keeper) loop() (status int, err error) {
 				break
 			}
 
-			k.failure = &Failure{Reason: err.Error(), Shortage: errs.Shortage(err)}
+			k.failure = &Failure{Reason: err.Error(), Shortage: errs.IsShortage(err)}
 			k.recordDeath(unix.WaitStatus(1 << 8)) // as for exit status 1
 		}
 	}

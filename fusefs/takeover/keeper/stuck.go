@@ -67,7 +67,7 @@ func onlyNotices(pid int) bool {
 		if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
 			continue
 		}
-		if id, _ := strconv.Atoi(t.Name()); !process.Killed(id) {
+		if id, _ := strconv.Atoi(t.Name()); !process.IsKilled(id) {
 			return false
 		}
 

@@ -237,7 +237,7 @@ func checkFUSE() error {
 		return nil
 	}
 
-	if _, err := mounts.Helper(); err != nil {
+	if _, err := mounts.MountHelper(); err != nil {
 		return errs.Fail(errs.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run` where users may create namespaces")
 	}

@@ -72,7 +72,7 @@ func (r *eventRecorder) tenant(view uint32) (tenant uint32) {
 // not part of the stored data, so a mount must not fail because of it.
 func loadLog(l *events.Log, dir string, disk vfs.FS, log *slog.Logger) error {
 	err := l.Load()
-	if err == nil || errs.Shortage(err) || errors.Is(err, fs.ErrPermission) {
+	if err == nil || errs.IsShortage(err) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 

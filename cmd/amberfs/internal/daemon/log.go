@@ -28,7 +28,7 @@ type logFile struct {
 
 	mu       sync.Mutex // guards the fields below
 	buffered []byte     // the log before open
-	dir      *vfs.Beneath
+	dir      *vfs.Root
 	path     string
 	f        *os.File // nil before open
 	size     int64
@@ -53,7 +53,7 @@ func (l *logFile) open(store string) error {
 
 	l.path = filepath.Join(store, LogName)
 	var err error
-	if l.dir, err = vfs.OpenBeneath(store); err != nil {
+	if l.dir, err = vfs.OpenRoot(store); err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
 	if err := l.reopen(); err != nil {
@@ -68,7 +68,7 @@ func (l *logFile) open(store string) error {
 
 // reopen opens the file at path, and closes the one before it. The caller holds mu.
 func (l *logFile) reopen() error {
-	f, err := l.dir.File(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := l.dir.OpenOSFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}

@@ -255,5 +255,5 @@ func openError(dir string, err error) error {
 
 // Remove removes a store that no process uses.
 func Remove(store string) error {
-	return service.Explain(storedir.WithLock(store, func(*vfs.Beneath) error { return os.RemoveAll(store) }))
+	return service.Explain(storedir.WithLock(store, func(*vfs.Root) error { return os.RemoveAll(store) }))
 }

@@ -155,7 +155,7 @@ func examineMounts() (all []Check) {
 func storesInUse(stores map[string]bool) (all []Check) {
 	for _, store := range slices.Sorted(maps.Keys(stores)) {
 		h, err := storedir.ReadHolder(store)
-		if err != nil || h.PID == 0 || process.Command(h.PID) != "amberfs" {
+		if err != nil || h.PID == 0 || process.ProgramName(h.PID) != "amberfs" {
 			continue
 		}
 

@@ -77,7 +77,7 @@ func examineHelper(namespaces bool) Check {
 		return c
 	}
 
-	path, err := mounts.Helper()
+	path, err := mounts.MountHelper()
 	var st unix.Stat_t
 	var fs unix.Statfs_t
 	switch {

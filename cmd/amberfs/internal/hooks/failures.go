@@ -55,7 +55,7 @@ func (f Failures) Failed(agent, session, dir, why string, now time.Time) (warn b
 		return true, ""
 	}
 	log = filepath.Join(f.dir, logFile)
-	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), service.SessionActor(agent, session), dir, gitquote.Shown(why, ""))
+	line := fmt.Sprintf("%s %s %q: %s\n", now.Format(time.RFC3339), service.SessionActor(agent, session), dir, gitquote.EscapeControls(why, ""))
 	if appendTo(log, line) != nil {
 		log = ""
 	}

@@ -95,7 +95,7 @@ func Users(of Mount, kinds []string, match func(ino uint64) bool) (out []User) {
 
 			seen[pid] = true
 			path, _ := os.Readlink(link)
-			out = append(out, User{pid, process.Command(pid), strings.TrimSuffix(path, " (deleted)")})
+			out = append(out, User{pid, process.ProgramName(pid), strings.TrimSuffix(path, " (deleted)")})
 		}
 	}
 

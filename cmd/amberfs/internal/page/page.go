@@ -161,7 +161,7 @@ func sendResult(w http.ResponseWriter, v any, err error) {
 		return
 	}
 	e := errs.ErrorOf(err)
-	answer(w, e.Kind.HTTP(), e)
+	answer(w, e.Kind.HTTPStatus(), e)
 }
 
 func secret() string {

@@ -82,7 +82,7 @@ func NamesIn(store string) (out []string) {
 // RemoveEmpty removes a store without runs, and reports whether it did. It does not remove the store of a run that
 // is beginning: the daemon of that run has the lock of the store until the run has claimed its name.
 func RemoveEmpty(store string) (removed bool, err error) {
-	err = storedir.WithLock(store, func(*vfs.Beneath) error {
+	err = storedir.WithLock(store, func(*vfs.Root) error {
 		if len(NamesIn(store)) > 0 {
 			return nil
 		}

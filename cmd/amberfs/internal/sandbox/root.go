@@ -345,7 +345,7 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 		return nil, err
 	}
 
-	if m, err := mounts.At("/"); err == nil && m != nil && !strings.Contains(m.VFSOptions, "allow_other") && !cred.NoSetGroups {
+	if m, err := mounts.TopmostAt("/"); err == nil && m != nil && !strings.Contains(m.VFSOptions, "allow_other") && !cred.NoSetGroups {
 		if cred.Uid != 0 {
 			return nil, errs.Fail(errs.Perm, "the image's user %q cannot use the fork", im.User).WithHint("mount with -o allow_other")
 		}

@@ -23,7 +23,7 @@ func ForTerminal(text string) string {
 			code, p = "\x1b"+p[:n], p[n:]
 		}
 
-		parts[i] = code + gitquote.Shown(p, "\n\t")
+		parts[i] = code + gitquote.EscapeControls(p, "\n\t")
 	}
 
 	return strings.Join(parts, "")

@@ -14,7 +14,7 @@ import (
 
 // An entry is the directory .git/worktrees/ID, in which git keeps its files about a linked worktree.
 type entry struct {
-	*vfs.Beneath
+	*vfs.Root
 	dir, id string
 }
 
@@ -31,7 +31,7 @@ func (r *Repository) openEntry(path string) (*entry, error) {
 
 	for _, n := range names {
 		dir := filepath.Join(all, n.Name())
-		b, err := vfs.OpenBeneath(dir)
+		b, err := vfs.OpenRoot(dir)
 		if err != nil {
 			continue // no directory, or one that this user may not open
 		}
@@ -104,7 +104,7 @@ func (e *entry) copyIndex(repository string) error {
 	}
 	defer in.Close()
 
-	out, err := e.File(filepath.Join(e.dir, "index"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	out, err := e.OpenOSFile(filepath.Join(e.dir, "index"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (e *entry) copyIndex(repository string) error {
 func (e *entry) read(name string) (string, error) { return readIn(e.dir, name) }
 
 func (e *entry) write(name, text string) error {
-	f, err := e.File(filepath.Join(e.dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	f, err := e.OpenOSFile(filepath.Join(e.dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
@@ -138,10 +138,10 @@ func readIn(dir, name string) (string, error) {
 }
 
 func openIn(dir, name string) (*os.File, error) {
-	b, err := vfs.OpenBeneath(dir)
+	b, err := vfs.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
-	return b.File(filepath.Join(dir, name), os.O_RDONLY, 0)
+	return b.OpenOSFile(filepath.Join(dir, name), os.O_RDONLY, 0)
 }

@@ -123,7 +123,7 @@ func (r *Repository) Files(fork string) string {
 // Hide converts lines of a file such as .amberhide in the repository to patterns of the workspace.
 func (r *Repository) Hide(lines []string) (patterns []string) {
 	for _, line := range lines {
-		patterns = append(patterns, hide.Below(r.rel, line))
+		patterns = append(patterns, hide.ToRoot(r.rel, line))
 	}
 	return patterns
 }
